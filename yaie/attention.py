@@ -1,0 +1,379 @@
+"""Attention, written to be read: dense, in tiles, and over a paged cache.
+
+Shapes, everywhere: queries `[query tokens, heads, head_dim]`, keys and values
+`[key tokens, KV heads, head_dim]`. With grouped-query attention, heads is a multiple of KV heads
+and head `h` reads KV head `h // (heads // KV heads)`. Every attention returns its output, in the
+dtype of the queries, and the natural logarithm of the sum of exponentials of each row of scores
+(float32, `[query tokens, heads]`; -inf where a row has nothing to attend to). With the two,
+partial results over different keys can be merged.
+
+Half-precision inputs are computed in float32, float64 inputs in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+State = tuple[torch.Tensor, torch.Tensor]  # output, log-sum-exp
+
+# ------------------------------------------------------------------------------------- rotary
+
+
+def rotary_tables(
+    head_dim: int, max_positions: int, base: float = 10000.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cosines and sines of the rotary angles, float32 `[max_positions, head_dim / 2]` each.
+
+    Position `p` turns pair `i` by `p * base ** (-2 i / head_dim)` radians. The tables stay in
+    float32 whatever the model's dtype: float16 has 11 bits, too few for the angle of position
+    5000. Source: Su et al., "RoFormer", 2021.
+    """
+    if head_dim % 2:
+        raise ValueError(f"head_dim must be even, got {head_dim}")
+    frequencies = 1.0 / base ** (torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim)
+    angles = torch.outer(torch.arange(max_positions, dtype=torch.float32), frequencies)
+    return angles.cos(), angles.sin()
+
+
+def apply_rotary(
+    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> torch.Tensor:
+    """Rotate every head of `x` by the angles of its token's position.
+
+    The half-split layout of Llama models: component `i` of a head is paired with component
+    `i + head_dim / 2`, and each pair is turned in its plane.
+
+    Args:
+        x: queries or keys, `[tokens, heads, head_dim]`.
+        positions: position of each token in its own sequence, int64 `[tokens]`.
+        cos, sin: tables from `rotary_tables`.
+
+    Returns:
+        The rotated tensor, with the shape and dtype of `x`.
+    """
+    cos, sin = cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)
+    first, second = x.chunk(2, dim=-1)
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    return rotated.to(x.dtype)
+
+
+# ------------------------------------------------------------------------------------- dense
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> State:
+    """Compute softmax(q kᵀ · scale) v, with all scores in memory at once.
+
+    Args:
+        q: `[query tokens, heads, head_dim]`.
+        k, v: `[key tokens, KV heads, head_dim]`.
+        causal: the queries are the last tokens of the sequence, so that the last query sees all
+            keys, the one before it all but the last, and so on (aligned bottom-right).
+        scale: factor of the scores, by default 1 / sqrt(head_dim).
+
+    Returns:
+        Output `[query tokens, heads, head_dim]` and log-sum-exp `[query tokens, heads]`.
+    """
+    (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
+    group = num_heads // num_kv_heads
+    scale = head_dim**-0.5 if scale is None else scale
+    precision = torch.promote_types(q.dtype, torch.float32)
+    # The query heads that share a KV head become rows of one product: [KV heads, group × q, dim].
+    grouped = q.to(precision).view(num_q, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
+    grouped = grouped.reshape(num_kv_heads, group * num_q, head_dim) * scale
+    scores = grouped @ k.to(precision).permute(1, 2, 0)
+    scores = scores.view(num_heads, num_q, num_k)
+    if causal:
+        scores.masked_fill_(~causal_mask(num_q, num_k, q.device), float("-inf"))
+    weights, lse = _softmax(scores)
+    out = weights.view(num_kv_heads, group * num_q, num_k) @ v.to(precision).transpose(0, 1)
+    out = out.view(num_heads, num_q, head_dim).transpose(0, 1)
+    return out.to(q.dtype), lse.T.float()
+
+
+def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Which keys each query may see, bool `[num_q, num_k]`, for queries at the sequence's end."""
+    positions = torch.arange(num_k - num_q, num_k, device=device)
+    return torch.arange(num_k, device=device) <= positions.unsqueeze(1)
+
+
+def _softmax(scores: torch.Tensor) -> State:
+    """Softmax over the last dimension and its log-sum-exp; a fully masked row gives zeros."""
+    if scores.shape[-1] == 0:
+        return scores, scores.new_full(scores.shape[:-1], float("-inf"))
+    lse = scores.logsumexp(dim=-1)
+    return (scores - _finite(lse).unsqueeze(-1)).exp_(), lse
+
+
+def _finite(maximum: torch.Tensor) -> torch.Tensor:
+    """Replace -inf by 0, because -inf - -inf is NaN."""
+    return maximum.masked_fill(maximum == float("-inf"), 0.0)
+
+
+# ------------------------------------------------------------------------------------- online
+
+
+@dataclass
+class OnlineSoftmax:
+    """Softmax-weighted sums of values, fed a tile of scores at a time.
+
+    Keeps, for each row, the maximum score seen, the sum of exponentials relative to it, and the
+    weighted sum of values relative to it. When a larger maximum comes, what was summed before is
+    scaled down to it. Source: Milakov and Gimelshein, "Online normalizer calculation for
+    softmax", 2018.
+
+    Attributes:
+        maximum, total: `[..., rows]`.
+        accumulator: `[..., rows, head_dim]`.
+    """
+
+    maximum: torch.Tensor
+    total: torch.Tensor
+    accumulator: torch.Tensor
+
+    @classmethod
+    def empty(cls, rows: tuple[int, ...], head_dim: int, like: torch.Tensor) -> OnlineSoftmax:
+        """The state before any score: maximum -inf, sums 0; dtype and device of `like`."""
+        return cls(
+            like.new_full(rows, float("-inf")),
+            like.new_zeros(rows),
+            like.new_zeros((*rows, head_dim)),
+        )
+
+    def update(self, scores: torch.Tensor, values: torch.Tensor) -> None:
+        """Take in scores `[..., rows, keys]` and the values `[..., keys, head_dim]` behind them."""
+        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))
+        rescale = (self.maximum - _finite(maximum)).exp()
+        weights = (scores - _finite(maximum).unsqueeze(-1)).exp()
+        self.total = self.total * rescale + weights.sum(dim=-1)
+        self.accumulator = self.accumulator * rescale.unsqueeze(-1) + weights @ values
+        self.maximum = maximum
+
+    def finish(self) -> State:
+        """Divide by the sums, once: output `[..., rows, head_dim]`, log-sum-exp `[..., rows]`."""
+        divisor = self.total.masked_fill(self.total == 0, 1.0).unsqueeze(-1)
+        return self.accumulator / divisor, self.maximum + self.total.log()
+
+
+def merge_states(a: State, b: State) -> State:
+    """Merge attention over two disjoint sets of keys into attention over their union.
+
+    Each state is an output `[tokens, heads, head_dim]` and its log-sum-exp `[tokens, heads]`. The
+    operation is associative and commutative, so partial results may be merged in any order.
+    """
+    (out_a, lse_a), (out_b, lse_b) = a, b
+    lse = torch.logaddexp(lse_a, lse_b)
+    weight_a = (lse_a - _finite(lse)).exp().unsqueeze(-1)
+    weight_b = (lse_b - _finite(lse)).exp().unsqueeze(-1)
+    return (out_a * weight_a + out_b * weight_b).to(out_a.dtype), lse
+
+
+def flash_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    tile_q: int = 64,
+    tile_k: int = 64,
+) -> State:
+    """Compute what `attention` computes, a tile of queries against a tile of keys at a time.
+
+    Never more than `tile_q * tile_k` scores a head exist at once. Causal tiles that no query may
+    see are skipped. Source: Dao et al., "FlashAttention", 2022, and "FlashAttention-2", 2023.
+
+    Args and returns: as for `attention`.
+    """
+    (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    precision = torch.promote_types(q.dtype, torch.float32)
+    group = num_heads // num_kv_heads
+    queries = q.to(precision).transpose(0, 1) * scale
+    keys = k.to(precision).transpose(0, 1).repeat_interleave(group, dim=0)
+    values = v.to(precision).transpose(0, 1).repeat_interleave(group, dim=0)
+    out = torch.empty_like(q)
+    lse = torch.empty(num_q, num_heads, dtype=torch.float32, device=q.device)
+    for q_start in range(0, num_q, tile_q):
+        q_end = min(q_start + tile_q, num_q)
+        past = num_k - num_q
+        visible = min(num_k, past + q_end) if causal else num_k
+        state = OnlineSoftmax.empty((num_heads, q_end - q_start), head_dim, like=queries)
+        for k_start in range(0, visible, tile_k):
+            k_end = min(k_start + tile_k, visible)
+            scores = queries[:, q_start:q_end] @ keys[:, k_start:k_end].transpose(1, 2)
+            if causal:
+                rows = torch.arange(past + q_start, past + q_end, device=q.device).unsqueeze(1)
+                columns = torch.arange(k_start, k_end, device=q.device)
+                scores.masked_fill_(columns > rows, float("-inf"))
+            state.update(scores, values[:, k_start:k_end])
+        tile_out, tile_lse = state.finish()
+        out[q_start:q_end] = tile_out.transpose(0, 1).to(q.dtype)
+        lse[q_start:q_end] = tile_lse.T
+    return out, lse
+
+
+# ------------------------------------------------------------------------------------- paged
+
+
+def paged_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None = None,
+    attention: Callable[..., State] = attention,
+) -> State:
+    """Causal attention of a ragged batch whose keys and values lie in a paged cache.
+
+    Sequence `i` has the queries `cu_seqlens[i]` to `cu_seqlens[i + 1]`, which are the last of its
+    `context_lens[i]` tokens. Sequences with one query each (decode) are computed together.
+
+    Args:
+        q: `[tokens, heads, head_dim]`.
+        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`.
+        block_tables: int32 `[batch, max_blocks]`; entries beyond a sequence's length are ignored.
+        context_lens: int32 `[batch]`.
+        cu_seqlens: int32 `[batch + 1]`, where each sequence's queries begin.
+        scale: factor of the scores, by default 1 / sqrt(head_dim).
+        attention: computes one sequence that has several queries.
+
+    Returns:
+        Output `[tokens, heads, head_dim]` and log-sum-exp `[tokens, heads]`.
+    """
+    block_size = key_pool.shape[1]
+    starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
+    out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2], dtype=torch.float32)
+    single = [i for i in range(len(lengths)) if starts[i + 1] - starts[i] == 1]
+    if single:
+        rows = cu_seqlens[single].long()
+        out[rows], lse[rows] = _decode_attention(
+            q[rows], key_pool, value_pool, block_tables[single], context_lens[single], scale
+        )
+    for i, length in enumerate(lengths):
+        rows = slice(starts[i], starts[i + 1])
+        if starts[i + 1] - starts[i] > 1:
+            table = block_tables[i, : -(-length // block_size)].long()
+            keys = key_pool[table].flatten(0, 1)[:length]
+            values = value_pool[table].flatten(0, 1)[:length]
+            out[rows], lse[rows] = attention(q[rows], keys, values, causal=True, scale=scale)
+    return out, lse
+
+
+def _decode_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    scale: float | None,
+) -> State:
+    """Attention of one query for each sequence, `[batch, heads, head_dim]`, all at once.
+
+    Every sequence is padded to the longest of the batch; what is padded is masked.
+    """
+    (batch, num_heads, head_dim), (_, block_size, num_kv_heads, _) = q.shape, key_pool.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    precision = torch.promote_types(q.dtype, torch.float32)
+    longest = int(context_lens.max())
+    num_blocks = -(-longest // block_size)
+    used = torch.arange(num_blocks, device=q.device) * block_size < context_lens.unsqueeze(1)
+    tables = block_tables[:, :num_blocks].long().masked_fill(~used, 0)
+    keys = key_pool[tables].flatten(1, 2)[:, :longest].to(precision)
+    values = value_pool[tables].flatten(1, 2)[:, :longest].to(precision)
+    grouped = q.to(precision).view(batch, num_kv_heads, -1, head_dim) * scale
+    scores = grouped @ keys.permute(0, 2, 3, 1)
+    padding = torch.arange(longest, device=q.device) >= context_lens.unsqueeze(1)
+    scores.masked_fill_(padding.view(batch, 1, 1, longest), float("-inf"))
+    weights, lse = _softmax(scores)
+    # A masked weight is 0, but 0 times a NaN in memory that nobody wrote is NaN.
+    values = values.masked_fill(padding.view(batch, longest, 1, 1), 0.0)
+    out = weights @ values.transpose(1, 2)
+    return out.view(batch, num_heads, head_dim).to(q.dtype), lse.view(batch, num_heads).float()
+
+
+# ------------------------------------------------------------------------------------- module
+
+
+class RadixAttentionBlock(nn.Module):
+    """The attention layer of a Llama: projections, rotary embedding, cache, attention.
+
+    Args:
+        hidden_size: width of the model.
+        num_heads, head_dim: query heads and the size of each.
+        max_position_embeddings: how many positions the rotary tables cover.
+        num_kv_heads: key and value heads; `num_heads` by default.
+        rope_base: base of the rotary frequencies.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        num_heads: int,
+        head_dim: int,
+        max_position_embeddings: int,
+        num_kv_heads: int | None = None,
+        rope_base: float = 10000.0,
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_heads % self.num_kv_heads:
+            raise ValueError(
+                f"num_heads must be a multiple of num_kv_heads, got {num_heads} and {num_kv_heads}"
+            )
+        self.q_proj = nn.Linear(hidden_size, num_heads * head_dim, bias=False)
+        self.k_proj = nn.Linear(hidden_size, self.num_kv_heads * head_dim, bias=False)
+        self.v_proj = nn.Linear(hidden_size, self.num_kv_heads * head_dim, bias=False)
+        self.o_proj = nn.Linear(num_heads * head_dim, hidden_size, bias=False)
+        cos, sin = rotary_tables(head_dim, max_position_embeddings, rope_base)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        past_key_value: tuple[torch.Tensor, torch.Tensor] | None = None,
+        use_cache: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, None, tuple[torch.Tensor, torch.Tensor]]:
+        """Attend from new tokens to themselves and to the past.
+
+        Args:
+            hidden_states: the new tokens, `[batch, tokens, hidden_size]`.
+            past_key_value: keys and values of the tokens before, rotated already,
+                `[batch, past tokens, KV heads, head_dim]` each.
+            use_cache: also return keys and values of all tokens so far.
+
+        Returns:
+            The output, `[batch, tokens, hidden_size]`; with `use_cache` the output, None (the
+            attention weights are not kept), and the new past.
+        """
+        batch, num_tokens, _ = hidden_states.shape
+        past = 0 if past_key_value is None else past_key_value[0].shape[1]
+        if past + num_tokens > len(self.cos):
+            raise ValueError(
+                f"hidden_states: {past} past and {num_tokens} new tokens exceed "
+                f"max_position_embeddings={len(self.cos)}"
+            )
+        positions = torch.arange(past, past + num_tokens, device=hidden_states.device)
+        q = self.q_proj(hidden_states).view(batch, num_tokens, self.num_heads, self.head_dim)
+        k = self.k_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
+        v = self.v_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
+        q = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in q])
+        k = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in k])
+        if past_key_value is not None:
+            k = torch.cat((past_key_value[0], k), dim=1)
+            v = torch.cat((past_key_value[1], v), dim=1)
+        out = torch.stack([attention(*qkv)[0] for qkv in zip(q, k, v, strict=True)])
+        out = self.o_proj(out.flatten(2))
+        return (out, None, (k, v)) if use_cache else out

@@ -1,0 +1,47 @@
+"""Checks of operator arguments. Each raises an error that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def check_tensor(
+    name: str,
+    tensor: torch.Tensor,
+    shape: Sequence[int | str],
+    dtypes: Sequence[torch.dtype],
+    like: torch.Tensor | None = None,
+) -> None:
+    """Check a tensor's rank, sizes, dtype and device.
+
+    Args:
+        name: of the argument, for the message.
+        shape: a number for each size that is fixed, a name for each that is free.
+        dtypes: those allowed.
+        like: a tensor whose device must be the same.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
+    wanted = "[" + ", ".join(str(size) for size in shape) + "]"
+    fits = tensor.ndim == len(shape) and all(
+        isinstance(want, str) or got == want for got, want in zip(tensor.shape, shape, strict=True)
+    )
+    if not fits:
+        raise ValueError(f"{name} must have shape {wanted}, got {list(tensor.shape)}")
+    if tensor.dtype not in dtypes:
+        names = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
+        raise TypeError(f"{name} must be {names}, got {str(tensor.dtype).removeprefix('torch.')}")
+    if like is not None and tensor.device != like.device:
+        raise ValueError(f"{name} must be on {like.device}, got {tensor.device}")
+
+
+def check_heads(num_heads: int, num_kv_heads: int) -> None:
+    """Check that the query heads divide evenly among the KV heads."""
+    if num_kv_heads == 0 or num_heads % num_kv_heads:
+        raise ValueError(
+            f"q has {num_heads} heads, not a multiple of the {num_kv_heads} of k and v"
+        )

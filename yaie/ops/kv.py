@@ -1,0 +1,55 @@
+"""Operators on the memory of the paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from yaie.ops.checks import FLOATS, check_tensor
+
+
+def reshape_and_cache(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """Write the keys and values of new tokens into their slots.
+
+    Args:
+        keys, values: `[tokens, KV heads, head_dim]`.
+        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`; written in place.
+        slot_mapping: int64 `[tokens]`, block × block_size + offset for each token.
+    """
+    check_tensor("keys", keys, ("tokens", "kv_heads", "head_dim"), FLOATS)
+    check_tensor("values", values, tuple(keys.shape), (keys.dtype,), like=keys)
+    shape = ("num_blocks", "block_size", *keys.shape[1:])
+    check_tensor("key_pool", key_pool, shape, (keys.dtype,), like=keys)
+    check_tensor("value_pool", value_pool, tuple(key_pool.shape), (keys.dtype,), like=keys)
+    check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
+    key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
+    value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
+
+
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """Copy blocks within the cache, in every layer.
+
+    Args:
+        key_pools, value_pools: a tensor for each layer,
+            `[num_blocks, block_size, KV heads, head_dim]`; written in place.
+        block_mapping: int64 `[pairs, 2]`, source and target of each copy. Sources are read before
+            any target is written; a target that stands twice is an error.
+    """
+    check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
+    sources, targets = block_mapping.unbind(dim=1)
+    if len(targets.unique()) < len(targets):
+        raise ValueError(f"block_mapping must not have a target twice, got {targets.tolist()}")
+    for pool in (*key_pools, *value_pools):
+        check_tensor("pool", pool, ("num_blocks", "block_size", "kv_heads", "head_dim"), FLOATS)
+        pool[targets] = pool[sources]

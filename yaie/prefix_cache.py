@@ -1,0 +1,100 @@
+"""RadixAttention's memory: a radix tree whose values are KV blocks.
+
+A request that begins with tokens computed before takes the blocks that hold them, and computes
+only the rest. Ownership is by reference count alone: the cache is one user of each block it
+holds, and each request is one user of each block in its table. A block is free when nobody is
+left. Locks say something else: which nodes may not be evicted, because evicting a block that a
+request still uses would free no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yaie.kv_cache import BlockPool
+from yaie.radix import Match, RadixNode, RadixTree
+
+
+class RadixCache:
+    """Finished and running prefixes, by their tokens, as KV blocks.
+
+    Args:
+        pool: the blocks; the cache holds references in it.
+        block_size: tokens a block.
+        tree: an empty `RadixTree` of the same block size; a new one by default.
+    """
+
+    def __init__(self, pool: BlockPool, block_size: int, tree: RadixTree | None = None) -> None:
+        self.pool = pool
+        self.tree = RadixTree(block_size) if tree is None else tree
+        if self.tree.block_size != block_size:
+            raise ValueError(
+                f"tree has block_size {self.tree.block_size}, the cache has {block_size}"
+            )
+        self.block_size = block_size
+
+    @property
+    def num_cached(self) -> int:
+        """How many blocks the cache holds."""
+        return self.tree.num_values
+
+    @property
+    def num_available(self) -> int:
+        """How many blocks a request could get: the free ones and those that can be evicted."""
+        return self.pool.num_free + self.tree.num_evictable
+
+    def match(self, token_ids: Sequence[int], namespace: str = "") -> Match:
+        """Find the blocks that already hold the beginning of `token_ids`.
+
+        At least one token is left over: its forward pass gives the logits of the next token, and
+        no cache holds those. So of 32 cached tokens in blocks of 16, the same 32 match only 16.
+        """
+        reusable = max(0, len(token_ids) - 1) // self.block_size * self.block_size
+        return self.tree.match(token_ids[:reusable], namespace)
+
+    def insert(
+        self, token_ids: Sequence[int], blocks: Sequence[int], namespace: str = ""
+    ) -> RadixNode:
+        """Keep computed tokens and the blocks that hold them; the full blocks only.
+
+        The cache becomes a user of the blocks it had not yet. Where it already holds a block for
+        the same tokens, it keeps that one, and the caller's duplicate stays the caller's: it is
+        freed when the caller releases its table.
+
+        Returns:
+            The node at which the tokens end, to lock.
+        """
+        num_full = len(token_ids) // self.block_size
+        if len(blocks) < num_full:
+            raise ValueError(
+                f"blocks: {len(blocks)} blocks do not hold the {num_full} full blocks of token_ids"
+            )
+        node, length = self.tree.insert(token_ids, blocks[:num_full], namespace)
+        self.pool.share(blocks[length // self.block_size : num_full])
+        return node
+
+    def lock(self, node: RadixNode) -> None:
+        """Keep `node` and everything above it from eviction, until `unlock`."""
+        self.tree.lock(node)
+
+    def unlock(self, node: RadixNode) -> None:
+        """Take one lock back."""
+        self.tree.unlock(node)
+
+    def evict(self, num_blocks: int) -> int:
+        """Give up to `num_blocks` blocks back, those used longest ago first.
+
+        Returns:
+            How many blocks the cache gave up. Unlocked blocks have no other user, so as many are
+            free now.
+        """
+        blocks = self.tree.evict(num_blocks)
+        self.pool.release(blocks)
+        return len(blocks)
+
+    def make_room(self, num_blocks: int) -> bool:
+        """Evict until `num_blocks` blocks are free; evict nothing if that cannot be reached."""
+        if num_blocks > self.num_available:
+            return False
+        self.evict(num_blocks - self.pool.num_free)
+        return True

@@ -1,0 +1,410 @@
+"""Trees of token sequences: which requests begin with the same tokens, and what is known about them.
+
+`TokenTrie` spends one node on every token and is the simplest thing that answers the question.
+`RadixTree` joins every chain of single children into one node, and adds what a cache needs: a
+value for every block of tokens, locks, and eviction of what was used longest ago.
+
+Nothing here knows what the values are. `yaie.prefix_cache` makes them KV blocks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def shared_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Count the leading tokens that two sequences have in common.
+
+    >>> shared_prefix_length([5, 8, 13], [5, 8, 21, 34])
+    2
+    """
+    length = 0
+    for token_a, token_b in zip(a, b, strict=False):
+        if token_a != token_b:
+            break
+        length += 1
+    return length
+
+
+# ---------------------------------------------------------------------------------- token trie
+
+
+class TrieNode:
+    """The end of one prefix. `request_ids` are the requests that begin with that prefix."""
+
+    def __init__(self) -> None:
+        self.children: dict[int, TrieNode] = {}
+        self.request_ids: set[Hashable] = set()
+
+
+class TokenTrie:
+    """A tree with one node for each token of each distinct prefix."""
+
+    def __init__(self) -> None:
+        self.root = TrieNode()
+        self.num_nodes = 1
+
+    def insert_request(self, request_id: Hashable, token_ids: Sequence[int]) -> None:
+        """Add a request: walk down token by token, and make the nodes that are missing."""
+        node = self.root
+        node.request_ids.add(request_id)
+        for token in token_ids:
+            if token not in node.children:
+                node.children[token] = TrieNode()
+                self.num_nodes += 1
+            node = node.children[token]
+            node.request_ids.add(request_id)
+
+    def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
+        """Find the longest prefix of `token_ids` that some request begins with.
+
+        Returns:
+            The ids of all requests that begin with it, sorted by their text, and its length in
+            tokens. With nothing in common: `([], 0)`.
+        """
+        node, length = self.root, 0
+        for token in token_ids:
+            if token not in node.children:
+                break
+            node = node.children[token]
+            length += 1
+        if length == 0:
+            return [], 0
+        return sorted(node.request_ids, key=str), length
+
+    def get_shared_computation_graph(self) -> dict[str, Any]:
+        """Describe the tree as nested dicts with `tokens`, `request_count` and `children`."""
+        return _describe_trie(self.root, ())
+
+
+def _describe_trie(root: TrieNode, tokens: tuple[int, ...]) -> dict[str, Any]:
+    graph = _graph_node(tokens, root.request_ids)
+    stack = [(root, graph)]
+    while stack:  # a loop, because a prompt may be longer than Python's recursion limit
+        node, described = stack.pop()
+        for token, child in node.children.items():
+            described["children"].append(_graph_node((token,), child.request_ids))
+            stack.append((child, described["children"][-1]))
+    return graph
+
+
+def _graph_node(tokens: tuple[int, ...], request_ids: set[Hashable]) -> dict[str, Any]:
+    return {
+        "tokens": list(tokens),
+        "request_count": len(request_ids),
+        "request_ids": sorted(request_ids, key=str),
+        "children": [],
+    }
+
+
+# ---------------------------------------------------------------------------------- radix tree
+
+
+class RadixNode:
+    """A run of tokens that nobody has yet had a reason to split.
+
+    Attributes:
+        key: the tokens on the edge from `parent` to this node.
+        values: one value for every `block_size` tokens of `key`.
+        children: by the first block of the child's key.
+        lock_count: how many users need this node to stay. A parent's is never below its child's.
+        last_access: time of the last match or insertion that passed here, on the tree's clock.
+        request_ids: requests that begin with the tokens from the root down to here.
+    """
+
+    __slots__ = (
+        "children",
+        "in_heap",
+        "key",
+        "last_access",
+        "lock_count",
+        "parent",
+        "request_ids",
+        "values",
+    )
+
+    def __init__(self, key: tuple[int, ...], values: list[Any], parent: RadixNode | None) -> None:
+        self.key = key
+        self.values = values
+        self.parent = parent
+        self.children: dict[tuple[int, ...], RadixNode] = {}
+        self.lock_count = 0
+        self.last_access = 0
+        self.request_ids: set[Hashable] = set()
+        self.in_heap = False
+
+    def __repr__(self) -> str:
+        return f"RadixNode({len(self.key)} tokens, {len(self.children)} children)"
+
+
+@dataclass
+class Match:
+    """What a tree holds of a sequence: its first `length` tokens, ending exactly at `node`."""
+
+    node: RadixNode
+    length: int = 0
+    values: list[Any] = field(default_factory=list)
+
+
+class RadixTree:
+    """A compressed tree of token sequences, in whole blocks of `block_size` tokens.
+
+    Edges are compared and split at multiples of `block_size` only, since a block is the unit in
+    which values are kept. Sequences of different namespaces (adapters, tenants) never meet.
+
+    The idea of a radix tree as a prefix cache: Zheng et al., "SGLang: Efficient Execution of
+    Structured Language Model Programs", 2024.
+    """
+
+    def __init__(self, block_size: int = 1) -> None:
+        if block_size < 1:
+            raise ValueError(f"block_size must be at least 1, got {block_size}")
+        self.block_size = block_size
+        self.root = RadixNode((), [], None)
+        self.roots: dict[str, RadixNode] = {"": self.root}
+        self.num_nodes = 1
+        self.num_values = 0
+        self.num_evictable = 0  # values outside every lock
+        self._clock = 0
+        # Leaves that eviction may take, oldest first. Entries may be out of date; see
+        # `_oldest_leaf`. The second field breaks ties, so that nodes are never compared.
+        self._heap: list[tuple[int, int, RadixNode]] = []
+        self._pushes = 0
+
+    # ------------------------------------------------------------------------ match and insert
+
+    def match(self, token_ids: Sequence[int], namespace: str = "") -> Match:
+        """Find the longest prefix of `token_ids`, in whole blocks, that the tree holds.
+
+        If the prefix ends inside an edge, the edge is split there, so that the returned node
+        ends exactly where the match does and can be locked without locking more.
+        """
+        tokens = tuple(token_ids)
+        node = self._root_of(namespace)
+        found = Match(node)
+        now = self._tick()
+        node.last_access = now
+        while child := node.children.get(tokens[found.length : found.length + self.block_size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            if shared < len(child.key):
+                child = self.split(child, shared)
+            child.last_access = now
+            found.length += shared
+            found.values.extend(child.values)
+            found.node = node = child
+        return found
+
+    def insert(
+        self, token_ids: Sequence[int], values: Sequence[Any] | None = None, namespace: str = ""
+    ) -> tuple[RadixNode, int]:
+        """Add a sequence, with one value for each of its blocks.
+
+        Only whole blocks are kept: a tail shorter than `block_size` is left out. What the tree
+        already holds keeps its old values, and only the rest is taken from `values`.
+
+        Returns:
+            The node at which the sequence ends, and how many tokens were there before.
+        """
+        num_blocks = len(token_ids) // self.block_size
+        tokens = tuple(token_ids[: num_blocks * self.block_size])
+        values = [None] * num_blocks if values is None else list(values)
+        if len(values) < num_blocks:
+            raise ValueError(
+                f"values must have one entry for each of the {num_blocks} whole blocks of "
+                f"token_ids, got {len(values)}"
+            )
+        found = self.match(tokens, namespace)
+        if found.length == len(tokens):
+            return found.node, found.length
+        new_values = values[found.length // self.block_size : num_blocks]
+        leaf = RadixNode(tokens[found.length :], new_values, found.node)
+        leaf.last_access = self._clock
+        found.node.children[leaf.key[: self.block_size]] = leaf
+        self.num_nodes += 1
+        self.num_values += len(new_values)
+        self.num_evictable += len(new_values)
+        self._offer(leaf)
+        return leaf, found.length
+
+    def split(self, node: RadixNode, num_tokens: int) -> RadixNode:
+        """Cut the edge into `node` after `num_tokens` tokens.
+
+        A new upper node takes the first part of the key and of the values, and `node` keeps the
+        rest below it. Whoever locked `node`, or passed through it, passed through both halves.
+
+        Returns:
+            The new upper node.
+        """
+        num_values = num_tokens // self.block_size
+        upper = RadixNode(node.key[:num_tokens], node.values[:num_values], node.parent)
+        upper.lock_count = node.lock_count
+        upper.last_access = node.last_access
+        upper.request_ids = set(node.request_ids)
+        node.parent.children[upper.key[: self.block_size]] = upper
+        node.key = node.key[num_tokens:]
+        node.values = node.values[num_values:]
+        node.parent = upper
+        upper.children[node.key[: self.block_size]] = node
+        self.num_nodes += 1
+        return upper
+
+    def _shared_tokens(self, key: tuple[int, ...], tokens: tuple[int, ...], start: int) -> int:
+        """Count the tokens, in whole blocks, that `key` shares with `tokens[start:]`."""
+        if key == tokens[start : start + len(key)]:
+            return len(key)
+        size, shared = self.block_size, 0
+        while key[shared : shared + size] == tokens[start + shared : start + shared + size]:
+            shared += size
+        return shared
+
+    # ------------------------------------------------------------------------ locks, eviction
+
+    def lock(self, node: RadixNode) -> None:
+        """Protect `node` and everything above it from eviction, until `unlock`."""
+        while node.parent is not None:
+            if node.lock_count == 0:
+                self.num_evictable -= len(node.values)
+            node.lock_count += 1
+            node = node.parent
+
+    def unlock(self, node: RadixNode) -> None:
+        """Take one lock back from `node` and everything above it."""
+        while node.parent is not None:
+            if node.lock_count == 0:
+                raise ValueError(f"unlock: {node} is not locked")
+            node.lock_count -= 1
+            if node.lock_count == 0:
+                self.num_evictable += len(node.values)
+                self._offer(node)
+            node = node.parent
+
+    def evict(self, num_values: int) -> list[Any]:
+        """Remove up to `num_values` values, from the unlocked leaves used longest ago.
+
+        A leaf that holds more than is needed loses its tail only: its beginning is what other
+        sequences are most likely to share.
+
+        Returns:
+            The removed values: fewer than asked for if everything left is locked.
+        """
+        evicted: list[Any] = []
+        while len(evicted) < num_values:
+            leaf = self._oldest_leaf()
+            if leaf is None:
+                break
+            keep = max(0, len(leaf.values) - (num_values - len(evicted)))
+            evicted.extend(leaf.values[keep:])
+            self._cut(leaf, keep)
+        return evicted
+
+    def _cut(self, leaf: RadixNode, keep: int) -> None:
+        """Shorten an unlocked leaf to its first `keep` values; remove it if none is left."""
+        removed = len(leaf.values) - keep
+        self.num_values -= removed
+        self.num_evictable -= removed
+        if keep:
+            leaf.key = leaf.key[: keep * self.block_size]
+            leaf.values = leaf.values[:keep]
+            self._offer(leaf)
+        else:
+            del leaf.parent.children[leaf.key[: self.block_size]]
+            self.num_nodes -= 1
+            self._offer(leaf.parent)
+
+    def _oldest_leaf(self) -> RadixNode | None:
+        """Take the unlocked leaf with the smallest `last_access` out of the heap.
+
+        A node has at most one entry, made when it last became an unlocked leaf. An entry whose
+        node has since been locked, extended or removed is dropped; one whose node has since been
+        used is put back with the later time. So each call costs O(log n), amortized.
+        """
+        while self._heap:
+            time, _, node = heapq.heappop(self._heap)
+            node.in_heap = False
+            if not self._is_evictable(node):
+                continue
+            if time == node.last_access:
+                return node
+            self._offer(node)
+        return None
+
+    def _offer(self, node: RadixNode) -> None:
+        """Enter `node` in the heap if eviction could take it."""
+        if self._is_evictable(node) and not node.in_heap:
+            node.in_heap = True
+            self._pushes += 1
+            heapq.heappush(self._heap, (node.last_access, self._pushes, node))
+
+    def _is_evictable(self, node: RadixNode) -> bool:
+        if node.parent is None or node.children or node.lock_count:
+            return False
+        return node.parent.children.get(node.key[: self.block_size]) is node
+
+    def _tick(self) -> int:
+        self._clock += 1
+        return self._clock
+
+    def _root_of(self, namespace: str) -> RadixNode:
+        if namespace not in self.roots:
+            self.roots[namespace] = RadixNode((), [], None)
+            self.num_nodes += 1
+        return self.roots[namespace]
+
+    # ------------------------------------------------------------------------ requests
+
+    def insert_request(self, request_id: Hashable, token_ids: Sequence[int]) -> None:
+        """Add a request's tokens, and its id to every node that they pass."""
+        node, _ = self.insert(token_ids)
+        while node is not None:
+            node.request_ids.add(request_id)
+            node = node.parent
+
+    def remove_request(self, request_id: Hashable) -> None:
+        """Take a request's id out of the tree, and with it the leaves that nobody else needs.
+
+        Raises:
+            KeyError: no request of that id is in the tree.
+        """
+        if request_id not in self.root.request_ids:
+            raise KeyError(f"request_id {request_id!r} is not in the tree")
+        passed = [self.root]
+        for node in passed:
+            node.request_ids.discard(request_id)
+            passed.extend(c for c in node.children.values() if request_id in c.request_ids)
+        for node in reversed(passed[1:]):
+            if not (node.request_ids or node.children or node.lock_count):
+                self._cut(node, keep=0)
+
+    def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
+        """Find the longest prefix of `token_ids` that some request begins with.
+
+        Changes nothing: no edge is split and no access time moves.
+
+        Returns:
+            The ids of all requests that begin with it, sorted by their text, and its length in
+            tokens. With nothing in common: `([], 0)`.
+        """
+        tokens = tuple(token_ids)
+        node, length = self.root, 0
+        while child := node.children.get(tokens[length : length + self.block_size]):
+            shared = self._shared_tokens(child.key, tokens, length)
+            node, length = child, length + shared
+            if shared < len(child.key):
+                break
+        if length == 0:
+            return [], 0
+        return sorted(node.request_ids, key=str), length
+
+    def get_shared_computation_graph(self) -> dict[str, Any]:
+        """Describe the tree as nested dicts with `tokens`, `request_count` and `children`."""
+        graph = _graph_node((), self.root.request_ids)
+        stack = [(self.root, graph)]
+        while stack:
+            node, described = stack.pop()
+            for child in node.children.values():
+                described["children"].append(_graph_node(child.key, child.request_ids))
+                stack.append((child, described["children"][-1]))
+        return graph

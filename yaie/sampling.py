@@ -1,0 +1,194 @@
+"""From logits to a token: penalties, temperature, filters, and a draw that a seed repeats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    """How the tokens of one request are chosen, and when it ends.
+
+    Attributes:
+        temperature: 0 takes the most likely token; larger values flatten the distribution.
+        top_p: keep the smallest set of most likely tokens whose probabilities reach this sum.
+        top_k: keep this many most likely tokens; 0 keeps all.
+        min_p: keep tokens at least this fraction as likely as the most likely one.
+        repetition_penalty: divides positive logits of tokens seen before, multiplies negative
+            ones; 1 does nothing.
+        seed: the same seed gives the same tokens, whatever else is in the batch.
+        max_tokens: the most tokens to generate.
+        stop: strings that end the text; they are not part of it.
+        stop_token_ids: tokens that end the text, beside the model's own end token.
+        ignore_eos: go on after the model's end token (for benchmarks).
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    max_tokens: int = 128
+    stop: str | Sequence[str] = ()
+    stop_token_ids: Sequence[int] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self) -> None:
+        _check_range("temperature", self.temperature, self.temperature >= 0, "0 or more")
+        _check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        _check_range("top_k", self.top_k, self.top_k >= 0, "0 (off) or more")
+        _check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
+        penalty = self.repetition_penalty
+        _check_range("repetition_penalty", penalty, penalty > 0, "above 0")
+        _check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        if "" in stop:
+            raise ValueError("stop must not contain the empty string: every text ends with it")
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+
+
+def _check_range(name: str, value: float, fits: bool, wanted: str) -> None:
+    if not fits or not math.isfinite(value):
+        raise ValueError(f"{name} must be {wanted}, got {value}")
+
+
+class SamplingKernel:
+    """Chooses the next token of every request of a batch.
+
+    The order is: penalty, temperature, top-k, top-p, min-p, draw. Each filter sets the logits it
+    drops to -inf, so that the next one sees a distribution over what is left.
+
+    Logits are `[batch, vocabulary]`, in any float dtype; they are computed in float32. Wherever a
+    parameter may differ by request, give one number for all or a sequence with one for each.
+    """
+
+    def sample(
+        self,
+        logits: torch.Tensor,
+        temperature: float | Sequence[float] = 1.0,
+        top_p: float | Sequence[float] = 1.0,
+        top_k: int | Sequence[int] = 0,
+        min_p: float | Sequence[float] = 0.0,
+        generators: Sequence[torch.Generator | None] | None = None,
+    ) -> torch.Tensor:
+        """Choose a token for each row of `logits`.
+
+        Args:
+            logits: `[batch, vocabulary]`.
+            temperature, top_p, top_k, min_p: as in `SamplingParams`. Rows with temperature 0 take
+                their most likely token, the first of equals.
+            generators: the random stream of each row; torch's global one where None.
+
+        Returns:
+            Token ids, int64 `[batch]`.
+
+        Raises:
+            ValueError: a row has a NaN, or nothing but -inf, or a parameter is out of range.
+        """
+        check_logits(logits)
+        temperature = _column("temperature", temperature, logits)
+        if (temperature < 0).any():
+            raise ValueError(f"temperature must be 0 or more, got {temperature.min().item()}")
+        tokens = logits.argmax(dim=-1)
+        drawn = (temperature.squeeze(1) > 0).nonzero().squeeze(1)
+        if len(drawn) == 0:
+            return tokens
+        top_p, top_k, min_p = (
+            _column(name, value, logits)[drawn]
+            for name, value in (("top_p", top_p), ("top_k", top_k), ("min_p", min_p))
+        )
+        # Relative to the maximum, so that a tiny temperature cannot overflow.
+        scaled = logits[drawn].float()
+        scaled = (scaled - scaled.amax(dim=-1, keepdim=True)) / temperature[drawn]
+        scaled = self.min_p(self.top_p(self.top_k(scaled, top_k), top_p), min_p)
+        generators = [None] * len(logits) if generators is None else generators
+        tokens[drawn] = self.draw(scaled.softmax(dim=-1), [generators[i] for i in drawn.tolist()])
+        return tokens
+
+    def repetition_penalty(
+        self, logits: torch.Tensor, penalty: float, token_ids: torch.Tensor
+    ) -> torch.Tensor:
+        """Make tokens that were there before less likely, in one row of logits `[vocabulary]`.
+
+        A positive logit is divided by `penalty`, a negative one multiplied by it. Each token
+        counts once, however often it occurred. Source: Keskar et al., "CTRL", 2019.
+        """
+        seen = token_ids.unique()
+        values = logits[seen]
+        penalized = logits.clone()
+        penalized[seen] = torch.where(values > 0, values / penalty, values * penalty)
+        return penalized
+
+    def top_k(self, logits: torch.Tensor, k: int | torch.Tensor) -> torch.Tensor:
+        """Keep the `k` most likely tokens of each row; 0, or more than there are, keeps all.
+
+        Tokens that tie with the last one kept are kept too.
+        """
+        vocabulary = logits.shape[-1]
+        k = _column("top_k", k, logits).long()
+        k = torch.where((k == 0) | (k > vocabulary), vocabulary, k)
+        largest = logits.topk(int(k.max()), dim=-1).values
+        threshold = largest.gather(-1, k - 1)
+        return logits.masked_fill(logits < threshold, float("-inf"))
+
+    def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
+        """Keep the smallest set of most likely tokens whose probabilities sum to at least `p`.
+
+        The token that crosses the threshold is kept: of (0.5, 0.4, 0.1), 0.8 keeps two. So at
+        least one token always stays. Source: Holtzman et al., "The Curious Case of Neural Text
+        Degeneration", 2019.
+        """
+        p = _column("top_p", p, logits)
+        if (p >= 1).all():
+            return logits
+        ordered, order = logits.sort(dim=-1, descending=True)
+        probabilities = ordered.softmax(dim=-1)
+        before = probabilities.cumsum(dim=-1) - probabilities
+        drop = (before >= p) & (p < 1)
+        drop[..., 0] = False
+        return logits.masked_fill(drop.scatter(-1, order, drop), float("-inf"))
+
+    def min_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
+        """Keep tokens at least `p` times as likely as the most likely one of their row."""
+        p = _column("min_p", p, logits)
+        threshold = logits.amax(dim=-1, keepdim=True) + p.log()
+        return logits.masked_fill(logits < threshold, float("-inf"))
+
+    def draw(
+        self, probabilities: torch.Tensor, generators: Sequence[torch.Generator | None]
+    ) -> torch.Tensor:
+        """Draw a token from each row of `probabilities`, each with its own random stream.
+
+        One uniform number a row, looked up in the cumulative distribution. What a row draws does
+        not depend on the other rows.
+        """
+        uniform = torch.stack([torch.rand(1, generator=g, dtype=torch.float64) for g in generators])
+        cumulative = probabilities.double().cumsum(dim=-1)
+        target = uniform.to(probabilities.device) * cumulative[..., -1:]
+        tokens = torch.searchsorted(cumulative, target, right=True)
+        # Rounding may lift the target to the total; the last token with any probability is meant.
+        last = torch.searchsorted(cumulative, cumulative[..., -1:])
+        return torch.minimum(tokens, last).squeeze(-1)
+
+
+def check_logits(logits: torch.Tensor) -> None:
+    """Raise a ValueError if a row has a NaN or no finite entry to choose."""
+    if logits.ndim != 2 or logits.shape[1] == 0:
+        raise ValueError(f"logits must have shape [batch, vocabulary], got {list(logits.shape)}")
+    bad = ~logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
+    if bad.any():
+        raise ValueError(f"logits of row {bad.nonzero()[0].item()} have a NaN, +inf or only -inf")
+
+
+def _column(name: str, value: float | Sequence[float] | torch.Tensor, logits: torch.Tensor):
+    """One value for each row of `logits`, float32 `[batch, 1]`."""
+    column = torch.as_tensor(value, dtype=torch.float32, device=logits.device).reshape(-1, 1)
+    if len(column) not in (1, len(logits)):
+        raise ValueError(f"{name} must be one number or {len(logits)}, got {len(column)}")
+    return column.expand(len(logits), 1)
