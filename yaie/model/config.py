@@ -1,0 +1,185 @@
+"""What `config.json` says about a model of the Llama family."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ARCHITECTURES = {
+    # architecture -> do the query, key and value projections have a bias?
+    "LlamaForCausalLM": False,
+    "MistralForCausalLM": False,
+    "Qwen2ForCausalLM": True,
+}
+REQUIRED = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
+SIZES = (*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
+LLAMA3_SCALING = (
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "original_max_position_embeddings",
+)
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Llama 3's stretch of the rotary wavelengths (Llama 3.1 report, section 3.4.3).
+
+    Wavelengths longer than `original_max_positions / low_freq_factor` are multiplied by `factor`,
+    those shorter than `original_max_positions / high_freq_factor` are kept, those between are
+    interpolated.
+    """
+
+    factor: float
+    low_freq_factor: float
+    high_freq_factor: float
+    original_max_positions: int
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The sizes and constants that fix a model's forward pass.
+
+    Names follow Hugging Face's `config.json`. `eos_token_ids` also collects those of
+    `generation_config.json`, which is where chat models name their end-of-turn token.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
+    tie_word_embeddings: bool = False
+    qkv_bias: bool = False
+    bos_token_id: int | None = None
+    eos_token_ids: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        for name in SIZES:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError(
+                f"num_attention_heads ({self.num_attention_heads}) must be a multiple of "
+                f"num_key_value_heads ({self.num_key_value_heads})"
+            )
+        if self.head_dim % 2:
+            raise ValueError(f"head_dim must be even for rotary positions, got {self.head_dim}")
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> ModelConfig:
+        """Read `config.json` (and `generation_config.json`, if there) of a model folder."""
+        folder = Path(folder)
+        raw = read_json(folder / "config.json")
+        generation = folder / "generation_config.json"
+        extra = read_json(generation) if generation.exists() else {}
+        try:
+            return cls.from_dict(raw, eos_token_id=extra.get("eos_token_id"))
+        except ValueError as error:
+            raise ValueError(f"{folder / 'config.json'}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, raw: dict[str, Any], eos_token_id: int | list[int] | None = None):
+        """Build from the contents of a `config.json`; ValueError names what is not supported.
+
+        `eos_token_id` adds end tokens from elsewhere, in either of the two forms in use.
+        """
+        architecture = _architecture(raw)
+        missing = [name for name in REQUIRED if raw.get(name) is None]
+        if missing:
+            raise ValueError(f"missing {', '.join(missing)}")
+        theta, scaling = _rope(raw)
+        heads = raw["num_attention_heads"]
+        return cls(
+            vocab_size=raw["vocab_size"],
+            hidden_size=raw["hidden_size"],
+            intermediate_size=raw["intermediate_size"],
+            num_hidden_layers=raw["num_hidden_layers"],
+            num_attention_heads=heads,
+            num_key_value_heads=raw.get("num_key_value_heads") or heads,
+            head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
+            max_position_embeddings=raw.get("max_position_embeddings", 2048),
+            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            rope_theta=theta,
+            rope_scaling=scaling,
+            tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
+            qkv_bias=ARCHITECTURES[architecture],
+            bos_token_id=raw.get("bos_token_id"),
+            eos_token_ids=_merge_ids(raw.get("eos_token_id"), eos_token_id),
+        )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in `path`; a ValueError names the file when it holds anything else."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"{path} is missing: a model folder in Hugging Face format has one"
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not valid JSON ({error}): fetch the model again") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{path} holds a {type(value).__name__}, wanted a JSON object")
+    return value
+
+
+def _architecture(raw: dict[str, Any]) -> str:
+    named = raw.get("architectures") or []
+    architecture = named[0] if named else f"(model_type {raw.get('model_type')!r})"
+    if architecture not in ARCHITECTURES:
+        raise ValueError(
+            f"architecture {architecture} is not supported; known: {', '.join(ARCHITECTURES)}"
+        )
+    activation = raw.get("hidden_act", "silu")
+    if activation != "silu":
+        raise ValueError(f"hidden_act {activation!r} is not supported, only 'silu'")
+    for name in ("attention_bias", "mlp_bias"):
+        if raw.get(name):
+            raise ValueError(f"{name}=true is not supported for {architecture}")
+    window = raw.get("sliding_window")
+    if window is not None and raw.get("use_sliding_window", True):
+        raise ValueError(f"sliding_window={window} is not supported, only full attention")
+    return architecture
+
+
+def _rope(raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
+    """Base and scaling, from `rope_parameters` (transformers 5) or the two older fields."""
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    theta = float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) != 1.0:
+        raise ValueError("partial_rotary_factor other than 1.0 is not supported")
+    if kind == "default":
+        return theta, None
+    if kind != "llama3":
+        raise ValueError(f"rope scaling {kind!r} is not supported; known: 'default', 'llama3'")
+    missing = [name for name in LLAMA3_SCALING if name not in rope]
+    if missing:
+        raise ValueError(f"rope scaling 'llama3' lacks {', '.join(missing)}")
+    factor, low, high, original = (rope[name] for name in LLAMA3_SCALING)
+    return theta, RopeScaling(float(factor), float(low), float(high), int(original))
+
+
+def _merge_ids(*sources: int | list[int] | None) -> tuple[int, ...]:
+    ids: dict[int, None] = {}
+    for source in sources:
+        for token in source if isinstance(source, list) else [source]:
+            if token is not None:
+                ids[int(token)] = None
+    return tuple(ids)

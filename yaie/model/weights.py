@@ -1,0 +1,151 @@
+"""Weights from safetensors files into a model. Nothing here unpickles.
+
+A safetensors file is a JSON header (name, dtype, shape and byte range of each tensor) and then raw
+numbers; it is mapped into memory and copied to where the model wants it, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from yaie.model.config import ModelConfig, read_json
+from yaie.model.llama import Llama
+from yaie.model.manifest import DamagedModel, check
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+STORED_DTYPES = ("F64", "F32", "F16", "BF16")
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+
+
+def load_model(
+    folder: str | Path,
+    dtype: str | torch.dtype = "float32",
+    device: torch.device | str = "cpu",
+    **operators: Any,
+) -> Llama:
+    """Load the model in `folder` (Hugging Face format), its weights converted to `dtype`.
+
+    `operators` go to `Llama`. Raises ValueError that names the file and the tensor if weights are
+    missing, unexpected, of the wrong shape or dtype, cut short or changed since they were fetched.
+    """
+    folder, dtype = Path(folder), parse_dtype(dtype)
+    config = ModelConfig.from_folder(folder)
+    check(folder)
+    model = Llama(config, dtype=dtype, device=device, **operators)
+    places = model.places()
+    files = locate(folder, config, set(places))
+    for file, names in files.items():
+        with _open(file) as tensors:
+            for name in names:
+                _check_tensor(file, name, tensors.get_slice(name), places[name].shape)
+                places[name].copy_(tensors.get_tensor(name))
+    return model.eval()
+
+
+def check_weights(folder: str | Path) -> ModelConfig:
+    """The checks of `load_model` that need only the headers; returns the configuration."""
+    folder = Path(folder)
+    config = ModelConfig.from_folder(folder)
+    places = Llama(config, device="meta").places()
+    for file, names in locate(folder, config, set(places)).items():
+        with _open(file) as tensors:
+            for name in names:
+                _check_tensor(file, name, tensors.get_slice(name), places[name].shape)
+    return config
+
+
+def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """A dtype given as `"float32"`, `"bfloat16"` or `"float16"`, or as torch's own."""
+    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+        return dtype
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    return DTYPES[dtype]
+
+
+def locate(folder: Path, config: ModelConfig, wanted: set[str]) -> dict[Path, list[str]]:
+    """Which of the wanted tensors each file holds; ValueError if the two sets are not the same."""
+    found: dict[str, Path] = {}
+    for file in _weight_files(folder):
+        with _open(file) as tensors:
+            for name in tensors.keys():  # noqa: SIM118, a safe_open is no dict
+                if name in found:
+                    raise ValueError(f"tensor {name} is in {found[name]} and again in {file}")
+                found[name] = file
+    missing = sorted(wanted - found.keys())
+    if missing:
+        raise ValueError(f"{folder}: {_some(missing)} missing: the download is incomplete")
+    unexpected = sorted(name for name in found.keys() - wanted if not _ignored(name, config))
+    if unexpected:
+        where = found[unexpected[0]]
+        raise ValueError(
+            f"{where}: {_some(unexpected)} unexpected: its config.json describes another model"
+        )
+    files: dict[Path, list[str]] = {}
+    for name in sorted(wanted):
+        files.setdefault(found[name], []).append(name)
+    return files
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    if (folder / INDEX_FILE).exists():
+        shards = read_json(folder / INDEX_FILE).get("weight_map")
+        if not isinstance(shards, dict):
+            raise ValueError(f"{folder / INDEX_FILE} has no weight_map: fetch the model again")
+        files = [folder / name for name in sorted(set(shards.values()))]
+    else:
+        files = [folder / SINGLE_FILE]
+    for file in files:
+        if file.parent != folder:
+            raise ValueError(f"{folder / INDEX_FILE} names {file}, which is outside the folder")
+        if not file.exists():
+            pickled = sorted(path.name for path in folder.glob("*.bin"))
+            if pickled:
+                raise ValueError(
+                    f"{folder} has {pickled[0]} but no safetensors: reading it would run code from "
+                    "the file; take a safetensors version of the model"
+                )
+            raise ValueError(f"{file} is missing: fetch the model again")
+    return files
+
+
+@contextlib.contextmanager
+def _open(file: Path) -> Iterator[Any]:
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            yield tensors
+    except SafetensorError as error:
+        raise DamagedModel(
+            f"{file} is damaged or cut short ({error}): delete it and fetch the model again"
+        ) from error
+
+
+def _check_tensor(file: Path, name: str, stored: Any, wanted: torch.Size) -> None:
+    if stored.get_dtype() not in STORED_DTYPES:
+        raise ValueError(
+            f"{file}: tensor {name} has dtype {stored.get_dtype()}, "
+            f"wanted one of {', '.join(STORED_DTYPES)}"
+        )
+    if list(stored.get_shape()) != list(wanted):
+        raise ValueError(
+            f"{file}: tensor {name} has shape {stored.get_shape()}, "
+            f"wanted {list(wanted)} by config.json"
+        )
+
+
+def _ignored(name: str, config: ModelConfig) -> bool:
+    """Tensors that some checkpoints carry and that follow from the others."""
+    tied_head = config.tie_word_embeddings and name == "lm_head.weight"
+    return tied_head or name.endswith("rotary_emb.inv_freq")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{'tensor' if len(names) == 1 else 'tensors'} {', '.join(names[:3])}{more}"
