@@ -1,0 +1,24 @@
+"""Exercise 00.1: Count the tokens that two prompts share.
+
+Two prompts arrive as lists of token ids. Return how many tokens they have in common at their
+start: what was computed for those need not be computed again.
+
+Check it:     yaie check 00.1
+A hint:       yaie hint 00.1
+Start again:  yaie reset 00.1
+
+The reference is shared_prefix_length in yaie/radix.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def shared_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
+    """Count the leading tokens that two sequences have in common.
+
+    >>> shared_prefix_length([5, 8, 13], [5, 8, 21, 34])
+    2
+    """
+    raise NotImplementedError("Exercise 00.1: Count the tokens that two prompts share")

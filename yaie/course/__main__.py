@@ -1,0 +1,46 @@
+"""`python -m yaie.course build [--check]` and `stubs FOLDER`, for work on the course."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from yaie.course import build, verdict
+from yaie.course.manifest import find
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m yaie.course")
+    commands = parser.add_subparsers(dest="command", required=True)
+    building = commands.add_parser("build", help="write exercises/ and solutions/")
+    building.add_argument("--check", action="store_true", help="only say what differs; exit 1")
+    stubs = commands.add_parser("stubs", help="write a set of unsolved exercises into a folder")
+    stubs.add_argument("folder", type=Path)
+    judging = commands.add_parser("judge", help="check one file, print the verdict as JSON")
+    judging.add_argument("id")
+    judging.add_argument("path", type=Path)
+    judging.add_argument("seconds", type=float)
+    arguments = parser.parse_args()
+    if arguments.command == "judge":
+        exercise = find(arguments.id)
+        print(verdict.judge_for_parent(exercise, arguments.path, arguments.seconds))
+        return 0
+    if arguments.command == "stubs":
+        build.write_stubs(arguments.folder)
+        return 0
+    if not arguments.check:
+        print("\n".join(build.write() or ["exercises/ and solutions/ are as the reference is"]))
+        return 0
+    problems = build.differences()
+    if problems:
+        print("\n".join(problems))
+        print(
+            "exercises/ and solutions/ are generated: run `python -m yaie.course build`, then\n"
+            "`git add exercises solutions`. Of an exercise that you edited, the staged file counts."
+        )
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""One module a notebook: its exercises and the functions that check them."""

@@ -1,0 +1,80 @@
+"""Put the learner's code where the reference runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from yaie.course import tell
+from yaie.course.exercise import load_learner, load_reference
+from yaie.course.manifest import Exercise, exercises
+from yaie.course.verdict import judge
+
+if TYPE_CHECKING:
+    from yaie.engine.parts import Parts
+
+
+def learner_parts() -> Parts:
+    """The engine's parts, with the learner's exercises where they pass their checks.
+
+    `report` says of each exercise whose code runs: the learner's, or the reference and why.
+    """
+    from yaie.engine.parts import Parts
+
+    wanted = [e for e in exercises() if e.part is not None]
+    unknown = {e.part for e in wanted} - {f.name for f in fields(Parts)}
+    if unknown:
+        raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
+    parts, report = {}, []
+    for part, group in groupby(sorted(wanted, key=lambda e: (e.part, e.id)), lambda e: e.part):
+        parts[part], lines = compose(list(group))
+        report += lines
+    return Parts(**parts, report=tuple(sorted(report)))
+
+
+def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:
+    """One object for exercises of one class or function, the learner's where they pass.
+
+    Every exercise of a class is a subclass of the reference that defines its own method. A class
+    that derives from all that pass has the learner's methods, and the reference's for the rest.
+    Where two of them define the same name, one would hide the other's: the later one is left out.
+
+    Returns:
+        The class or function, and a line for each exercise that says whose code it runs.
+    """
+    if len({(e.module, e.class_name or e.target) for e in chosen}) > 1:
+        names = ", ".join(f"{e.id} {e.what}" for e in chosen)
+        raise ValueError(f"only exercises of one class can be joined, got {names}")
+    mine: dict[str, Any] = {}
+    report = []
+    for exercise in chosen:
+        verdict = judge(exercise)
+        if verdict.state != "passes":
+            report.append(tell.reference_runs(exercise, verdict.state))
+            continue
+        loaded = load_learner(exercise.id)
+        clash = next((c for c in mine if _own(mine[c]) & _own(loaded)), None)
+        if clash:
+            names = ", ".join(sorted(_own(mine[clash]) & _own(loaded)))
+            report.append(tell.hidden(exercise, clash, names))
+            continue
+        mine[exercise.id] = loaded
+        report.append(tell.learner_runs(exercise))
+    return _joined(chosen[0], list(mine.values())), report
+
+
+def _joined(exercise: Exercise, mine: list[Any]) -> Any:
+    if not mine:
+        return load_reference(exercise)
+    if len(mine) == 1:
+        return mine[0]
+    return type(exercise.class_name, tuple(mine), {"__module__": mine[0].__module__})
+
+
+def _own(loaded: Any) -> set[str]:
+    """The names that a learner's class defines itself, Python's bookkeeping aside."""
+    if not isinstance(loaded, type):
+        return set()
+    return {n for n in vars(loaded) if not n.startswith("__") or n == "__init__"}

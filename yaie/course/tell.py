@@ -1,0 +1,68 @@
+"""The course's words: cards, verdicts, hints, reports. Pure functions from facts to text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from yaie.course.manifest import Exercise
+from yaie.course.verdict import Verdict
+
+HEADLINES = {
+    "passes": "passed",
+    "fails": "does not pass yet",
+    "broken": "cannot be checked",
+    "not started": "not started",
+}
+
+
+def card(exercise: Exercise) -> str:
+    dots = "●" * exercise.difficulty + "○" * (3 - exercise.difficulty)
+    return (
+        f"**Exercise {exercise.id} · {exercise.title}**\n\n"
+        f"{exercise.task}\n\n"
+        f"- Difficulty {dots}, about {exercise.minutes} minutes\n"
+        f"- Edit `{exercise.shown}`: write `{exercise.what}`\n"
+        f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
+        f'- Stuck: `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
+    )
+
+
+def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
+    """Headline and message; `hint` is the command that helps on."""
+    head = f"{exercise.id} {exercise.title}: {HEADLINES[verdict.state]}."
+    if verdict.state == "passes":
+        return f"{head} {verdict.message}"
+    if verdict.state == "not started":
+        return f"{head} {verdict.message} Stuck: {hint}"
+    lines = [head, textwrap.indent(verdict.message, "  ")]
+    if verdict.state == "fails":
+        lines.append(f"Edit {exercise.shown} and check again. Stuck: {hint}")
+    return "\n".join(lines)
+
+
+def hint(exercise: Exercise, tier: int) -> str:
+    """One hint; its paragraphs are filled, its indented lines (code) left as they are."""
+    kind = ("the idea", "the invariant", "the shape of the lines")[tier - 1]
+    lines = exercise.hints[tier - 1].strip("\n").splitlines()
+    filled = (line if line.startswith(" ") else textwrap.fill(line, 90) for line in lines)
+    text = textwrap.indent("\n".join(filled), "  ")
+    return f"Hint {tier} of {len(exercise.hints)} for {exercise.id}, {kind}:\n{text}"
+
+
+def learner_runs(exercise: Exercise) -> str:
+    return f"{exercise.id} {exercise.what}: yours, it passes its check."
+
+
+def reference_runs(exercise: Exercise, state: str) -> str:
+    why = {
+        "not started": "yours is not started",
+        "fails": "yours does not pass its check",
+        "broken": "yours cannot be loaded",
+    }[state]
+    return f"{exercise.id} {exercise.what}: the reference, {why}."
+
+
+def hidden(exercise: Exercise, other: str, names: str) -> str:
+    """Of two files that define the same names, only one can be used."""
+    why = f"yours also defines {names}, as your {other} does; give one of them another name"
+    return f"{exercise.id} {exercise.what}: the reference, {why}."

@@ -1,0 +1,139 @@
+"""Judge an exercise: run its check on the learner's code, within a time limit."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from yaie.course import render
+from yaie.course.exercise import Broken, describe, learner_path, load, read, where
+from yaie.course.expect import CheckFailed, is_unsolved
+from yaie.course.manifest import Exercise
+from yaie.course.paths import ROOT
+
+SECONDS = 20.0  # a check takes well under one; this is for loops that never end
+
+State = Literal["not started", "broken", "fails", "passes"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known about the learner's code for one exercise.
+
+    Attributes:
+        message: why it does not pass, or what was proved.
+        crashed: the code stopped with an error or ran out of time, rather than being rejected.
+        picture: draws the learner's state at the failure, if the check offers it.
+    """
+
+    id: str
+    state: State
+    message: str
+    crashed: bool = False
+    picture: Callable[[], Any] | None = None
+
+
+def judge(exercise: Exercise, path: Path | None = None, seconds: float = SECONDS) -> Verdict:
+    """Judge the learner's file, or the file at `path`. Never raises for what is in the file."""
+    path = learner_path(exercise) if path is None else path
+    try:
+        text = read(exercise, path)
+    except Broken as broken:
+        return Verdict(exercise.id, "broken", str(broken))
+    if text == render.stub(exercise):
+        return not_started(exercise)
+    in_process = hasattr(signal, "setitimer") and not exercise.is_cuda
+    if in_process and threading.current_thread() is threading.main_thread():
+        return _judge_here(exercise, path, seconds)
+    return _judge_elsewhere(exercise, path, seconds)
+
+
+def not_started(exercise: Exercise) -> Verdict:
+    return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
+
+
+def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
+    if not exercise.is_cuda:
+        importlib.import_module(exercise.module)  # its time is not the learner's
+    try:
+        with _time_limit(seconds):
+            target = load(exercise, path)
+            exercise.check(target)
+    except Broken as broken:
+        return Verdict(exercise.id, "broken", str(broken))
+    except CheckFailed as failed:
+        return Verdict(exercise.id, "fails", failed.message, picture=failed.picture)
+    except _TimeUp as up:
+        message = "\n".join([_endless(seconds), *where(up, exercise, path)])
+        return Verdict(exercise.id, "fails", message, crashed=True)
+    except (Exception, SystemExit) as error:
+        if is_unsolved(error):
+            return not_started(exercise)
+        message = f"Your code stopped with an error.\n{describe(error, exercise, path)}"
+        return Verdict(exercise.id, "fails", message, crashed=True)
+    return Verdict(exercise.id, "passes", exercise.proves)
+
+
+def _endless(seconds: float) -> str:
+    limit = f"Your code did not finish within {seconds:g} s"
+    return f"{limit}; is there a loop whose condition never changes?"
+
+
+class _TimeUp(BaseException):
+    """Not an Exception, so that the learner's own `except Exception` does not swallow it."""
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise `_TimeUp` in the main thread after `seconds`, then every second until it gets out."""
+
+    def ring(*_: Any) -> None:
+        raise _TimeUp
+
+    began = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    earlier, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        if earlier:  # somebody else's alarm, which goes on from where it would be by now
+            left = max(0.001, earlier - (time.monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
+    """Judge in another process: outside the main thread Python has no alarm, and a kernel that
+    loops inside a compiled call hears none."""
+    command = [sys.executable, "-m", "yaie.course", "judge", exercise.id, str(path), str(seconds)]
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": search}
+    startup = 60.0  # a cold import of torch on a slow disk
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=seconds + startup, env=environment
+        )
+    except subprocess.TimeoutExpired:
+        return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        message = f"Your code ended the process that checked it: {last[0]}"
+        return Verdict(exercise.id, "fails", message, crashed=True)
+    return Verdict(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def judge_for_parent(exercise: Exercise, path: Path, seconds: float) -> str:
+    """The verdict as one line of JSON, for `_judge_elsewhere`; the picture does not travel."""
+    return json.dumps(asdict(replace(_judge_here(exercise, path, seconds), picture=None)))
