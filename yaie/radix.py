@@ -1,4 +1,4 @@
-"""Trees of token sequences: which requests begin with the same tokens, and what is known about them.
+"""Trees of token sequences: which requests begin alike, and what is known about them.
 
 `TokenTrie` spends one node on every token and is the simplest thing that answers the question.
 `RadixTree` joins every chain of single children into one node, and adds what a cache needs: a

@@ -1,0 +1,1 @@
+"""The engine: requests, scheduling, the model's forward pass, sampling, text."""

@@ -1,0 +1,127 @@
+"""One request: what was asked, what has been computed, and what came out."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from yaie.radix import RadixNode
+from yaie.sampling import SamplingParams
+
+
+class Status(enum.Enum):
+    """Where a request is on its way."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+@dataclass
+class Metrics:
+    """What a request cost. Times are in seconds, on the clock of `time.perf_counter`.
+
+    Attributes:
+        num_cached_tokens: prompt tokens taken from the prefix cache when it was first admitted.
+        num_preemptions: how often it lost its blocks and had to be computed again.
+    """
+
+    arrival_time: float = field(default_factory=time.perf_counter)
+    first_token_time: float | None = None
+    finished_time: float | None = None
+    num_cached_tokens: int = 0
+    num_preemptions: int = 0
+
+    @property
+    def time_to_first_token(self) -> float | None:
+        """Seconds from arrival to the first token; None before it."""
+        if self.first_token_time is None:
+            return None
+        return self.first_token_time - self.arrival_time
+
+
+class Request:
+    """A request inside the engine.
+
+    Attributes:
+        token_ids: the prompt and, behind it, the tokens generated so far.
+        num_computed_tokens: how many of them have their keys and values in the cache.
+        node: the node of the radix cache that the request has locked.
+        steps_waited: scheduling steps that passed it over.
+        namespace: requests of different namespaces share no cached prefix.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        namespace: str = "",
+    ) -> None:
+        if not prompt_token_ids:
+            raise ValueError("prompt must not be empty")
+        self.request_id = request_id
+        self.params = SamplingParams() if params is None else params
+        self.namespace = namespace
+        self.token_ids = list(prompt_token_ids)
+        self.num_prompt_tokens = len(self.token_ids)
+        self.num_computed_tokens = 0
+        self.status = Status.WAITING
+        self.finish_reason: str | None = None
+        self.error: str | None = None
+        self.node: RadixNode | None = None
+        self.steps_waited = 0
+        self.metrics = Metrics()
+        self.generator = torch.Generator()
+        if self.params.seed is None:
+            self.generator.seed()
+        else:
+            self.generator.manual_seed(self.params.seed)
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The tokens generated so far."""
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_output_tokens(self) -> int:
+        """How many tokens were generated so far."""
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_new_tokens(self) -> int:
+        """How many of its tokens the model has yet to see: 1 while it decodes."""
+        return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether only its newest token is left to compute."""
+        return self.num_new_tokens == 1 and self.num_output_tokens > 0
+
+    def __repr__(self) -> str:
+        return (
+            f"Request({self.request_id!r}, {self.status.value}, "
+            f"{self.num_computed_tokens} of {len(self.token_ids)} tokens computed)"
+        )
+
+
+@dataclass
+class RequestOutput:
+    """What the caller gets back.
+
+    Attributes:
+        finish_reason: "stop" (end token, stop token or stop string), "length" (`max_tokens` or
+            the context is full), "abort", "error" (`error` says what); None while it runs.
+    """
+
+    request_id: str
+    prompt_token_ids: list[int]
+    token_ids: list[int]
+    text: str
+    finish_reason: str | None
+    metrics: Metrics
+    error: str | None = None

@@ -1,0 +1,286 @@
+"""Who computes how many tokens in the next step.
+
+Continuous batching: the batch is put together anew for every step, so that a finished request
+leaves at once and a waiting one takes its place (Yu et al., "Orca", 2022). A long prompt is cut
+into chunks that fit beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve",
+2024).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from yaie.engine.request import Request, Status
+from yaie.kv_cache import KVCacheManager, blocks_needed
+from yaie.prefix_cache import RadixCache
+from yaie.radix import RadixTree
+
+
+@dataclass
+class Step:
+    """The work of one step.
+
+    Attributes:
+        num_tokens: how many tokens each scheduled request computes, by request id.
+        scheduled: the requests, in the order of the batch.
+        admitted, preempted: requests that began or lost their place in this step.
+    """
+
+    scheduled: list[Request] = field(default_factory=list)
+    num_tokens: dict[str, int] = field(default_factory=dict)
+    admitted: list[Request] = field(default_factory=list)
+    preempted: list[Request] = field(default_factory=list)
+
+    @property
+    def total_tokens(self) -> int:
+        """How many tokens the step computes."""
+        return sum(self.num_tokens.values())
+
+    def add(self, request: Request, num_tokens: int) -> None:
+        """Let `request` compute its next `num_tokens` tokens."""
+        self.scheduled.append(request)
+        self.num_tokens[request.request_id] = num_tokens
+
+
+class Scheduler:
+    """Decides step by step, within a budget of tokens and the blocks that there are.
+
+    Args:
+        kv: block tables of the running requests.
+        cache: prefixes computed before, in the same block pool.
+        max_num_seqs: the most requests that run at once.
+        max_num_batched_tokens: the most tokens a step computes.
+        enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
+        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
+            computed in one step, and one longer than the budget has a step's prefill to itself.
+        policy: "fcfs" admits in order of arrival; "lpm" admits whoever has the longest prefix in
+            the cache, but nobody waits for more than `patience` steps behind later arrivals.
+        patience: see `policy`.
+    """
+
+    def __init__(
+        self,
+        kv: KVCacheManager,
+        cache: RadixCache,
+        *,
+        max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 2048,
+        enable_prefix_caching: bool = True,
+        enable_chunked_prefill: bool = True,
+        policy: str = "fcfs",
+        patience: int = 64,
+    ) -> None:
+        if max_num_seqs < 1:
+            raise ValueError(f"max_num_seqs must be at least 1, got {max_num_seqs}")
+        if max_num_batched_tokens < max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens must be at least max_num_seqs ({max_num_seqs}), so that "
+                f"every running request can decode, got {max_num_batched_tokens}"
+            )
+        if policy not in ("fcfs", "lpm"):
+            raise ValueError(f'policy must be "fcfs" or "lpm", got {policy!r}')
+        self.kv = kv
+        self.cache = cache
+        self.max_num_seqs = max_num_seqs
+        self.max_num_batched_tokens = max_num_batched_tokens
+        self.enable_prefix_caching = enable_prefix_caching
+        self.enable_chunked_prefill = enable_chunked_prefill
+        self.policy = policy
+        self.patience = patience
+        self.waiting: deque[Request] = deque()
+        self.running: list[Request] = []  # in order of admission
+
+    @property
+    def has_work(self) -> bool:
+        """Whether any request is waiting or running."""
+        return bool(self.waiting or self.running)
+
+    def add(self, request: Request) -> None:
+        """Queue a new request."""
+        self.waiting.append(request)
+
+    # ------------------------------------------------------------------------ one step
+
+    def schedule(self) -> Step:
+        """Put the next step together: decode first, then prompts under way, then new requests.
+
+        A request that decodes needs one token of the budget and has somebody waiting for it; so
+        no prompt, however long, can hold it up.
+        """
+        step = Step()
+        decoding = [request for request in self.running if request.is_decoding]
+        prefilling = [request for request in self.running if not request.is_decoding]
+        for request in decoding:
+            if request.status is Status.RUNNING and self.grow(request, step):
+                step.add(request, 1)
+        for request in prefilling:
+            if request.status is Status.RUNNING:
+                self._add_prefill(request, step)
+        if not step.preempted:  # no block was free for those who run
+            self.admit(step)
+        return step
+
+    def grow(self, request: Request, step: Step) -> bool:
+        """Make room for the newest token of a running request.
+
+        If no block can be had, the request admitted last gives its blocks up: first others, in
+        the end the request itself.
+
+        Returns:
+            Whether the request still runs.
+        """
+        length = self.kv.lengths[request.request_id]
+        if length == len(request.token_ids):  # admitted with room for all its tokens
+            return True
+        is_full = length % self.kv.block_size == 0
+        while is_full and not self.cache.make_room(1):
+            victim = self.running[-1]
+            self.preempt(victim)
+            step.preempted.append(victim)
+            if victim is request:
+                return False
+        self.kv.append_tokens(request.request_id, 1)
+        return True
+
+    def admit(self, step: Step) -> None:
+        """Start waiting requests while there are seats, tokens of the budget and blocks.
+
+        A request whose beginning is being computed by another one right now waits for that, and
+        is passed over; with that exception, nobody overtakes the first that does not fit.
+        """
+        underway = self._prefixes_underway()
+        for request in self._in_order_of_admission():
+            if len(self.running) == self.max_num_seqs or not self._budget_left(step):
+                break
+            if self._will_be_cached(request, underway):
+                continue
+            if not self.start(request):
+                break
+            self.waiting.remove(request)
+            step.admitted.append(request)
+            self._add_prefill(request, step)
+            self._note_underway(request, underway)
+        for request in self.waiting:
+            request.steps_waited += 1
+
+    def start(self, request: Request) -> bool:
+        """Give a waiting request its cached prefix and blocks for the rest of its tokens.
+
+        The prefix is locked before blocks are counted: until then, the blocks that it is about to
+        share look as if they could be evicted.
+
+        Returns:
+            Whether it runs now. If not, nothing was taken.
+        """
+        found = self.cache.match(
+            request.token_ids if self.enable_prefix_caching else [], request.namespace
+        )
+        self.cache.lock(found.node)
+        missing = blocks_needed(len(request.token_ids), self.kv.block_size) - len(found.values)
+        if not self.cache.make_room(missing):
+            self.cache.unlock(found.node)
+            return False
+        self.kv.allocate_blocks(request.request_id, len(request.token_ids), found.values)
+        request.node = found.node
+        request.num_computed_tokens = found.length
+        if request.metrics.num_preemptions == 0:
+            request.metrics.num_cached_tokens = found.length
+        request.status = Status.RUNNING
+        self.running.append(request)
+        return True
+
+    def advance(self, step: Step) -> None:
+        """Record that the step was computed; keep the prompts' blocks for others to share."""
+        for request in step.scheduled:
+            was_decoding = request.is_decoding
+            request.num_computed_tokens += step.num_tokens[request.request_id]
+            if not was_decoding:
+                self._keep(request)
+
+    # ------------------------------------------------------------------------ endings
+
+    def preempt(self, request: Request) -> None:
+        """Take a running request's blocks; it waits in front, to be computed again.
+
+        It keeps its generated tokens: when it is admitted again, they are part of what is
+        computed, and what the cache still holds of it is found there.
+        """
+        self._leave(request)
+        request.num_computed_tokens = 0
+        request.metrics.num_preemptions += 1
+        request.status = Status.WAITING
+        self.waiting.appendleft(request)
+
+    def finish(self, request: Request, reason: str) -> None:
+        """End a request, wherever it is: its blocks go to the cache or back to the pool."""
+        if request.status is Status.RUNNING:
+            self._leave(request)
+        elif request.status is Status.WAITING:
+            self.waiting.remove(request)
+        request.status = Status.FINISHED
+        request.finish_reason = reason
+
+    def _leave(self, request: Request) -> None:
+        """Give up everything a running request holds."""
+        self._keep(request)
+        self.kv.free_blocks(request.request_id)
+        self.cache.unlock(request.node)
+        request.node = None
+        self.running.remove(request)
+
+    def _keep(self, request: Request) -> None:
+        """Put the computed blocks of a running request into the cache, and lock them there."""
+        if not self.enable_prefix_caching or request.error:
+            return
+        computed = request.token_ids[: request.num_computed_tokens]
+        table = self.kv.block_tables[request.request_id]
+        node = self.cache.insert(computed, table, request.namespace)
+        self.cache.lock(node)
+        self.cache.unlock(request.node)
+        request.node = node
+
+    # ------------------------------------------------------------------------ prompts
+
+    def _budget_left(self, step: Step) -> int:
+        return self.max_num_batched_tokens - step.total_tokens
+
+    def _add_prefill(self, request: Request, step: Step) -> None:
+        """Schedule as much of a prompt as fits."""
+        budget, wanted = self._budget_left(step), request.num_new_tokens
+        if self.enable_chunked_prefill:
+            wanted = min(wanted, budget)
+        elif wanted > budget and any(not r.is_decoding for r in step.scheduled):
+            return
+        if wanted > 0:
+            step.add(request, wanted)
+
+    def _in_order_of_admission(self) -> list[Request]:
+        if self.policy == "fcfs":
+            return list(self.waiting)
+
+        def rank(request: Request) -> tuple[bool, int]:
+            is_patient = request.steps_waited < self.patience
+            length = self.cache.match(request.token_ids, request.namespace).length
+            return is_patient, -length if is_patient else 0
+
+        return sorted(self.waiting, key=rank)
+
+    def _prefixes_underway(self) -> RadixTree:
+        """The prompts that are being computed, in a tree of their own."""
+        underway = RadixTree(self.kv.block_size)
+        for request in self.running:
+            if not request.is_decoding:
+                self._note_underway(request, underway)
+        return underway
+
+    def _note_underway(self, request: Request, underway: RadixTree) -> None:
+        if self.enable_prefix_caching:
+            underway.insert(request.token_ids, namespace=request.namespace)
+
+    def _will_be_cached(self, request: Request, underway: RadixTree) -> bool:
+        """Whether a longer prefix than the cached one is being computed by somebody else."""
+        if underway.num_values == 0:
+            return False
+        soon = underway.match(request.token_ids[:-1], request.namespace).length
+        return soon > self.cache.match(request.token_ids, request.namespace).length
