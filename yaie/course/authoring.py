@@ -1,10 +1,10 @@
 """Edit, run and test the course's notebooks. A tool for authors, and the gate of `make test`.
 
-    python -m yaie.course.notebooks text 02          notebook -> build/notebooks/02_radix_tree.py
-    python -m yaie.course.notebooks build FILE.py    text -> notebooks/, formatted, run, normalised
-    python -m yaie.course.notebooks run [02 ...]     run again and keep the outputs (default: all)
-    python -m yaie.course.notebooks check [02 ...]   what would be wrong with committing it
-    python -m yaie.course.notebooks test [02 ...]    run by nbval and compare with the kept outputs
+    python -m yaie.course.authoring text 02          notebook -> build/notebooks/02_radix_tree.py
+    python -m yaie.course.authoring build FILE.py    text -> notebooks/, formatted, run, normalised
+    python -m yaie.course.authoring run [02 ...]     run again and keep the outputs (default: all)
+    python -m yaie.course.authoring check [02 ...]   what would be wrong with committing it
+    python -m yaie.course.authoring test [02 ...]    run by nbval and compare with the kept outputs
 
 The notebook is the source; the text (jupytext's percent format) is only the form in which it is
 comfortable to edit. Needs the development tools (`pip install -e .[dev]`).
@@ -18,7 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from yaie.course.paths import ROOT
+
 NOTEBOOKS = ROOT / "notebooks"
 TEXTS = ROOT / "build" / "notebooks"
 SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
@@ -177,6 +178,7 @@ def run(name: str) -> float:
     import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
+    from traitlets.config import Config
 
     path = find(name)
     notebook = nbformat.read(path, as_version=4)
@@ -184,6 +186,7 @@ def run(name: str) -> float:
         notebook,
         timeout=CELL_SECONDS,
         kernel_name="python3",
+        config=Config(KernelManager={"transport_encryption": "auto"}),
         skip_cells_with_tag="gpu",
         record_timing=False,
         coalesce_streams=True,
@@ -211,7 +214,7 @@ def check(name: str) -> list[str]:
 def test(names: list[str], pytest_args: list[str]) -> int:
     """Run notebooks by nbval and compare every output; returns pytest's exit status."""
     paths = [str(find(name)) for name in names] or [str(path) for path in committed()]
-    command = [sys.executable, "-m", "pytest", "-p", "yaie.course.notebooks", "--nbval"]
+    command = [sys.executable, "-m", "pytest", "-p", "yaie.course.authoring", "--nbval"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_SECONDS}"]
     command += [f"--nbval-sanitize-with={SANITIZER}", *pytest_args, *paths]
     return subprocess.run(command, cwd=ROOT).returncode
