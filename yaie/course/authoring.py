@@ -18,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+from yaie.course.build import unsolved
 from yaie.course.paths import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -194,7 +195,8 @@ def run(name: str) -> float:
     )
     started = time.perf_counter()
     try:
-        client.execute()
+        with unsolved() as environment:  # the author's own exercises must not show
+            client.execute(env=environment)
     except CellExecutionError as error:
         raise SystemExit(f"{path.name}: {error}") from None
     finally:
@@ -217,7 +219,8 @@ def test(names: list[str], pytest_args: list[str]) -> int:
     command = [sys.executable, "-m", "pytest", "-p", "yaie.course.authoring", "--nbval"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_SECONDS}"]
     command += [f"--nbval-sanitize-with={SANITIZER}", *pytest_args, *paths]
-    return subprocess.run(command, cwd=ROOT).returncode
+    with unsolved() as environment:
+        return subprocess.run(command, cwd=ROOT, env=environment).returncode
 
 
 def pytest_collection_modifyitems(items) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from yaie.course import render
@@ -46,6 +49,15 @@ def write_stubs(folder: Path) -> None:
         path = folder / exercise.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render.stub(exercise), encoding="utf-8")
+
+
+@contextmanager
+def unsolved() -> Iterator[dict[str, str]]:
+    """An environment for processes in which no exercise is solved and no hint taken."""
+    with tempfile.TemporaryDirectory(prefix="yaie-") as folder:
+        exercises, state = Path(folder, "exercises"), Path(folder, "state")
+        write_stubs(exercises)
+        yield {**os.environ, "YAIE_EXERCISES": str(exercises), "YAIE_STATE": str(state)}
 
 
 def differences(root: Path = ROOT) -> list[str]:

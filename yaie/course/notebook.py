@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.course import plug, progress, render, tell
-from yaie.course.exercise import load_learner, load_reference
-from yaie.course.manifest import Exercise, find
-from yaie.course.verdict import Verdict, judge
+from yaie.course.manifest import find
+from yaie.course.picture import draw
+from yaie.course.verdict import judge
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,10 @@ def check(exercise_id: str) -> None:
     exercise = find(exercise_id)
     verdict = judge(exercise)
     print(tell.verdict(exercise, verdict, hint=f'hint("{exercise.id}")'))
-    _draw(exercise, verdict)
+    if drawn := draw(exercise, verdict):
+        caption, figure = drawn
+        print(caption)
+        _show(figure)
 
 
 def use(*exercise_ids: str) -> Any:
@@ -53,7 +56,7 @@ def use(*exercise_ids: str) -> Any:
 
 def hint(exercise_id: str) -> None:
     """Show the next hint: first the idea, then the invariant, then the shape of the lines."""
-    print(next_hint(find(exercise_id)))
+    print(tell.hint(*progress.take_hint(find(exercise_id))))
 
 
 def solution(exercise_id: str) -> Markdown:
@@ -61,27 +64,6 @@ def solution(exercise_id: str) -> Markdown:
     exercise = find(exercise_id)
     language = "cpp" if exercise.is_cuda else "python"
     return Markdown(f"```{language}\n{render.solution(exercise)}```")
-
-
-def next_hint(exercise: Exercise) -> str:
-    """Take one more hint and tell it; when all are taken, tell the last again."""
-    tier = min(progress.hints_taken(exercise) + 1, len(exercise.hints))
-    progress.remember_hints(exercise, tier)
-    return tell.hint(exercise, tier)
-
-
-def _draw(exercise: Exercise, verdict: Verdict) -> None:
-    """Draw from the learner's code if it passes or its failure has a picture."""
-    if verdict.picture is not None:
-        print("The picture shows where your code stopped.")
-        _show(verdict.picture())
-    elif exercise.picture is not None:
-        if verdict.state == "passes":
-            print("The picture is drawn by your code.")
-            _show(exercise.picture(load_learner(exercise.id)))
-        else:
-            print("The picture is drawn by the reference, until your code passes.")
-            _show(exercise.picture(load_reference(exercise)))
 
 
 def _show(figure: Any) -> None:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from yaie.course import tell
-from yaie.course.exercise import load_learner, load_reference
+from yaie.course.exercise import learner_path, load, load_reference
 from yaie.course.manifest import Exercise, exercises
 from yaie.course.verdict import judge
 
@@ -54,7 +54,7 @@ def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:
         if verdict.state != "passes":
             report.append(tell.reference_runs(exercise, verdict.state))
             continue
-        loaded = load_learner(exercise.id)
+        loaded = load(exercise, learner_path(exercise))
         clash = next((c for c in mine if _own(mine[c]) & _own(loaded)), None)
         if clash:
             names = ", ".join(sorted(_own(mine[clash]) & _own(loaded)))

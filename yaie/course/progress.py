@@ -26,6 +26,13 @@ def remember_hints(exercise: Exercise, count: int) -> None:
     fresh.replace(path)
 
 
+def take_hint(exercise: Exercise) -> tuple[Exercise, int]:
+    """Count one more hint as taken; the exercise and which hint that is. The last one repeats."""
+    tier = min(hints_taken(exercise) + 1, len(exercise.hints))
+    remember_hints(exercise, tier)
+    return exercise, tier
+
+
 def backup(path: Path) -> Path:
     """Copy a file of the learner's into the state folder, under the next free number."""
     folder = state_dir() / "backup" / path.parent.name

@@ -23,7 +23,7 @@ def card(exercise: Exercise) -> str:
         f"- Difficulty {dots}, about {exercise.minutes} minutes\n"
         f"- Edit `{exercise.shown}`: write `{exercise.what}`\n"
         f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
-        f'- Stuck: `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
+        f'- Stuck? `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
     )
 
 
@@ -33,10 +33,10 @@ def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
     if verdict.state == "passes":
         return f"{head} {verdict.message}"
     if verdict.state == "not started":
-        return f"{head} {verdict.message} Stuck: {hint}"
+        return f"{head} {verdict.message} Stuck? {hint}"
     lines = [head, textwrap.indent(verdict.message, "  ")]
     if verdict.state == "fails":
-        lines.append(f"Edit {exercise.shown} and check again. Stuck: {hint}")
+        lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")
     return "\n".join(lines)
 
 

@@ -5,13 +5,9 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +15,7 @@ from typing import Any, Literal
 from yaie.course import render
 from yaie.course.exercise import Broken, describe, learner_path, load, read, where
 from yaie.course.expect import CheckFailed, is_unsolved
+from yaie.course.limit import TimeUp, can_limit, time_limit
 from yaie.course.manifest import Exercise
 from yaie.course.paths import ROOT
 
@@ -53,8 +50,7 @@ def judge(exercise: Exercise, path: Path | None = None, seconds: float = SECONDS
         return Verdict(exercise.id, "broken", str(broken))
     if text == render.stub(exercise):
         return not_started(exercise)
-    in_process = hasattr(signal, "setitimer") and not exercise.is_cuda
-    if in_process and threading.current_thread() is threading.main_thread():
+    if can_limit() and not exercise.is_cuda:
         return _judge_here(exercise, path, seconds)
     return _judge_elsewhere(exercise, path, seconds)
 
@@ -67,14 +63,14 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     if not exercise.is_cuda:
         importlib.import_module(exercise.module)  # its time is not the learner's
     try:
-        with _time_limit(seconds):
+        with time_limit(seconds):
             target = load(exercise, path)
             exercise.check(target)
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
     except CheckFailed as failed:
         return Verdict(exercise.id, "fails", failed.message, picture=failed.picture)
-    except _TimeUp as up:
+    except TimeUp as up:
         message = "\n".join([_endless(seconds), *where(up, exercise, path)])
         return Verdict(exercise.id, "fails", message, crashed=True)
     except (Exception, SystemExit) as error:
@@ -88,30 +84,6 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
 def _endless(seconds: float) -> str:
     limit = f"Your code did not finish within {seconds:g} s"
     return f"{limit}; is there a loop whose condition never changes?"
-
-
-class _TimeUp(BaseException):
-    """Not an Exception, so that the learner's own `except Exception` does not swallow it."""
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise `_TimeUp` in the main thread after `seconds`, then every second until it gets out."""
-
-    def ring(*_: Any) -> None:
-        raise _TimeUp
-
-    began = time.monotonic()
-    handler = signal.signal(signal.SIGALRM, ring)
-    earlier, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, handler)
-        if earlier:  # somebody else's alarm, which goes on from where it would be by now
-            left = max(0.001, earlier - (time.monotonic() - began))
-            signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
 def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:

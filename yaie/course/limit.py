@@ -1,0 +1,46 @@
+"""A time limit for code that may never end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class TimeUp(BaseException):
+    """Not an Exception, so that the limited code's own `except Exception` does not swallow it."""
+
+
+def can_limit() -> bool:
+    """Only the main thread hears alarms, and only where the system has them."""
+    return hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TimeUp` in the main thread after `seconds`, then every second until it gets out.
+
+    An alarm that somebody else had set goes on afterwards from where it would be by then.
+    Where there is no alarm there is no limit: see `can_limit`.
+    """
+    if not can_limit():
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise TimeUp
+
+    began = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
+    earlier, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, handler)
+        if earlier:
+            left = max(0.001, earlier - (time.monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
