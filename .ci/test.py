@@ -1,0 +1,62 @@
+"""Everything that `make test` and CI run, one step after the other, each timed.
+
+    python .ci/test.py            all steps
+    python .ci/test.py tests      the steps whose names start so
+
+A step that fails does not stop the others: the table at the end says which did, and pytest's own
+closing lines stand above it. Runs with the environment's own Python.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = sys.executable
+WORKERS = [f"--numprocesses={min(os.cpu_count() or 1, 4)}", "--dist=loadscope"]
+
+STEPS = {
+    "lint": ["ruff", "check", "."],
+    "format": ["ruff", "format", "--check", "."],
+    "generated files": ["yaie.course", "build", "--check"],
+    "tests": ["pytest", "tests", "-m", "not browser", *WORKERS],
+    "notebooks": ["yaie.course.authoring", "test", *WORKERS],
+    "browser": ["pytest", "tests/test_browser.py", "-m", "browser"],
+}
+
+
+def environment() -> dict[str, str]:
+    """One thread a process, since the processes already fill the cores; no outer Python's paths."""
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "JUPYTER_PREFER_ENV_PATH": "1"}
+    env["PATH"] = f"{Path(PYTHON).parent}{os.pathsep}{env.get('PATH', '')}"
+    for name in ("PYTHONPATH", "PYTHONHOME", "YAIE_EXERCISES", "YAIE_STATE"):
+        env.pop(name, None)
+    return env
+
+
+def main(wanted: list[str]) -> int:
+    steps = {n: c for n, c in STEPS.items() if not wanted or n.startswith(tuple(wanted))}
+    results = []
+    for number, (name, command) in enumerate(steps.items(), start=1):
+        print(f"\n[{number}/{len(steps)}] {name}: python -m {' '.join(command)}", flush=True)
+        started = time.perf_counter()
+        status = subprocess.run([PYTHON, "-m", *command], cwd=ROOT, env=environment()).returncode
+        results.append((name, status, time.perf_counter() - started))
+
+    print()
+    for name, status, seconds in results:
+        verdict = "ok" if status == 0 else f"FAILED (exit status {status})"
+        print(f"{name:16} {seconds:7.1f} s  {verdict}")
+    print(f"{'in all':16} {sum(seconds for _, _, seconds in results):7.1f} s")
+    return 1 if not results or any(status for _, status, _ in results) else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("\ninterrupted")

@@ -1,0 +1,30 @@
+"""Yet Another Inference Engine: the engine of an LLM server, built one notebook at a time.
+
+`import yaie` loads nothing else: the names below are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yaie.engine.llm import LLM
+    from yaie.sampling import SamplingParams
+
+__version__ = "0.1.0"
+__all__ = ["LLM", "SamplingParams", "__version__"]
+
+_HOME = {"LLM": "yaie.engine.llm", "SamplingParams": "yaie.sampling"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'yaie' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

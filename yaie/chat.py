@@ -1,0 +1,116 @@
+"""A conversation with the model in the terminal: `yaie chat`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from yaie.engine.llm import LLM
+
+HELP = "/reset forgets the conversation, /exit ends it, Ctrl-C stops an answer"
+
+
+def load(model: str, exercises: bool = False) -> LLM:
+    """Load a model and say how long it took."""
+    started = time.perf_counter()
+    print(f"loading {model} ...", flush=True)
+    from yaie.engine.llm import LLM
+
+    llm = LLM(model, exercises=exercises or None)
+    print(f"ready after {time.perf_counter() - started:.1f} s. {HELP}.")
+    return llm
+
+
+class Chat:
+    """Keeps the conversation; each turn sends all of it, and the prefix cache makes that cheap.
+
+    Args:
+        llm: anything with `stream(messages, sampling_params)` like `yaie.LLM`'s.
+        system: a system prompt, kept when the conversation is reset.
+        temperature, top_p, max_tokens, seed: see `yaie.SamplingParams`.
+        ask: how a line is read; raises EOFError at the end of the input.
+    """
+
+    def __init__(
+        self,
+        llm: LLM,
+        *,
+        system: str | None = None,
+        temperature: float = 0.7,
+        top_p: float = 0.9,
+        max_tokens: int = 256,
+        seed: int | None = None,
+        ask: Callable[[str], str] = input,
+    ) -> None:
+        from yaie.sampling import SamplingParams
+
+        self.llm = llm
+        self.ask = ask
+        self.params = SamplingParams(
+            temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
+        )
+        self.opening = [{"role": "system", "content": system}] if system else []
+        self.messages = list(self.opening)
+
+    def run(self) -> None:
+        """Ask and answer until /exit or the end of the input."""
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  gives `input` its history and editing keys
+        prompt = "\n> " if sys.stdin.isatty() else ""
+        while True:
+            try:
+                line = self.ask(prompt).strip()
+            except (EOFError, KeyboardInterrupt):
+                print()
+                return
+            if line == "/exit":
+                return
+            if line == "/reset":
+                self.messages = list(self.opening)
+                print("The conversation starts anew.")
+            elif line.startswith("/"):
+                print(f"No command {line.split()[0]}. {HELP}.")
+            elif line:
+                self.answer(line)
+
+    def answer(self, question: str) -> None:
+        """Stream the answer, remember it, and say what it cost.
+
+        A question that cannot be served, say because the conversation has outgrown the context,
+        is not remembered.
+        """
+        messages = [*self.messages, {"role": "user", "content": question}]
+        try:
+            stream = self.llm.stream(messages, self.params)
+        except ValueError as error:
+            print(f"{error}. /reset starts anew.")
+            return
+        started = time.perf_counter()
+        try:
+            for piece in stream:
+                print(piece, end="", flush=True)
+        except KeyboardInterrupt:
+            stream.close()
+        seconds = time.perf_counter() - started
+        print()
+        output = stream.output
+        if output is None:  # stopped before the first token
+            return
+        if output.error:
+            print(f"The answer ended early: {output.error}")
+            return
+        self.messages = [*messages, {"role": "assistant", "content": output.text}]
+        print(self.cost(output, seconds))
+
+    @staticmethod
+    def cost(output, seconds: float) -> str:
+        """One line: the prompt's tokens, how many were cached, and the speed of the answer."""
+        prompt, answer = len(output.prompt_token_ids), len(output.token_ids)
+        cached = output.metrics.num_cached_tokens
+        rate = answer / seconds if seconds > 0 else 0.0
+        text = f"[prompt {prompt} tokens, {cached} cached; answer {answer} at {rate:.3g} tokens/s]"
+        return f"\033[2m{text}\033[0m" if sys.stdout.isatty() else text

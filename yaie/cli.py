@@ -1,0 +1,123 @@
+"""The `yaie` command. Everything heavy is imported by the command that needs it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from yaie import __version__
+from yaie.course.commands import app as course_app
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Build the engine of an LLM server, one notebook at a time.",
+)
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+
+
+def show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"yaie {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error was raised.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """What holds for every command. `main` reads --debug itself."""
+
+
+@app.command()
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """Examine this machine: what works, what does not, and how to mend it."""
+    from yaie.course import doctor
+
+    findings = doctor.examine()
+    typer.echo(doctor.as_json(findings) if as_json else doctor.as_text(findings))
+    raise typer.Exit(1 if doctor.has_problem(findings) else 0)
+
+
+@app.command()
+def pull(
+    name: Annotated[str | None, typer.Argument(help=f"A known model: {DEFAULT_MODEL}.")] = None,
+    from_hub: Annotated[
+        str | None,
+        typer.Option(metavar="ORG/NAME", help="Take a Llama-family model from the hub instead."),
+    ] = None,
+    cache_dir: Annotated[
+        str | None, typer.Option(help="Where models are kept.", show_default="~/.cache/yaie")
+    ] = None,
+) -> None:
+    """Fetch the model, once; a second call only says where it is."""
+    from yaie.model.pull import pull as fetch
+
+    folder = fetch(name, cache_dir=cache_dir, from_hub=from_hub, progress=sys.stderr.isatty())
+    typer.echo(f"model: {folder}")
+
+
+@app.command()
+def chat(
+    model: Annotated[
+        str, typer.Argument(help="A pulled model's name, or a folder.")
+    ] = DEFAULT_MODEL,
+    temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.")] = 0.7,
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest tokens of this mass.")
+    ] = 0.9,
+    max_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 256,
+    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Makes the answers repeatable.")] = None,
+    exercises: Annotated[
+        bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
+    ] = False,
+) -> None:
+    """Talk with the model in the terminal."""
+    from yaie.chat import Chat, load
+
+    llm = load(model, exercises=exercises)
+    Chat(
+        llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
+    ).run()
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+)
+def bench(context: typer.Context) -> None:
+    """Measure the engine on this machine (see `yaie bench --help`)."""
+    from yaie.bench.__main__ import main as run
+
+    raise typer.Exit(run(context.args))
+
+
+app.add_typer(course_app)
+
+
+def main() -> None:
+    """Run the command; an error becomes one line, unless --debug is given."""
+    debug = "--debug" in sys.argv[1:]
+    try:
+        app(prog_name="yaie")
+    except Exception as error:
+        if debug:
+            raise
+        message = " ".join(str(error).split()) or type(error).__name__
+        typer.echo(f"yaie: {message}", err=True)
+        if not isinstance(error, ValueError | TypeError | RuntimeError | OSError):
+            typer.echo(f"({type(error).__name__}; `yaie --debug ...` shows where)", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

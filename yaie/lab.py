@@ -1,0 +1,110 @@
+"""`python -m yaie.lab`: JupyterLab at the first notebook, with this environment as its kernel.
+
+Nothing is registered outside the environment. Further arguments go to JupyterLab.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from urllib.error import URLError
+
+ROOT = Path(__file__).resolve().parents[1]
+FIRST = "notebooks/00_start_here.ipynb"
+STARTUP_SECONDS = 60
+
+
+def free_port(first: int) -> int:
+    """The first port from `first` on that nobody listens on."""
+    for port in range(first, min(first + 50, 65536)):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise ValueError(f"port: every port from {first} to {first + 49} is taken; name another")
+
+
+def command(port: int, *extra: str) -> list[str]:
+    """JupyterLab over the whole repository, so that exercises/ can be edited there too."""
+    arguments = [
+        f"--ServerApp.root_dir={ROOT}",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        "--ServerApp.open_browser=False",
+        "--ServerApp.answer_yes=True",
+        "--ServerApp.log_level=WARN",
+        "--KernelManager.transport_encryption=auto",
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.news_url=None",
+    ]
+    if os.geteuid() == 0:
+        arguments.append("--ServerApp.allow_root=True")
+    return [sys.executable, "-m", "jupyterlab", *arguments, *extra]
+
+
+def environment(token: str) -> dict[str, str]:
+    """`yaie` on the path of its terminals, and this environment's kernel before the user's own."""
+    env = {**os.environ, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
+    return env
+
+
+def wait_until_up(port: int, token: str, server: subprocess.Popen) -> None:
+    deadline = time.monotonic() + STARTUP_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise SystemExit(f"JupyterLab ended with status {server.returncode}, see above")
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={token}", timeout=2):
+                return
+        except (URLError, OSError):
+            time.sleep(0.2)
+    server.terminate()
+    raise SystemExit(f"JupyterLab did not answer on port {port} within {STARTUP_SECONDS} s")
+
+
+def has_display() -> bool:
+    """Whether a browser can be opened for the person at the keyboard."""
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    return sys.platform == "darwin" or any(
+        os.environ.get(name)
+        for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER")
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m yaie.lab", description=__doc__)
+    parser.add_argument("--port", type=int, default=8888)
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    options, extra = parser.parse_known_args(argv)
+
+    port, token = free_port(options.port), secrets.token_hex(16)
+    print("starting JupyterLab ...", flush=True)
+    server = subprocess.Popen(command(port, *extra), cwd=ROOT, env=environment(token))
+    try:
+        wait_until_up(port, token, server)
+        address = f"http://localhost:{port}/lab/tree/{FIRST}?token={token}"
+        print(f"\n  {address}\n\nCtrl-C stops it.", flush=True)
+        if not options.no_browser and has_display():
+            import webbrowser
+
+            webbrowser.open(address)
+        else:
+            here = f"{getpass.getuser()}@{socket.gethostname()}"
+            print(f"From another machine, first: ssh -L {port}:localhost:{port} {here}", flush=True)
+        return server.wait()
+    except KeyboardInterrupt:
+        server.wait(timeout=30)
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
