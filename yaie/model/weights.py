@@ -46,6 +46,7 @@ def load_model(
             for name in names:
                 _check_tensor(file, name, tensors.get_slice(name), places[name].shape)
                 places[name].copy_(tensors.get_tensor(name))
+    model.pack()
     return model.eval()
 
 

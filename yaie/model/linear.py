@@ -1,0 +1,49 @@
+"""A matrix product laid out for the processor that runs it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Linear(nn.Module):
+    """`x @ weight.T + bias` for `x` of shape `[tokens, in]`, weight `[out, in]`.
+
+    With a few tokens in a batch, what a product costs is reading the weights. `pack` stores
+    float32 weights on a CPU in the blocked order that oneDNN reads them in. On a processor with
+    AVX-512 that halves the time of a decode step at batch 16. It also makes a row of the result
+    independent of the rows beside it, bit for bit, where the usual routines change their order of
+    summation with the number of rows: a request's logits do not depend on its neighbours.
+    """
+
+    def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None):
+        super().__init__()
+        self.weight, self.bias = weight, bias
+        self.packed: torch.Tensor | None = None
+
+    def pack(self) -> None:
+        """Switch to the blocked layout where there is one; `weight` is then gone from here."""
+        weight = self.weight
+        if weight.device.type == "cpu" and weight.dtype == torch.float32 and _has_onednn():
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), 16)
+            self.weight = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """`[tokens, in]` -> `[tokens, out]`."""
+        if self.packed is None:
+            return functional.linear(x, self.weight, self.bias)
+        if len(x) == 1:  # a single row takes another routine, with another order of summation
+            return self._multiply(x.expand(2, -1).contiguous())[:1]
+        return self._multiply(x)
+
+    def _multiply(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+def _has_onednn() -> bool:
+    """Whether this build of torch has the operators that its own compiler uses for this."""
+    names = ("_reorder_linear_weight", "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and all(
+        hasattr(torch.ops.mkldnn, name) for name in names
+    )
