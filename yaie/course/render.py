@@ -74,7 +74,8 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     yield from textwrap.wrap(exercise.task, WIDTH - 2)
     yield ""
     if solved:
-        yield f"Generated from {exercise.what} in {exercise.source}, which is where to edit it."
+        yield f"Generated from {exercise.what} in {exercise.source}."
+        yield "Edit it there, and run `python -m yaie.course build`."
         return
     yield f"Check it:     yaie check {exercise.id}"
     yield f"A hint:       yaie hint {exercise.id}"

@@ -41,7 +41,7 @@ class Watch:
     def _until_passed(self, exercise: Exercise) -> bool:
         """Check after every save; True once it passes, False if the learner quits."""
         self.say(f"\nWatching {exercise.shown}. Keys: h for a hint, q to quit.")
-        seen = None
+        seen = "never"
         while True:
             stamp = _stamp(exercise)
             if stamp != seen:

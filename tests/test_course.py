@@ -1,0 +1,630 @@
+"""The exercise machinery: what is generated, how it is judged, and what learners are told."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from yaie import radix
+from yaie.course import build, exercise, manifest, notebook, plug, render, tell
+from yaie.course.exercise import Broken
+from yaie.course.manifest import Exercise, UnknownExercise, exercises, find, select
+from yaie.course.paths import ROOT
+from yaie.course.verdict import Verdict, judge
+
+SOLVED = "\n".join(
+    [
+        "def shared_prefix_length(a, b):",
+        "    length = 0",
+        "    for x, y in zip(a, b):",
+        "        if x != y:",
+        "            break",
+        "        length += 1",
+        "    return length",
+    ]
+)
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
+    monkeypatch.setenv("YAIE_EXERCISES", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
+    build.write_stubs(tmp_path / "exercises")
+    return tmp_path
+
+
+def write(text: str, chosen: str | Exercise = "00.1") -> Path:
+    found = find(chosen) if isinstance(chosen, str) else chosen
+    path = exercise.learner_path(found)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def verdict(text: str, **options: float) -> Verdict:
+    write(text)
+    return judge(find("00.1"), **options)
+
+
+def made(target: str, check=lambda target: None, number: int = 1, **fields) -> Exercise:
+    """An exercise that is in no manifest."""
+    return Exercise(
+        id=f"99.{number}",
+        notebook="99_made",
+        slug=f"made_{number}",
+        title="Made for a test",
+        target=target,
+        task="Write it.",
+        difficulty=1,
+        minutes=1,
+        hints=("idea", "invariant", "shape"),
+        proves="It does.",
+        check=check,
+        **fields,
+    )
+
+
+# ------------------------------------------------------------------------------------ manifest
+
+
+def test_manifest_is_in_order_and_well_formed() -> None:
+    ids = [e.id for e in exercises()]
+    assert ids == sorted(set(ids))
+    for e in exercises():
+        assert e.shown == f"exercises/{e.notebook}/{e.id[3:]}_{e.slug}{e.file.suffix}"
+        assert e.proves.endswith(".")
+        assert "." not in e.title[-1:]
+        assert all(hint.strip() for hint in e.hints)
+
+
+def test_parts_are_fields_of_the_engine() -> None:
+    from dataclasses import fields
+
+    from yaie.engine.parts import Parts
+
+    assert {e.part for e in exercises()} - {None} <= {f.name for f in fields(Parts)}
+
+
+def test_listing_imports_no_torch() -> None:
+    code = "import sys; from yaie.course.manifest import exercises; exercises();"
+    code += "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_unknown_exercise_names_close_ones() -> None:
+    with pytest.raises(UnknownExercise, match=r"did you mean 00\.1"):
+        find("0.1")
+    with pytest.raises(UnknownExercise, match="yaie status"):
+        find("zzz")
+    assert [e.id for e in select("00")] == ["00.1"]
+    assert select("all") == list(exercises())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "2.2"},
+        {"notebook": "03_other"},
+        {"difficulty": 4},
+        {"hints": ("one",)},
+        {"title": "x" * 61},
+        {"target": "yaie.radix:RadixTree.match, shared_prefix_length"},
+    ],
+)
+def test_bad_exercise_is_refused(change: dict) -> None:
+    from dataclasses import replace
+
+    with pytest.raises(ValueError):
+        replace(made("yaie.radix:shared_prefix_length"), **change)
+
+
+# ---------------------------------------------------------------------------- generated files
+
+
+TRICKY = '''\
+from __future__ import annotations
+
+import math
+import os.path
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any as Anything
+
+import torch
+import torch.nn.functional as F
+
+from .helpers import help_out
+from ..radix import shared_prefix_length
+
+if TYPE_CHECKING:
+    from yaie.kv_cache import BlockPool
+
+LIMIT = 3
+unused = 4
+
+
+def decorate(function):
+    return function
+
+
+class Helper:
+    pass
+
+
+def _private(x: Sequence[int]) -> int:
+    return len(x)
+
+
+class Thing:
+    @decorate
+    def first(self, pool: BlockPool, x: Anything = LIMIT) -> torch.Tensor:
+        """Do the first thing."""
+        # A comment that stays.
+        total: Iterable[int] = [_private([1])]
+
+        def inner(math):
+            return math + F.relu(torch.zeros(1))
+
+        help_out(), shared_prefix_length([], [])
+        return [inner(LIMIT) for unused in total], Thing, Helper
+
+    def second(self) -> str:
+        """Do the second thing."""
+        return os.path.join("a", "b")
+'''
+
+
+@pytest.fixture
+def tricky(folders: Path, monkeypatch: pytest.MonkeyPatch) -> Exercise:
+    """An exercise whose reference uses names in every way that imports have to follow."""
+    package = folders / "yaie" / "tricky"
+    package.mkdir(parents=True)
+    (package / "module.py").write_text(TRICKY)
+    monkeypatch.setattr(render, "ROOT", folders)
+    return made("yaie.tricky.module:Thing.first, Thing.second")
+
+
+def test_solution_imports_what_its_body_uses_and_nothing_else(tricky: Exercise) -> None:
+    lines = render.solution(tricky).splitlines()
+    begin = lines.index("from __future__ import annotations")
+    assert lines[begin : lines.index("class Thing(reference.Thing):")] == [
+        "from __future__ import annotations",
+        "",
+        "import os.path",
+        "from collections.abc import Iterable",
+        "from typing import Any as Anything",
+        "",
+        "import torch",
+        "import torch.nn.functional as F",
+        "",
+        "from yaie.kv_cache import BlockPool",
+        "from yaie.radix import shared_prefix_length",
+        "from yaie.tricky import module as reference",
+        "from yaie.tricky.helpers import help_out",
+        "from yaie.tricky.module import LIMIT, Helper, _private, decorate",
+        "",
+        "",
+    ]
+    assert "        # A comment that stays." in lines
+
+
+def test_stub_keeps_signature_decorators_and_docstring_only(tricky: Exercise) -> None:
+    code = render.stub(tricky).partition("class ")[2].splitlines()
+    assert code == [
+        "Thing(reference.Thing):",
+        "    @decorate",
+        "    def first(self, pool: BlockPool, x: Anything = LIMIT) -> torch.Tensor:",
+        '        """Do the first thing."""',
+        '        raise NotImplementedError("Exercise 99.1: Made for a test")',
+        "",
+        "    def second(self) -> str:",
+        '        """Do the second thing."""',
+        '        raise NotImplementedError("Exercise 99.1: Made for a test")',
+    ]
+
+
+def test_generated_python_is_clean(tricky: Exercise, folders: Path, monkeypatch) -> None:
+    monkeypatch.undo()
+    files = folders / "generated"
+    for e in exercises():
+        for kind, text in (("stub", render.stub(e)), ("solution", render.solution(e))):
+            path = files / kind / e.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    monkeypatch.setattr(render, "ROOT", folders)
+    (files / "stub" / "tricky.py").write_text(render.stub(tricky))
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    config += ["--config", "lint.isort.known-first-party = ['yaie']"]
+    # A stub already imports what its solution will use, so it has imports that it does not use.
+    lint = subprocess.run(
+        [*ruff, "check", *config, "--ignore", "F401", str(files)], capture_output=True, text=True
+    )
+    assert lint.returncode == 0, lint.stdout
+    style = subprocess.run(
+        [*ruff, "format", "--diff", *config[:3], str(files)], capture_output=True, text=True
+    )
+    assert style.returncode == 0, style.stdout
+
+
+def test_reference_that_cannot_become_an_exercise_is_refused(folders, monkeypatch) -> None:
+    monkeypatch.setattr(render, "ROOT", folders)
+    (folders / "yaie").mkdir()
+    (folders / "yaie" / "bad.py").write_text(
+        "class A:\n    def bare(self):\n        return 1\n"
+        "    def parent(self):\n        'Doc.'\n        return super().parent()\n"
+    )
+    for name, why in [("bare", "docstring"), ("parent", "super"), ("gone", "does not define")]:
+        with pytest.raises(ValueError, match=why):
+            render.stub(made(f"yaie.bad:A.{name}"))
+
+
+CUDA = """\
+#include "common.cuh"
+
+__global__ void copy(float* out, const float* in, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    // exercise 99.1 begin
+    if (i < n) {
+        out[i] = in[i];
+    }
+    // exercise 99.1 end
+}
+"""
+
+
+def test_cuda_stub_is_the_file_with_its_region_emptied(folders: Path, monkeypatch) -> None:
+    monkeypatch.setattr(render, "ROOT", folders)
+    (folders / "csrc").mkdir()
+    (folders / "csrc" / "copy.cu").write_text(CUDA)
+    cuda = made("csrc/copy.cu#copy")
+    assert cuda.shown == "exercises/99_made/1_made_1.cu"
+    assert render.solution(cuda).endswith(CUDA)
+    hole = "    // Exercise 99.1: Made for a test\n"
+    region = CUDA[CUDA.index("    if (i < n)") : CUDA.index("    // exercise 99.1 end")]
+    assert render.stub(cuda).endswith(CUDA.replace(region, hole))
+    with pytest.raises(ValueError, match="no region"):
+        render.stub(made("csrc/copy.cu#copy", number=2))
+
+
+def test_committed_files_are_what_the_reference_gives() -> None:
+    assert build.differences() == []
+
+
+def test_check_compares_what_git_has_where_learners_edit(folders: Path) -> None:
+    root = folders / "checkout"
+
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True)
+
+    root.mkdir()
+    name, text = next(build.generated())
+    assert f"{name} is missing" in build.differences(root)
+    build.write(root)
+    assert build.differences(root) == []
+    git("init", "--quiet")
+    git("add", ".")
+    assert build.write(root) == []
+
+    (root / name).write_text(SOLVED)  # a learner
+    assert build.differences(root) == []
+
+    git("add", ".")  # a stub that somebody edited by hand
+    assert build.differences(root) == [f"{name} differs from the reference"]
+
+    report = build.write(root)  # the staged text is not what will be generated: no copy needed
+    assert f"wrote {name}" in report
+    assert (root / name).read_text() == text
+
+    (root / "solutions" / "stale.py").write_text("")
+    git("add", ".")
+    assert build.differences(root) == ["solutions/stale.py belongs to no exercise"]
+
+
+def test_build_keeps_a_copy_of_an_edited_exercise(folders: Path) -> None:
+    root = folders / "plain"
+    build.write(root)
+    name, _ = next(build.generated())
+    (root / name).write_text(SOLVED)
+    report = build.write(root)
+    copies = [p.read_text() for p in (folders / "state" / "backup").rglob("*.py")]
+    assert copies == [SOLVED]
+    assert "was edited" in report[0]
+
+
+def test_build_command(folders: Path) -> None:
+    command = [sys.executable, "-m", "yaie.course"]
+    done = subprocess.run([*command, "build", "--check"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+    subprocess.run([*command, "stubs", str(folders / "more")], check=True)
+    assert (folders / "more" / find("00.1").file).read_text() == render.stub(find("00.1"))
+
+
+# ----------------------------------------------------------------------------------- judging
+
+
+def test_states() -> None:
+    assert judge(find("00.1")).state == "not started"
+    assert verdict(SOLVED) == Verdict("00.1", "passes", find("00.1").proves)
+    assert verdict(SOLVED.replace("length += 1", "length += 2")).state == "fails"
+
+
+def test_file_is_read_afresh_each_time() -> None:
+    """Two edits of the same size within a clock tick, which byte-code caches would miss."""
+    for answer in ("1", "2", "1"):
+        write(f"def shared_prefix_length(a, b):\n    return {answer}\n")
+        assert exercise.load_learner("00.1")([], []) == int(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def shared_prefix_length(a, b)\n    return 0\n", ["line 1", "SyntaxError", "(a, b)"]),
+        ("import no_such_module\n", ["line 1", "import no_such_module", "ModuleNotFoundError"]),
+        ("x = 1\n", ["no longer defines shared_prefix_length", "yaie reset 00.1"]),
+        ("from yaie.radix import shared_prefix_length\n", ["no longer defines"]),
+        ("raise SystemExit(3)\n", ["line 1", "SystemExit: 3"]),
+        ("\0", ["does not run"]),
+    ],
+)
+def test_file_that_cannot_be_used(text: str, words: list[str]) -> None:
+    got = verdict(text)
+    assert got.state in ("broken", "fails")
+    for word in words:
+        assert word in got.message
+
+
+def test_missing_and_undecodable_files() -> None:
+    path = exercise.learner_path(find("00.1"))
+    path.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in judge(find("00.1")).message
+    path.unlink()
+    assert "`yaie reset 00.1` restores it" in judge(find("00.1")).message
+    with pytest.raises(Broken):
+        exercise.load_learner("00.1")
+
+
+def test_class_must_keep_its_base_and_its_method() -> None:
+    split = made("yaie.radix:RadixTree.split")
+    head = "from yaie import radix as reference\n\n"
+    for text, words in [
+        (f"{head}class RadixTree:\n    def split(self): ...\n", "must derive from"),
+        (f"{head}class RadixTree(reference.RadixTree):\n    pass\n", "no longer defines"),
+        (f"{head}from yaie.radix import RadixTree\n", "no longer defines"),
+    ]:
+        path = write(text, split)
+        with pytest.raises(Broken, match=words):
+            exercise.load(split, path)
+
+
+def test_crash_shows_the_learners_line_and_the_call() -> None:
+    got = verdict("def shared_prefix_length(a, b):\n    # why\n    return helper(a)\n")
+    assert (got.state, got.crashed) == ("fails", True)
+    assert got.message.splitlines() == [
+        "Your code stopped with an error.",
+        f"{find('00.1').shown}, line 3, in shared_prefix_length",
+        "    return helper(a)",
+        "NameError: name 'helper' is not defined",
+        "The check was at: shared_prefix_length([5, 8, 13], [5, 8, 21, 34])",
+    ]
+
+
+def test_crash_without_a_named_call_shows_the_arguments() -> None:
+    made_one = made("yaie.radix:shared_prefix_length", check=lambda f: f([1, 2], b=[]))
+    path = write("def shared_prefix_length(a, b):\n    return a[9]\n", made_one)
+    message = judge(made_one, path).message
+    assert message.endswith("IndexError: list index out of range\nThe call had a=[1, 2], b=[]")
+
+
+def test_crash_in_reference_code_names_both_places() -> None:
+    def check(RadixTree) -> None:
+        RadixTree().unlock(None)
+
+    text = (
+        "from yaie import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
+        "    def unlock(self, node):\n        self.lock(node)\n"
+    )
+    made_one = made("yaie.radix:RadixTree.unlock", check=check)
+    message = judge(made_one, write(text, made_one)).message
+    assert "line 6, in unlock" in message
+    assert "raised in\nyaie/radix.py, line" in message
+
+
+def test_endless_loop_is_stopped_and_its_line_named() -> None:
+    got = verdict("def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=0.3)
+    assert got.state == "fails"
+    assert "did not finish within 0.3 s" in got.message
+    assert "in shared_prefix_length" in got.message
+
+
+def test_endless_loop_that_catches_everything_is_stopped() -> None:
+    text = (
+        "def shared_prefix_length(a, b):\n    while True:\n        try:\n            pass\n"
+        "        except Exception:\n            pass\n"
+    )
+    assert "did not finish" in verdict(text, seconds=0.3).message
+
+
+def test_alarm_of_somebody_else_survives() -> None:
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(True))
+    earlier = signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        judge(find("00.1"))
+        verdict(SOLVED)
+        deadline = time.monotonic() + 20
+        while not rung and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert rung
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *earlier)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_outside_the_main_thread_another_process_judges() -> None:
+    got = {}
+
+    def run(name: str, text: str, **options: float) -> None:
+        write(text)
+        thread = threading.Thread(target=lambda: got.update({name: judge(find("00.1"), **options)}))
+        thread.start()
+        thread.join()
+
+    run("passes", SOLVED)
+    run("endless", "def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=0.3)
+    run("dies", "import os\n\ndef shared_prefix_length(a, b):\n    os._exit(3)\n")
+    assert got["passes"].state == "passes"
+    assert "did not finish" in got["endless"].message
+    assert "exit status 3" in got["dies"].message
+
+
+# -------------------------------------------------------------------------------- notebooks
+
+
+def test_notebook_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(call, *arguments):
+        result = call(*arguments)
+        return capsys.readouterr().out, result
+
+    importlib.import_module("matplotlib").use("agg")
+    first, _ = printed(notebook.check, "00.1")
+    again, _ = printed(notebook.check, "00.1")
+    assert first.splitlines()[:2] == again.splitlines()[:2]
+    assert "not started" in first
+    assert "drawn by the reference" in first
+    said, function = printed(notebook.use, "00.1")
+    assert function is radix.shared_prefix_length
+    assert said == "00.1 shared_prefix_length: the reference, yours is not started.\n"
+
+    write(SOLVED)
+    assert "drawn by your code" in printed(notebook.check, "00.1")[0]
+    said, function = printed(notebook.use, "00.1")
+    assert said == "00.1 shared_prefix_length: yours, it passes its check.\n"
+    assert function is not radix.shared_prefix_length
+    assert function([1, 2], [1, 3]) == 1
+
+
+def test_hints_go_on_and_the_last_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = []
+    for _ in range(4):
+        notebook.hint("00.1")
+        heads.append(capsys.readouterr().out.splitlines()[0])
+    assert [h[:11] for h in heads] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3", "Hint 3 of 3"]
+
+
+def test_card_and_solution_show_the_same_in_text_and_markdown() -> None:
+    for shown in (notebook.card("00.1"), notebook.solution("00.1")):
+        assert repr(shown) == shown._repr_markdown_()
+    assert "1_shared_prefix_length.py" in repr(notebook.card("00.1"))
+    assert render.solution(find("00.1")) in repr(notebook.solution("00.1"))
+
+
+def test_picture_of_a_failure_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    from yaie.course.expect import CheckFailed
+    from yaie.course.picture import draw
+
+    def check(function) -> None:
+        raise CheckFailed("wrong", picture=lambda: 1 / 0)
+
+    made_one = made("yaie.radix:shared_prefix_length", check=check)
+    got = judge(made_one, write(SOLVED, made_one))
+    assert got.message == "wrong"
+    assert draw(made_one, got) is None
+
+
+def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
+    from dataclasses import replace
+
+    hints = ("a", "b", "word " * 40 + "\n\n    for x in y:\n        z")
+    text = tell.hint(replace(made("yaie.radix:shared_prefix_length"), hints=hints), 3)
+    assert text.endswith("\n\n      for x in y:\n          z")
+    assert max(map(len, text.splitlines())) <= 92
+
+
+# ------------------------------------------------------------------------------------ plugging
+
+
+def subclass(method: str, extra: str = "") -> str:
+    return (
+        "from yaie import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
+        f"    def {method}(self, *a, **k):\n"
+        f"        self.log.append('{method}')\n"
+        f"        return getattr(reference.RadixTree, '{method}')(self, *a, **k)\n{extra}"
+    )
+
+
+def test_composed_class_runs_every_method_that_passes() -> None:
+    chosen = [made(f"yaie.radix:RadixTree.{m}", number=n) for n, m in enumerate(("match", "split"))]
+    for e in chosen:
+        write(subclass(e.names[0].partition(".")[2]), e)
+    joined, report = plug.compose(chosen)
+    tree = joined()
+    tree.log = []
+    tree.insert([1, 2, 3])
+    tree.match([1, 2])
+    assert tree.log == ["match", "match", "split"]
+    assert isinstance(tree, radix.RadixTree)
+    assert [line.partition(": ")[2] for line in report] == ["yours, it passes its check."] * 2
+
+
+def test_composed_class_leaves_out_what_does_not_pass_or_would_hide() -> None:
+    def fails(target) -> None:
+        raise AssertionError
+
+    match = made("yaie.radix:RadixTree.match", number=1)
+    split = made("yaie.radix:RadixTree.split", number=2)
+    evict = made("yaie.radix:RadixTree.evict", number=3, check=fails)
+    write(subclass("match", "    def _walk(self): ...\n"), match)
+    write(subclass("split", "    def _walk(self): ...\n"), split)
+    write(subclass("evict"), evict)
+    joined, report = plug.compose([match, split, evict])
+    assert joined.split is radix.RadixTree.split
+    assert joined.evict is radix.RadixTree.evict
+    assert joined.match is not radix.RadixTree.match
+    assert "yours also defines _walk, as your 99.1 does" in report[1]
+    assert "does not pass" in report[2]
+
+
+def test_only_one_class_can_be_composed() -> None:
+    with pytest.raises(ValueError, match="one class"):
+        plug.compose([made("yaie.radix:RadixTree.match"), made("yaie.radix:TokenTrie.x", number=2)])
+
+
+def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
+    from yaie.engine.parts import Parts, learner_parts
+
+    got = learner_parts()
+    assert got == Parts(report=got.report)
+    assert len(got.report) == sum(e.part is not None for e in exercises())
+
+    split = made("yaie.radix:RadixTree.split", part="radix_tree")
+    write(subclass("split"), split)
+    monkeypatch.setattr(plug, "exercises", lambda: (split,))
+    got = learner_parts()
+    assert got.radix_tree is not radix.RadixTree
+    assert got.report == ("99.1 RadixTree.split: yours, it passes its check.",)
+
+
+def test_part_that_the_engine_does_not_have_is_an_error(monkeypatch) -> None:
+    wrong = made("yaie.radix:RadixTree.split", part="steering_wheel")
+    monkeypatch.setattr(plug, "exercises", lambda: (wrong,))
+    with pytest.raises(ValueError, match="steering_wheel"):
+        plug.learner_parts()
+
+
+def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:
+    from yaie.course.paths import exercises_dir, state_dir
+
+    monkeypatch.delenv("YAIE_STATE")
+    monkeypatch.delenv("YAIE_EXERCISES")
+    assert state_dir() == ROOT / ".yaie"
+    assert exercises_dir() == ROOT / "exercises"
+    assert os.path.samefile(ROOT, Path(manifest.__file__).parents[2])

@@ -1,0 +1,209 @@
+"""`yaie check`, `hint`, `solution`, `reset`, `status` and `watch`, driven as a learner would."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from yaie.course import build, render, watch
+from yaie.course.commands import app
+from yaie.course.exercise import learner_path
+from yaie.course.manifest import exercises, find
+
+FIRST = find("00.1")
+WRONG = "def shared_prefix_length(a, b):\n    return len(a)\n"
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
+    monkeypatch.setenv("YAIE_EXERCISES", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "120")
+    build.write_stubs(tmp_path / "exercises")
+    return tmp_path
+
+
+def yaie(*arguments: str, answer: str | None = None, status: int = 0) -> str:
+    result = CliRunner().invoke(app, list(arguments), input=answer)
+    assert result.exit_code == status, result.output
+    return result.output
+
+
+def solve(exercise=FIRST) -> None:
+    learner_path(exercise).write_text(render.solution(exercise))
+
+
+def test_check_of_one_exercise() -> None:
+    assert "not started" in yaie("check", "00.1", status=1)
+    learner_path(FIRST).write_text(WRONG)
+    said = yaie("check", "00.1", status=1)
+    assert "00.1 Count the tokens that two prompts share: does not pass yet." in said
+    assert "Stuck? yaie hint 00.1" in said
+    solve()
+    assert f"passed. {FIRST.proves}" in yaie("check", "00.1")
+
+
+def test_check_of_a_notebook_counts() -> None:
+    solve()
+    assert "passed" in yaie("check", "00")
+    said = yaie("check", "all", status=0 if len(exercises()) == 1 else 1)
+    assert len(exercises()) == 1 or f"1 of {len(exercises())} pass." in said
+
+
+def test_check_saves_the_picture(folders: Path) -> None:
+    solve()
+    path = folders / "picture.png"
+    assert "drawn by your code" in yaie("check", "00.1", "--picture", str(path))
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("command", ["check", "hint", "solution", "reset", "watch"])
+def test_unknown_exercise_is_a_usage_error(command: str) -> None:
+    said = yaie(command, "0.1", status=2)
+    assert "did you mean" in said
+    assert "00.1" in said
+
+
+def test_hints_one_by_one() -> None:
+    kinds = ["idea", "invariant", "shape of the lines"]
+    for number, kind in enumerate([*kinds, kinds[-1]], start=1):
+        assert f"Hint {min(number, 3)} of 3 for 00.1, the {kind}" in yaie("hint", "00.1")
+    assert "Hint 1 of 3" in yaie("hint", "00.1", "--tier", "1")
+    assert yaie("hint", "00.1", "--all").count("Hint ") == 3
+    assert "--tier" in yaie("hint", "00.1", "--tier", "4", status=2)
+
+
+def test_damaged_progress_is_an_error_that_says_what_to_do(folders: Path) -> None:
+    (folders / "state").mkdir()
+    (folders / "state" / "progress.json").write_text("{")
+    result = CliRunner().invoke(app, ["hint", "00.1"])
+    assert isinstance(result.exception, ValueError)
+    assert "delete it to start anew" in str(result.exception)
+
+
+def test_solution_asks_first_while_hints_are_left() -> None:
+    assert "length += 1" not in yaie("solution", "00.1", answer="n\n", status=1)
+    assert "3 of the hints are not taken" in yaie("solution", "00.1", answer="n\n", status=1)
+    assert "length += 1" in yaie("solution", "00.1", answer="y\n")
+    assert yaie("solution", "00.1", "--yes") == render.solution(FIRST)
+    yaie("hint", "00.1", "--all")
+    assert yaie("solution", "00.1") == render.solution(FIRST)
+
+
+def test_reset_restores_and_keeps_copies(folders: Path) -> None:
+    path = learner_path(FIRST)
+    for text in (WRONG, "mine"):
+        path.write_text(text)
+        assert "kept as" in yaie("reset", "00.1")
+        assert path.read_text() == render.stub(FIRST)
+    copies = folders / "state" / "backup" / FIRST.notebook
+    assert sorted(p.read_text() for p in copies.iterdir()) == sorted([WRONG, "mine"])
+    assert "kept as" not in yaie("reset", "00.1")
+    path.unlink()
+    yaie("reset", "00.1")
+    assert path.read_text() == render.stub(FIRST)
+
+
+def test_reset_begins_the_hints_again() -> None:
+    yaie("hint", "00.1", "--all")
+    yaie("reset", "00.1")
+    assert "Hint 1 of 3" in yaie("hint", "00.1")
+
+
+def test_status_table_and_json() -> None:
+    total = len(exercises())
+    table = yaie("status")
+    assert "00.1 Count the tokens that two prompts share" in table
+    assert f"0 of {total} exercises pass" in table
+    assert "Next: 00.1" in table
+    solve()
+    yaie("hint", "00.1")
+    assert f"1 of {total} exercises pass" in yaie("status")
+    got = json.loads(yaie("status", "--json"))
+    assert (got["passed"], got["total"]) == (1, total)
+    assert got["next"] != "00.1"
+    assert got["exercises"][0] == {
+        "id": "00.1",
+        "notebook": "00_start_here",
+        "title": FIRST.title,
+        "file": FIRST.shown,
+        "state": "passes",
+        "hints": 1,
+    }
+
+
+def test_watch_checks_each_save_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A learner who waits, takes a hint, makes a mistake, mends it, and quits later."""
+    monkeypatch.setattr(watch, "exercises", lambda: (FIRST, find(exercises()[-1].id)))
+    said: list[str] = []
+    checked = []
+    waits = iter([None, "h", lambda: learner_path(FIRST).write_text(WRONG), None, solve, "q"])
+
+    def read_key(seconds: float) -> str:
+        checked.append(len(said))
+        action = next(waits)
+        if callable(action):
+            action()
+        return action if isinstance(action, str) else ""
+
+    watch.Watch(said.append, read_key).run()
+    heads = [text.strip().splitlines()[0] for text in said]
+    assert heads[:5] == [
+        f"Watching {FIRST.shown}. Keys: h for a hint, q to quit.",
+        f"{FIRST.id} {FIRST.title}: not started. Edit {FIRST.shown} and save it. Stuck? press h",
+        "Hint 1 of 3 for 00.1, the idea:",
+        f"{FIRST.id} {FIRST.title}: does not pass yet.",
+        f"{FIRST.id} {FIRST.title}: passed. {FIRST.proves}",
+    ]
+    last = exercises()[-1]
+    if last is FIRST:
+        assert heads[5:] == ["Every exercise is solved."]
+    else:
+        assert heads[5].startswith(f"Watching {last.shown}")
+
+
+def test_watch_waits_for_a_missing_file() -> None:
+    learner_path(FIRST).unlink()
+    said: list[str] = []
+    waits = iter([solve, "q"])
+
+    def read_key(seconds: float) -> str:
+        action = next(waits)
+        if callable(action):
+            action()
+            return ""
+        return action
+
+    watch.Watch(said.append, read_key).run(FIRST)
+    assert "yaie reset 00.1" in said[1]
+    assert "passed" in said[2]
+
+
+def test_watch_reads_keys_from_a_terminal(folders: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "yaie.course.commands", "watch", "00.1"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb"},
+    )
+    os.close(theirs)
+    seen = b""
+    for wanted, key in ((b"not started", b"h"), (b"Hint 1 of 3", b"q")):
+        deadline = time.monotonic() + 60
+        while wanted not in seen and time.monotonic() < deadline:
+            seen += os.read(ours, 4096)
+        assert wanted in seen
+        os.write(ours, key)
+    assert process.wait(timeout=60) == 0
+    os.close(ours)
