@@ -351,6 +351,24 @@ def test_build_command(folders: Path) -> None:
 # ----------------------------------------------------------------------------------- judging
 
 
+def test_untouched_stub_is_not_started_however_it_is_dressed() -> None:
+    stub = render.stub(find("00.1"))
+    assert verdict(stub.replace("import Sequence", "import Sequence  # mine")).state == (
+        "not started"
+    )
+    assert verdict(stub.replace("Count the leading", "I count the")).state == "not started"
+
+
+def test_code_written_below_the_stubs_line_is_told_so() -> None:
+    stub = render.stub(find("00.1"))
+    got = verdict(stub + "    return len(a)\n")
+    assert (got.state, got.crashed) == ("fails", False)
+    lines = got.message.splitlines()
+    assert lines[0] == "This line of the stub still runs; put your code in its place:"
+    assert f"line {stub.count(chr(10))}, in shared_prefix_length" in lines[1]
+    assert lines[2].strip().startswith("raise NotImplementedError")
+
+
 def test_states() -> None:
     assert judge(find("00.1")).state == "not started"
     assert verdict(SOLVED) == Verdict("00.1", "passes", find("00.1").proves)
@@ -591,6 +609,21 @@ def test_composed_class_leaves_out_what_does_not_pass_or_would_hide() -> None:
     assert joined.match is not radix.RadixTree.match
     assert "yours also defines _walk, as your 99.1 does" in report[1]
     assert "does not pass" in report[2]
+
+
+def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
+    def check(RadixTree) -> None:
+        assert not (hasattr(RadixTree, "one") and hasattr(RadixTree, "two"))
+
+    chosen = [
+        made(f"yaie.radix:RadixTree.{m}", check=check, number=n)
+        for n, m in enumerate(("match", "split"))
+    ]
+    for e, extra in zip(chosen, ("one", "two"), strict=True):
+        write(subclass(e.names[0].partition(".")[2], f"    {extra} = 1\n"), e)
+    joined, report = plug.compose(chosen)
+    assert joined is radix.RadixTree
+    assert all("together do not pass the check of 99.0" in line for line in report)
 
 
 def test_only_one_class_can_be_composed() -> None:

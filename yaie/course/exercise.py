@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import linecache
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from yaie.course.expect import short
+from yaie.course import render
+from yaie.course.expect import UNSOLVED, short
 from yaie.course.manifest import Exercise, find
 from yaie.course.paths import ROOT, exercises_dir
 
@@ -62,6 +64,22 @@ def read(exercise: Exercise, path: Path) -> str:
         raise Broken(f"{exercise.shown} is missing. {restore}") from None
     except UnicodeDecodeError as error:
         raise Broken(f"{exercise.shown} is not UTF-8 text: {error}") from None
+
+
+def is_untouched(exercise: Exercise, text: str) -> bool:
+    """Whether every target still is what its stub is: a docstring, and the error that it raises."""
+    if exercise.is_cuda:
+        return text.split() == render.stub(exercise).split()
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return all(_only_raises(render.find(tree, name)) for name in exercise.names)
+
+
+def _only_raises(function: ast.AST | None) -> bool:
+    lines = function.body[1:] if function and ast.get_docstring(function) else []
+    return len(lines) == 1 and isinstance(lines[0], ast.Raise) and UNSOLVED in ast.dump(lines[0])
 
 
 def pick(exercise: Exercise, module: ModuleType) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from yaie.course import tell
 from yaie.course.exercise import learner_path, load, load_reference
 from yaie.course.manifest import Exercise, exercises
-from yaie.course.verdict import judge
+from yaie.course.verdict import judge, judge_loaded
 
 if TYPE_CHECKING:
     from yaie.engine.parts import Parts
@@ -40,6 +40,7 @@ def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:
     Every exercise of a class is a subclass of the reference that defines its own method. A class
     that derives from all that pass has the learner's methods, and the reference's for the rest.
     Where two of them define the same name, one would hide the other's: the later one is left out.
+    What is joined has to pass every check again, since methods that pass alone need not agree.
 
     Returns:
         The class or function, and a line for each exercise that says whose code it runs.
@@ -62,7 +63,14 @@ def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:
             continue
         mine[exercise.id] = loaded
         report.append(tell.learner_runs(exercise))
-    return _joined(chosen[0], list(mine.values())), report
+    joined = _joined(chosen[0], list(mine.values()))
+    used = [e for e in chosen if e.id in mine]
+    failing = [e for e in used if len(used) > 1 and judge_loaded(e, joined).state != "passes"]
+    if failing:
+        told = {e.id: tell.disagree(e, failing[0]) for e in used}
+        report = [told.get(e.id, line) for e, line in zip(chosen, report, strict=True)]
+        joined = load_reference(chosen[0])
+    return joined, report
 
 
 def _joined(exercise: Exercise, mine: list[Any]) -> Any:

@@ -50,7 +50,7 @@ def _cached(exercise: Exercise, path: Path, _mtime: int, solved: bool) -> str:
 
 def _python(exercise: Exercise, source: str, solved: bool) -> str:
     tree = ast.parse(source)
-    functions = [_find(exercise, tree, name) for name in exercise.names]
+    functions = [_target(exercise, tree, name) for name in exercise.names]
     used = set().union(*(_names_used(source, name) for name in exercise.names))
     for function in functions:
         used |= _names_in_signature(function)
@@ -86,20 +86,24 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
         yield "What this file does not define is inherited from there."
 
 
-def _find(exercise: Exercise, tree: ast.Module, name: str) -> Function:
-    scope: ast.AST = tree
+def find(tree: ast.Module, name: str) -> Function | None:
+    """The function or method that a module's code defines under a dotted name."""
+    scope: ast.AST | None = tree
     for part in name.split("."):
-        found = [n for n in scope.body if getattr(n, "name", None) == part]
-        if not found:
-            raise ValueError(f"{exercise.id}: {exercise.source} does not define {name}")
-        scope = found[-1]
-    if not isinstance(scope, Function):
-        raise ValueError(f"{exercise.id}: {name} is not a function")
-    if ast.get_docstring(scope) is None:
+        named = (n for n in getattr(scope, "body", []) if getattr(n, "name", None) == part)
+        scope = next(named, None)
+    return scope if isinstance(scope, Function) else None
+
+
+def _target(exercise: Exercise, tree: ast.Module, name: str) -> Function:
+    function = find(tree, name)
+    if function is None:
+        raise ValueError(f"{exercise.id}: {exercise.source} does not define {name} as a function")
+    if ast.get_docstring(function) is None:
         raise ValueError(f"{exercise.id}: {name} needs a docstring, which the stub keeps")
-    if any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(scope)):
+    if any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(function)):
         raise ValueError(f"{exercise.id}: {name} uses super(), which a subclass changes")
-    return scope
+    return function
 
 
 def _cut(exercise: Exercise, function: Function, lines: list[str], solved: bool) -> str:

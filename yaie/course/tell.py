@@ -66,3 +66,9 @@ def hidden(exercise: Exercise, other: str, names: str) -> str:
     """Of two files that define the same names, only one can be used."""
     why = f"yours also defines {names}, as your {other} does; give one of them another name"
     return f"{exercise.id} {exercise.what}: the reference, {why}."
+
+
+def disagree(exercise: Exercise, failing: Exercise) -> str:
+    """Of files that pass one by one, but not as one class."""
+    why = f"your methods together do not pass the check of {failing.id}"
+    return f"{exercise.id} {exercise.what}: the reference, {why}."

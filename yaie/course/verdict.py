@@ -12,14 +12,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from yaie.course import render
-from yaie.course.exercise import Broken, describe, learner_path, load, read, where
+from yaie.course.exercise import Broken, describe, is_untouched, learner_path, load, read, where
 from yaie.course.expect import CheckFailed, is_unsolved
 from yaie.course.limit import TimeUp, can_limit, time_limit
 from yaie.course.manifest import Exercise
 from yaie.course.paths import ROOT
 
 SECONDS = 20.0  # a check takes well under one; this is for loops that never end
+
+_UNFINISHED = "This line of the stub still runs; put your code in its place:"
 
 State = Literal["not started", "broken", "fails", "passes"]
 
@@ -48,24 +49,28 @@ def judge(exercise: Exercise, path: Path | None = None, seconds: float = SECONDS
         text = read(exercise, path)
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
-    if text == render.stub(exercise):
-        return not_started(exercise)
+    if is_untouched(exercise, text):
+        return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
     if can_limit() and not exercise.is_cuda:
         return _judge_here(exercise, path, seconds)
     return _judge_elsewhere(exercise, path, seconds)
 
 
-def not_started(exercise: Exercise) -> Verdict:
-    return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
-
-
 def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     if not exercise.is_cuda:
         importlib.import_module(exercise.module)  # its time is not the learner's
+    return _tried(exercise, path, seconds, lambda: exercise.check(load(exercise, path)))
+
+
+def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
+    """Judge an object that was put together from files that pass."""
+    return _tried(exercise, learner_path(exercise), seconds, lambda: exercise.check(target))
+
+
+def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[], None]) -> Verdict:
     try:
         with time_limit(seconds):
-            target = load(exercise, path)
-            exercise.check(target)
+            attempt()
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
     except CheckFailed as failed:
@@ -75,7 +80,8 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
         return Verdict(exercise.id, "fails", message, crashed=True)
     except (Exception, SystemExit) as error:
         if is_unsolved(error):
-            return not_started(exercise)
+            message = "\n".join([_UNFINISHED, *where(error, exercise, path)])
+            return Verdict(exercise.id, "fails", message)
         message = f"Your code stopped with an error.\n{describe(error, exercise, path)}"
         return Verdict(exercise.id, "fails", message, crashed=True)
     return Verdict(exercise.id, "passes", exercise.proves)
