@@ -81,6 +81,13 @@ class RadixCache:
         """Take one lock back."""
         self.tree.unlock(node)
 
+    def drop(self, node: RadixNode) -> None:
+        """Forget the prefix that ends at `node`, as far as nobody else has it or goes on from it.
+
+        For what must not be shared: the keys and values of a request that came out as NaN.
+        """
+        self.pool.release(self.tree.prune(node))
+
     def evict(self, num_blocks: int) -> int:
         """Give up to `num_blocks` blocks back, those used longest ago first.
 

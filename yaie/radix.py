@@ -300,6 +300,19 @@ class RadixTree:
             self._cut(leaf, keep)
         return evicted
 
+    def prune(self, node: RadixNode) -> list[Any]:
+        """Remove `node` and what is above it, up to where a lock or another branch needs it.
+
+        Returns:
+            The removed values.
+        """
+        removed: list[Any] = []
+        while self._is_evictable(node):
+            removed.extend(node.values)
+            self._cut(node, keep=0)
+            node = node.parent
+        return removed
+
     def _cut(self, leaf: RadixNode, keep: int) -> None:
         """Shorten an unlocked leaf to its first `keep` values; remove it if none is left."""
         removed = len(leaf.values) - keep

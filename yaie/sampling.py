@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import torch
 
@@ -39,6 +40,15 @@ class SamplingParams:
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
+        for name, type_ in (
+            ("temperature", Real),
+            ("top_p", Real),
+            ("top_k", Integral),
+            ("min_p", Real),
+            ("repetition_penalty", Real),
+            ("max_tokens", Integral),
+        ):
+            _check_type(name, getattr(self, name), type_)
         _check_range("temperature", self.temperature, self.temperature >= 0, "0 or more")
         _check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         _check_range("top_k", self.top_k, self.top_k >= 0, "0 (off) or more")
@@ -46,16 +56,33 @@ class SamplingParams:
         penalty = self.repetition_penalty
         _check_range("repetition_penalty", penalty, penalty > 0, "above 0")
         _check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        if "" in stop:
-            raise ValueError("stop must not contain the empty string: every text ends with it")
-        object.__setattr__(self, "stop", stop)
+        if self.seed is not None:
+            _check_type("seed", self.seed, Integral)
+            fits = -(2**63) <= self.seed < 2**64
+            _check_range("seed", self.seed, fits, "a number of 64 bits")
+        object.__setattr__(self, "stop", _strings("stop", self.stop))
         object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+
+
+def _check_type(name: str, value: float, wanted: type) -> None:
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        kind = "an int" if wanted is Integral else "a number"
+        raise TypeError(f"{name} must be {kind}, got {value!r}")
 
 
 def _check_range(name: str, value: float, fits: bool, wanted: str) -> None:
     if not fits or not math.isfinite(value):
         raise ValueError(f"{name} must be {wanted}, got {value}")
+
+
+def _strings(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
+    strings = (value,) if isinstance(value, str) else tuple(value)
+    for string in strings:
+        if not isinstance(string, str):
+            raise TypeError(f"{name} must be a str or a list of them, got {string!r} in it")
+        if not string:
+            raise ValueError(f"{name} must not contain the empty string: every text ends with it")
+    return strings
 
 
 class SamplingKernel:

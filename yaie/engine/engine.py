@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import torch
 
+from yaie.engine.checks import check_count
 from yaie.engine.parts import Parts
-from yaie.engine.request import Request, RequestOutput, Status
+from yaie.engine.request import Request, RequestOutput
 from yaie.engine.runner import Runner
 from yaie.engine.text import OutputText
 from yaie.model.llama import Llama
@@ -25,9 +26,12 @@ class Engine:
         parts: what the engine is built from.
         scheduling: options of `Scheduler`.
 
+    One thread at a time may call it.
+
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together: what the model
             was trained for, and what the cache can hold.
+        requests: those that are not finished, by id.
     """
 
     def __init__(
@@ -40,6 +44,13 @@ class Engine:
         parts: Parts | None = None,
         **scheduling: bool | int | str,
     ) -> None:
+        check_count("num_blocks", num_blocks)
+        check_count("block_size", block_size)
+        if num_blocks * block_size < 2:
+            raise ValueError(
+                "num_blocks must make room for a prompt of one token and a token to generate, "
+                f"got {num_blocks} with block_size {block_size}"
+            )
         parts = Parts() if parts is None else parts
         config = model.config
         self.tokenizer = tokenizer
@@ -60,9 +71,11 @@ class Engine:
         self.sampler = parts.sampler()
         self.runner = Runner(model, self.kv)
         self.max_model_len = min(config.max_position_embeddings, num_blocks * block_size)
-        self._requests: dict[str, Request] = {}
+        self.requests: dict[str, Request] = {}
         self._texts: dict[str, OutputText] = {}
         self._next_id = 0
+        self._in_step = False
+        self._to_abort: list[str] = []
 
     # ------------------------------------------------------------------------ requests
 
@@ -77,21 +90,25 @@ class Engine:
 
         Raises:
             ValueError: the prompt is empty, too long, or has a token id that the model lacks.
+            TypeError: an argument is of the wrong type.
         """
         self.check_prompt(prompt_token_ids)
+        self.check_params(params)
         if request_id is None:
-            request_id = f"request-{self._next_id}"
-            self._next_id += 1
-        if request_id in self._requests:
+            request_id = self._new_id()
+        if request_id in self.requests:
             raise ValueError(f"request_id {request_id!r} is in use by a request that still runs")
         request = Request(request_id, prompt_token_ids, params, namespace)
-        self._requests[request_id] = request
         self._texts[request_id] = OutputText(self.tokenizer, request.params.stop)
+        self.requests[request_id] = request
         self.scheduler.add(request)
         return request_id
 
     def check_prompt(self, prompt_token_ids: Sequence[int], name: str = "prompt") -> None:
-        """Raise a ValueError that names the argument if no request can be made of a prompt."""
+        """Raise an error that names the argument if no request can be made of a prompt."""
+        if isinstance(prompt_token_ids, str | bytes) or not isinstance(prompt_token_ids, Sequence):
+            kind = type(prompt_token_ids).__name__
+            raise TypeError(f"{name} must be a list of token ids, got {kind}")
         if not prompt_token_ids:
             raise ValueError(f"{name} must have at least one token, got none")
         if len(prompt_token_ids) >= self.max_model_len:
@@ -100,16 +117,48 @@ class Engine:
                 f"{self.max_model_len} fit (context {self.config.max_position_embeddings}, cache "
                 f"{self.kv.pool.num_blocks} blocks of {self.kv.block_size})"
             )
+        self._check_token_ids(prompt_token_ids, name)
+
+    def check_params(self, params: SamplingParams | None, name: str = "params") -> None:
+        """Raise an error that names the argument if no request can be made of its parameters."""
+        if params is None:
+            return
+        if not isinstance(params, SamplingParams):
+            raise TypeError(f"{name} must be SamplingParams, got {type(params).__name__}")
+        self._check_token_ids(params.stop_token_ids, f"{name}.stop_token_ids")
+
+    def _check_token_ids(self, token_ids: Sequence[int], name: str) -> None:
         vocabulary = self.config.vocab_size
-        bad = [token for token in prompt_token_ids if not 0 <= token < vocabulary]
-        if bad:
-            raise ValueError(f"{name} has token id {bad[0]}, outside 0 to {vocabulary - 1}")
+        for token in token_ids:
+            if not isinstance(token, int) or isinstance(token, bool):
+                raise TypeError(f"{name} must have ints as token ids, got {token!r}")
+            if not 0 <= token < vocabulary:
+                raise ValueError(f"{name} has token id {token}, outside 0 to {vocabulary - 1}")
+
+    def _new_id(self) -> str:
+        while (request_id := f"request-{self._next_id}") in self.requests:
+            self._next_id += 1
+        self._next_id += 1
+        return request_id
 
     def abort(self, request_id: str) -> RequestOutput | None:
-        """End a request now, and return what it has; None if there is no such request."""
-        if request_id not in self._requests:
+        """End a request now, and return what it has; None if no such request is unfinished.
+
+        In the middle of a step, which the garbage collector may choose to close a forgotten
+        stream, the request ends with the step.
+        """
+        request = self.requests.get(request_id)
+        if request is None:
             return None
-        return self._finish(self._requests[request_id], "abort")
+        if self._in_step:
+            self._to_abort.append(request_id)
+        else:
+            self._finish(request, "abort")
+        return request.output()
+
+    def reset_prefix_cache(self) -> int:
+        """Forget every cached prefix that no running request uses; return the blocks freed."""
+        return self.cache.evict(self.cache.num_cached)
 
     @property
     def has_work(self) -> bool:
@@ -121,35 +170,62 @@ class Engine:
     def step(self) -> list[RequestOutput]:
         """Compute one step.
 
+        If the model or the sampler raises, nothing counts as computed: the same step can be tried
+        again, and its requests can be aborted.
+
         Returns:
             What the requests that got a token in it have so far; the finished ones have a
             `finish_reason`.
         """
+        self._in_step = True
+        try:
+            return [request.output() for request in self._compute()]
+        finally:
+            self._in_step = False
+            while self._to_abort:
+                self.abort(self._to_abort.pop())
+
+    def _compute(self) -> list[Request]:
+        """Compute one step; returns the requests that got a token or failed."""
         step = self.scheduler.schedule()
         if not step.scheduled:
+            if self.has_work and not step.preempted:
+                raise RuntimeError(
+                    f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
+                    f"requests wait and {len(self.scheduler.running)} run"
+                )
             return []
         logits = self.runner.run(step)
+        ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
+        tokens = self._choose(ready, logits)
         self.scheduler.advance(step)
-        ready = [request for request in step.scheduled if request.num_new_tokens == 0]
-        failed = ~logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
-        if failed.any():
-            outputs = [self._fail(r) for r, bad in zip(ready, failed.tolist(), strict=True) if bad]
-            ready = [r for r, bad in zip(ready, failed.tolist(), strict=True) if not bad]
-            logits = logits[~failed]
-        else:
-            outputs = []
-        if ready:
-            tokens = self._sample(ready, logits).tolist()
-            outputs += [self._accept(r, token) for r, token in zip(ready, tokens, strict=True)]
-        return outputs
+        for request in ready:
+            if request.error:
+                self._finish(request, "error")
+            else:
+                self._accept(request, tokens[request.request_id])
+        return ready
 
-    def _sample(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
-        params = [request.params for request in requests]
+    @torch.inference_mode()
+    def _choose(self, requests: list[Request], logits: torch.Tensor) -> dict[str, int]:
+        """The next token by request id; a request whose logits allow none gets an error instead."""
         for row, request in enumerate(requests):
             penalty = request.params.repetition_penalty
             if penalty != 1.0:
                 seen = torch.tensor(request.token_ids, device=logits.device)
                 logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
+        sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
+        if not sound.all():
+            for row in (~sound).nonzero().squeeze(1).tolist():
+                requests[row].error = "the model returned logits with a NaN, +inf or only -inf"
+            requests, logits = [r for r in requests if not r.error], logits[sound]
+        if not requests:
+            return {}
+        tokens = self._sample(requests, logits).tolist()
+        return {request.request_id: token for request, token in zip(requests, tokens, strict=True)}
+
+    def _sample(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
+        params = [request.params for request in requests]
         return self.sampler.sample(
             logits,
             temperature=[p.temperature for p in params],
@@ -159,7 +235,7 @@ class Engine:
             generators=[request.generator for request in requests],
         )
 
-    def _accept(self, request: Request, token: int) -> RequestOutput:
+    def _accept(self, request: Request, token: int) -> None:
         """Add a token to a request, and finish the request if it was the last."""
         if request.metrics.first_token_time is None:
             request.metrics.first_token_time = time.perf_counter()
@@ -168,36 +244,23 @@ class Engine:
         if token in params.stop_token_ids or (
             token in self.config.eos_token_ids and not params.ignore_eos
         ):
-            return self._finish(request, "stop")
+            self._finish(request, "stop")
+            return
         text.push(token)
-        if text.stopped:
-            return self._finish(request, "stop")
+        request.text = text.text
         is_full = len(request.token_ids) == self.max_model_len
-        if request.num_output_tokens == params.max_tokens or is_full:
-            return self._finish(request, "length")
-        return self._output(request)
+        if text.stopped:
+            self._finish(request, "stop")
+        elif request.num_output_tokens == params.max_tokens or is_full:
+            self._finish(request, "length")
 
-    def _fail(self, request: Request) -> RequestOutput:
-        request.error = "the model returned logits that are NaN or infinite"
-        return self._finish(request, "error")
-
-    def _finish(self, request: Request, reason: str) -> RequestOutput:
-        self.scheduler.finish(request, reason)
+    def _finish(self, request: Request, reason: str) -> None:
+        """End a request: what was held back of its text can be shown now."""
+        text = self._texts.pop(request.request_id)
+        text.finish()
+        request.text = text.text
+        if text.stopped and reason == "length":  # what was held back was a stop string
+            reason = "stop"
         request.metrics.finished_time = time.perf_counter()
-        self._texts[request.request_id].finish()
-        if self._texts[request.request_id].stopped:
-            request.finish_reason = "stop"
-        output = self._output(request)
-        del self._requests[request.request_id], self._texts[request.request_id]
-        return output
-
-    def _output(self, request: Request) -> RequestOutput:
-        return RequestOutput(
-            request_id=request.request_id,
-            prompt_token_ids=request.token_ids[: request.num_prompt_tokens],
-            token_ids=request.output_token_ids,
-            text=self._texts[request.request_id].text,
-            finish_reason=request.finish_reason if request.status is Status.FINISHED else None,
-            metrics=request.metrics,
-            error=request.error,
-        )
+        del self.requests[request.request_id]
+        self.scheduler.finish(request, reason)

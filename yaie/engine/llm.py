@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from yaie.engine.checks import check_count
 from yaie.engine.engine import Engine
 from yaie.engine.parts import Parts, learner_parts
-from yaie.engine.request import RequestOutput
+from yaie.engine.request import Request, RequestOutput
 from yaie.model.llama import Llama
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
@@ -20,7 +21,7 @@ Message = dict[str, str]
 
 
 class LLM:
-    """A language model, ready to answer.
+    """A language model, ready to answer. One thread at a time may use it.
 
     Args:
         model: the name of a model that `yaie pull` has fetched, or a folder in Hugging Face
@@ -58,13 +59,14 @@ class LLM:
         parts = learner_parts() if exercises else Parts()
         for line in parts.report:
             print(line)
+        check_count("block_size", block_size)
         folder = find_model(model)
         self.tokenizer = Tokenizer(folder)
         llama = load_model(
             folder, dtype, apply_rotary=parts.apply_rotary, paged_attention=parts.paged_attention
         )
         if num_blocks is None:
-            num_blocks = kv_cache_memory_bytes // _block_bytes(llama, block_size)
+            num_blocks = _blocks_in(kv_cache_memory_bytes, llama, block_size)
         self.engine = Engine(
             llama,
             self.tokenizer,
@@ -93,9 +95,13 @@ class LLM:
             An output for each prompt, in the same order.
 
         Raises:
-            ValueError: a prompt cannot be served. Then none is.
+            ValueError, TypeError: a prompt cannot be served. Then none is.
         """
-        return self._run(self._as_token_lists(prompts), sampling_params)
+        _check_sequence("prompts", prompts, "a str, a list of token ids, or a list of either")
+        is_single = isinstance(prompts, str) or isinstance(prompts[0], int)
+        prompts = [prompts] if is_single else prompts
+        names = [f"prompts[{i}]" for i in range(len(prompts))]
+        return self._run([self._encode(prompt) for prompt in prompts], names, sampling_params)
 
     def chat(
         self,
@@ -111,11 +117,10 @@ class LLM:
         Returns:
             A list with an output for each conversation.
         """
-        if not messages:
-            raise ValueError("messages must not be empty")
+        _check_sequence("messages", messages, "a list of messages, or a list of such lists")
         conversations = [messages] if isinstance(messages[0], dict) else messages
         prompts = [self.tokenizer.apply_chat_template(messages) for messages in conversations]
-        return self._run(prompts, sampling_params)
+        return self._run(prompts, ["messages"] * len(prompts), sampling_params)
 
     def stream(
         self,
@@ -124,86 +129,108 @@ class LLM:
     ) -> TextStream:
         """Continue a prompt or answer a conversation, and yield the text as it comes.
 
-        The stream's `output` is the whole result once it has ended. Leaving the stream early
-        aborts the request.
+        Several streams may be open, and `generate` may run meanwhile: whoever runs the engine
+        moves all of them on. Leaving the stream early aborts the request.
         """
-        if not isinstance(prompt, str) and len(prompt) and isinstance(prompt[0], dict):
+        _check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
+        if isinstance(prompt[0], dict):
             token_ids = self.tokenizer.apply_chat_template(prompt)
         else:
-            [token_ids] = self._as_token_lists(prompt)
+            token_ids = self._encode(prompt)
+        self.engine.check_params(sampling_params, "sampling_params")
         return TextStream(self.engine, token_ids, sampling_params)
 
-    def _as_token_lists(self, prompts: Prompt | Sequence[Prompt]) -> list[list[int]]:
-        is_single = isinstance(prompts, str) or (len(prompts) and isinstance(prompts[0], int))
-        prompts = [prompts] if is_single else prompts
-        return [self.tokenizer.encode(p) if isinstance(p, str) else list(p) for p in prompts]
+    def _encode(self, prompt: Prompt) -> Sequence[int]:
+        return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
 
     def _run(
         self,
-        prompts: list[list[int]],
+        prompts: Sequence[Sequence[int]],
+        names: list[str],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
     ) -> list[RequestOutput]:
         if sampling_params is None or isinstance(sampling_params, SamplingParams):
             sampling_params = [sampling_params] * len(prompts)
+        _check_sequence("sampling_params", sampling_params, "SamplingParams, or a list of them")
         if len(sampling_params) != len(prompts):
             raise ValueError(
                 f"sampling_params must be one, or one for each of the {len(prompts)} prompts, "
                 f"got {len(sampling_params)}"
             )
-        for i, prompt in enumerate(prompts):
-            self.engine.check_prompt(prompt, name=f"prompts[{i}]")
-        pairs = zip(prompts, sampling_params, strict=True)
-        request_ids = [self.engine.add_request(prompt, params) for prompt, params in pairs]
-        outputs: dict[str, RequestOutput] = {}
+        for i, (prompt, name, params) in enumerate(
+            zip(prompts, names, sampling_params, strict=True)
+        ):
+            self.engine.check_prompt(prompt, name)
+            self.engine.check_params(params, f"sampling_params[{i}]")
+        requests: list[Request] = []
         try:
-            while len(outputs) < len(request_ids):
-                for output in self.engine.step():
-                    if output.finish_reason:
-                        outputs[output.request_id] = output
+            for prompt, params in zip(prompts, sampling_params, strict=True):
+                requests.append(self.engine.requests[self.engine.add_request(prompt, params)])
+            while any(request.finish_reason is None for request in requests):
+                self.engine.step()
         finally:  # an interrupt, or an exception in somebody's kernel, must not leak blocks
-            for request_id in request_ids:
-                self.engine.abort(request_id)
-        return [outputs[request_id] for request_id in request_ids]
+            for request in requests:
+                self.engine.abort(request.request_id)
+        return [request.output() for request in requests]
 
 
 class TextStream(Iterator[str]):
-    """The pieces of a text as they come.
-
-    Attributes:
-        output: what the request has so far, and in the end all of it; None before the first.
-    """
+    """The pieces of a text as they come."""
 
     def __init__(
-        self, engine: Engine, prompt_token_ids: list[int], params: SamplingParams | None
+        self, engine: Engine, prompt_token_ids: Sequence[int], params: SamplingParams | None
     ) -> None:
         self._engine = engine
-        self._request_id = engine.add_request(prompt_token_ids, params)
+        self._request: Request | None = None  # what `__del__` finds if the next line raises
+        self._request = engine.requests[engine.add_request(prompt_token_ids, params)]
         self._shown = 0
-        self.output: RequestOutput | None = None
+
+    @property
+    def output(self) -> RequestOutput:
+        """What the request has so far, and in the end all of it."""
+        return self._request.output()
 
     def __next__(self) -> str:
         """Run the engine until there is more text to show."""
-        while self.output is None or self.output.finish_reason is None:
-            for output in self._engine.step():
-                if output.request_id == self._request_id:
-                    self.output = output
-            piece = self.output.text[self._shown :] if self.output else ""
-            if piece:
-                self._shown += len(piece)
-                return piece
-        raise StopIteration
+        request = self._request
+        while len(request.text) == self._shown:
+            if request.finish_reason is not None:
+                raise StopIteration
+            try:
+                self._engine.step()
+            except BaseException:
+                self.close()
+                raise
+        piece = request.text[self._shown :]
+        self._shown += len(piece)
+        return piece
 
     def close(self) -> None:
         """End the request, wherever it is."""
-        output = self._engine.abort(self._request_id)
-        self.output = output or self.output
+        if self._request is not None:
+            self._engine.abort(self._request.request_id)
 
     def __del__(self) -> None:
         self.close()
 
 
-def _block_bytes(model: Llama, block_size: int) -> int:
-    """Bytes of one KV block over all layers."""
+def _check_sequence(name: str, value: object, wanted: str) -> None:
+    """Raise an error that names the argument unless `value` is a sequence with something in it."""
+    if isinstance(value, bytes) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
+    if not value:
+        raise ValueError(f"{name} must not be empty: {wanted}")
+
+
+def _blocks_in(memory_bytes: int, model: Llama, block_size: int) -> int:
+    """How many KV blocks, each with its part of every layer, fit into some memory."""
+    check_count("kv_cache_memory_bytes", memory_bytes)
     config = model.config
     numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    return numbers * model.dtype.itemsize * block_size
+    block_bytes = numbers * model.dtype.itemsize * block_size
+    if memory_bytes < block_bytes:
+        raise ValueError(
+            f"kv_cache_memory_bytes must hold at least one block of {block_bytes} bytes, "
+            f"got {memory_bytes}"
+        )
+    return memory_bytes // block_bytes

@@ -52,6 +52,7 @@ class Request:
         num_computed_tokens: how many of them have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.
+        text: what the generated tokens say, as far as it may be shown.
         namespace: requests of different namespaces share no cached prefix.
     """
 
@@ -67,8 +68,9 @@ class Request:
         self.request_id = request_id
         self.params = SamplingParams() if params is None else params
         self.namespace = namespace
+        self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
-        self.num_prompt_tokens = len(self.token_ids)
+        self.text = ""
         self.num_computed_tokens = 0
         self.status = Status.WAITING
         self.finish_reason: str | None = None
@@ -81,6 +83,11 @@ class Request:
             self.generator.seed()
         else:
             self.generator.manual_seed(self.params.seed)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """How many tokens the prompt has."""
+        return len(self.prompt_token_ids)
 
     @property
     def output_token_ids(self) -> list[int]:
@@ -101,6 +108,18 @@ class Request:
     def is_decoding(self) -> bool:
         """Whether only its newest token is left to compute."""
         return self.num_new_tokens == 1 and self.num_output_tokens > 0
+
+    def output(self) -> RequestOutput:
+        """What the request has so far; all of it once there is a `finish_reason`."""
+        return RequestOutput(
+            request_id=self.request_id,
+            prompt_token_ids=self.prompt_token_ids,
+            token_ids=self.output_token_ids,
+            text=self.text,
+            finish_reason=self.finish_reason,
+            metrics=self.metrics,
+            error=self.error,
+        )
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
+from yaie.engine.checks import check_count
 from yaie.engine.request import Request, Status
 from yaie.kv_cache import KVCacheManager, blocks_needed
 from yaie.prefix_cache import RadixCache
@@ -53,7 +54,8 @@ class Scheduler:
         max_num_batched_tokens: the most tokens a step computes.
         enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
         enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
-            computed in one step, and one longer than the budget has a step's prefill to itself.
+            computed in one step; one that the decoding requests leave too little of the budget
+            for exceeds it, and is then the only prompt of its step.
         policy: "fcfs" admits in order of arrival; "lpm" admits whoever has the longest prefix in
             the cache, but nobody waits for more than `patience` steps behind later arrivals.
         patience: see `policy`.
@@ -71,8 +73,9 @@ class Scheduler:
         policy: str = "fcfs",
         patience: int = 64,
     ) -> None:
-        if max_num_seqs < 1:
-            raise ValueError(f"max_num_seqs must be at least 1, got {max_num_seqs}")
+        check_count("max_num_seqs", max_num_seqs)
+        check_count("max_num_batched_tokens", max_num_batched_tokens)
+        check_count("patience", patience, minimum=0)
         if max_num_batched_tokens < max_num_seqs:
             raise ValueError(
                 f"max_num_batched_tokens must be at least max_num_seqs ({max_num_seqs}), so that "
@@ -150,8 +153,8 @@ class Scheduler:
         is passed over; with that exception, nobody overtakes the first that does not fit.
         """
         underway = self._prefixes_underway()
-        for request in self._in_order_of_admission():
-            if len(self.running) == self.max_num_seqs or not self._budget_left(step):
+        for request in self._in_order_of_admission(step):
+            if not self._has_place(step):
                 break
             if self._will_be_cached(request, underway):
                 continue
@@ -225,9 +228,11 @@ class Scheduler:
         """Give up everything a running request holds."""
         self._keep(request)
         self.kv.free_blocks(request.request_id)
-        self.cache.unlock(request.node)
-        request.node = None
+        node, request.node = request.node, None
+        self.cache.unlock(node)
         self.running.remove(request)
+        if request.error:
+            self.cache.drop(node)
 
     def _keep(self, request: Request) -> None:
         """Put the computed blocks of a running request into the cache, and lock them there."""
@@ -255,7 +260,12 @@ class Scheduler:
         if wanted > 0:
             step.add(request, wanted)
 
-    def _in_order_of_admission(self) -> list[Request]:
+    def _has_place(self, step: Step) -> bool:
+        return len(self.running) < self.max_num_seqs and self._budget_left(step) > 0
+
+    def _in_order_of_admission(self, step: Step) -> list[Request]:
+        if not self._has_place(step):  # then spare the matching of every waiting prompt
+            return []
         if self.policy == "fcfs":
             return list(self.waiting)
 

@@ -1,0 +1,11 @@
+"""Checks of the engine's own arguments."""
+
+from __future__ import annotations
+
+
+def check_count(name: str, value: int, minimum: int = 1) -> None:
+    """Raise an error that names the argument unless `value` is an int of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {value!r}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
