@@ -6,6 +6,7 @@ nothing but the exercise, so that committed outputs can be compared.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +68,8 @@ def solution(exercise_id: str) -> Markdown:
 
 
 def _show(figure: Any) -> None:
-    import matplotlib.pyplot as plt
     from IPython.display import display
 
     display(figure)
-    plt.close(figure)
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close(figure)  # else pyplot would show its own figures once more

@@ -59,20 +59,20 @@ def check_shared_prefix_length(shared_prefix_length: Callable[..., int]) -> None
 
 
 def draw_shared_prefix(shared_prefix_length: Callable[..., int]) -> Any:
-    """Two prompts as rows of tokens; what they share, by the learner's count, in colour."""
-    import matplotlib.pyplot as plt
+    """Two prompts as rows of tokens; what they share, by the learner's count, in color."""
+    from yaie.viz import style
 
     a, b = [5, 8, 13, 2, 2, 7], [5, 8, 13, 9, 2, 7, 1, 4]
     shared = shared_prefix_length(a, b)
-    figure, axes = plt.subplots(figsize=(7, 1.6))
+    page = style.Page(5.2, 1.4)
+    style.put(page.ax, 0.1, 0.22, f"{shared} shared tokens", style.TITLE)
     for row, tokens in enumerate((a, b)):
         for column, token in enumerate(tokens):
-            colour = "#7fb3d5" if column < shared else "#ececec"
-            axes.add_patch(plt.Rectangle((column, -row), 0.94, 0.8, color=colour))
-            axes.text(column + 0.47, 0.4 - row, token, ha="center", va="center")
-    axes.set(xlim=(-0.1, 8.1), ylim=(-1.2, 1), title=f"{shared} shared tokens")
-    axes.axis("off")
-    return figure
+            x, y = 0.1 + 0.63 * column, 0.42 + 0.47 * row
+            face = style.tint(style.SHARED, 0.5) if column < shared else style.WASH
+            style.box(page.ax, x, y, 0.57, 0.4, face)
+            style.put(page.ax, x + 0.285, y + 0.2, str(token), ha="center")
+    return page.figure
 
 
 EXERCISES = [
