@@ -18,7 +18,12 @@ from yaie.model.config import ModelConfig, read_json
 from yaie.model.llama import Llama
 from yaie.model.manifest import DamagedModel, check
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
 STORED_DTYPES = ("F64", "F32", "F16", "BF16")
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -63,8 +68,8 @@ def check_weights(folder: str | Path) -> ModelConfig:
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """A dtype given as `"float32"`, `"bfloat16"` or `"float16"`, or as torch's own."""
-    if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+    """A dtype given by name, such as `"float32"` or `"bfloat16"`, or as torch's own."""
+    if dtype in DTYPES.values():
         return dtype
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
