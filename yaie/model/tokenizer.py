@@ -56,7 +56,11 @@ class Tokenizer:
         return self.backend.encode(text, add_special_tokens=add_special_tokens).ids
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """The text of `token_ids`. Bytes that are no valid UTF-8 become U+FFFD."""
+        """The text of `token_ids`. Bytes that are no valid UTF-8 become U+FFFD.
+
+        Ids that the tokenizer does not know are left out: many models have a few more rows in
+        their output than their tokenizer has tokens.
+        """
         return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
 
     def apply_chat_template(
@@ -101,7 +105,9 @@ class StreamDecoder:
 
     A token may end in the middle of a character: an emoji is four bytes, often several tokens.
     Such a piece is held back until the character is complete or the answer ends. The pieces
-    together are exactly the decoded answer.
+    together are exactly the decoded answer. (One exception: tokenizers that spell rare characters
+    with byte tokens decode a run of these all or nothing, so a run that turns out not to be UTF-8
+    can differ in how many U+FFFD stand for it.)
     """
 
     def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True):

@@ -1,0 +1,230 @@
+"""Tokenizer and chat template against transformers; streams that never break a character."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import SPECIAL_TOKENS, make_tiny_tokenizer, write_json
+
+from yaie.model.tokenizer import StreamDecoder, Tokenizer
+
+TEXTS = [
+    "",
+    " ",
+    "Hello, world",
+    "  two  spaces   three\tand a tab\n\n\nnew lines \n ",
+    "12345 + 67890 = 80235, 3.14159, 1e-7",
+    "a   1    22     333",
+    "naïve café, Größe, Łódź, Ελλάδα, Россия, ไทย, हिन्दी",
+    "東京で寿司を食べました。서울에서 김치를 먹었다",
+    "😀👩‍👩‍👧‍👦🏳️‍🌈 flags 🇫🇷🇯🇵 skin 👍🏽",
+    "<|im_start|>user\nhi<|im_end|>\n<|endoftext|>",
+    "def f(x):\n    return x ** 2  # squared\n",
+    "don't we'll they've I'm CAN'T",
+    "\u200b\ufeff\x00\x7f zero width and control",
+    "é (composed) é (decomposed) ﬁ ligature ½",
+]
+CHATS = [
+    [{"role": "user", "content": "Hi"}],
+    [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why is the sky blue?"},
+    ],
+    [
+        {"role": "user", "content": "2 + 2?"},
+        {"role": "assistant", "content": "4 😀"},
+        {"role": "user", "content": "  और 3?\n"},
+    ],
+]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_model):
+    return Tokenizer(tiny_model)
+
+
+@pytest.fixture(scope="module")
+def spaces(tmp_path_factory):
+    """A tokenizer of the older Llama kind: spaces as ▁, bytes as fallback, first space dropped."""
+    folder = tmp_path_factory.mktemp("spaces")
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += ["▁", "▁H", "H", "e", "l", "o", "▁w", "r", "d", "e", "é"]
+    vocab = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
+    backend = tokenizers.Tokenizer(
+        tokenizers.models.BPE(
+            vocab, [("▁", "H")], unk_token="<unk>", fuse_unk=True, byte_fallback=True
+        )
+    )
+    normalizers, decoders = tokenizers.normalizers, tokenizers.decoders
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    backend.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    backend.add_special_tokens(["<unk>", "<s>", "</s>"])
+    backend.save(str(folder / "tokenizer.json"))
+    return Tokenizer(folder)
+
+
+def oracle(folder):
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def stream(tokenizer, ids, **options):
+    decoder = StreamDecoder(tokenizer, **options)
+    return [*(decoder.push(token) for token in ids), decoder.flush()]
+
+
+def test_equals_transformers(tiny, tiny_model):
+    theirs = oracle(tiny_model)
+    for text in TEXTS:
+        ids = tiny.encode(text)
+        assert ids == theirs.encode(text), text
+        for skip in (True, False):
+            assert tiny.decode(ids, skip) == theirs.decode(ids, skip_special_tokens=skip)
+    for chat in CHATS:
+        for prompt in (True, False):
+            want = theirs.apply_chat_template(chat, add_generation_prompt=prompt, tokenize=False)
+            assert tiny.render_chat(chat, prompt) == want
+            assert tiny.apply_chat_template(chat, prompt) == theirs.encode(
+                want, add_special_tokens=False
+            )
+
+
+@pytest.mark.real_model
+def test_the_real_tokenizer_equals_transformers(real_model):
+    ours, theirs = Tokenizer(real_model), oracle(real_model)
+    assert ours.eos_ids == (2,) and ours.vocab_size == 49152
+    for text in TEXTS:
+        assert ours.encode(text) == theirs.encode(text), text
+        assert ours.decode(ours.encode(text), False) == text
+    for chat in CHATS:
+        want = theirs.apply_chat_template(chat, add_generation_prompt=True)
+        want = want["input_ids"] if not isinstance(want, list) else want
+        assert ours.apply_chat_template(chat) == want
+    text = ours.render_chat(CHATS[0])
+    assert text.startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert text.endswith("<|im_start|>assistant\n")
+
+
+@given(text=st.text())
+@settings(deadline=None)
+def test_streamed_text_is_whole_and_never_broken(tiny, text):
+    pieces = stream(tiny, tiny.encode(text), skip_special_tokens=False)
+    assert "".join(pieces) == text
+    if "\ufffd" not in text:
+        assert not any("\ufffd" in piece for piece in pieces)
+
+
+@given(ids=st.lists(st.integers(0, 383)), skip=st.booleans())
+@settings(deadline=None)
+def test_a_stream_of_any_tokens_equals_decoding_them_at_once(tiny, ids, skip):
+    """Random tokens are mostly invalid UTF-8."""
+    assert "".join(stream(tiny, ids, skip_special_tokens=skip)) == tiny.decode(ids, skip)
+
+
+@given(text=st.text(st.sampled_from("Helo wrdé😀日\n ") | st.characters(codec="utf-8")))
+@settings(deadline=None)
+def test_the_same_where_spaces_depend_on_what_came_before(spaces, text):
+    ids = spaces.encode(text)
+    assert "".join(stream(spaces, ids)) == spaces.decode(ids)
+
+
+def test_spaces_between_words_survive_a_stream(spaces):
+    ids = spaces.encode("Hello world é 😀")
+    pieces = stream(spaces, ids)
+    assert "".join(pieces) == "Hello world é 😀"
+    assert "😀" in pieces
+
+
+def test_an_emoji_comes_out_in_one_piece(tiny):
+    ids = tiny.encode("a 👩‍👧 b")
+    assert len(ids) > 10  # each byte is a token here
+    pieces = [piece for piece in stream(tiny, ids) if piece]
+    assert "".join(pieces) == "a 👩‍👧 b"
+    assert "👩" in pieces and "👧" in pieces
+
+
+def test_half_a_character_is_flushed_at_the_end(tiny):
+    ids = tiny.encode("ok 😀")[:-1]
+    pieces = stream(tiny, ids)
+    assert pieces[-1] == "\ufffd" and "".join(pieces) == "ok \ufffd"
+
+
+def test_end_tokens_of_all_three_files(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    write_json(folder / "generation_config.json", {"eos_token_id": [0, 2]})
+    assert Tokenizer(folder).eos_ids == (2, 0)
+    write_json(folder / "tokenizer_config.json", {"eos_token": {"content": SPECIAL_TOKENS[1]}})
+    assert Tokenizer(folder).eos_ids == (2, 0, 1)
+
+
+def test_where_a_template_may_stand(tiny_model, tmp_path):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    named = [{"name": "tools", "template": "t"}, {"name": "default", "template": "settings"}]
+    write_json(folder / "tokenizer_config.json", {"chat_template": named})
+    assert Tokenizer(folder).render_chat(CHATS[0]) == "settings"
+    (folder / "chat_template.jinja").write_text("{{ messages[0].content }}!")
+    assert Tokenizer(folder).render_chat(CHATS[0]) == "Hi!"
+    (folder / "chat_template.jinja").unlink()
+    write_json(folder / "tokenizer_config.json", {})
+    with pytest.raises(ValueError, match="no chat template"):
+        Tokenizer(folder).render_chat(CHATS[0])
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{{ messages.__class__.__mro__ }}", "unsafe"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{% if %}", "not valid"),
+        ("{{ messages[7].content }}", "fails"),
+    ],
+)
+def test_templates_that_fail(tiny_model, tmp_path, template, message):
+    folder = shutil.copytree(tiny_model, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ValueError, match=message):
+        Tokenizer(folder).render_chat(CHATS[0])
+
+
+@pytest.mark.parametrize(
+    ("messages", "error", "words"),
+    [
+        ([], ValueError, "messages must be a non-empty list"),
+        ("Hi", ValueError, "messages must be a non-empty list"),
+        ([{"role": "user"}], ValueError, r"messages\[0\] must be a dictionary"),
+        ([*CHATS[0], "Hi"], ValueError, r"messages\[1\] must be a dictionary"),
+        ([{"role": "user", "content": 3}], TypeError, r"messages\[0\]\['content'\] must be a str"),
+    ],
+)
+def test_wrong_messages(tiny, messages, error, words):
+    with pytest.raises(error, match=words):
+        tiny.apply_chat_template(messages)
+
+
+def test_wrong_arguments(tiny, tmp_path):
+    with pytest.raises(TypeError, match="text must be a str"):
+        tiny.encode(b"bytes")
+    with pytest.raises(FileNotFoundError, match=r"tokenizer\.json is missing"):
+        Tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"tokenizer\.json cannot be read"):
+        Tokenizer(tmp_path)
+
+
+def test_the_tiny_tokenizer_is_always_the_same():
+    assert make_tiny_tokenizer().to_str() == make_tiny_tokenizer().to_str()

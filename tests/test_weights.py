@@ -1,0 +1,232 @@
+"""Weights load completely and exactly, or not at all, with an error that names file and tensor."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny import make_tiny_model
+
+from yaie.model.manifest import DamagedModel, check, verify, write_manifest
+from yaie.model.weights import check_weights, load_model
+
+Q_PROJ = "model.layers.1.self_attn.q_proj.weight"
+
+
+@pytest.fixture
+def folder(tiny_model, tmp_path):
+    """A copy of the tiny model that a test may spoil."""
+    return shutil.copytree(tiny_model, tmp_path / "model")
+
+
+def rewrite(folder, change):
+    """Apply `change` to the dictionary of tensors and write it back."""
+    weights = load_file(folder / "model.safetensors")
+    weights = {name: tensor.clone() for name, tensor in weights.items()}
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def shard(folder, parts=3):
+    """Split `model.safetensors` into shards with an index, as large models come."""
+    weights = load_file(folder / "model.safetensors")
+    index = {}
+    for part in range(parts):
+        name = f"model-{part + 1:05}-of-{parts:05}.safetensors"
+        names = sorted(weights)[part::parts]
+        save_file({key: weights[key].clone() for key in names}, folder / name)
+        index |= dict.fromkeys(names, name)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_tensor_arrives_unchanged(tmp_path, tied):
+    from yaie.model.config import ModelConfig
+    from yaie.model.llama import Llama
+
+    folder = make_tiny_model(tmp_path, tie_word_embeddings=tied)
+    stored = load_file(folder / "model.safetensors")
+    model = Llama(ModelConfig.from_folder(folder))
+    assert model.places().keys() == stored.keys()
+    load_into = load_model(folder)
+    x = torch.eye(64)
+    for index, layer in enumerate(load_into.layers):
+        prefix = f"model.layers.{index}."
+        qkv = [stored[f"{prefix}self_attn.{part}_proj.weight"] for part in "qkv"]
+        both = [stored[f"{prefix}mlp.{part}_proj.weight"] for part in ("gate", "up")]
+        # A product with the identity reads the weights back, whatever their layout.
+        assert torch.equal(layer.qkv(x).T, torch.cat(qkv))
+        assert torch.equal(layer.gate_up(x).T, torch.cat(both))
+        assert torch.equal(layer.output(x).T, stored[f"{prefix}self_attn.o_proj.weight"])
+        assert torch.equal(layer.down(torch.eye(128)).T, stored[f"{prefix}mlp.down_proj.weight"])
+    head = stored["model.embed_tokens.weight" if tied else "lm_head.weight"]
+    assert torch.equal(load_into.lm_head(x).T, head)
+
+
+def test_shards_equal_one_file(folder, tiny_model):
+    shard(folder)
+    one, many = load_model(tiny_model, "float64"), load_model(folder, "float64")
+    for (name, want), got in zip(one.places().items(), many.places().values(), strict=True):
+        assert torch.equal(want, got), name
+
+
+@pytest.mark.parametrize("stored", [torch.bfloat16, torch.float16, torch.float64])
+def test_stored_dtypes_are_converted(folder, stored):
+    rewrite(folder, lambda weights: weights.update({k: v.to(stored) for k, v in weights.items()}))
+    model = load_model(folder, "float32")
+    assert model.embed.dtype == torch.float32
+    assert torch.equal(
+        model.embed, load_file(folder / "model.safetensors")["model.embed_tokens.weight"].float()
+    )
+
+
+def test_what_follows_from_other_tensors_may_be_there(folder):
+    extra = {
+        "lm_head.weight": torch.zeros(3),
+        "model.layers.0.self_attn.rotary_emb.inv_freq": torch.zeros(8),
+    }
+    rewrite(folder, lambda weights: weights.update(extra))
+    load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda weights: weights.pop(Q_PROJ), [Q_PROJ, "missing", "incomplete"]),
+        (
+            lambda weights: weights.update({"model.layers.2.mlp.up_proj.weight": torch.zeros(2)}),
+            ["model.layers.2.mlp.up_proj.weight", "unexpected", "model.safetensors"],
+        ),
+        (
+            lambda weights: weights.update({Q_PROJ: torch.zeros(64, 32)}),
+            [Q_PROJ, "[64, 32]", "wanted [64, 64]", "model.safetensors"],
+        ),
+        (
+            lambda weights: weights.update({Q_PROJ: torch.zeros(64, 64, dtype=torch.int8)}),
+            [Q_PROJ, "dtype I8", "model.safetensors"],
+        ),
+    ],
+    ids=["missing", "unexpected", "shape", "dtype"],
+)
+def test_wrong_tensors_are_named(folder, change, words):
+    rewrite(folder, change)
+    for load in (load_model, check_weights):
+        with pytest.raises(ValueError) as error:
+            load(folder)
+        for word in words:
+            assert word in str(error.value)
+
+
+@pytest.mark.parametrize("keep", [0, 4, 100, 5000, -1])
+def test_a_file_cut_short(folder, keep):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(DamagedModel, match=r"model\.safetensors is damaged or cut short"):
+        load_model(folder)
+
+
+def test_a_missing_shard(folder):
+    shard(folder)
+    (folder / "model-00002-of-00003.safetensors").unlink()
+    with pytest.raises(ValueError, match="model-00002-of-00003"):
+        load_model(folder)
+
+
+def test_a_shard_outside_the_folder(folder):
+    shard(folder)
+    index = {"weight_map": {Q_PROJ: "../elsewhere.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="outside the folder"):
+        load_model(folder)
+
+
+def test_a_tensor_in_two_shards(folder):
+    shard(folder)
+    weights = load_file(folder / "model-00001-of-00003.safetensors")
+    extra = load_file(folder / "model-00002-of-00003.safetensors")
+    name = next(iter(extra))
+    save_file(
+        {k: v.clone() for k, v in weights.items()} | {name: extra[name].clone()},
+        folder / "model-00001-of-00003.safetensors",
+    )
+    with pytest.raises(ValueError, match="and again in"):
+        load_model(folder)
+
+
+def test_pickled_weights_are_refused_unread(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin but no safetensors"):
+        load_model(folder)
+
+
+def test_no_weights_at_all(folder):
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"model\.safetensors is missing"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "fp32", torch.int64, torch.float8_e4m3fn, None])
+def test_an_unknown_dtype(tiny_model, dtype):
+    with pytest.raises(ValueError, match="dtype must be one of float32"):
+        load_model(tiny_model, dtype)
+
+
+# ------------------------------------------------------------------------------ manifest
+
+
+def flip_a_byte(path, keep_time=False):
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(-5, os.SEEK_END)
+        byte = file.read(1)[0]
+        file.seek(-5, os.SEEK_END)
+        file.write(bytes([byte ^ 1]))
+    times = (stat.st_atime_ns, stat.st_mtime_ns if keep_time else stat.st_mtime_ns + 1)
+    os.utime(path, ns=times)
+
+
+def test_tampered_weights_are_found_at_load(folder):
+    write_manifest(folder, "a test")
+    load_model(folder)
+    flip_a_byte(folder / "model.safetensors")
+    with pytest.raises(DamagedModel, match=r"model\.safetensors is not the file .*`yaie pull`"):
+        load_model(folder)
+
+
+def test_tampering_that_hides_its_time_is_found_by_verify(folder):
+    write_manifest(folder, "a test")
+    assert verify(folder) == 5
+    flip_a_byte(folder / "model.safetensors", keep_time=True)
+    check(folder)
+    with pytest.raises(DamagedModel, match="SHA-256 differs"):
+        verify(folder)
+
+
+def test_truncated_and_missing_files_are_found(folder):
+    write_manifest(folder, "a test")
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(DamagedModel, match=r"has \d+ bytes, wanted \d+"):
+        check(folder)
+    path.unlink()
+    with pytest.raises(DamagedModel, match=r"model\.safetensors is missing"):
+        check(folder)
+
+
+def test_a_copied_folder_passes(folder, tmp_path):
+    write_manifest(folder, "a test")
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+    check(copy)
+    load_model(copy)
+
+
+def test_verify_wants_a_manifest(folder):
+    with pytest.raises(ValueError, match=r"has no yaie\.json"):
+        verify(folder)
