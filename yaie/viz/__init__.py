@@ -1,0 +1,46 @@
+"""Pictures of what the engine does: trees, block tables, schedules, distributions, attention.
+
+Each picture is a pure function from recorded state to a matplotlib figure. `film_strip` puts
+several states on one figure, `slider` lets a reader move through them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+_HOME = {
+    "film_strip": "film",
+    "slider": "slides",
+    "snapshot_tree": "tree",
+    "draw_tree": "tree",
+    "snapshot_pool": "blocks",
+    "cached_blocks": "blocks",
+    "draw_blocks": "blocks",
+    "Extent": "fragmentation",
+    "pool_extents": "fragmentation",
+    "draw_fragmentation": "fragmentation",
+    "Step": "schedule",
+    "draw_schedule": "schedule",
+    "draw_schedules": "schedule",
+    "Filter": "sampling",
+    "snapshot_sampling": "sampling",
+    "draw_sampling": "sampling",
+    "draw_attention": "attention",
+    "draw_rotary": "rotary",
+    "draw_growth": "growth",
+    "draw_head_groups": "heads",
+    "TraceRecord": "trace",
+    "draw_trace": "trace",
+    "draw_course_map": "course_map",
+    "draw_readme_strip": "readme",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,289 @@
+"""How every picture of the course looks: colors, type, and a page measured in inches.
+
+The colors are Okabe and Ito's, which color-blind readers can tell apart, with a pale tint of each
+for surfaces that carry text. Pictures are opaque and light, so that they read the same on a dark
+page. Text sizes are points; positions are inches from the top left corner, so a picture is laid
+out once and looks the same alone or as a panel of a film strip.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from matplotlib import font_manager
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import RendererAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+PAPER = "#fdfdfb"
+INK = "#20242c"
+MUTED = "#666d78"
+FAINT = "#c9ced6"
+WASH = "#eef0f3"
+
+BLUE, ORANGE, GREEN, VERMILION, SKY, PINK, YELLOW = (
+    "#0072b2",
+    "#e69f00",
+    "#009e73",
+    "#d55e00",
+    "#56b4e9",
+    "#cc79a7",
+    "#d8c400",
+)
+SERIES = (BLUE, ORANGE, GREEN, SKY, VERMILION, YELLOW)  # requests, curves; pink means "shared"
+SHARED = PINK
+
+DPI = 100
+WIDTH = 10.0  # inches: a notebook's width
+FONT = "DejaVu Sans"
+SMALL, BODY, TITLE = 7.5, 8.5, 10.5  # points
+
+
+def tint(color: str, strength: float = 0.25) -> tuple[float, float, float]:
+    """Mix `color` into the paper; 1 is the color itself."""
+    return tuple(
+        strength * c + (1 - strength) * p for c, p in zip(to_rgb(color), to_rgb(PAPER), strict=True)
+    )
+
+
+def series_color(index: int) -> str:
+    """The color of the index-th request, curve or head; they repeat after six."""
+    return SERIES[index % len(SERIES)]
+
+
+def numbers(values: Any, name: str, ndim: int) -> np.ndarray:
+    """A float64 copy of a tensor, an array or nested lists, checked to have `ndim` dimensions."""
+    array = np.array(values.tolist() if hasattr(values, "tolist") else values, dtype=np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, got the shape {list(array.shape)}")
+    return array
+
+
+# ---------------------------------------------------------------------------------- text
+
+
+@lru_cache(maxsize=1)
+def _glyphs() -> frozenset[int]:
+    return frozenset(font_manager.get_font(font_manager.findfont(FONT)).get_charmap())
+
+
+@lru_cache(maxsize=1)
+def _ruler() -> RendererAgg:
+    return RendererAgg(1, 1, DPI)
+
+
+@lru_cache(maxsize=50_000)
+def text_width(text: str, size: float = BODY, weight: str = "normal") -> float:
+    """The width of one line of text, in inches, as it is drawn."""
+    font = font_manager.FontProperties(family=FONT, size=size, weight=weight)
+    return _ruler().get_text_width_height_descent(text, font, ismath=False)[0] / DPI
+
+
+def printable(text: str) -> str:
+    """Make any text drawable: what the font has no glyph for becomes a Python escape.
+
+    Line ends become an arrow, tabs and other control characters escapes.
+    """
+    return "".join(_printable_character(character) for character in text)
+
+
+def _printable_character(character: str) -> str:
+    if character == "\n":
+        return "↵"
+    if character.isprintable() and ord(character) in _glyphs():
+        return character
+    return character.encode("unicode_escape").decode()
+
+
+def token_label(text: str) -> str:
+    """Text of one token, its spaces made visible at both ends."""
+    inner = text.strip(" ")
+    if not inner:
+        return "␣" * len(text)
+    before = len(text) - len(text.lstrip(" "))
+    after = len(text) - len(text.rstrip(" "))
+    return "␣" * before + printable(inner) + "␣" * after
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun, in the plural if it needs one."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def shorten(text: str, width: float, size: float = BODY, weight: str = "normal") -> str:
+    """Cut one line of text to `width` inches, with an ellipsis where something is missing."""
+    if text_width(text, size, weight) <= width:
+        return text
+    while text and text_width(text + "…", size, weight) > width:
+        text = text[:-1]
+    return text.rstrip() + "…"
+
+
+def wrap(text: str, width: float, max_lines: int, size: float = BODY) -> list[str]:
+    """Break text into at most `max_lines` lines of `width` inches, between words if possible.
+
+    Text that is too long loses its middle: its beginning and its end say more.
+    """
+    lines = _break(text, width, size)
+    if len(lines) <= max_lines:
+        return lines
+    if max_lines == 1:
+        return [shorten(text, width, size)]
+    head = lines[: max_lines - 1]
+    tail = text
+    while tail and text_width("… " + tail, size) > width:
+        tail = tail[1:]
+    return [*head, "… " + tail.lstrip()]
+
+
+def _break(text: str, width: float, size: float) -> list[str]:
+    lines, line = [], ""
+    for character in text:
+        if line and text_width(line + character, size) > width:
+            cut = line.rfind(" ") + 1
+            if cut < len(line) // 2 or character == " ":
+                cut = len(line)
+            lines.append(line[:cut].rstrip())
+            line = line[cut:]
+        line += character
+    return [*lines, line] if line or not lines else lines
+
+
+def put(
+    ax: Axes,
+    x: float,
+    y: float,
+    text: str,
+    size: float = BODY,
+    color=INK,
+    ha: str = "left",
+    va: str = "center_baseline",
+    weight: str = "normal",
+    **options,
+):
+    """Write one line of text. Dollar signs are dollar signs, and nothing is clipped."""
+    return ax.text(
+        x,
+        y,
+        printable(text),
+        fontsize=size,
+        color=color,
+        ha=ha,
+        va=va,
+        fontweight=weight,
+        fontfamily=FONT,
+        parse_math=False,
+        **options,
+    )
+
+
+def box(
+    ax: Axes,
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    face="none",
+    edge="none",
+    line: float = 1.0,
+    radius: float = 0.05,
+    **options,
+) -> FancyBboxPatch:
+    """Draw a rectangle with rounded corners; x and y are its corner with the smallest values."""
+    radius = min(radius, width / 2, height / 2)
+    patch = FancyBboxPatch(
+        (x, y),
+        width,
+        height,
+        boxstyle=f"round,pad=0,rounding_size={radius}",
+        facecolor=face,
+        edgecolor=edge,
+        linewidth=line,
+        **options,
+    )
+    ax.add_patch(patch)
+    return patch
+
+
+# ---------------------------------------------------------------------------------- pages
+
+
+class Picture(Figure):
+    """A figure that shows itself in a notebook and that pyplot knows nothing of: nothing leaks."""
+
+    def __init__(self, width: float, height: float) -> None:
+        super().__init__(figsize=(width, height), dpi=DPI, facecolor=PAPER)
+
+    def _repr_png_(self) -> bytes:
+        return png(self)
+
+
+def png(figure: Figure) -> bytes:
+    """Render a figure to the bytes of a PNG file, the same bytes each time."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI, facecolor=PAPER, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where on a larger figure a picture goes: its top left corner, in inches."""
+
+    figure: Figure
+    x: float = 0.0
+    y: float = 0.0
+
+
+class Page:
+    """A rectangle of `width` by `height` inches to draw on: a figure of its own, or a part of one.
+
+    Attributes:
+        figure: what a drawing function returns.
+        ax: axes over the whole page, in inches, y pointing down, with nothing drawn.
+    """
+
+    def __init__(self, width: float, height: float, at: Place | None = None) -> None:
+        self.width, self.height = width, height
+        self._place = at or Place(Picture(width, height))
+        self.figure = self._place.figure
+        self.ax = self.axes(0, 0, width, height)
+        self.ax.axis("off")
+        self.ax.set(xlim=(0, width), ylim=(height, 0))
+
+    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
+        """Add axes whose frame has its top left corner at (x, y), all in inches."""
+        total_width, total_height = self.figure.get_size_inches()
+        left = (self._place.x + x) / total_width
+        bottom = 1 - (self._place.y + y + height) / total_height
+        ax = self.figure.add_axes((left, bottom, width / total_width, height / total_height))
+        ax.set_facecolor("none")
+        return ax
+
+
+def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[float, int]]:
+    """Set words of these widths in lines of `total` inches: the x and the line of each."""
+    placed: list[tuple[float, int]] = []
+    x, line = 0.0, 0
+    for width in widths:
+        if x and x + width > total:
+            x, line = 0.0, line + 1
+        placed.append((x, line))
+        x += width + gap
+    return placed
+
+
+def plain(ax: Axes, left: bool = True, bottom: bool = True) -> Axes:
+    """Keep of an axes' frame only the sides that carry a scale, in quiet colors."""
+    for side, keep in {"left": left, "bottom": bottom, "top": False, "right": False}.items():
+        ax.spines[side].set_visible(keep)
+        ax.spines[side].set_color(FAINT)
+    ax.tick_params(labelsize=SMALL, colors=MUTED, labelfontfamily=FONT, length=3, color=FAINT)
+    ax.tick_params(left=left, labelleft=left, bottom=bottom, labelbottom=bottom)
+    return ax
