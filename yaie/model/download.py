@@ -77,7 +77,7 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
             return True
         left = attempts if have > start else left - 1
     raise PullError(
-        f"the download of {path.name} stopped at {start / 1e6:.0f} of {size / 1e6:.0f} MB: "
+        f"the download of {path.name} stopped at {have / 1e6:.1f} of {size / 1e6:.1f} MB: "
         "check the network and run `yaie pull` again, it continues from there"
     )
 

