@@ -193,6 +193,8 @@ def flash_attention(
 
     Args and returns: as for `attention`.
     """
+    if tile_q < 1 or tile_k < 1:
+        raise ValueError(f"tile_q and tile_k must be at least 1, got {tile_q} and {tile_k}")
     (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
     scale = head_dim**-0.5 if scale is None else scale
     precision = torch.promote_types(q.dtype, torch.float32)
@@ -336,9 +338,8 @@ class RadixAttentionBlock(nn.Module):
         self.k_proj = nn.Linear(hidden_size, self.num_kv_heads * head_dim, bias=False)
         self.v_proj = nn.Linear(hidden_size, self.num_kv_heads * head_dim, bias=False)
         self.o_proj = nn.Linear(num_heads * head_dim, hidden_size, bias=False)
-        cos, sin = rotary_tables(head_dim, max_position_embeddings, rope_base)
-        self.register_buffer("cos", cos, persistent=False)
-        self.register_buffer("sin", sin, persistent=False)
+        # No buffers: `.half()` would round those.
+        self.cos, self.sin = rotary_tables(head_dim, max_position_embeddings, rope_base)
 
     def forward(
         self,
@@ -369,8 +370,9 @@ class RadixAttentionBlock(nn.Module):
         q = self.q_proj(hidden_states).view(batch, num_tokens, self.num_heads, self.head_dim)
         k = self.k_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
         v = self.v_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
-        q = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in q])
-        k = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in k])
+        cos, sin = self.cos.to(positions.device), self.sin.to(positions.device)
+        q = torch.stack([apply_rotary(x, positions, cos, sin) for x in q])
+        k = torch.stack([apply_rotary(x, positions, cos, sin) for x in k])
         if past_key_value is not None:
             k = torch.cat((past_key_value[0], k), dim=1)
             v = torch.cat((past_key_value[1], v), dim=1)

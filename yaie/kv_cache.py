@@ -9,7 +9,7 @@ for Large Language Model Serving with PagedAttention", 2023.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -46,6 +46,8 @@ class BlockPool:
 
     def ref_count(self, block: int) -> int:
         """How many users `block` has: 0 if it is free."""
+        if not 0 <= block < self.num_blocks:
+            raise ValueError(f"block must be from 0 to {self.num_blocks - 1}, got {block}")
         return self._ref_counts[block]
 
     def allocate(self, num_blocks: int) -> list[int]:
@@ -69,7 +71,7 @@ class BlockPool:
         """Count one more user for each of `blocks`, which must be in use already."""
         blocks = list(blocks)
         for block in blocks:
-            if self._ref_counts[block] == 0:
+            if self.ref_count(block) == 0:
                 raise ValueError(f"share: block {block} is free, so nobody can share it")
         for block in blocks:
             self._ref_counts[block] += 1
@@ -77,15 +79,19 @@ class BlockPool:
     def release(self, blocks: Iterable[int]) -> None:
         """Count one user less for each of `blocks`. A block without users is free again.
 
+        Args:
+            blocks: block numbers, in any iterable. One that occurs twice loses two users.
+
         Raises:
-            ValueError: one of the blocks has no user left to take away. Nothing is released.
+            ValueError: a number is outside the pool, or a block has fewer users than it is to
+                lose. Nothing is released: the pool is as it was.
         """
         blocks = list(blocks)
-        for block in set(blocks):
-            if self._ref_counts[block] < blocks.count(block):
+        for block, times in Counter(blocks).items():
+            if self.ref_count(block) < times:
                 raise ValueError(
-                    f"release: block {block} has {self._ref_counts[block]} users and was "
-                    f"released {blocks.count(block)} times"
+                    f"release: block {block} has {self.ref_count(block)} users and was "
+                    f"released {times} times"
                 )
         for block in blocks:
             self._ref_counts[block] -= 1
@@ -129,6 +135,10 @@ class KVCacheManager:
             raise ValueError(f"block_size must be at least 1, got {block_size}")
         self.block_size = block_size
         self.pool = BlockPool(num_blocks) if pool is None else pool
+        if self.pool.num_blocks != num_blocks:
+            raise ValueError(
+                f"pool has {self.pool.num_blocks} blocks, num_blocks says {num_blocks}"
+            )
         shape = (num_blocks, block_size, num_heads, head_dim)
         self.key_pools = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
         self.value_pools = [torch.zeros_like(keys) for keys in self.key_pools]
@@ -159,24 +169,31 @@ class KVCacheManager:
                 They are shared, and only the rest is allocated.
 
         Returns:
-            The block table.
+            A copy of the block table.
 
         Raises:
-            OutOfBlocks: too few blocks are free. Nothing is allocated or shared.
+            ValueError: `request_id` has a table already, `prefix_blocks` hold more than
+                `num_tokens` tokens, or one of them is free.
+            OutOfBlocks: too few blocks are free.
+            In every case nothing is allocated, shared or recorded.
         """
         if request_id in self.block_tables:
             raise ValueError(
                 f"request_id {request_id!r} already has {len(self.block_tables[request_id])} "
                 "blocks; free them first, or call append_tokens to grow"
             )
-        missing = blocks_needed(num_tokens, self.block_size) - len(prefix_blocks)
-        if missing < 0:
+        if num_tokens < len(prefix_blocks) * self.block_size:
             raise ValueError(
-                f"prefix_blocks: {len(prefix_blocks)} blocks hold more than the {num_tokens} "
-                "tokens of num_tokens"
+                f"num_tokens must be at least the {len(prefix_blocks) * self.block_size} tokens "
+                f"that prefix_blocks hold, got {num_tokens}"
             )
-        new_blocks = self.pool.allocate(missing)
-        self.pool.share(prefix_blocks)
+        missing = blocks_needed(num_tokens, self.block_size) - len(prefix_blocks)
+        self.pool.share(prefix_blocks)  # fails if one is free, before a new block could be it
+        try:
+            new_blocks = self.pool.allocate(missing)
+        except OutOfBlocks:
+            self.pool.release(prefix_blocks)
+            raise
         self.block_tables[request_id] = [*prefix_blocks, *new_blocks]
         self.lengths[request_id] = num_tokens
         return list(self.block_tables[request_id])
@@ -185,11 +202,16 @@ class KVCacheManager:
         """Make room for `num_tokens` more tokens, and return the slots to write them to.
 
         New blocks are taken when the last one is full. If the last one is partly filled and
-        shared with a fork, the request first gets a copy of its own (copy-on-write).
+        shared with a fork, the request first gets a copy of its own, keys and values of every
+        layer (copy-on-write). With `num_tokens` 0 nothing changes.
 
         Raises:
-            OutOfBlocks: too few blocks are free. The request is as it was.
+            KeyError: `request_id` has no block table.
+            ValueError: `num_tokens` is negative.
+            OutOfBlocks: too few blocks are free. The request and the pool are as they were.
         """
+        if num_tokens < 0:
+            raise ValueError(f"num_tokens must not be negative, got {num_tokens}")
         table, length = self._table(request_id), self.lengths[request_id]
         writes_into_tail = num_tokens > 0 and length % self.block_size != 0
         copy_tail = writes_into_tail and self.pool.ref_count(table[-1]) > 1
@@ -226,7 +248,13 @@ class KVCacheManager:
     # ------------------------------------------------------------------------ memory
 
     def slot_mapping(self, request_id: Hashable, start: int, end: int) -> list[int]:
-        """The slots of the request's tokens `start` to `end` (exclusive)."""
+        """The slots of the request's tokens `start` to `end` (exclusive).
+
+        Raises:
+            KeyError: `request_id` has no block table.
+            ValueError: `start` to `end` is not a range within the request's tokens. A last block
+                that is partly filled has slots beyond them, which hold nothing of the request.
+        """
         table = self._table(request_id)
         if not 0 <= start <= end <= self.lengths[request_id]:
             raise ValueError(
@@ -237,21 +265,32 @@ class KVCacheManager:
         return [table[i // size] * size + i % size for i in range(start, end)]
 
     def write(
-        self, request_id: Hashable, start: int, keys: torch.Tensor, values: torch.Tensor, layer=0
+        self,
+        request_id: Hashable,
+        start: int,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        layer: int = 0,
     ) -> None:
         """Store `keys` and `values` (`[n, heads, head_dim]`) of the tokens from `start` on."""
-        slots = torch.tensor(self.slot_mapping(request_id, start, start + len(keys)))
+        shape = (len(keys), *self.key_pools[layer].shape[2:])
+        for name, tensor in (("keys", keys), ("values", values)):
+            if tensor.shape != shape:  # assignment would broadcast it
+                raise ValueError(f"{name} must have shape {shape}, got {tuple(tensor.shape)}")
+        slots = self._slots(request_id, start, start + len(keys))
         self.key_pools[layer].flatten(0, 1)[slots] = keys
         self.value_pools[layer].flatten(0, 1)[slots] = values
 
     def gather(self, request_id: Hashable, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Copy a request's keys and values out of the pool, `[tokens, heads, head_dim]` each."""
-        slots = torch.tensor(self.slot_mapping(request_id, 0, self.lengths[request_id]))
-        slots = slots.to(torch.int64)
+        slots = self._slots(request_id, 0, self.lengths[request_id])
         return (
             self.key_pools[layer].flatten(0, 1)[slots],
             self.value_pools[layer].flatten(0, 1)[slots],
         )
+
+    def _slots(self, request_id: Hashable, start: int, end: int) -> torch.Tensor:
+        return torch.tensor(self.slot_mapping(request_id, start, end), dtype=torch.int64)
 
     def _copy_block(self, source: int, target: int) -> None:
         for pool in (*self.key_pools, *self.value_pools):

@@ -180,7 +180,12 @@ class RadixTree:
         """Find the longest prefix of `token_ids`, in whole blocks, that the tree holds.
 
         If the prefix ends inside an edge, the edge is split there, so that the returned node
-        ends exactly where the match does and can be locked without locking more.
+        ends exactly where the match does and can be locked without locking more. Every node on
+        the way gets a new time as its `last_access`: one tick of the tree's clock a call.
+
+        Returns:
+            The node at which the prefix ends, its length in tokens, and the values of all of its
+            blocks in order. With nothing in common: the namespace's root, 0 and no values.
         """
         tokens = tuple(token_ids)
         node = self._root_of(namespace)
@@ -232,12 +237,22 @@ class RadixTree:
     def split(self, node: RadixNode, num_tokens: int) -> RadixNode:
         """Cut the edge into `node` after `num_tokens` tokens.
 
-        A new upper node takes the first part of the key and of the values, and `node` keeps the
-        rest below it. Whoever locked `node`, or passed through it, passed through both halves.
+        A new upper node takes the first part of the key and of the values, and `node`'s place
+        under its parent. `node` keeps the rest, and its children, and hangs below the new one: it
+        ends where it did, so whoever remembers it still has the same prefix. Whoever locked
+        `node`, or passed through it, passed through both halves. `num_nodes` grows by one.
 
         Returns:
             The new upper node.
+
+        Raises:
+            ValueError: `num_tokens` is not a multiple of `block_size`, or leaves a half empty.
         """
+        if not 0 < num_tokens < len(node.key) or num_tokens % self.block_size:
+            raise ValueError(
+                f"num_tokens must be a multiple of {self.block_size} inside the node's "
+                f"{len(node.key)} tokens, got {num_tokens}"
+            )
         num_values = num_tokens // self.block_size
         upper = RadixNode(node.key[:num_tokens], node.values[:num_values], node.parent)
         upper.lock_count = node.lock_count
@@ -253,17 +268,17 @@ class RadixTree:
 
     def _shared_tokens(self, key: tuple[int, ...], tokens: tuple[int, ...], start: int) -> int:
         """Count the tokens, in whole blocks, that `key` shares with `tokens[start:]`."""
-        if key == tokens[start : start + len(key)]:
+        there = tokens[start : start + len(key)]
+        if key == there:  # mostly so, and much faster than a loop
             return len(key)
-        size, shared = self.block_size, 0
-        while key[shared : shared + size] == tokens[start + shared : start + shared + size]:
-            shared += size
-        return shared
+        return shared_prefix_length(key, there) // self.block_size * self.block_size
 
     # ------------------------------------------------------------------------ locks, eviction
 
     def lock(self, node: RadixNode) -> None:
         """Protect `node` and everything above it from eviction, until `unlock`."""
+        if node.parent is not None and not self._is_attached(node):
+            raise ValueError(f"lock: {node} was evicted before it was locked")
         while node.parent is not None:
             if node.lock_count == 0:
                 self.num_evictable -= len(node.values)
@@ -285,10 +300,11 @@ class RadixTree:
         """Remove up to `num_values` values, from the unlocked leaves used longest ago.
 
         A leaf that holds more than is needed loses its tail only: its beginning is what other
-        sequences are most likely to share.
+        sequences are most likely to share. A node whose last child is gone is a leaf from then
+        on. Leaves of all namespaces compete; roots stay.
 
         Returns:
-            The removed values: fewer than asked for if everything left is locked.
+            The removed values, in any order: fewer than asked for if everything left is locked.
         """
         evicted: list[Any] = []
         while len(evicted) < num_values:
@@ -352,8 +368,11 @@ class RadixTree:
             heapq.heappush(self._heap, (node.last_access, self._pushes, node))
 
     def _is_evictable(self, node: RadixNode) -> bool:
-        if node.parent is None or node.children or node.lock_count:
-            return False
+        is_leaf = node.parent is not None and not node.children
+        return is_leaf and node.lock_count == 0 and self._is_attached(node)
+
+    def _is_attached(self, node: RadixNode) -> bool:
+        """Whether `node` is still in the tree; its parents are, if it is."""
         return node.parent.children.get(node.key[: self.block_size]) is node
 
     def _tick(self) -> int:
@@ -375,8 +394,11 @@ class RadixTree:
             node.request_ids.add(request_id)
             node = node.parent
 
-    def remove_request(self, request_id: Hashable) -> None:
+    def remove_request(self, request_id: Hashable) -> list[Any]:
         """Take a request's id out of the tree, and with it the leaves that nobody else needs.
+
+        Returns:
+            The values of those leaves.
 
         Raises:
             KeyError: no request of that id is in the tree.
@@ -387,9 +409,15 @@ class RadixTree:
         for node in passed:
             node.request_ids.discard(request_id)
             passed.extend(c for c in node.children.values() if request_id in c.request_ids)
+        removed: list[Any] = []
         for node in reversed(passed[1:]):
             if not (node.request_ids or node.children or node.lock_count):
+                removed.extend(node.values)
                 self._cut(node, keep=0)
+        if len(self._heap) > 2 * self.num_nodes:  # mostly entries of removed nodes
+            self._heap = [entry for entry in self._heap if self._is_attached(entry[2])]
+            heapq.heapify(self._heap)
+        return removed
 
     def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
         """Find the longest prefix of `token_ids` that some request begins with.
@@ -403,6 +431,8 @@ class RadixTree:
         tokens = tuple(token_ids)
         node, length = self.root, 0
         while child := node.children.get(tokens[length : length + self.block_size]):
+            if not child.request_ids:  # cached tokens of no request
+                break
             shared = self._shared_tokens(child.key, tokens, length)
             node, length = child, length + shared
             if shared < len(child.key):

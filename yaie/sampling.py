@@ -49,12 +49,14 @@ class SamplingParams:
             ("max_tokens", Integral),
         ):
             _check_type(name, getattr(self, name), type_)
-        _check_range("temperature", self.temperature, self.temperature >= 0, "0 or more")
+        fits = 0 <= self.temperature < 1e38
+        _check_range("temperature", self.temperature, fits, "0 or more, below 1e38")
         _check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check_range("top_k", self.top_k, self.top_k >= 0, "0 (off) or more")
+        _check_range("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (off) or more, below 2**31")
         _check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
         penalty = self.repetition_penalty
-        _check_range("repetition_penalty", penalty, penalty > 0, "above 0")
+        # Beyond these a logit might leave the range of float32.
+        _check_range("repetition_penalty", penalty, 1e-3 <= penalty <= 1e3, "from 0.001 to 1000")
         _check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
         if self.seed is not None:
             _check_type("seed", self.seed, Integral)
@@ -119,9 +121,10 @@ class SamplingKernel:
             ValueError: a row has a NaN, or nothing but -inf, or a parameter is out of range.
         """
         check_logits(logits)
+        generators = [None] * len(logits) if generators is None else generators
+        if len(generators) != len(logits):
+            raise ValueError(f"generators must be {len(logits)}, one a row, got {len(generators)}")
         temperature = _column("temperature", temperature, logits)
-        if (temperature < 0).any():
-            raise ValueError(f"temperature must be 0 or more, got {temperature.min().item()}")
         tokens = logits.argmax(dim=-1)
         drawn = (temperature.squeeze(1) > 0).nonzero().squeeze(1)
         if len(drawn) == 0:
@@ -134,7 +137,6 @@ class SamplingKernel:
         scaled = logits[drawn].float()
         scaled = (scaled - scaled.amax(dim=-1, keepdim=True)) / temperature[drawn]
         scaled = self.min_p(self.top_p(self.top_k(scaled, top_k), top_p), min_p)
-        generators = [None] * len(logits) if generators is None else generators
         tokens[drawn] = self.draw(scaled.softmax(dim=-1), [generators[i] for i in drawn.tolist()])
         return tokens
 
@@ -146,7 +148,9 @@ class SamplingKernel:
         A positive logit is divided by `penalty`, a negative one multiplied by it. Each token
         counts once, however often it occurred. Source: Keskar et al., "CTRL", 2019.
         """
-        seen = token_ids.unique()
+        seen = token_ids.unique()  # in ascending order
+        if len(seen) and not 0 <= seen[0] <= seen[-1] < len(logits):
+            raise ValueError(f"token_ids must be from 0 to {len(logits) - 1}, got {seen.tolist()}")
         values = logits[seen]
         penalized = logits.clone()
         penalized[seen] = torch.where(values > 0, values / penalty, values * penalty)
@@ -158,10 +162,13 @@ class SamplingKernel:
         Tokens that tie with the last one kept are kept too.
         """
         vocabulary = logits.shape[-1]
-        k = _column("top_k", k, logits).long()
-        k = torch.where((k == 0) | (k > vocabulary), vocabulary, k)
+        k = _column("top_k", k, logits)
+        limited = (k > 0) & (k < vocabulary)
+        if not limited.any():
+            return logits
+        k = torch.where(limited, k, 1).long()
         largest = logits.topk(int(k.max()), dim=-1).values
-        threshold = largest.gather(-1, k - 1)
+        threshold = largest.gather(-1, k - 1).masked_fill(~limited, float("-inf"))
         return logits.masked_fill(logits < threshold, float("-inf"))
 
     def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
@@ -174,16 +181,18 @@ class SamplingKernel:
         p = _column("top_p", p, logits)
         if (p >= 1).all():
             return logits
-        ordered, order = logits.sort(dim=-1, descending=True)
-        probabilities = ordered.softmax(dim=-1)
-        before = probabilities.cumsum(dim=-1) - probabilities
-        drop = (before >= p) & (p < 1)
-        drop[..., 0] = False
+        # Stable, so that of equals the first stay, whatever else is in the batch.
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+        reached = ordered.softmax(dim=-1, dtype=torch.float32).cumsum(dim=-1)
+        drop = torch.zeros_like(order, dtype=torch.bool)
+        drop[..., 1:] = (reached[..., :-1] >= p) & (p < 1)
         return logits.masked_fill(drop.scatter(-1, order, drop), float("-inf"))
 
     def min_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         """Keep tokens at least `p` times as likely as the most likely one of their row."""
         p = _column("min_p", p, logits)
+        if not p.any():
+            return logits
         threshold = logits.amax(dim=-1, keepdim=True) + p.log()
         return logits.masked_fill(logits < threshold, float("-inf"))
 
@@ -197,10 +206,11 @@ class SamplingKernel:
         """
         uniform = torch.stack([torch.rand(1, generator=g, dtype=torch.float64) for g in generators])
         cumulative = probabilities.double().cumsum(dim=-1)
-        target = uniform.to(probabilities.device) * cumulative[..., -1:]
+        total = cumulative[..., -1:].contiguous()
+        target = uniform.to(probabilities.device) * total
         tokens = torch.searchsorted(cumulative, target, right=True)
         # Rounding may lift the target to the total; the last token with any probability is meant.
-        last = torch.searchsorted(cumulative, cumulative[..., -1:])
+        last = torch.searchsorted(cumulative, total)
         return torch.minimum(tokens, last).squeeze(-1)
 
 
@@ -213,9 +223,18 @@ def check_logits(logits: torch.Tensor) -> None:
         raise ValueError(f"logits of row {bad.nonzero()[0].item()} have a NaN, +inf or only -inf")
 
 
-def _column(name: str, value: float | Sequence[float] | torch.Tensor, logits: torch.Tensor):
-    """One value for each row of `logits`, float32 `[batch, 1]`."""
+LARGEST = {"temperature": 1e38, "top_k": math.inf, "top_p": 1.0, "min_p": 1.0}
+
+
+def _column(
+    name: str, value: float | Sequence[float] | torch.Tensor, logits: torch.Tensor
+) -> torch.Tensor:
+    """One value for each row of `logits`, float32 `[batch, 1]`, from 0 to `LARGEST[name]`."""
     column = torch.as_tensor(value, dtype=torch.float32, device=logits.device).reshape(-1, 1)
     if len(column) not in (1, len(logits)):
         raise ValueError(f"{name} must be one number or {len(logits)}, got {len(column)}")
+    fits = (column >= 0) & (column <= LARGEST[name])
+    if not fits.all():  # nor does a NaN fit
+        wanted = f"0 or more, at most {LARGEST[name]:g}"
+        raise ValueError(f"{name} must be {wanted}, got {column[~fits][0].item():g}")
     return column.expand(len(logits), 1)

@@ -15,14 +15,16 @@ def check_tensor(
     shape: Sequence[int | str],
     dtypes: Sequence[torch.dtype],
     like: torch.Tensor | None = None,
+    contiguous: bool = False,
 ) -> None:
-    """Check a tensor's rank, sizes, dtype and device.
+    """Check a tensor's rank, sizes, dtype, device and layout.
 
     Args:
         name: of the argument, for the message.
         shape: a number for each size that is fixed, a name for each that is free.
         dtypes: those allowed.
         like: a tensor whose device must be the same.
+        contiguous: whether its elements must lie one behind the other in memory.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")
@@ -37,6 +39,17 @@ def check_tensor(
         raise TypeError(f"{name} must be {names}, got {str(tensor.dtype).removeprefix('torch.')}")
     if like is not None and tensor.device != like.device:
         raise ValueError(f"{name} must be on {like.device}, got {tensor.device}")
+    if contiguous and not tensor.is_contiguous():
+        raise ValueError(f"{name} must be contiguous, got strides {list(tensor.stride())}")
+
+
+def check_range(name: str, indices: torch.Tensor, size: int) -> None:
+    """Check that indices are from 0 to `size` - 1; on a CPU only, since a GPU would stall."""
+    if indices.device.type != "cpu" or indices.numel() == 0:
+        return
+    low, high = (bound.item() for bound in indices.aminmax())
+    if low < 0 or high >= size:
+        raise ValueError(f"{name} must be from 0 to {size - 1}, got {low if low < 0 else high}")
 
 
 def check_heads(num_heads: int, num_kv_heads: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.ops.checks import FLOATS, check_tensor
+from yaie.ops.checks import FLOATS, check_range, check_tensor
 
 
 def reshape_and_cache(
@@ -26,9 +26,11 @@ def reshape_and_cache(
     check_tensor("keys", keys, ("tokens", "kv_heads", "head_dim"), FLOATS)
     check_tensor("values", values, tuple(keys.shape), (keys.dtype,), like=keys)
     shape = ("num_blocks", "block_size", *keys.shape[1:])
-    check_tensor("key_pool", key_pool, shape, (keys.dtype,), like=keys)
-    check_tensor("value_pool", value_pool, tuple(key_pool.shape), (keys.dtype,), like=keys)
+    check_tensor("key_pool", key_pool, shape, (keys.dtype,), like=keys, contiguous=True)
+    shape = tuple(key_pool.shape)
+    check_tensor("value_pool", value_pool, shape, (keys.dtype,), like=keys, contiguous=True)
     check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
+    check_range("slot_mapping", slot_mapping, shape[0] * shape[1])
     key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
     value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
 
@@ -50,6 +52,10 @@ def copy_blocks(
     sources, targets = block_mapping.unbind(dim=1)
     if len(targets.unique()) < len(targets):
         raise ValueError(f"block_mapping must not have a target twice, got {targets.tolist()}")
+    shape = ("num_blocks", "block_size", "kv_heads", "head_dim")
+    for name, pools in (("key_pools", key_pools), ("value_pools", value_pools)):
+        for layer, pool in enumerate(pools):
+            check_tensor(f"{name}[{layer}]", pool, shape, FLOATS, like=block_mapping)
+            check_range("block_mapping", block_mapping, len(pool))
     for pool in (*key_pools, *value_pools):
-        check_tensor("pool", pool, ("num_blocks", "block_size", "kv_heads", "head_dim"), FLOATS)
         pool[targets] = pool[sources]
