@@ -7,6 +7,7 @@ an old Python can read, so that it can say "too old".
 """
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -219,6 +220,15 @@ def explain(log):
     stop("pip could not install: {}".format(errors[0].replace("ERROR: ", "")[:200]), remedy)
 
 
+def quiet_jupyterlab(target):
+    """JupyterLab in this environment neither asks about news nor looks for newer versions."""
+    folder = os.path.join(target, "share", "jupyter", "lab", "settings")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "overrides.json"), "w") as f:
+        settings = {"fetchNews": "false", "checkForUpdates": False}
+        json.dump({"@jupyterlab/apputils-extension:notification": settings}, f)
+
+
 def main(target):
     target = os.path.abspath(target)
     python = os.path.join(target, "bin", "python")
@@ -249,6 +259,7 @@ def main(target):
     log = os.path.join(target, "install.log")
     install(python, log)
 
+    quiet_jupyterlab(target)
     say(5, "check that it works")
     subprocess.check_call([python, "-c", "import torch, jupyterlab, yaie"])
     os.remove(unfinished)

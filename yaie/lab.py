@@ -31,18 +31,16 @@ def free_port(first: int) -> int:
     raise ValueError(f"port: every port from {first} to {first + 49} is taken; name another")
 
 
-def command(port: int, *extra: str) -> list[str]:
+def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
     """JupyterLab over the whole repository, so that exercises/ can be edited there too."""
     arguments = [
-        f"--ServerApp.root_dir={ROOT}",
+        f"--ServerApp.root_dir={root}",
         f"--ServerApp.port={port}",
         "--ServerApp.port_retries=0",
         "--ServerApp.open_browser=False",
         "--ServerApp.answer_yes=True",
         "--ServerApp.log_level=WARN",
         "--KernelManager.transport_encryption=auto",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        "--LabApp.news_url=None",
     ]
     if os.geteuid() == 0:
         arguments.append("--ServerApp.allow_root=True")

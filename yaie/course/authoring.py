@@ -66,15 +66,17 @@ def normalise(notebook) -> None:
     """Bring a notebook into the form in which it is committed, in place.
 
     Machine metadata and timings go. A live widget cannot be stored without its state, which code
-    hosts cannot draw: its view is dropped, and nbval is told not to compare that cell.
+    hosts cannot draw: it is dropped, and if it had a text beside it, which would be missed, nbval
+    is told not to compare that cell.
     """
     notebook.metadata = type(notebook.metadata)(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
-            if len(outputs) < len(cell.outputs) and IGNORE_OUTPUT not in tags(cell):
+            widgets = [o.data for o in cell.outputs if WIDGET_VIEW in o.get("data", {})]
+            if any(len(data) > 1 for data in widgets) and IGNORE_OUTPUT not in tags(cell):
                 cell.metadata["tags"] = [*tags(cell), IGNORE_OUTPUT]
+            outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
             cell.outputs = merge_streams(outputs)
             for output in cell.outputs:
                 if "metadata" in output:

@@ -1,0 +1,200 @@
+"""The course in a real browser: JupyterLab, run from its menu, with a slider that is moved.
+
+Needs a Chromium or Chrome; without one the tests are skipped, and fail where CI is set. Pictures
+of what went wrong are left in build/browser/.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from yaie import lab
+from yaie.course.authoring import METADATA
+
+playwright_api = pytest.importorskip("playwright.sync_api")
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[1]
+FAILURES = ROOT / "build" / "browser"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+RUN_SECONDS = 240
+ERROR_OUTPUT = "[data-mime-type='application/vnd.jupyter.error']"
+# What JupyterLab itself writes to the console, with or without a notebook of ours.
+NOT_OURS = ("favicon", "Failed to load resource", "ResizeObserver loop")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        message = "no Chromium or Chrome: install one (Debian: sudo apt-get install chromium)"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    with playwright_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A copy of what a learner sees, so that nothing of theirs is touched."""
+    folder = tmp_path_factory.mktemp("course")
+    shutil.copytree(ROOT / "notebooks", folder / "notebooks")
+    shutil.copytree(ROOT / "exercises", folder / "exercises")
+    write_toy(folder / "notebooks" / "toy.ipynb")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """JupyterLab over the copy, with settings of its own; yields its address and token."""
+    port, token = lab.free_port(18888), "browser-test"
+    home = folder / "jupyter"
+    settings = home / "settings" / "@jupyterlab" / "notebook-extension"
+    settings.mkdir(parents=True)
+    # Otherwise cells outside the window are not part of the page.
+    (settings / "tracker.jupyterlab-settings").write_text(json.dumps({"windowingMode": "none"}))
+    env = {
+        **lab.environment(token),
+        "JUPYTER_CONFIG_DIR": str(home / "config"),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "YAIE_EXERCISES": str(folder / "exercises"),
+        "YAIE_STATE": str(folder / "state"),
+    }
+    log = (folder / "server.log").open("w")
+    with subprocess.Popen(
+        lab.command(port, root=folder), cwd=folder, env=env, stdout=log, stderr=log
+    ) as process:
+        try:
+            lab.wait_until_up(port, token, process)
+            yield f"http://127.0.0.1:{port}", token
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+@pytest.fixture
+def page(browser, request):
+    """A page that remembers its console errors, and is photographed when the test fails."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(60_000)
+    page.problems = []
+    page.on("pageerror", lambda error: page.problems.append(f"page error: {error}"))
+    page.on("console", lambda message: note_console(page, message))
+    page.on("dialog", lambda dialog: dialog.accept())  # leaving with unsaved outputs
+    yield page
+    report = getattr(request.node, "report", None)
+    if report is None or report.failed:
+        FAILURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=FAILURES / f"{request.node.callspec.id}.png", full_page=True)
+    page.close()
+
+
+def note_console(page, message) -> None:
+    if message.type == "error" and not any(part in message.text for part in NOT_OURS):
+        page.problems.append(f"console: {message.text}")
+
+
+def write_toy(path: Path) -> None:
+    """A notebook with a slider, which shows that this file's own steps work."""
+    cell = nbformat.v4.new_code_cell
+    notebook = nbformat.v4.new_notebook(
+        metadata=METADATA,
+        cells=[
+            cell(
+                "import ipywidgets, matplotlib.pyplot as plt\nfrom IPython.display import display"
+            ),
+            cell(
+                "def draw(n):\n    plt.figure(figsize=(3, 1))\n    plt.bar(range(n), range(n))\n"
+                "    plt.show()\n\n"
+                "slider = ipywidgets.IntSlider(3, 1, 9)\n"
+                "display(slider, ipywidgets.interactive_output(draw, {'n': slider}))"
+            ),
+            cell("print('the end')"),
+        ],
+    )
+    nbformat.write(notebook, path)
+
+
+def open_notebook(page, server, path: str) -> None:
+    address, token = server
+    page.goto(f"{address}/lab/tree/{path}?token={token}&reset")
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
+    page.wait_for_selector("#jp-main-statusbar :text('(ipykernel) | Idle')")
+
+
+def run_all(page) -> None:
+    """Run → Run All Cells, and wait for the last cell."""
+    page.click(".lm-MenuBar-itemLabel:text-is('Run')")
+    page.click(".lm-Menu-itemLabel:text-is('Run All Cells')")
+    deadline = time.monotonic() + RUN_SECONDS
+    while time.monotonic() < deadline:
+        assert not page.query_selector(ERROR_OUTPUT), error_text(page)
+        if not unfinished(page):
+            return
+        page.wait_for_timeout(250)
+    pytest.fail(f"{len(unfinished(page))} cells have not ended after {RUN_SECONDS} s")
+
+
+def unfinished(page) -> list[str]:
+    """The prompts of the code cells that have not run to their end: "[ ]:" or "[*]:"."""
+    prompts = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").all_inner_texts()
+    return [prompt for prompt in prompts if not any(map(str.isdigit, prompt))]
+
+
+def error_text(page) -> str:
+    return "\n".join(page.locator(ERROR_OUTPUT).all_inner_texts())
+
+
+def move_slider(page) -> None:
+    """Press the right arrow on the first slider; the picture in its cell must change."""
+    cell = page.locator(".jp-CodeCell:has(.noUi-handle)").first
+    handle = cell.locator(".noUi-handle").first
+    handle.scroll_into_view_if_needed()
+    picture = cell.locator(".jp-OutputArea-output:has(.jupyter-widgets) img").last
+    before, value = picture.screenshot(), handle.get_attribute("aria-valuenow")
+    handle.focus()
+    page.keyboard.press("ArrowRight")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        page.wait_for_timeout(250)
+        if handle.get_attribute("aria-valuenow") != value and picture.screenshot() != before:
+            return
+    pytest.fail("the slider moved and its picture did not change")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["toy", "02_radix_tree", "00_start_here"],
+)
+@pytest.mark.timeout(RUN_SECONDS + 120)
+def test_notebook_runs_from_the_menu(page, server, name):
+    open_notebook(page, server, f"notebooks/{name}.ipynb")
+    run_all(page)
+    if name != "00_start_here":
+        move_slider(page)
+    assert not page.query_selector(ERROR_OUTPUT), error_text(page)
+    assert not page.problems, "\n".join(page.problems)
