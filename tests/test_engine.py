@@ -1,0 +1,380 @@
+"""The engine on a tiny model: tokens do not depend on how, beside whom or in what pieces."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import pytest
+import torch
+from engines import check_whole, interfere, recompute, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import make_tiny_model
+
+from yaie.engine.engine import Engine
+from yaie.model.tokenizer import Tokenizer
+from yaie.model.weights import load_model
+from yaie.sampling import SamplingParams
+
+NUM_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A tiny model whose output varies: with tied embeddings a random model repeats itself."""
+    return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return load_model(folder)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return Tokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def workload(model):
+    """Requests with and without shared beginnings, greedy and drawn, and their right tokens."""
+    rng = random.Random(0)
+
+    def tokens(length: int) -> list[int]:
+        return [rng.randrange(3, model.config.vocab_size) for _ in range(length)]
+
+    system = tokens(37)
+    prompts = [tokens(1), tokens(2), tokens(16), tokens(17), tokens(33)]
+    prompts += [system + tokens(n) for n in (1, 5, 11)] + [system, system[:20] + tokens(9)]
+    params = [
+        SamplingParams(temperature=0.0),
+        SamplingParams(temperature=1.0, seed=1),
+        SamplingParams(temperature=0.8, top_p=0.9, seed=2),
+        SamplingParams(temperature=1.5, top_k=20, seed=3),
+        SamplingParams(temperature=0.0, repetition_penalty=1.3),
+        SamplingParams(temperature=0.7, min_p=0.05, repetition_penalty=1.1, seed=4),
+    ]
+    cases = []
+    for i, prompt in enumerate(prompts):
+        p = params[i % len(params)]
+        p = SamplingParams(
+            **{**vars(p), "max_tokens": NUM_TOKENS - i % 3, "ignore_eos": i % 2 == 0}
+        )
+        cases.append((prompt, p, recompute(model, prompt, p)))
+    return cases
+
+
+def make_engine(model, tokenizer, num_blocks=None, block_size=4, **options) -> Engine:
+    if num_blocks is None:
+        num_blocks = 1200 // block_size
+    options = {"max_num_seqs": 16, "max_num_batched_tokens": 48} | options
+    return Engine(model, tokenizer, num_blocks=num_blocks, block_size=block_size, **options)
+
+
+# ------------------------------------------------------------------------------------ equality
+
+
+@pytest.mark.parametrize(
+    "block_size, chunked, caching, tight", list(product([1, 4, 16], *[[True, False]] * 3))
+)
+def test_tokens_do_not_depend_on_memory_or_schedule(
+    model, tokenizer, workload, block_size, chunked, caching, tight
+):
+    longest = max(len(prompt) + params.max_tokens for prompt, params, _ in workload)
+    engine = make_engine(
+        model,
+        tokenizer,
+        num_blocks=-(-longest // block_size) + 1 if tight else None,
+        block_size=block_size,
+        max_num_batched_tokens=16 if chunked else 48,
+        enable_chunked_prefill=chunked,
+        enable_prefix_caching=caching,
+    )
+    for _ in range(2):  # the second time, with the first one's prefixes in the cache
+        ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
+        outputs = run(engine)
+        for request_id, (prompt, _, wanted) in zip(ids, workload, strict=True):
+            assert outputs[request_id].token_ids == wanted
+            assert outputs[request_id].prompt_token_ids == prompt
+        metrics = [outputs[request_id].metrics for request_id in ids]
+        assert (sum(m.num_preemptions for m in metrics) > 0) == tight
+        assert (sum(m.num_cached_tokens for m in metrics) > 0) == caching
+        check_whole(engine)
+
+
+@pytest.mark.parametrize("caching", [True, False])
+def test_tokens_alone_are_tokens_in_company(model, tokenizer, workload, caching):
+    engine = make_engine(model, tokenizer, enable_prefix_caching=caching)
+    for prompt, params, wanted in workload:
+        request_id = engine.add_request(prompt, params)
+        assert run(engine)[request_id].token_ids == wanted
+    check_whole(engine)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_tokens_do_not_depend_on_arrivals(model, tokenizer, workload, data):
+    """Requests come at any step, some are aborted, in a pool of any size."""
+    block_size = data.draw(st.sampled_from([1, 3, 4, 16]))
+    longest = max(len(prompt) + params.max_tokens for prompt, params, _ in workload)
+    engine = make_engine(
+        model,
+        tokenizer,
+        num_blocks=-(-longest // block_size) + data.draw(st.integers(0, 60 // block_size)),
+        block_size=block_size,
+        max_num_seqs=data.draw(st.integers(1, 8)),
+        max_num_batched_tokens=data.draw(st.integers(8, 64)),
+        enable_chunked_prefill=data.draw(st.booleans()),
+        enable_prefix_caching=data.draw(st.booleans()),
+        policy=data.draw(st.sampled_from(["fcfs", "lpm"])),
+    )
+    chosen = data.draw(st.lists(st.sampled_from(range(len(workload))), min_size=1, max_size=10))
+    arrivals = [(data.draw(st.integers(0, 30)), i) for i in chosen]
+    aborted = data.draw(st.sets(st.integers(0, len(chosen) - 1), max_size=3))
+    ids, outputs, now = {}, {}, 0
+    while engine.has_work or len(ids) < len(arrivals):
+        for n, (time, i) in enumerate(arrivals):
+            if time == now:
+                ids[n] = engine.add_request(*workload[i][:2])
+            if n in aborted and n in ids and now == time + 9 and (end := engine.abort(ids[n])):
+                outputs[end.request_id] = end
+        outputs |= {o.request_id: o for o in engine.step() if o.finish_reason}
+        now += 1
+        assert now < 3000
+    for n, (_, i) in enumerate(arrivals):
+        output, wanted = outputs[ids[n]], workload[i][2]
+        assert output.token_ids == wanted[: len(output.token_ids)]
+        assert output.finish_reason == "abort" or len(output.token_ids) == len(wanted)
+    check_whole(engine)
+
+
+def test_unseeded_requests_differ(model, tokenizer):
+    engine = make_engine(model, tokenizer)
+    for _ in range(2):
+        engine.add_request([5], SamplingParams(max_tokens=20, ignore_eos=True))
+    first, second = run(engine).values()
+    assert first.token_ids != second.token_ids
+
+
+def test_a_chat_computes_only_what_is_new(model, tokenizer):
+    """The answer of one turn is part of the prefix of the next."""
+    engine = make_engine(model, tokenizer, block_size=4)
+    params = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
+    first = run_one(engine, list(range(10, 30)), params)
+    second = run_one(engine, [*range(10, 30), *first.token_ids, 40, 41], params)
+    # The last token of the answer was never computed, and of 29 tokens only whole blocks are kept.
+    assert second.metrics.num_cached_tokens == 28
+
+
+def run_one(engine: Engine, prompt: list[int], params: SamplingParams):
+    request_id = engine.add_request(prompt, params)
+    return run(engine)[request_id]
+
+
+# ------------------------------------------------------------------------------------ limits
+
+
+def test_the_context_full_ends_a_request(folder, tmp_path, tokenizer):
+    short = load_model(make_tiny_model(tmp_path / "short", max_position_embeddings=20))
+    engine = make_engine(short, tokenizer)
+    assert engine.max_model_len == 20
+    output = run_one(engine, [5] * 12, SamplingParams(max_tokens=99, ignore_eos=True))
+    assert (output.finish_reason, len(output.token_ids)) == ("length", 8)
+    output = run_one(engine, [5] * 19, SamplingParams(max_tokens=99, ignore_eos=True))
+    assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
+
+
+@pytest.mark.parametrize("block_size, num_blocks", [(1, 24), (4, 6), (24, 1)])
+def test_the_cache_full_ends_a_request(model, tokenizer, block_size, num_blocks):
+    engine = make_engine(model, tokenizer, num_blocks, block_size)
+    params = SamplingParams(temperature=0.0, max_tokens=99, ignore_eos=True)
+    for prompt in ([5] * 12, [6] * 12, [5] * 23):
+        output = run_one(engine, prompt, params)
+        assert (output.finish_reason, len(output.token_ids)) == ("length", 24 - len(prompt))
+        assert output.metrics.num_preemptions == 0
+        check_whole(engine)
+
+
+def test_max_tokens_of_one(model, tokenizer):
+    output = run_one(make_engine(model, tokenizer), [5, 6], SamplingParams(max_tokens=1, seed=0))
+    assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
+
+
+def test_metrics_are_in_order(model, tokenizer):
+    engine = make_engine(model, tokenizer)
+    metrics = run_one(engine, [5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True)).metrics
+    assert metrics.arrival_time <= metrics.first_token_time <= metrics.finished_time
+    assert metrics.time_to_first_token == metrics.first_token_time - metrics.arrival_time
+
+
+def test_outputs_come_once_a_token(model, tokenizer):
+    engine = make_engine(model, tokenizer, max_num_batched_tokens=16)
+    request_id = engine.add_request([5] * 40, SamplingParams(max_tokens=3, ignore_eos=True))
+    lengths = []
+    while engine.has_work:
+        lengths += [len(o.token_ids) for o in engine.step() if o.request_id == request_id]
+    assert lengths == [1, 2, 3]
+    assert engine.step() == []
+
+
+# ------------------------------------------------------------------------------------ failures
+
+
+def poison(engine, request_id: str, when=lambda request: True):
+    """Turn the logits of one request into NaN."""
+
+    def after(step, logits):
+        ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
+        for row, request in enumerate(ready):
+            if request.request_id == request_id and when(request):
+                logits[row, 7] = float("nan")
+
+    interfere(engine, after=after)
+
+
+@pytest.mark.parametrize("at", [0, 1, 5])
+@pytest.mark.parametrize("victim", [0, 3, 7])
+def test_nan_ends_one_request_and_no_other(model, tokenizer, workload, at, victim):
+    engine = make_engine(model, tokenizer, max_num_batched_tokens=16)
+    ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
+    poison(engine, ids[victim], when=lambda request: request.num_output_tokens == at)
+    outputs = run(engine)
+    for i, (request_id, (_, _, wanted)) in enumerate(zip(ids, workload, strict=True)):
+        output = outputs[request_id]
+        if i == victim:
+            assert output.finish_reason == "error"
+            assert "NaN" in output.error
+            assert output.token_ids == wanted[:at]
+        else:
+            assert output.error is None
+            assert output.token_ids == wanted
+    check_whole(engine)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_logits_that_allow_no_choice_are_errors(model, tokenizer, value):
+    engine = make_engine(model, tokenizer)
+    interfere(engine, after=lambda step, logits: logits[0].fill_(value))
+    output = run_one(engine, [5], SamplingParams(seed=0))
+    assert (output.finish_reason, output.token_ids) == ("error", [])
+    check_whole(engine)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_keys_that_became_nan_are_not_shared(model, tokenizer, workload, chunked):
+    """A fault in the first part of a prompt: the same prompt must not find it in the cache."""
+    prompt, params, wanted = workload[7]
+    engine = make_engine(
+        model, tokenizer, max_num_batched_tokens=16, enable_chunked_prefill=chunked
+    )
+    faults = [1]
+
+    def after(step, logits):
+        if faults:
+            faults.pop()
+            [request] = step.scheduled
+            block = engine.kv.block_tables[request.request_id][0]
+            engine.kv.key_pools[0][block] = float("nan")
+
+    interfere(engine, after=after)
+    output = run_one(engine, prompt, params)
+    assert output.finish_reason == "error"
+    assert engine.cache.num_cached == 0
+    check_whole(engine)
+    for _ in range(2):  # also in the very block that holds NaN
+        assert run_one(engine, prompt, params).token_ids == wanted
+    check_whole(engine)
+
+
+class Fault(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Fault, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("tight", [True, False])
+def test_a_step_that_failed_can_be_tried_again(model, tokenizer, workload, error, where, tight):
+    """Every third step fails, in the forward pass or behind it; nobody's tokens change."""
+    engine = make_engine(model, tokenizer, num_blocks=20 if tight else None)
+    count = iter(range(10**6))
+
+    def fail(*_):
+        if next(count) % 3 == 2:
+            raise error
+
+    interfere(engine, **{where: fail})
+    ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
+    outputs, failures = {}, 0
+    while engine.has_work:
+        try:
+            outputs |= {o.request_id: o for o in engine.step() if o.finish_reason}
+        except error:
+            failures += 1
+    assert failures > 10
+    for request_id, (_, _, wanted) in zip(ids, workload, strict=True):
+        assert outputs[request_id].token_ids == wanted
+    check_whole(engine)
+
+
+@pytest.mark.parametrize("steps", range(0, 12, 2))
+def test_everything_can_be_aborted_after_a_failure(model, tokenizer, workload, steps):
+    engine = make_engine(model, tokenizer, num_blocks=20, max_num_batched_tokens=16)
+    ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
+    for _ in range(steps):
+        engine.step()
+    real = engine.runner
+    interfere(engine, before=lambda step: (_ for _ in ()).throw(Fault()))
+    with pytest.raises(Fault):
+        engine.step()
+    for request_id in ids:
+        assert engine.abort(request_id).finish_reason == "abort"
+        assert engine.abort(request_id) is None
+    check_whole(engine)
+    engine.runner = real
+    prompt, params, wanted = workload[6]
+    assert run_one(engine, prompt, params).token_ids == wanted
+
+
+def test_a_sampler_that_fails_loses_nothing(model, tokenizer, workload):
+    engine = make_engine(model, tokenizer)
+    prompt, params, wanted = workload[0]
+    request_id = engine.add_request(prompt, params)
+    sample = engine.sampler.sample
+
+    def fail(*args, **kwargs):
+        raise Fault
+
+    engine.sampler.sample = fail
+    for _ in range(3):
+        with pytest.raises(Fault):
+            engine.step()
+    engine.sampler.sample = sample
+    assert run(engine)[request_id].token_ids == wanted
+
+
+def test_a_scheduler_that_does_nothing_is_an_error_and_no_endless_loop(model, tokenizer):
+    engine = make_engine(model, tokenizer)
+    engine.scheduler.admit = lambda step: None
+    engine.add_request([5])
+    with pytest.raises(RuntimeError, match="1 requests wait"):
+        engine.step()
+
+
+def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(model, tokenizer, workload):
+    """The garbage collector may close a forgotten stream at any time."""
+    engine = make_engine(model, tokenizer)
+    first, second = (engine.add_request(*workload[i][:2]) for i in (0, 2))
+    interfere(engine, after=lambda step, logits: engine.abort(first))
+    outputs = run(engine)
+    assert first not in outputs
+    assert outputs[second].token_ids == workload[2][2]
+    check_whole(engine)
+
+
+def test_inference_leaves_no_trace_of_autograd(model, tokenizer):
+    assert torch.is_grad_enabled()
+    engine = make_engine(model, tokenizer)
+    run_one(engine, [5], SamplingParams(max_tokens=2, repetition_penalty=1.2))
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
