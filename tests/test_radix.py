@@ -1,0 +1,433 @@
+"""Token tries and radix trees, against lists of prompts and flat dicts of prefixes."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import pytest
+from hypothesis import given, note
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from oracles import (
+    PrefixOracle,
+    agrees,
+    all_nodes,
+    check_tree,
+    contents,
+    examples,
+    path_of,
+    prompts,
+)
+
+from yaie.radix import RadixTree, TokenTrie, shared_prefix_length
+
+LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33]
+sized = st.sampled_from([1, 4, 16])
+
+
+def naive_shared(a, b) -> int:
+    return max(n for n in range(min(len(a), len(b)) + 1) if list(a[:n]) == list(b[:n]))
+
+
+# ------------------------------------------------------------------------------------- lengths
+
+
+@given(prompts(4), prompts(4))
+@examples(200)
+def test_shared_prefix_length(a, b):
+    assert shared_prefix_length(a, b) == naive_shared(a, b) == shared_prefix_length(b, a)
+
+
+# ------------------------------------------------------------------------------------- token trie
+
+
+@given(st.lists(prompts(2), max_size=8), prompts(2))
+@examples(200)
+def test_trie_finds_what_a_list_of_prompts_says(inserted, query):
+    trie = TokenTrie()
+    for i, tokens in enumerate(inserted):
+        trie.insert_request(i, tokens)
+    longest = max((naive_shared(tokens, query) for tokens in inserted), default=0)
+    begin = [i for i, t in enumerate(inserted) if longest and t[:longest] == query[:longest]]
+    assert trie.find_shared_prefixes(query) == (sorted(begin, key=str), longest)
+    distinct = {tuple(tokens[:n]) for tokens in inserted for n in range(len(tokens) + 1)}
+    assert trie.num_nodes == len(distinct | {()})
+
+
+def test_trie_graph():
+    trie = TokenTrie()
+    trie.insert_request("a", [5, 8])
+    trie.insert_request("b", [5])
+    graph = trie.get_shared_computation_graph()
+    assert (graph["tokens"], graph["request_count"], graph["request_ids"]) == ([], 2, ["a", "b"])
+    (five,) = graph["children"]
+    assert (five["tokens"], five["request_count"]) == ([5], 2)
+    (eight,) = five["children"]
+    assert (eight["tokens"], eight["request_count"], eight["children"]) == ([8], 1, [])
+
+
+# ------------------------------------------------------------------------------------- match
+
+
+@pytest.mark.parametrize("block_size", [1, 4, 16])
+@pytest.mark.parametrize("cached", LENGTHS)
+@pytest.mark.parametrize("shared", LENGTHS)
+def test_match_is_in_whole_blocks(block_size, cached, shared):
+    tree = RadixTree(block_size)
+    held = list(range(cached))
+    tree.insert(held, [f"v{i}" for i in range(cached // block_size)])
+    query = [*held[:shared], 999, 999]
+    found = tree.match(query)
+    want = min(shared, cached // block_size * block_size) // block_size * block_size
+    assert found.length == want
+    assert found.values == [f"v{i}" for i in range(want // block_size)]
+    assert path_of(found.node) == ("", tuple(held[:want]))
+    check_tree(tree)
+
+
+@given(sized.flatmap(lambda n: st.tuples(st.just(n), st.lists(prompts(n), max_size=8), prompts(n))))
+@examples(200)
+def test_match_is_what_a_list_of_prompts_says(drawn):
+    block_size, inserted, query = drawn
+    tree = RadixTree(block_size)
+    for tokens in inserted:
+        tree.insert(tokens)
+    found = tree.match(query)
+    shared = max((naive_shared(tokens, query) for tokens in inserted), default=0)
+    assert found.length == shared // block_size * block_size
+    assert path_of(found.node)[1] == tuple(query[: found.length])
+
+
+@given(sized.flatmap(lambda n: st.tuples(st.just(n), st.lists(prompts(n), max_size=8))))
+@examples(200)
+def test_no_node_without_a_reason(drawn):
+    """A node for each place where sequences end or part, and no other; in whatever order."""
+    block_size, inserted = drawn
+    inserted = [tuple(t[: len(t) // block_size * block_size]) for t in inserted]
+    ends = {tokens for tokens in inserted if tokens}
+    forks = {a[: naive_shared(a, b) // block_size * block_size] for a in inserted for b in inserted}
+    for order in (inserted, inserted[::-1], sorted(inserted)):
+        tree = RadixTree(block_size)
+        for tokens in order:
+            tree.insert(tokens)
+        assert tree.num_nodes == len(ends | forks | {()})
+        check_tree(tree)
+
+
+def test_namespaces_never_meet():
+    tree = RadixTree(2)
+    tree.insert([1, 2, 3, 4], ["a", "b"], namespace="x")
+    tree.insert([1, 2, 3, 4], ["c", "d"], namespace="y")
+    assert tree.match([1, 2, 3, 4]).length == 0
+    assert tree.match([1, 2], namespace="x").values == ["a"]
+    assert tree.match([1, 2, 3, 4], namespace="y").values == ["c", "d"]
+    assert sorted(tree.evict(9)) == ["a", "b", "c", "d"]
+    check_tree(tree)
+
+
+def test_insert_keeps_the_values_that_are_there():
+    tree = RadixTree(2)
+    node, before = tree.insert([1, 2, 3, 4, 5], ["a", "b"])
+    assert (path_of(node)[1], before) == ((1, 2, 3, 4), 0)
+    node, before = tree.insert([1, 2, 3, 4, 5, 6], ["A", "B", "c"])
+    assert (path_of(node)[1], before) == ((1, 2, 3, 4, 5, 6), 4)
+    node, before = tree.insert([1, 2, 3, 9], ["A", "B"])
+    assert (path_of(node)[1], before) == ((1, 2, 3, 9), 2)
+    assert tree.match([1, 2, 3, 4, 5, 6]).values == ["a", "b", "c"]
+    assert tree.match([1, 2, 3, 9]).values == ["a", "B"]
+    assert tree.insert([1])[1] == 0
+
+
+def test_bad_arguments_are_named_and_change_nothing():
+    with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
+        RadixTree(0)
+    tree = RadixTree(2)
+    leaf, _ = tree.insert([1, 2, 3, 4], ["a", "b"])
+    with pytest.raises(ValueError, match="values must have one entry for each of the 2"):
+        tree.insert([7, 7, 7, 7], ["a"])
+    for num_tokens in (-2, 0, 1, 3, 4, 6):
+        with pytest.raises(ValueError, match="num_tokens"):
+            tree.split(leaf, num_tokens)
+    with pytest.raises(ValueError, match="num_tokens"):
+        tree.split(tree.root, 2)
+    with pytest.raises(ValueError, match="not locked"):
+        tree.unlock(leaf)
+    assert contents(tree) == {("", (1, 2)): "a", ("", (1, 2, 3, 4)): "b"}
+    tree.evict(2)
+    with pytest.raises(ValueError, match="evicted before it was locked"):
+        tree.lock(leaf)
+    assert tree.num_nodes == 1 and tree.num_evictable == 0
+    check_tree(tree)
+
+
+# ------------------------------------------------------------------------------------- split
+
+
+@pytest.mark.parametrize("locks", [0, 1, 2])
+@pytest.mark.parametrize("num_tokens", [2, 4])
+def test_split_keeps_locks_ids_access_and_children(locks, num_tokens):
+    tree = RadixTree(2)
+    tree.insert_request("r", [1, 2, 3, 4, 5, 6])
+    tree.insert_request("s", [1, 2, 3, 4, 5, 6, 7, 8])
+    node = tree.match([1, 2, 3, 4, 5, 6]).node
+    for _ in range(locks):
+        tree.lock(node)
+    before, evictable, nodes = contents(tree), tree.num_evictable, tree.num_nodes
+    access, children = node.last_access, dict(node.children)
+    upper = tree.split(node, num_tokens)
+    assert (upper.parent, node.parent, upper.children[node.key[:2]]) == (tree.root, upper, node)
+    assert upper.key + node.key == (1, 2, 3, 4, 5, 6) and len(upper.key) == num_tokens
+    assert upper.lock_count == node.lock_count == locks
+    assert upper.last_access == node.last_access == access
+    assert upper.request_ids == node.request_ids == {"r", "s"}
+    assert upper.request_ids is not node.request_ids
+    assert node.children == children
+    assert (contents(tree), tree.num_evictable, tree.num_nodes) == (before, evictable, nodes + 1)
+    for _ in range(locks):
+        tree.unlock(node)  # the holder of the lock still has the lower node
+    assert tree.num_evictable == tree.num_values
+    check_tree(tree)
+
+
+# ------------------------------------------------------------------------------------- eviction
+
+
+def test_a_leaf_loses_its_tail_first():
+    tree = RadixTree(2)
+    tree.insert([1, 2, 3, 4, 5, 6], ["a", "b", "c"])
+    assert tree.evict(1) == ["c"]
+    assert tree.match([1, 2, 3, 4, 5, 6]).values == ["a", "b"]
+    assert tree.insert([1, 2, 3, 4, 5, 6], ["A", "B", "C"])[1] == 4
+    assert tree.match([1, 2, 3, 4, 5, 6]).values == ["a", "b", "C"]
+    check_tree(tree)
+
+
+def test_a_lock_protects_what_is_above_it_and_nothing_below():
+    tree = RadixTree()
+    tree.insert([1, 2, 3], "abc")
+    tree.lock(tree.match([1, 2]).node)
+    tree.insert([1, 9], "xy")
+    assert sorted(tree.evict(99)) == ["c", "y"]
+    assert tree.match([1, 2]).values == ["a", "b"]
+    assert tree.evict(1) == []
+
+
+def test_evict_of_nothing():
+    tree = RadixTree()
+    tree.insert([1], "a")
+    assert tree.evict(0) == tree.evict(-3) == []
+    assert tree.num_values == 1
+
+
+class TreeMachine(RuleBasedStateMachine):
+    """Insertions, matches, locks and evictions in any order, against the flat oracle."""
+
+    @initialize(block_size=sized)
+    def start(self, block_size):
+        self.tree, self.oracle = RadixTree(block_size), PrefixOracle(block_size)
+        self.locked = []
+        self.fresh = 0
+
+    def draw_prompt(self, data):
+        return data.draw(prompts(self.tree.block_size)), data.draw(st.sampled_from(["", "tenant"]))
+
+    @rule(data=st.data())
+    def insert(self, data):
+        tokens, namespace = self.draw_prompt(data)
+        values = list(range(self.fresh, self.fresh + len(tokens) // self.tree.block_size))
+        self.fresh += len(values)
+        node, before = self.tree.insert(tokens, values, namespace)
+        assert before == self.oracle.insert(tokens, values, namespace)
+        whole = len(tokens) // self.tree.block_size * self.tree.block_size
+        assert path_of(node, namespace) == (namespace, tuple(tokens[:whole]))
+
+    @rule(data=st.data(), keep=st.booleans())
+    def match(self, data, keep):
+        tokens, namespace = self.draw_prompt(data)
+        found = self.tree.match(tokens, namespace)
+        assert found.values == self.oracle.match(tokens, namespace)
+        path = (namespace, tuple(tokens[: found.length]))
+        assert path_of(found.node, namespace) == path
+        if keep:
+            self.tree.lock(found.node)
+            self.oracle.lock(path)
+            self.locked.append((found.node, path))
+
+    @precondition(lambda self: self.locked)
+    @rule(data=st.data())
+    def unlock(self, data):
+        node, path = self.locked.pop(data.draw(st.integers(0, len(self.locked) - 1)))
+        assert path_of(node, path[0]) == path, "a locked node moved"
+        self.tree.unlock(node)
+        self.oracle.lock(path, -1)
+
+    @rule(number=st.integers(0, 5))
+    def evict(self, number):
+        evicted = self.tree.evict(number)
+        note(f"evicted {evicted}")
+        assert sorted(evicted) == sorted(self.oracle.evict(number))
+
+    @rule(data=st.data())
+    def find_changes_nothing(self, data):
+        tokens, _ = self.draw_prompt(data)
+        clock = self.tree._clock
+        self.tree.find_shared_prefixes(tokens)
+        self.tree.get_shared_computation_graph()
+        assert self.tree._clock == clock  # and `agree` compares the rest
+
+    @invariant()
+    def agree(self):
+        if hasattr(self, "tree"):
+            agrees(self.tree, self.oracle)
+
+    def teardown(self):
+        if not hasattr(self, "tree"):
+            return
+        for node, path in self.locked:
+            self.tree.unlock(node)
+            self.oracle.lock(path, -1)
+        held = self.tree.num_values
+        assert [*map(len, (self.tree.evict(held + 1), self.oracle.evict(held + 1)))] == [held] * 2
+        assert self.tree.num_nodes == len(self.tree.roots)
+        agrees(self.tree, self.oracle)
+
+
+TestTreeMachine = TreeMachine.TestCase
+TestTreeMachine.settings = examples(60, steps=40)
+
+
+def test_eviction_in_order_of_last_use_among_many():
+    """One block at a time, while matches make heap entries out of date."""
+    rng = random.Random(1)
+    tree, oracle = RadixTree(), PrefixOracle(1)
+    for value in range(300):
+        tokens = [rng.randrange(5) for _ in range(rng.randrange(1, 7))]
+        values = [(value, i) for i in range(len(tokens))]
+        assert tree.insert(tokens, values)[1] == oracle.insert(tokens, values)
+    while tree.num_values:
+        assert tree.evict(1) == oracle.evict(1)
+        tokens = [rng.randrange(5) for _ in range(4)]
+        assert tree.match(tokens).values == oracle.match(tokens)
+    agrees(tree, oracle)
+
+
+# ------------------------------------------------------------------------------------- requests
+
+
+@given(
+    sized.flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.dictionaries(st.integers(0, 20), prompts(n), max_size=7),
+            prompts(n),
+            st.randoms(use_true_random=False),
+        )
+    )
+)
+@examples(150)
+def test_requests_come_and_go(drawn):
+    size, requests, query, rng = drawn
+    tree = RadixTree(size)
+
+    def longest(tokens):
+        return {
+            i: min(naive_shared(t, tokens), len(t) // size * size) // size * size
+            for i, t in requests.items()
+        }
+
+    for request_id, tokens in requests.items():
+        tree.insert_request(request_id, tokens)
+    for request_id in rng.sample(sorted(requests), len(requests)):
+        before = describe(tree)
+        shared = longest(query)
+        length = max(shared.values(), default=0)
+        ids = sorted((i for i, n in shared.items() if length and n == length), key=str)
+        assert tree.find_shared_prefixes(query) == (ids, length)
+        assert describe(tree) == before
+        assert tree.get_shared_computation_graph()["request_count"] == len(requests)
+        check_tree(tree)
+
+        del requests[request_id]
+        tree.remove_request(request_id)
+        held = {
+            ("", tuple(t[:n])) for t in requests.values() for n in range(size, len(t) + 1, size)
+        }
+        assert contents(tree).keys() == held
+    assert tree.num_nodes == 1
+    with pytest.raises(KeyError, match="request_id 'x'"):
+        tree.remove_request("x")
+
+
+def describe(tree: RadixTree):
+    """All that is in a tree, to compare before and after."""
+    return sorted(
+        (path, node.values, node.lock_count, node.last_access, sorted(node.request_ids, key=str))
+        for path, node in all_nodes(tree)
+    )
+
+
+def test_remove_request_gives_values_back_and_spares_locks():
+    tree = RadixTree()
+    tree.insert([1, 2, 3], "abc")
+    tree.insert_request("r", [1, 2, 3])
+    tree.insert_request("s", [1, 2])
+    tree.lock(tree.match([1, 2, 3]).node)
+    assert tree.remove_request("r") == []
+    tree.insert_request("r", [1, 2, 3])
+    tree.unlock(tree.match([1, 2, 3]).node)
+    assert tree.remove_request("r") == ["c"]
+    assert tree.match([1, 2, 3]).values == ["a", "b"]
+    check_tree(tree)
+
+
+def test_tokens_that_no_request_begins_with_are_not_a_shared_prefix():
+    tree = RadixTree()
+    tree.insert([1, 2, 3])
+    assert tree.find_shared_prefixes([1, 2, 3]) == ([], 0)
+    tree.insert_request("r", [1, 2])
+    assert tree.find_shared_prefixes([1, 2, 3]) == (["r"], 2)
+
+
+def test_requests_that_leave_nothing_behind():
+    tree = RadixTree()
+    for i in range(1000):
+        tree.insert_request(i, [i, i + 1])
+        tree.remove_request(i)
+    assert tree.num_nodes == 1
+    assert len(tree._heap) <= 2
+
+
+# ------------------------------------------------------------------------------------- long
+
+
+def test_prompts_longer_than_any_recursion_limit():
+    long = list(range(100_000))
+    trie = TokenTrie()
+    trie.insert_request("r", long)
+    assert trie.find_shared_prefixes([*long, -1]) == (["r"], 100_000)
+    assert trie.get_shared_computation_graph()["request_count"] == 1
+
+    tree = RadixTree()
+    for end in range(1, 1500):  # a chain of nodes of one token
+        tree.insert(long[:end])
+    tree.insert_request("r", long)
+    node = tree.match(long).node
+    tree.lock(node)
+    assert tree.evict(1) == []
+    tree.unlock(node)
+    assert tree.find_shared_prefixes(long) == (["r"], 100_000)
+    graph = tree.get_shared_computation_graph()
+    assert sum(1 for _ in all_nodes(tree)) == tree.num_nodes == 1501
+    assert graph["children"][0]["request_ids"] == ["r"]
+    tree.remove_request("r")
+    assert tree.num_nodes == 1
+
+
+def test_copies_are_independent():
+    tree = RadixTree(2)
+    tree.insert([1, 2, 3, 4], ["a", "b"])
+    other = copy.deepcopy(tree)
+    other.evict(2)
+    assert tree.match([1, 2, 3, 4]).values == ["a", "b"]
+    check_tree(other)
