@@ -400,14 +400,14 @@ def test_the_hub_out_of_reach(tmp_path, monkeypatch):
 
 
 def test_where_models_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.setenv("HOME", "/nonexistent/home")
     monkeypatch.delenv("YAIE_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert cache_root() == Path("/home/someone/.cache/yaie")
+    assert cache_root() == Path("/nonexistent/home/.cache/yaie")
     monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
     assert cache_root() == Path("/xdg/yaie")
     monkeypatch.setenv("YAIE_CACHE", "~/models")
-    assert cache_root() == Path("/home/someone/models")
+    assert cache_root() == Path("/nonexistent/home/models")
     assert cache_root(tmp_path) == tmp_path
 
 

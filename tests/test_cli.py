@@ -1,0 +1,233 @@
+"""The `yaie` command: what it prints, how it ends, and a conversation with a pretended model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import yaie
+from yaie import cli
+from yaie.chat import Chat
+from yaie.course import doctor
+from yaie.model.download import PullError
+from yaie.sampling import SamplingParams
+
+COMMANDS = {
+    *("doctor", "pull", "chat", "bench"),
+    *("check", "hint", "solution", "reset", "status", "watch"),
+}
+
+
+def run(*arguments: str, **env: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "yaie", *arguments],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "NO_COLOR": "1", **env},
+        timeout=120,
+    )
+
+
+@pytest.fixture
+def invoke():
+    return lambda *arguments: CliRunner().invoke(cli.app, arguments)
+
+
+def test_help_names_every_command(invoke):
+    assert set(get_command(cli.app).commands) == COMMANDS
+    shown = invoke("--help")
+    assert shown.exit_code == 0
+    assert all(command in shown.output for command in COMMANDS)
+
+
+def test_version(invoke):
+    assert invoke("--version").output == f"yaie {yaie.__version__}\n"
+
+
+def test_an_error_is_one_line_and_no_traceback(tmp_path):
+    done = run("chat", "no-such-model", YAIE_CACHE=str(tmp_path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("yaie: unknown model 'no-such-model'")
+
+
+def test_debug_shows_where(tmp_path):
+    done = run("--debug", "chat", "no-such-model", YAIE_CACHE=str(tmp_path))
+    assert done.returncode == 1 and "Traceback" in done.stderr
+
+
+def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys):
+    def broken(**_):
+        raise ZeroDivisionError("by nought")
+
+    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(sys, "argv", ["yaie", "status"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "yaie: by nought",
+        "(ZeroDivisionError; `yaie --debug ...` shows where)",
+    ]
+
+
+def test_pull_prints_the_folder(invoke, monkeypatch, tmp_path):
+    asked = {}
+    monkeypatch.setattr(
+        "yaie.model.pull.pull", lambda name, **options: asked.update(options, name=name) or tmp_path
+    )
+    shown = invoke("pull", "--from-hub", "some/model", "--cache-dir", str(tmp_path))
+    assert shown.output == f"model: {tmp_path}\n"
+    assert asked["from_hub"] == "some/model" and asked["cache_dir"] == str(tmp_path)
+    assert asked["name"] is None
+
+
+def test_pull_that_fails(monkeypatch, capsys):
+    def fail(*_, **__):
+        raise PullError("no network:\n  try later")
+
+    monkeypatch.setattr("yaie.model.pull.pull", fail)
+    monkeypatch.setattr(sys, "argv", ["yaie", "pull"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "yaie: no network: try later\n"
+
+
+@pytest.mark.parametrize(("verdict", "status"), [(doctor.OK, 0), ("note", 0), ("problem", 1)])
+def test_doctor_ends_with_a_status(invoke, monkeypatch, verdict, status):
+    monkeypatch.setattr(doctor, "PROBES", {"thing": lambda: (verdict, "so it is", "do this")})
+    shown = invoke("doctor")
+    assert shown.exit_code == status and "-> do this" in shown.output
+    told = json.loads(invoke("doctor", "--json").output)
+    assert told["ok"] is (status == 0)
+
+
+# A conversation with a pretended model.
+
+
+class Stream:
+    """Like `LLM.stream`'s: pieces, then `output`."""
+
+    def __init__(self, pieces, cached=0, interrupt_after=None, error=None):
+        self.pieces, self.interrupt_after, self.given = pieces, interrupt_after, []
+        self.cached, self.error = cached, error
+        self.output, self.closed = None, False
+
+    def __iter__(self):
+        for piece in self.pieces:
+            if len(self.given) == self.interrupt_after:
+                raise KeyboardInterrupt
+            self.given.append(piece)
+            self.note()
+            yield piece
+
+    def note(self):
+        self.output = SimpleNamespace(
+            text="".join(self.given),
+            token_ids=list(range(len(self.given))),
+            prompt_token_ids=list(range(40)),
+            metrics=SimpleNamespace(num_cached_tokens=self.cached),
+            error=self.error,
+        )
+
+    def close(self):
+        self.closed = True
+
+
+class PretendedLLM:
+    def __init__(self, *streams):
+        self.streams, self.asked, self.params = list(streams), [], None
+
+    def stream(self, messages, params):
+        self.asked.append([dict(message) for message in messages])
+        self.params = params
+        stream = self.streams.pop(0)
+        if isinstance(stream, Exception):
+            raise stream
+        return stream
+
+
+def talk(llm, *lines, **options):
+    lines = iter(lines)
+
+    def ask(_):
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    chat = Chat(llm, ask=ask, **options)
+    chat.run()
+    return chat
+
+
+def test_a_conversation_is_sent_whole_and_its_cost_is_told(capsys):
+    llm = PretendedLLM(Stream(["Par", "is"]), Stream(["Rome"], cached=32))
+    talk(llm, "France?", "", "Italy?", "/exit", "never asked", system="Be brief.", max_tokens=9)
+    assert llm.asked == [
+        [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "France?"}],
+        [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "France?"},
+            {"role": "assistant", "content": "Paris"},
+            {"role": "user", "content": "Italy?"},
+        ],
+    ]
+    assert llm.params == SamplingParams(temperature=0.7, top_p=0.9, max_tokens=9)
+    shown = capsys.readouterr().out
+    assert "Paris\n" in shown and "Rome\n" in shown
+    assert "prompt 40 tokens, 0 cached; answer 2" in shown
+    assert "prompt 40 tokens, 32 cached; answer 1" in shown
+
+
+def test_reset_keeps_the_system_prompt(capsys):
+    llm = PretendedLLM(Stream(["one"]), Stream(["two"]))
+    chat = talk(llm, "a", "/reset", "b", system="S")
+    assert [message["content"] for message in llm.asked[1]] == ["S", "b"]
+    assert [message["content"] for message in chat.messages] == ["S", "b", "two"]
+
+
+def test_an_answer_can_be_stopped_and_what_came_is_kept(capsys):
+    stopped = Stream(["one ", "two ", "three"], interrupt_after=2)
+    chat = talk(PretendedLLM(stopped), "count")
+    assert stopped.closed
+    assert chat.messages[-1] == {"role": "assistant", "content": "one two "}
+    assert "two \n" in capsys.readouterr().out
+
+
+def test_stopped_before_the_first_token_nothing_is_remembered():
+    chat = talk(PretendedLLM(Stream(["one"], interrupt_after=0)), "count")
+    assert chat.messages == []
+
+
+def test_a_question_that_cannot_be_served_is_not_remembered(capsys):
+    llm = PretendedLLM(Stream(["ok"]), ValueError("prompt is longer than the context"))
+    chat = talk(llm, "short", "long")
+    assert [message["content"] for message in chat.messages] == ["short", "ok"]
+    assert "prompt is longer than the context. /reset starts anew." in capsys.readouterr().out
+
+
+def test_a_failed_answer_is_told_and_not_remembered(capsys):
+    chat = talk(PretendedLLM(Stream(["o"], error="logits hold NaN")), "hello")
+    assert chat.messages == []
+    assert "logits hold NaN" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_not_sent_to_the_model(capsys):
+    llm = PretendedLLM()
+    talk(llm, "/help me")
+    assert llm.asked == [] and "/reset" in capsys.readouterr().out
+
+
+def test_wrong_settings_name_the_argument():
+    with pytest.raises(ValueError, match="temperature"):
+        Chat(PretendedLLM(), temperature=-1)

@@ -1,0 +1,285 @@
+"""The doctor, on machines that lack things: each probe is shown a faked world."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from yaie.course import doctor
+from yaie.course.doctor import NOTE, OK, PROBLEM
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    """A world in which only the programs named here exist: name -> (exit status, output)."""
+    world: dict[str, tuple[int, str]] = {}
+    for name in ("CXX", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+
+    def fake_run(command):
+        return world.get(Path(command[0]).name, (127, "not found"))
+
+    monkeypatch.setattr(doctor, "run", fake_run)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: name if name in world else None)
+    return world
+
+
+@pytest.fixture
+def packages(monkeypatch):
+    """Installed packages: name -> version, on top of the real ones; None removes one."""
+    changed: dict[str, str | None] = {}
+    real = doctor.installed
+    monkeypatch.setattr(
+        doctor, "installed", lambda name: changed[name] if name in changed else real(name)
+    )
+    return changed
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Make torch see a GPU of a given architecture, and be built for given ones."""
+
+    def see(capability, built=("sm_80", "sm_90"), cuda="13.0"):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: capability is not None)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "GPU of a test")
+        monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: list(built))
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+
+    return see
+
+
+def test_python_too_old(monkeypatch):
+    monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 18, "final", 0))
+    verdict, detail, remedy = doctor.probe_python()
+    assert verdict == PROBLEM and "3.9.18" in detail and "3.10" in detail and "PYTHON=" in remedy
+
+
+def test_course_installed_as_a_copy(monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    verdict, detail, remedy = doctor.probe_course()
+    assert verdict == PROBLEM and "no notebooks" in detail and remedy.endswith("pip install -e .")
+
+
+def test_course_run_by_another_environment(monkeypatch, tmp_path):
+    for name in ("notebooks", ".venv"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr(doctor, "ROOT", tmp_path)
+    assert doctor.probe_course()[0] == NOTE
+    monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path / ".venv"))
+    assert doctor.probe_course()[0] == OK
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(None, PROBLEM), ("2.8.1", PROBLEM), ("2.9.0", OK), ("2.13.0+cpu", OK), ("3.0.0a1", OK)],
+)
+def test_torch(packages, version, expected):
+    packages["torch"] = version
+    verdict, _, *remedy = doctor.probe_torch()
+    assert verdict == expected
+    assert not remedy or "constraints.txt" in remedy[0]
+
+
+def test_triton(packages, monkeypatch):
+    packages["triton"] = None
+    assert doctor.probe_triton()[0] == PROBLEM
+    monkeypatch.setattr(doctor.sys, "platform", "darwin")
+    assert doctor.probe_triton()[0] == NOTE
+
+
+def test_compiler_missing(commands):
+    verdict, _, remedy = doctor.probe_compiler()
+    assert verdict == PROBLEM and "apt-get install g++" in remedy
+
+
+def test_compiler_that_cannot_compile(commands):
+    commands["g++"] = (1, "probe.cpp:1:10: fatal error: cmath: No such file or directory")
+    verdict, detail, _ = doctor.probe_compiler()
+    assert verdict == PROBLEM and "cmath" in detail
+
+
+def test_compiler_really_compiles(monkeypatch):
+    """A program that only claims to be a compiler is found out, the real one passes."""
+    monkeypatch.setenv("CXX", "false")
+    assert doctor.probe_compiler()[0] == PROBLEM
+    monkeypatch.delenv("CXX")
+    assert doctor.probe_compiler()[0] == OK
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "cuda", "expected", "words"),
+    [
+        (None, None, OK, "none is needed"),
+        (None, "13.0", NOTE, "Only Part IV"),
+        ("release 13.0, V13.0.88", "13.0", OK, "13.0"),
+        ("release 13.1, V13.1.2", "13.0", OK, "torch: 13.0"),
+        ("release 12.4, V12.4.131", "13.0", PROBLEM, "built for CUDA 13.0"),
+        ("release 12.4, V12.4.131", None, OK, "not used"),
+        ("gibberish", "13.0", PROBLEM, "does not say its version"),
+    ],
+)
+def test_nvcc_against_torch(commands, gpu, monkeypatch, nvcc, cuda, expected, words):
+    gpu(None, cuda=cuda)
+    if nvcc:
+        commands["nvcc"] = (0, nvcc)
+    monkeypatch.setattr(doctor, "find_nvcc", lambda: "nvcc" if nvcc else None)
+    verdict, detail, *_ = doctor.probe_nvcc()
+    assert verdict == expected and words in detail
+
+
+def test_nvcc_is_looked_for_where_cuda_home_says(commands, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").touch()
+    commands["nvcc"] = (0, "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert doctor.find_nvcc() == str(tmp_path / "bin" / "nvcc")
+    monkeypatch.delenv("CUDA_HOME")
+    assert doctor.find_nvcc() == "nvcc"
+
+
+def test_ninja_missing(commands, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
+    assert doctor.probe_ninja()[0] == PROBLEM
+    commands["ninja"] = (0, "1.13.2.git.kitware")
+    assert doctor.probe_ninja() == (OK, "1.13.2")
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "expected"),
+    [
+        ((9, 0), ["sm_80", "sm_90a"], OK),
+        ((8, 6), ["sm_80", "sm_90"], OK),
+        ((7, 0), ["sm_80", "sm_90"], NOTE),
+        ((12, 0), ["sm_80", "sm_90"], PROBLEM),
+        ((12, 0), ["sm_90", "sm_120"], OK),
+    ],
+)
+def test_gpu_architectures(commands, gpu, capability, built, expected):
+    gpu(capability, built)
+    verdict, detail, *_ = doctor.probe_gpu()
+    assert verdict == expected and f"sm_{capability[0]}{capability[1]}" in detail
+
+
+def test_gpu_that_torch_cannot_use(commands, gpu):
+    commands["nvidia-smi"] = (0, "")
+    gpu(None, cuda=None)
+    assert "CPU build" in doctor.probe_gpu()[1]
+    gpu(None, cuda="13.0")
+    assert "driver" in doctor.probe_gpu()[1]
+
+
+def test_locks(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    assert doctor.probe_locks()[0] == OK
+    lock = tmp_path / "py311_cpu" / "vector_add" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert doctor.probe_locks()[0] == NOTE
+    an_hour_ago = time.time() - 3600
+    os.utime(lock, (an_hour_ago, an_hour_ago))
+    verdict, detail, remedy = doctor.probe_locks()
+    assert verdict == PROBLEM and "vector_add" in detail
+    subprocess.run(remedy, shell=True, check=True)
+    assert doctor.probe_locks()[0] == OK
+
+
+def test_the_locks_of_torch_are_the_ones_looked_for(monkeypatch, tmp_path):
+    """The folder comes from torch itself, so that a change there is noticed here."""
+    from torch.utils.cpp_extension import get_default_build_root
+
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lock = Path(get_default_build_root()) / "py311_cpu" / "vector_add" / "lock"
+    assert lock.is_relative_to(tmp_path)
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    assert doctor.probe_locks()[0] == NOTE
+
+
+def test_model_missing_and_cut_short(monkeypatch, tmp_path):
+    from yaie.model.manifest import write_manifest
+    from yaie.model.pull import DEFAULT_MODEL
+
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    verdict, _, remedy = doctor.probe_model()
+    assert verdict == PROBLEM and remedy == "yaie pull"
+
+    folder = tmp_path / DEFAULT_MODEL
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_bytes(b"weights")
+    write_manifest(folder, "test")
+    assert doctor.probe_model()[0] == OK
+
+    (folder / "model.safetensors").write_bytes(b"weig")
+    verdict, detail, remedy = doctor.probe_model()
+    assert verdict == PROBLEM and "model.safetensors" in detail and "rm -r" in remedy
+
+
+@pytest.mark.parametrize(("free", "expected"), [(1e8, PROBLEM), (1e9, NOTE), (5e10, OK)])
+def test_disk(monkeypatch, tmp_path, free, expected):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "not" / "made" / "yet"))
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert doctor.probe_disk()[0] == expected
+
+
+def test_jupyter_missing(packages):
+    packages["ipywidgets"] = None
+    verdict, detail, _ = doctor.probe_jupyter()
+    assert verdict == PROBLEM and "ipywidgets" in detail
+
+
+def test_kernel_of_another_environment(monkeypatch, tmp_path):
+    """Somebody once ran `ipykernel install --user`: Jupyter would start that Python instead."""
+    assert doctor.probe_kernel()[0] == OK
+    kernel = tmp_path / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    other = {"argv": ["/elsewhere/bin/python", "-m", "x"], "display_name": "Old", "language": "py"}
+    (kernel / "kernel.json").write_text(json.dumps(other))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    verdict, detail, _ = doctor.probe_kernel()
+    assert verdict == PROBLEM and "/elsewhere/bin/python" in detail
+
+
+def test_a_probe_that_breaks_is_a_problem_and_not_the_end(monkeypatch):
+    def broken():
+        raise RuntimeError("unforeseen")
+
+    monkeypatch.setattr(doctor, "PROBES", {"one": broken, "two": lambda: (OK, "fine")})
+    one, two = doctor.examine()
+    assert one.verdict == PROBLEM and "unforeseen" in one.detail
+    assert two.verdict == OK
+
+
+def test_findings_are_told_in_text_and_in_json():
+    findings = [
+        doctor.Finding("compiler", PROBLEM, "none", "install one"),
+        doctor.Finding("GPU", NOTE, "too old"),
+    ]
+    text = doctor.as_text(findings)
+    assert "-> install one" in text and "1 of 2 want mending" in text
+    told = json.loads(doctor.as_json(findings))
+    assert told["ok"] is False
+    assert told["findings"][0] == {
+        "name": "compiler",
+        "verdict": "problem",
+        "detail": "none",
+        "remedy": "install one",
+    }
+    assert doctor.as_text(findings[1:]).endswith("This machine has what the course needs.")
+
+
+def test_a_command_that_hangs_or_is_not_there_has_failed(monkeypatch):
+    monkeypatch.setattr(doctor, "COMPILE_SECONDS", 0.2)
+    assert doctor.run([sys.executable, "-c", "import time; time.sleep(60)"])[0] == 1
+    assert doctor.run(["/no/such/program"])[0] == 1

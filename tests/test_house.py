@@ -1,0 +1,181 @@
+"""The rules of the house that no single module can keep alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "yaie"
+LONGEST_MODULE = 500
+LARGEST_FILE = 1024 * 1024
+
+# What may import what: a module imports its own row and the rows above it.
+LAYERS = [
+    {"radix", "kv_cache", "prefix_cache", "attention", "sampling"},
+    {"ops"},
+    {"model"},
+    {"engine"},
+    {"server", "bench"},
+    {"viz", "course"},
+    {"chat", "lab", "cli", "__main__"},
+]
+LAYER = {name: level for level, names in enumerate(LAYERS) for name in names}
+# The one way back, taken inside a function and only when it is asked for.
+EXCEPTIONS = {("yaie/engine/parts.py", "yaie.course.plug")}
+
+TOP_LEVEL = {
+    *("README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "Makefile"),
+    *("pyproject.toml", "constraints.txt", "environment.yml"),
+    *("notebooks", "yaie", "csrc", "exercises", "solutions", "tests"),
+    *(".ci", ".github", ".devcontainer", ".gitignore", ".gitattributes"),
+}
+
+
+def tracked() -> list[Path]:
+    """The files that git would commit; without git, the test has nothing to look at."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    paths = (ROOT / name for name in listed.stdout.split("\0") if name)
+    return [path for path in paths if path.is_file()]
+
+
+def imports(path: Path) -> list[tuple[int, str, bool]]:
+    """(line, module of ours, whether inside a function) for every import in a file."""
+    found = []
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        if isinstance(node, ast.Import):
+            found.extend((node.lineno, alias.name, inside) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import"
+            if node.module == "yaie":  # from yaie import radix
+                found.extend((node.lineno, f"yaie.{a.name}", inside) for a in node.names)
+            else:
+                found.append((node.lineno, node.module, inside))
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text()), False)
+    return [entry for entry in found if entry[1].split(".")[0] == "yaie"]
+
+
+def wrong_imports(path: Path, name: str) -> list[str]:
+    """The imports of `path`, called `name` (yaie/…), that point the wrong way."""
+    own = LAYER[name.split("/")[1].removesuffix(".py")]
+    wrong = []
+    for line, module, inside in imports(path):
+        part = module.split(".")[1] if "." in module else ""
+        if part not in LAYER:  # yaie itself, or a name of its public face
+            continue
+        allowed = LAYER[part] <= own or ((name, module) in EXCEPTIONS and inside)
+        if not allowed:
+            wrong.append(f"{name}:{line} imports {module}")
+    return wrong
+
+
+def test_every_module_has_its_place():
+    parts = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if path.name[0] != "_"}
+    assert parts - {"py.typed"} <= set(LAYER)
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(ROOT).as_posix()
+        if name != "yaie/__init__.py":
+            wrong += wrong_imports(path, name)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_wrong_import_is_noticed(tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text("import yaie.engine.llm\nfrom yaie import course\n\nfrom yaie import radix\n")
+    assert wrong_imports(path, "yaie/kv_cache.py") == [
+        "yaie/kv_cache.py:1 imports yaie.engine.llm",
+        "yaie/kv_cache.py:2 imports yaie.course",
+    ]
+    path.write_text(
+        "from yaie.course.plug import x\ndef f():\n    from yaie.course.plug import x\n"
+    )
+    assert wrong_imports(path, "yaie/engine/parts.py") == [
+        "yaie/engine/parts.py:1 imports yaie.course.plug"
+    ]
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The packages that a fresh Python has loaded after `statement`."""
+    code = f"import sys; {statement}; print(*{{m.split('.')[0] for m in sys.modules}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+def test_import_yaie_loads_nothing_else():
+    added = loaded_by("import yaie") - loaded_by("pass") - set(sys.stdlib_module_names)
+    assert added == {"yaie"}
+
+
+def test_help_is_quick_because_the_command_loads_no_library():
+    heavy = {"torch", "numpy", "matplotlib", "transformers", "huggingface_hub", "IPython"}
+    assert not heavy & loaded_by("import yaie.cli")
+
+
+def test_lazy_names():
+    import yaie
+    from yaie.engine.llm import LLM
+    from yaie.sampling import SamplingParams
+
+    assert yaie.LLM is LLM and yaie.SamplingParams is SamplingParams
+    assert {"LLM", "SamplingParams"} <= set(dir(yaie))
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        _ = yaie.Nothing
+
+
+def test_modules_stay_small():
+    """All but the checks of the exercises, which are lists of cases."""
+    modules = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "checks"]
+    lengths = {path: len(path.read_text().splitlines()) for path in modules}
+    long = [f"{p.relative_to(ROOT)}: {n} lines" for p, n in lengths.items() if n > LONGEST_MODULE]
+    assert not long, "\n".join(long)
+
+
+def test_nothing_else_at_the_top():
+    assert {path.relative_to(ROOT).parts[0] for path in tracked()} <= TOP_LEVEL
+
+
+def test_no_large_files():
+    large = [p.relative_to(ROOT) for p in tracked() if p.stat().st_size > LARGEST_FILE]
+    assert not large, large
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [
+        ("unfinished work", r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b"),
+        ("a path of one machine", r"(?<![\w.:/~])/(home/[a-z]|root/)"),
+        ("trailing blanks", r"[ \t]$"),
+    ],
+)
+def test_text_is_clean(what, pattern):
+    pattern = re.compile(pattern, re.MULTILINE)
+    suffixes = {".py", ".md", ".cu", ".cuh", ".h", ".cpp", ".toml", ".yml", ".txt", ".cfg", ""}
+    found = []
+    for path in tracked():
+        if path.suffix not in suffixes or path.name == "LICENSE":
+            continue
+        text = path.read_text(errors="replace")
+        for match in pattern.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            found.append(f"{path.relative_to(ROOT)}:{line}: {what}")
+    assert not found, "\n".join(found)

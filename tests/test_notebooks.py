@@ -1,0 +1,183 @@
+"""The notebooks as they are committed, and the tool that brings them into that form."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+import sys
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from yaie.course import authoring
+from yaie.course.authoring import IGNORE_OUTPUT, METADATA, ROOT, WIDGET_VIEW, normalise, problems
+
+
+@pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
+def test_committed_notebooks_are_in_normal_form(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    assert not authoring.check(str(path))
+    again = copy.deepcopy(notebook)
+    normalise(again)
+    assert again == notebook, f"python -m yaie.course.authoring run {path.stem}"
+
+
+def test_the_numbers_of_the_notebooks_are_without_gap():
+    numbers = [int(path.name[:2]) for path in authoring.committed()]
+    assert numbers == list(range(len(numbers)))
+
+
+def ran(source: str, count: int, *outputs, **metadata):
+    return new_code_cell(
+        source, execution_count=count, outputs=list(outputs), metadata=dict(metadata)
+    )
+
+
+def stream(text: str, name: str = "stdout"):
+    return new_output("stream", name=name, text=text)
+
+
+def shown(**data):
+    return new_output("display_data", data={k.replace("_", "/"): v for k, v in data.items()})
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ([ran("1", 2)], "execution count 2, not 1"),
+        ([new_code_cell("1")], "execution count None"),
+        ([ran("x", 1, new_output("error", ename="NameError", evalue="x"))], "NameError"),
+        ([ran("x", 1, stream("careful", name="stderr"))], "stderr"),
+        ([ran("x", 1, stream(f"saved {ROOT}/build"))], "prints a path"),
+        ([ran("x", 1, shown(text_plain="File '/Users/me/a.py'"))], "prints a path"),
+        ([ran("open('/tmp/x')", 1)], "names a path"),
+        ([new_markdown_cell("see /mnt/notes")], "names a path"),
+        ([ran("x", 1, collapsed=True)], "collapsed"),
+        ([ran("x", 1, new_output("display_data", data={WIDGET_VIEW: {}}))], "widget view"),
+    ],
+)
+def test_what_is_wrong_is_said(cells, words):
+    notebook = new_notebook(cells=cells, metadata=METADATA)
+    [problem] = problems(notebook)
+    assert words in problem
+
+
+def test_metadata_and_size_are_looked_at():
+    notebook = new_notebook(metadata={**METADATA, "widgets": {}})
+    assert "widgets" in problems(notebook)[0]
+    assert "bytes" in problems(new_notebook(metadata=METADATA), size=2_000_000)[0]
+
+
+def test_gpu_cells_need_not_have_run():
+    cells = [ran("1", 1), new_code_cell("gpu()", metadata={"tags": ["gpu"]}), ran("2", 2)]
+    assert not problems(new_notebook(cells=cells, metadata=METADATA))
+
+
+def test_normal_form():
+    widget = new_output("display_data", data={WIDGET_VIEW: {}, "text/plain": "IntSlider()"})
+    view = new_output("display_data", data={WIDGET_VIEW: {}})
+    picture = shown(image_png="abc", text_plain="<Figure>")
+    picture.metadata["needs_background"] = "light"
+    timing = {"execution": {"iopub.execute_input": "2026"}, "collapsed": True}
+    notebook = new_notebook(
+        metadata={"widgets": {}, "language_info": {"name": "python", "version": "3.11.7"}},
+        cells=[
+            ran("a", 1, stream("x"), stream("y"), stream("z", name="stderr"), **timing),
+            ran("b", 2, picture, widget),
+            ran("c", 3, picture, view, tags=["keep"]),
+        ],
+    )
+    normalise(notebook)
+    first, second, third = notebook.cells
+    assert notebook.metadata == METADATA
+    assert [(o.name, o.text) for o in first.outputs] == [("stdout", "xy"), ("stderr", "z")]
+    assert first.metadata == {}
+    assert [o.metadata for o in second.outputs] == [{}]
+    assert second.metadata == {"tags": [IGNORE_OUTPUT]}
+    assert third.metadata == {"tags": ["keep"]}
+    once = copy.deepcopy(notebook)
+    normalise(notebook)
+    assert notebook == once
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path):
+    monkeypatch.setattr(authoring, "NOTEBOOKS", tmp_path / "notebooks")
+    monkeypatch.setattr(authoring, "TEXTS", tmp_path / "texts")
+    (tmp_path / "notebooks").mkdir()
+    return tmp_path
+
+
+TEXT = """\
+# %% [markdown]
+# # A notebook
+
+# %%
+import sys
+numbers = [ 1,2 ]
+
+# %%
+print(sum(numbers), "in 0.25 s")
+
+# %% tags=["gpu"]
+import no_such_module
+"""
+
+
+def test_from_text_to_notebook_and_back(folder):
+    """Built, run, formatted; built again from its own text it keeps ids and outputs."""
+    source = folder / "00_first.py"
+    source.write_text(TEXT)
+    path = authoring.build(str(source))
+    notebook = nbformat.read(path, as_version=4)
+    assert not authoring.check("00")
+    assert "numbers = [1, 2]" in notebook.cells[1].source
+    assert notebook.cells[2].outputs[0].text == "3 in 0.25 s\n"
+    assert notebook.cells[3].execution_count is None
+
+    text = authoring.text("00")
+    assert "language_info" not in text.read_text()
+    authoring.build(str(text))
+    assert nbformat.read(path, as_version=4) == notebook
+
+
+def test_an_error_is_said_and_kept(folder):
+    source = folder / "00_first.py"
+    source.write_text("# %%\nprint(1)\n\n# %%\nraise ValueError('what is wrong')\n")
+    with pytest.raises(SystemExit, match="what is wrong"):
+        authoring.build(str(source))
+    assert any("ValueError" in problem for problem in authoring.check("00"))
+
+
+def test_nbval_compares_outputs_and_skips_gpu_cells(folder, capfd):
+    """A changed output fails, a changed duration does not, a GPU cell is skipped."""
+    pytest.importorskip("nbval")
+    source = folder / "00_first.py"
+    source.write_text(TEXT)
+    path = authoring.build(str(source))
+    arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={folder}"]
+    path.write_text(path.read_text().replace("0.25 s\\n", "0.75 s\\n", 1))
+    assert authoring.test(["00"], arguments) == 0
+    assert "2 passed, 1 skipped" in capfd.readouterr().out
+    path.write_text(path.read_text().replace("3 in", "4 in"))
+    assert authoring.test(["00"], arguments) == 1
+    assert "Cell outputs differ" in capfd.readouterr().out
+
+
+def test_a_notebook_is_found_by_number_stem_and_path(folder):
+    path = authoring.NOTEBOOKS / "07_seventh.ipynb"
+    nbformat.write(new_notebook(), path)
+    for name in ("07", "07_seventh", "07_seventh.ipynb", str(path)):
+        assert authoring.find(name) == path
+    with pytest.raises(ValueError, match="no notebook '08'; there are: 07_seventh"):
+        authoring.find("08")
+
+
+def test_the_tool_is_used_by_the_environment_it_is_in():
+    """Notebooks run under the interpreter that runs the tests, whatever kernels a user has."""
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    program = KernelSpecManager().get_kernel_spec("python3").argv[0]
+    assert program in ("python", "python3") or shutil.which(program) == sys.executable
