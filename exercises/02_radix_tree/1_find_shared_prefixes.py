@@ -1,0 +1,30 @@
+"""Exercise 02.1: Find who begins like this prompt, in a trie.
+
+A trie holds the prompts of several requests, one node a token. Walk down as far as a new prompt
+agrees with it, and return the ids of the requests that got there too, and how many tokens that
+is.
+
+Check it:     yaie check 02.1
+A hint:       yaie hint 02.1
+Start again:  yaie reset 02.1
+
+The reference is TokenTrie.find_shared_prefixes in yaie/radix.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from yaie import radix as reference
+
+
+class TokenTrie(reference.TokenTrie):
+    def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
+        """Find the longest prefix of `token_ids` that some request begins with.
+
+        Returns:
+            The ids of all requests that begin with it, sorted by their text, and its length in
+            tokens. With nothing in common: `([], 0)`.
+        """
+        raise NotImplementedError("Exercise 02.1: Find who begins like this prompt, in a trie")

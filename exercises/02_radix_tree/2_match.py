@@ -1,0 +1,37 @@
+"""Exercise 02.2: Match a prompt, even into the middle of an edge.
+
+Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two part inside
+an edge, call `self.split` and go on with the upper half. Collect values and stamp `last_access`
+on the way. `self._root_of(namespace)` is where to begin, `self._tick()` the time, and
+`self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
+with `tokens[start:]`.
+
+Check it:     yaie check 02.2
+A hint:       yaie hint 02.2
+Start again:  yaie reset 02.2
+
+The reference is RadixTree.match in yaie/radix.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids: Sequence[int], namespace: str = "") -> Match:
+        """Find the longest prefix of `token_ids`, in whole blocks, that the tree holds.
+
+        If the prefix ends inside an edge, the edge is split there, so that the returned node
+        ends exactly where the match does and can be locked without locking more. Every node on
+        the way gets a new time as its `last_access`: one tick of the tree's clock a call.
+
+        Returns:
+            The node at which the prefix ends, its length in tokens, and the values of all of its
+            blocks in order. With nothing in common: the namespace's root, 0 and no values.
+        """
+        raise NotImplementedError("Exercise 02.2: Match a prompt, even into the middle of an edge")

@@ -1,0 +1,36 @@
+"""Exercise 02.3: Split an edge and lose nothing.
+
+Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` tokens and hang
+`node`, with the rest, below it. Locks, request ids and access time hold for both halves.
+`RadixNode(key, values, parent)` makes a node.
+
+Check it:     yaie check 02.3
+A hint:       yaie hint 02.3
+Start again:  yaie reset 02.3
+
+The reference is RadixTree.split in yaie/radix.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from yaie import radix as reference
+from yaie.radix import RadixNode
+
+
+class RadixTree(reference.RadixTree):
+    def split(self, node: RadixNode, num_tokens: int) -> RadixNode:
+        """Cut the edge into `node` after `num_tokens` tokens.
+
+        A new upper node takes the first part of the key and of the values, and `node`'s place
+        under its parent. `node` keeps the rest, and its children, and hangs below the new one: it
+        ends where it did, so whoever remembers it still has the same prefix. Whoever locked
+        `node`, or passed through it, passed through both halves. `num_nodes` grows by one.
+
+        Returns:
+            The new upper node.
+
+        Raises:
+            ValueError: `num_tokens` is not a multiple of `block_size`, or leaves a half empty.
+        """
+        raise NotImplementedError("Exercise 02.3: Split an edge and lose nothing")

@@ -1,0 +1,35 @@
+"""Exercise 02.4: Evict what was used longest ago.
+
+Remove up to `num_values` values: again and again the tail of the leaf that has no lock and the
+smallest `last_access`. Find that leaf by walking the tree from `self.roots.values()`.
+`self._cut(leaf, keep)` shortens a leaf to its first `keep` values, or removes it, and keeps the
+counts. (The reference asks `self._oldest_leaf()`, which has them in a heap. Read it when yours
+passes.)
+
+Check it:     yaie check 02.4
+A hint:       yaie hint 02.4
+Start again:  yaie reset 02.4
+
+The reference is RadixTree.evict in yaie/radix.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yaie import radix as reference
+
+
+class RadixTree(reference.RadixTree):
+    def evict(self, num_values: int) -> list[Any]:
+        """Remove up to `num_values` values, from the unlocked leaves used longest ago.
+
+        A leaf that holds more than is needed loses its tail only: its beginning is what other
+        sequences are most likely to share. A node whose last child is gone is a leaf from then
+        on. Leaves of all namespaces compete; roots stay.
+
+        Returns:
+            The removed values, in any order: fewer than asked for if everything left is locked.
+        """
+        raise NotImplementedError("Exercise 02.4: Evict what was used longest ago")

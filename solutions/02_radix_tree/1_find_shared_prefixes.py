@@ -1,0 +1,34 @@
+"""Solution of exercise 02.1: Find who begins like this prompt, in a trie.
+
+A trie holds the prompts of several requests, one node a token. Walk down as far as a new prompt
+agrees with it, and return the ids of the requests that got there too, and how many tokens that
+is.
+
+Generated from TokenTrie.find_shared_prefixes in yaie/radix.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from yaie import radix as reference
+
+
+class TokenTrie(reference.TokenTrie):
+    def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
+        """Find the longest prefix of `token_ids` that some request begins with.
+
+        Returns:
+            The ids of all requests that begin with it, sorted by their text, and its length in
+            tokens. With nothing in common: `([], 0)`.
+        """
+        node, length = self.root, 0
+        for token in token_ids:
+            if token not in node.children:
+                break
+            node = node.children[token]
+            length += 1
+        if length == 0:
+            return [], 0
+        return sorted(node.request_ids, key=str), length

@@ -1,0 +1,23 @@
+"""Begins at the first root for every namespace."""
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+EXPECT = "Begin at the root of its own namespace"
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids, namespace=""):
+        tokens, size = tuple(token_ids), self.block_size
+        found = Match(self.root)
+        now = self._tick()
+        while child := found.node.children.get(tokens[found.length : found.length + size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            if shared < len(child.key):
+                child = self.split(child, shared)
+
+            child.last_access = now
+            found.length += shared
+            found.values.extend(child.values)
+            found.node = child
+        return found

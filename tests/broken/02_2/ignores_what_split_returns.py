@@ -1,0 +1,23 @@
+"""Splits, and goes on with the old node, which is the lower half now."""
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+EXPECT = "split returns the new upper node"
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids, namespace=""):
+        tokens, size = tuple(token_ids), self.block_size
+        found = Match(self._root_of(namespace))
+        now = self._tick()
+        while child := found.node.children.get(tokens[found.length : found.length + size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            if shared < len(child.key):
+                self.split(child, shared)
+
+            child.last_access = now
+            found.length += shared
+            found.values.extend(child.values)
+            found.node = child
+        return found

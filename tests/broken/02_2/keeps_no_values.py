@@ -1,0 +1,22 @@
+"""Never collects the values."""
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+EXPECT = "The values of the nodes on the way are missing"
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids, namespace=""):
+        tokens, size = tuple(token_ids), self.block_size
+        found = Match(self._root_of(namespace))
+        now = self._tick()
+        while child := found.node.children.get(tokens[found.length : found.length + size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            if shared < len(child.key):
+                child = self.split(child, shared)
+
+            child.last_access = now
+            found.length += shared
+            found.node = child
+        return found

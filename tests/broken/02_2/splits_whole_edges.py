@@ -1,0 +1,22 @@
+"""Splits even where the whole edge matched."""
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+EXPECT = "split only if that is less than the whole key"
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids, namespace=""):
+        tokens, size = tuple(token_ids), self.block_size
+        found = Match(self._root_of(namespace))
+        now = self._tick()
+        while child := found.node.children.get(tokens[found.length : found.length + size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            child = self.split(child, shared)
+
+            child.last_access = now
+            found.length += shared
+            found.values.extend(child.values)
+            found.node = child
+        return found

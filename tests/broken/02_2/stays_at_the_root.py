@@ -1,0 +1,23 @@
+"""Counts tokens, but never moves the node down."""
+
+from yaie import radix as reference
+from yaie.radix import Match
+
+EXPECT = "move `node` down at every step"
+
+
+class RadixTree(reference.RadixTree):
+    def match(self, token_ids, namespace=""):
+        tokens, size = tuple(token_ids), self.block_size
+        found = Match(self._root_of(namespace))
+        node = found.node
+        now = self._tick()
+        while child := node.children.get(tokens[found.length : found.length + size]):
+            shared = self._shared_tokens(child.key, tokens, found.length)
+            if shared < len(child.key):
+                child = self.split(child, shared)
+            child.last_access = now
+            found.length += shared
+            found.values.extend(child.values)
+            node = child
+        return found

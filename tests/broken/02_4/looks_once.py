@@ -1,0 +1,21 @@
+"""Lists the leaves once, so that a parent that becomes one is never seen."""
+
+from yaie import radix as reference
+
+EXPECT = "a leaf from then on"
+
+
+class RadixTree(reference.RadixTree):
+    def evict(self, num_values):
+        leaves, stack, evicted = [], list(self.roots.values()), []
+        while stack:
+            node = stack.pop()
+            stack.extend(node.children.values())
+            if node.parent is not None and not node.children and node.lock_count == 0:
+                leaves.append(node)
+        for leaf in sorted(leaves, key=lambda node: node.last_access):
+            keep = max(0, len(leaf.values) - (num_values - len(evicted)))
+            if keep < len(leaf.values):
+                evicted.extend(leaf.values[keep:])
+                self._cut(leaf, keep)
+        return evicted

@@ -1,0 +1,24 @@
+"""Always removes the whole leaf."""
+
+from yaie import radix as reference
+
+EXPECT = "only the tail goes"
+
+
+class RadixTree(reference.RadixTree):
+    def evict(self, num_values):
+        evicted = []
+        while len(evicted) < num_values:
+            leaves, stack = [], list(self.roots.values())
+            while stack:
+                node = stack.pop()
+                stack.extend(node.children.values())
+                if node.parent is not None and not node.children and node.lock_count == 0:
+                    leaves.append(node)
+            if not leaves:
+                break
+            leaf = min(leaves, key=lambda node: node.last_access)
+            keep = 0
+            evicted.extend(leaf.values[keep:])
+            self._cut(leaf, keep)
+        return evicted
