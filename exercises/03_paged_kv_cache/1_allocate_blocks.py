@@ -1,0 +1,46 @@
+"""Exercise 03.1: Give a new request its block table.
+
+A request arrives with a number of tokens. Give it as many blocks as they need, record its table
+in `block_tables` and its number of tokens in `lengths`. It may begin with blocks that other
+requests already filled (`prefix_blocks`): these are shared. Whatever goes wrong, nothing may have
+changed. You have `blocks_needed`, and of the pool `allocate`, `share` and `release`, which are
+all or nothing.
+
+Check it:     yaie check 03.1
+A hint:       yaie hint 03.1
+Start again:  yaie reset 03.1
+
+The reference is KVCacheManager.allocate_blocks in yaie/kv_cache.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from yaie import kv_cache as reference
+from yaie.kv_cache import OutOfBlocks, blocks_needed
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def allocate_blocks(
+        self, request_id: Hashable, num_tokens: int, prefix_blocks: Sequence[int] = ()
+    ) -> list[int]:
+        """Give a new request a block table for its first `num_tokens` tokens.
+
+        Args:
+            request_id: must not have a table yet.
+            num_tokens: tokens of the request, those in `prefix_blocks` included.
+            prefix_blocks: full blocks, in use already, that hold the request's first tokens.
+                They are shared, and only the rest is allocated.
+
+        Returns:
+            A copy of the block table.
+
+        Raises:
+            ValueError: `request_id` has a table already, `prefix_blocks` hold more than
+                `num_tokens` tokens, or one of them is free.
+            OutOfBlocks: too few blocks are free.
+            In every case nothing is allocated, shared or recorded.
+        """
+        raise NotImplementedError("Exercise 03.1: Give a new request its block table")

@@ -1,0 +1,35 @@
+"""Exercise 03.2: Take a user away, and free what nobody uses.
+
+A user of some blocks is done with them. Count one user less for each; a block without users goes
+back to the free ones. Refuse to take away a user who is not there, and then release nothing. The
+counts are in the list `self._ref_counts`, the free blocks in the deque `self.free_block_list`,
+which `allocate` takes from the left; `self.ref_count(block)` checks the number before it looks.
+
+Check it:     yaie check 03.2
+A hint:       yaie hint 03.2
+Start again:  yaie reset 03.2
+
+The reference is BlockPool.release in yaie/kv_cache.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from yaie import kv_cache as reference
+
+
+class BlockPool(reference.BlockPool):
+    def release(self, blocks: Iterable[int]) -> None:
+        """Count one user less for each of `blocks`. A block without users is free again.
+
+        Args:
+            blocks: block numbers, in any iterable. One that occurs twice loses two users.
+
+        Raises:
+            ValueError: a number is outside the pool, or a block has fewer users than it is to
+                lose. Nothing is released: the pool is as it was.
+        """
+        raise NotImplementedError("Exercise 03.2: Take a user away, and free what nobody uses")

@@ -1,0 +1,38 @@
+"""Exercise 03.3: Grow a request, copy-on-write.
+
+A request is about to compute more tokens. Make room for their keys and values and return their
+slots. Take new blocks where the last one is full. If the new tokens go into a last block that a
+fork uses as well, copy that block first, and write into the copy. You have
+`self._table(request_id)` (the table; KeyError if there is none), `self._copy_block(source,
+target)`, `self.slot_mapping(request_id, start, end)`, and the pool.
+
+Check it:     yaie check 03.3
+A hint:       yaie hint 03.3
+Start again:  yaie reset 03.3
+
+The reference is KVCacheManager.append_tokens in yaie/kv_cache.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from yaie import kv_cache as reference
+from yaie.kv_cache import blocks_needed
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def append_tokens(self, request_id: Hashable, num_tokens: int = 1) -> list[int]:
+        """Make room for `num_tokens` more tokens, and return the slots to write them to.
+
+        New blocks are taken when the last one is full. If the last one is partly filled and
+        shared with a fork, the request first gets a copy of its own, keys and values of every
+        layer (copy-on-write). With `num_tokens` 0 nothing changes.
+
+        Raises:
+            KeyError: `request_id` has no block table.
+            ValueError: `num_tokens` is negative.
+            OutOfBlocks: too few blocks are free. The request and the pool are as they were.
+        """
+        raise NotImplementedError("Exercise 03.3: Grow a request, copy-on-write")

@@ -1,0 +1,31 @@
+"""Exercise 03.4: Say where each token lies.
+
+A kernel that writes keys and values knows nothing of requests: it wants one number for each
+token, its slot in the pool seen as one long row. Translate the tokens `start` to `end` of a
+request into slots, through its block table. Refuse tokens that the request does not have.
+
+Check it:     yaie check 03.4
+A hint:       yaie hint 03.4
+Start again:  yaie reset 03.4
+
+The reference is KVCacheManager.slot_mapping in yaie/kv_cache.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from yaie import kv_cache as reference
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def slot_mapping(self, request_id: Hashable, start: int, end: int) -> list[int]:
+        """The slots of the request's tokens `start` to `end` (exclusive).
+
+        Raises:
+            KeyError: `request_id` has no block table.
+            ValueError: `start` to `end` is not a range within the request's tokens. A last block
+                that is partly filled has slots beyond them, which hold nothing of the request.
+        """
+        raise NotImplementedError("Exercise 03.4: Say where each token lies")

@@ -1,0 +1,21 @@
+"""Takes block numbers from the list without counting their users."""
+
+from yaie import kv_cache as reference
+
+EXPECT = "`share` count them"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def allocate_blocks(self, request_id, num_tokens, prefix_blocks=()):
+        if request_id in self.block_tables:
+            raise ValueError(f"request_id {request_id!r} already has a table")
+        if num_tokens < len(prefix_blocks) * self.block_size:
+            raise ValueError(f"num_tokens is too small for the prefix, got {num_tokens}")
+        missing = reference.blocks_needed(num_tokens, self.block_size) - len(prefix_blocks)
+        if missing > self.pool.num_free:
+            raise reference.OutOfBlocks(f"{missing} blocks wanted")
+        self.pool.share(prefix_blocks)
+        new_blocks = [self.pool.free_block_list.popleft() for _ in range(missing)]
+        self.block_tables[request_id] = [*prefix_blocks, *new_blocks]
+        self.lengths[request_id] = num_tokens
+        return list(self.block_tables[request_id])

@@ -1,0 +1,17 @@
+"""Counts down, and forgets to put the block back."""
+
+from collections import Counter
+
+from yaie import kv_cache as reference
+
+EXPECT = "it is leaked"
+
+
+class BlockPool(reference.BlockPool):
+    def release(self, blocks):
+        blocks = list(blocks)
+        for block, times in Counter(blocks).items():
+            if self.ref_count(block) < times:
+                raise ValueError(f"block {block} has too few users")
+        for block in blocks:
+            self._ref_counts[block] -= 1

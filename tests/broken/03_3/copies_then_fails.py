@@ -1,0 +1,21 @@
+"""Makes the copy before it knows whether the other blocks can be had."""
+
+from yaie import kv_cache as reference
+
+EXPECT = "It failed halfway"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def append_tokens(self, request_id, num_tokens=1):
+        if num_tokens < 0:
+            raise ValueError(f"num_tokens must not be negative, got {num_tokens}")
+        table, length = self._table(request_id), self.lengths[request_id]
+        if num_tokens and length % self.block_size and self.pool.ref_count(table[-1]) > 1:
+            shared, [table[-1]] = table[-1], self.pool.allocate(1)
+            self._copy_block(shared, table[-1])
+            self.pool.release([shared])
+        missing = reference.blocks_needed(length + num_tokens, self.block_size) - len(table)
+        new_blocks = self.pool.allocate(missing)
+        table.extend(new_blocks)
+        self.lengths[request_id] = length + num_tokens
+        return self.slot_mapping(request_id, length, length + num_tokens)

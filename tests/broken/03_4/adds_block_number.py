@@ -1,0 +1,13 @@
+"""Adds the block's number, not the number of its first slot."""
+
+from yaie import kv_cache as reference
+
+EXPECT = "block * block_size is its first slot"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def slot_mapping(self, request_id, start, end):
+        table, size = self._table(request_id), self.block_size
+        if not 0 <= start <= end <= self.lengths[request_id]:
+            raise ValueError(f"start, end: {start} to {end}")
+        return [table[i // size] + i % size for i in range(start, end)]

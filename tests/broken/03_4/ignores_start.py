@@ -1,0 +1,13 @@
+"""Counts tokens from `start`, as if nothing stood before."""
+
+from yaie import kv_cache as reference
+
+EXPECT = "the slots of the first ones"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def slot_mapping(self, request_id, start, end):
+        table, size = self._table(request_id), self.block_size
+        if not 0 <= start <= end <= self.lengths[request_id]:
+            raise ValueError(f"start, end: {start} to {end}")
+        return [table[i // size] * size + i % size for i in range(end - start)]

@@ -1,0 +1,13 @@
+"""Swaps quotient and remainder."""
+
+from yaie import kv_cache as reference
+
+EXPECT = "token i is in number i // size"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def slot_mapping(self, request_id, start, end):
+        table, size = self._table(request_id), self.block_size
+        if not 0 <= start <= end <= self.lengths[request_id]:
+            raise ValueError(f"start, end: {start} to {end}")
+        return [table[i % size] * size + i // size for i in range(start, end)]

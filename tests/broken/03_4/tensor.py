@@ -1,0 +1,15 @@
+"""Returns a tensor, which no caller expects."""
+
+import torch
+
+from yaie import kv_cache as reference
+
+EXPECT = "is a tensor"
+
+
+class KVCacheManager(reference.KVCacheManager):
+    def slot_mapping(self, request_id, start, end):
+        table, size = self._table(request_id), self.block_size
+        if not 0 <= start <= end <= self.lengths[request_id]:
+            raise ValueError(f"start, end: {start} to {end}")
+        return torch.tensor([table[i // size] * size + i % size for i in range(start, end)])
