@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from enum import Enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +19,12 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+
+
+class Device(str, Enum):
+    """The devices that the engine runs on."""
+
+    cpu = "cpu"
 
 
 def show_version(wanted: bool) -> None:
@@ -90,17 +98,32 @@ def chat(
     ).run()
 
 
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-)
-def bench(context: typer.Context) -> None:
-    """Measure the engine on this machine (see `yaie bench --help`)."""
-    from yaie.bench.__main__ import main as run
-
-    raise typer.Exit(run(context.args))
+bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
+@bench_app.callback()
+def benches() -> None:
+    """Keeps `engine` a subcommand while it is the only one."""
+
+
+@bench_app.command("engine")
+def bench_engine(
+    model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
+    device: Annotated[Device, typer.Option(help="Where to run it.")] = Device.cpu,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds of each engine.")] = 3,
+    output: Annotated[Path | None, typer.Option(help="Also save the results, as JSON.")] = None,
+) -> None:
+    """Output tokens a second, against transformers' `generate` in the same process."""
+    from yaie.bench import engine
+
+    results = engine.run(model, max_tokens=max_tokens, rounds=rounds)
+    engine.show(results)
+    if output is not None:
+        engine.save(results, output)
+
+
+app.add_typer(bench_app, name="bench")
 app.add_typer(course_app)
 
 

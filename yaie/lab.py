@@ -39,7 +39,7 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         "--ServerApp.port_retries=0",
         "--ServerApp.open_browser=False",
         "--ServerApp.answer_yes=True",
-        "--ServerApp.log_level=WARN",
+        "--Application.log_level=WARN",
         "--KernelManager.transport_encryption=auto",
     ]
     if os.geteuid() == 0:
