@@ -179,3 +179,13 @@ def test_text_is_clean(what, pattern):
             line = text.count("\n", 0, match.start()) + 1
             found.append(f"{path.relative_to(ROOT)}:{line}: {what}")
     assert not found, "\n".join(found)
+
+
+def test_links_between_files_lead_somewhere():
+    dead = []
+    for path in tracked():
+        if path.suffix == ".md":
+            for target in re.findall(r"\]\(([^)#\s]+)", path.read_text()):
+                if "://" not in target and not (path.parent / target).exists():
+                    dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert not dead, "\n".join(dead)
