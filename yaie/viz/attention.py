@@ -58,13 +58,19 @@ def draw_attention(
             x, y = left + j * side, top + i * side
             _draw_weight(page.ax, x, y, side, weights[i, j], causal and j > i + past, colors)
     for j in range(0, num_keys, every):
-        style.put(page.ax, left + (j + 0.5) * side, top - 0.06, shown_keys[j], rotation=90,
-                  ha="center", va="bottom")  # fmt: skip
+        style.put(
+            page.ax,
+            left + (j + 0.5) * side,
+            top - 0.06,
+            shown_keys[j],
+            rotation=90,
+            ha="center",
+            va="bottom",
+        )
     for i in range(0, num_queries, every):
         style.put(page.ax, left - 0.06, top + (i + 0.5) * side, shown_queries[i], ha="right")
     style.put(page.ax, left, MARGIN + 0.05, "keys →", style.SMALL, style.MUTED)
-    style.put(page.ax, left - 0.06, top - 0.12, "queries ↓", style.SMALL,
-              style.MUTED, "right")  # fmt: skip
+    style.put(page.ax, left - 0.06, top - 0.12, "queries ↓", style.SMALL, style.MUTED, "right")
     return page.figure
 
 
@@ -73,18 +79,31 @@ def _draw_weight(
 ) -> None:
     gap = min(0.02, side * 0.08)
     if future and weight == 0:
-        ax.add_patch(
-            Rectangle((x, y), side - gap, side - gap, facecolor=style.WASH, hatch="/////",
-                      edgecolor=style.tint(style.INK, 0.14), linewidth=0.0)
-        )  # fmt: skip
+        ax.add_artist(
+            Rectangle(
+                (x, y),
+                side - gap,
+                side - gap,
+                facecolor=style.WASH,
+                hatch="/////",
+                edgecolor=style.tint(style.INK, 0.14),
+                linewidth=0.0,
+            )
+        )
         return
     level = float(np.clip(weight, 0.0, 1.0)) if np.isfinite(weight) else 0.0
-    ax.add_patch(
-        Rectangle((x, y), side - gap, side - gap, facecolor=colors(0.04 + 0.9 * level),
-                  edgecolor=style.VERMILION if future else style.FAINT,
-                  linewidth=1.8 if future else 0.5, zorder=3 if future else 2)
-    )  # fmt: skip
+    ax.add_artist(
+        Rectangle(
+            (x, y),
+            side - gap,
+            side - gap,
+            facecolor=colors(0.04 + 0.9 * level),
+            edgecolor=style.VERMILION if future else style.FAINT,
+            linewidth=1.8 if future else 0.5,
+            zorder=3 if future else 2,
+        )
+    )
     if side >= 0.34:
-        label = f"{weight:.2f}".replace("0.", ".") if weight < 0.995 else "1"
+        label = "1" if weight >= 0.995 else f"{weight:.2f}".replace("0.", ".")
         ink = style.PAPER if level > 0.55 else style.INK
         style.put(ax, x + side / 2, y + side / 2, label, 7, ink, "center", zorder=4)

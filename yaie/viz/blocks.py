@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,20 +25,13 @@ class PoolState:
         tables: the blocks of each request, in the order of its tokens.
         lengths: the tokens of each request.
         cached: the blocks that a prefix cache holds.
-        order: when each request was first seen, counted from 0. It decides the color.
     """
 
     block_size: int
     ref_counts: tuple[int, ...]
     tables: Mapping[str, tuple[int, ...]]
     lengths: Mapping[str, int]
-    order: Mapping[str, int]
     cached: frozenset[int] = frozenset()
-
-
-# The requests of each pool in the order of their first snapshot, so that one keeps its color
-# when another ends.
-_seen: WeakKeyDictionary[Any, dict[str, int]] = WeakKeyDictionary()
 
 
 def snapshot_pool(manager: Any, cached: Iterable[int] = ()) -> PoolState:
@@ -50,15 +42,11 @@ def snapshot_pool(manager: Any, cached: Iterable[int] = ()) -> PoolState:
         cached: the blocks that a prefix cache holds.
     """
     pool = manager.pool
-    order = _seen.setdefault(manager, {})
-    for name in manager.block_tables:
-        order.setdefault(str(name), len(order))
     return PoolState(
         manager.block_size,
         tuple(pool.ref_count(block) for block in range(pool.num_blocks)),
         {str(name): tuple(table) for name, table in manager.block_tables.items()},
         {str(name): int(length) for name, length in manager.lengths.items()},
-        dict(order),
         frozenset(cached),
     )
 
@@ -92,6 +80,7 @@ class Cell:
 
 
 def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
+    colors = style.name_colors(state.tables)
     owners: dict[int, list[str]] = {}
     fills: dict[int, float] = {}
     for name, table in state.tables.items():
@@ -105,7 +94,7 @@ def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
         if len(users) > 1:
             face = style.tint(style.SHARED, 0.75)
         elif users:
-            face = style.tint(style.series_color(state.order[users[0]]), 0.6)
+            face = style.tint(style.series_color(colors[users[0]]), 0.6)
         else:
             face = style.tint(style.INK, 0.16)
         cells.append(
@@ -251,8 +240,9 @@ def _copies(state: PoolState, previous: PoolState | None) -> dict[str, tuple[int
 
 def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _TableLayout) -> None:
     y, side = MARGIN, layout.side
+    colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
-        color = style.series_color(state.order[name])
+        color = style.series_color(colors[name])
         style.box(ax, MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
         shown = style.shorten(style.printable(name), layout.name_width, weight="bold")
         length = _tokens(state.lengths[name])
@@ -278,7 +268,7 @@ def _draw_copy(ax: Axes, source: int, target: int, columns: int, side: float, to
         for block in (source, target)
     )
     bend = min(0.5, 0.17 / max(abs(x1 - x0), 0.1))
-    ax.add_patch(
+    ax.add_artist(
         FancyArrowPatch(
             (x0, y0),
             (x1, y1),

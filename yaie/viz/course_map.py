@@ -101,9 +101,17 @@ def _draw_part(ax: Axes, part: Part, notebook: int | None) -> None:
     color = notebook_color(notebook) if marked else "#8d949f"
     face = style.tint(color, 0.16) if marked else style.WASH if part.notebooks else style.PAPER
     style.box(
-        ax, part.x, part.y, part.width, part.height, face, color, 2.2 if marked else 1.0, 0.07,
+        ax,
+        part.x,
+        part.y,
+        part.width,
+        part.height,
+        face,
+        color,
+        2.2 if marked else 1.0,
+        0.07,
         zorder=3,
-    )  # fmt: skip
+    )
     x, y = part.x + 0.1, part.y + 0.17
     style.put(ax, x, y, part.name, 9.5, weight="bold", zorder=4)
     if len(part.does) == 1 and part.columns > 1:
@@ -140,7 +148,7 @@ def _arrow(
     color: str = style.MUTED,
     both: bool = False,
 ) -> None:
-    ax.add_patch(
+    ax.add_artist(
         FancyArrowPatch(
             start,
             end,

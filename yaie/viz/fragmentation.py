@@ -29,10 +29,11 @@ def pool_extents(state: PoolState) -> list[Extent]:
     """The extents of a paged cache: its blocks."""
     extents: dict[int, Extent] = {}
     size = state.block_size
+    colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
         for i, block in enumerate(table):
             used = min(size, state.lengths[name] - i * size)
-            extents.setdefault(block, Extent(block * size, size, used, state.order[name]))
+            extents.setdefault(block, Extent(block * size, size, used, colors[name]))
     return list(extents.values())
 
 
@@ -78,11 +79,18 @@ def _draw_memory(
         color = style.series_color(extent.owner)
         x = MARGIN + extent.start * scale
         if extent.size > extent.used:
-            ax.add_patch(
-                _rectangle(x, y, extent.size * scale, height, style.tint(color, 0.12), "////",
-                           style.tint(color, 0.55))
-            )  # fmt: skip
-        ax.add_patch(_rectangle(x, y, extent.used * scale, height, style.tint(color, 0.75)))
+            ax.add_artist(
+                _rectangle(
+                    x,
+                    y,
+                    extent.size * scale,
+                    height,
+                    style.tint(color, 0.12),
+                    "////",
+                    style.tint(color, 0.55),
+                )
+            )
+        ax.add_artist(_rectangle(x, y, extent.used * scale, height, style.tint(color, 0.75)))
     style.box(ax, MARGIN, y, capacity * scale, height, "none", "#8d949f", radius=0.0)
 
 

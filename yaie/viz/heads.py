@@ -35,7 +35,7 @@ def draw_head_groups(
         x = MARGIN + (head + 0.5) * pitch
         kv_x = MARGIN + (head // group + 0.5) * group * pitch
         page.ax.plot([x, kv_x], [0.3, 1.05], color=style.tint(color, 0.6), lw=1.4, zorder=1)
-        page.ax.add_patch(Circle((x, 0.28), size / 2, color=style.tint(color, 0.75), zorder=2))
+        page.ax.add_artist(Circle((x, 0.28), size / 2, color=style.tint(color, 0.75), zorder=2))
         if size >= 0.2:
             style.put(page.ax, x, 0.285, str(head), 7, ha="center")
     for head in range(num_kv_heads):

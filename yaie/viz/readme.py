@@ -10,27 +10,25 @@ from matplotlib.figure import Figure
 from yaie.viz.attention import draw_attention
 from yaie.viz.blocks import PoolState, draw_blocks
 from yaie.viz.film import compose
-from yaie.viz.sampling import Filter, draw_sampling, snapshot_sampling
 from yaie.viz.schedule import Step, draw_schedule
-from yaie.viz.tree import TreeNode, TreeState, draw_tree
+from yaie.viz.tree import draw_tree
+from yaie.viz.tree_state import TreeNode, TreeState
 
 
 def draw_readme_strip() -> Figure:
-    """Draw five pictures of the course side by side, from small states made by hand."""
+    """Draw four pictures of the course side by side, from small states made by hand."""
     return compose(
         [
             partial(draw_tree, _tree(), width=6.4),
             partial(draw_attention, _attention(), keys=WORDS, cell=0.26),
             partial(draw_blocks, *_blocks()),
             partial(draw_schedule, _schedule(), token_budget=8),
-            partial(draw_sampling, _sampling()),
         ],
         [
             ("1", "requests that begin alike share a path"),
             ("2", "each token reads the ones before"),
             ("3", "two chats share blocks of memory"),
             ("4", "a scheduler fills every step"),
-            ("5", "logits become a token"),
         ],
     )
 
@@ -68,20 +66,17 @@ def _attention() -> list[list[float]]:
 
 
 def _blocks() -> tuple[PoolState, PoolState]:
-    order = {"chat A": 0, "chat B": 1}
     before = PoolState(
         4,
         (2, 2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0),
         {"chat A": (0, 1, 2, 3), "chat B": (0, 1, 2)},
         {"chat A": 15, "chat B": 11},
-        order,
     )
     after = PoolState(
         4,
         (2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0),
         {"chat A": (0, 1, 2, 3), "chat B": (0, 1, 4, 5)},
         {"chat A": 16, "chat B": 14},
-        order,
     )
     return after, before
 
@@ -97,16 +92,3 @@ def _schedule() -> list[Step]:
         Step((("C", "decode", 1), ("D", "decode", 1))),
         Step((("C", "decode", 1), ("D", "decode", 1)), finished=("C", "D")),
     ]
-
-
-def _sampling():
-    words = (" Paris", " the", " located", " a", " called", " known", " in", " one")
-    logits = [4.0, 3.1, 2.8, 2.2, 1.6, 1.2, 0.9, 0.4]
-    cold = [logit / 0.7 for logit in logits]
-    kept = [logit if i < 4 else -math.inf for i, logit in enumerate(cold)]
-    filters = [
-        Filter("model", logits),
-        Filter("temperature 0.7", cold),
-        Filter("top-p 0.9", kept, top_p=0.9),
-    ]
-    return snapshot_sampling(filters, lambda ids: words[ids[0]])

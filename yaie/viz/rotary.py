@@ -55,22 +55,38 @@ def draw_rotary(
 def _draw_dial(
     ax: Axes, center: tuple[float, float], radius: float, cos: np.ndarray, sin: np.ndarray
 ) -> None:
-    ax.add_patch(Circle(center, radius, facecolor=style.WASH, edgecolor=style.FAINT))
+    ax.add_artist(Circle(center, radius, facecolor=style.WASH, edgecolor=style.FAINT))
     for index in reversed(range(len(cos))):
         tip = (center[0] + radius * cos[index], center[1] - radius * sin[index])
         strength = 1.0 - 0.8 * index / max(1, len(cos) - 1)
         color = style.INK if index == 0 else style.tint(style.BLUE, strength)
-        ax.add_patch(
-            FancyArrowPatch(center, tip, arrowstyle="-|>", mutation_scale=8, shrinkA=0, shrinkB=0,
-                            color=color, linewidth=1.6, zorder=4 if index else 5)
-        )  # fmt: skip
+        ax.add_artist(
+            FancyArrowPatch(
+                center,
+                tip,
+                arrowstyle="-|>",
+                mutation_scale=8,
+                shrinkA=0,
+                shrinkB=0,
+                color=color,
+                linewidth=1.6,
+                zorder=4 if index else 5,
+            )
+        )
 
 
 def _draw_angles(page: style.Page, angles: np.ndarray, top: float) -> None:
     left, width, height = 0.75, page.width - 0.75 - 1.15, page.height - top - 0.55
     ax = style.plain(page.axes(left, top, width, height))
-    image = ax.imshow(angles.T, aspect="auto", cmap="twilight", vmin=0, vmax=2 * np.pi,
-                      interpolation="nearest", origin="upper")  # fmt: skip
+    image = ax.imshow(
+        angles.T,
+        aspect="auto",
+        cmap="twilight",
+        vmin=0,
+        vmax=2 * np.pi,
+        interpolation="nearest",
+        origin="upper",
+    )
     ax.set_xlabel("position", fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
     ax.set_ylabel("pair", fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -131,8 +131,9 @@ def draw_sampling(
         shown = style.shorten(label, label_width)
         ink = style.INK if kept else style.MUTED
         style.put(page.ax, left - 0.1, _middle(row), shown, color=ink, ha="right")
-    style.put(page.ax, left - 0.1, _middle(len(labels)) + 0.08, "all others", style.SMALL,
-              style.MUTED, "right")  # fmt: skip
+    if state.vocab_size > len(labels):
+        y = _middle(len(labels)) + 0.08
+        style.put(page.ax, left - 0.1, y, "all others", style.SMALL, style.MUTED, "right")
     for i, stage in enumerate(state.stages):
         x = left + i * (width + GAP)
         before = state.stages[i - 1] if i else None
@@ -163,7 +164,7 @@ def _draw_stage(
         old = before.probabilities[row] if before else None
         _draw_bar(ax, x, _middle(row), width, unit, p, old)
     rest = before.others if before else None
-    _draw_bar(ax, x, _middle(len(stage.probabilities)) + 0.08, width, unit, stage.others, rest)
+    _draw_bar(ax, x, bottom - ROW / 2, width, unit, stage.others, rest)
     source = before or stage
     if stage.top_p is not None:
         _draw_running_sum(ax, x, width, source, stage.top_p)

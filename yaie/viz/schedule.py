@@ -92,10 +92,10 @@ def draw_schedules(
         token_budget,
         max(free, default=0),
     )
-    key = _key(schedules)
+    key = _key(schedules, ids, arrivals or {})
     key_widths = [0.26 + style.text_width(WORDS[mark], style.SMALL) for mark in key]
     places = style.flow(key_widths, chart.width - chart.left - MARGIN)
-    key_height = 0.1 + 0.22 * (1 + places[-1][1])
+    key_height = 0.1 + 0.22 * (1 + places[-1][1]) if places else 0.0
     heights = [chart.height + (0.3 if name else 0.0) for name in schedules]
     page = style.Page(chart.width, sum(heights) + key_height + MARGIN, at)
     y = MARGIN
@@ -118,6 +118,14 @@ def _request_ids(schedules: Mapping[str, Sequence[Step]]) -> list[str]:
         for step in steps:
             ids.update((entry[0], None) for entry in step.work)
     return list(ids)
+
+
+def _waiting_steps(name: str, steps: Sequence[Step], arrival: int) -> list[int]:
+    """The steps in which a request is there and not in the batch."""
+    busy = [any(entry[0] == name for entry in step.work) for step in steps]
+    ends = [i for i, step in enumerate(steps) if name in step.finished]
+    end = ends[0] + 1 if ends else len(steps)
+    return [i for i in range(arrival, end) if not busy[i]]
 
 
 def _summary(steps: Sequence[Step]) -> str:
@@ -190,15 +198,9 @@ class _Chart:
 
     def _draw_waiting(self, ax: Axes, name: str, steps: Sequence[Step], y: float) -> None:
         """A thin line through the steps in which a request is there and not in the batch."""
-        working = [any(entry[0] == name for entry in step.work) for step in steps]
-        ends = [i for i, step in enumerate(steps) if name in step.finished]
-        end = ends[0] if ends else max((i for i, busy in enumerate(working) if busy), default=-1)
-        if not ends and (not any(working) or any(name in step.preempted for step in steps)):
-            end = len(steps) - 1
         middle = y + self.row / 2
-        for index in range(self.arrivals.get(name, 0), end + 1):
-            if not working[index]:
-                _draw_wait(ax, self._x(index), self._x(index + 1), middle)
+        for index in _waiting_steps(name, steps, self.arrivals.get(name, 0)):
+            _draw_wait(ax, self._x(index), self._x(index + 1), middle)
 
     def _draw_cell(self, ax: Axes, index: int, y: float, kind: str, tokens: int) -> None:
         gap = min(0.03, self.cell * 0.15)
@@ -279,7 +281,7 @@ class _Chart:
 def _draw_place(ax: Axes, x: float, y: float, width: float, height: float, kind: str) -> None:
     if kind == "idle":
         look = {"facecolor": style.WASH, "edgecolor": style.FAINT, "hatch": "////"}
-        ax.add_patch(Rectangle((x, y), width, height, linewidth=0.0, **look))
+        ax.add_artist(Rectangle((x, y), width, height, linewidth=0.0, **look))
     else:
         color = PREFILL if kind == "prefill" else DECODE
         style.box(ax, x, y, width, height, style.tint(color, 0.75), radius=0.02)
@@ -293,7 +295,7 @@ def _draw_preemption(ax: Axes, x: float, middle: float, height: float) -> None:
     ends = [middle - height / 2, middle + height / 2]
     ax.plot([x - 0.01] * 2, ends, color=style.VERMILION, lw=2.4, zorder=5)
     flag = [(x, middle - 0.06), (x + 0.1, middle), (x, middle + 0.06)]
-    ax.add_patch(Polygon(flag, color=style.VERMILION, zorder=5))
+    ax.add_artist(Polygon(flag, color=style.VERMILION, zorder=5))
 
 
 def _draw_finish(ax: Axes, x: float, middle: float) -> None:
@@ -311,10 +313,14 @@ WORDS = {
 }
 
 
-def _key(schedules: Mapping[str, Sequence[Step]]) -> list[str]:
+def _key(
+    schedules: Mapping[str, Sequence[Step]], ids: Sequence[str], arrivals: Mapping[str, int]
+) -> list[str]:
     """The marks that the schedules use."""
     steps = [step for schedule in schedules.values() for step in schedule]
-    used = {kind for step in steps for _, kind, _ in step.work} | {"waiting"}
+    used = {kind for step in steps for _, kind, _ in step.work}
+    if any(_waiting_steps(i, s, arrivals.get(i, 0)) for s in schedules.values() for i in ids):
+        used.add("waiting")
     if any(step.preempted for step in steps):
         used.add("preempted")
     if any(step.finished for step in steps):

@@ -9,7 +9,10 @@ out once and looks the same alone or as a panel of a film strip.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+import re
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -66,6 +69,31 @@ def numbers(values: Any, name: str, ndim: int) -> np.ndarray:
     return array
 
 
+def name_colors(names: Iterable[str]) -> dict[str, int]:
+    """An index for `series_color` for each name, which depends on the name as far as it can.
+
+    So a request keeps its color when others end. "chat A" and "r0" get 0, "chat B" and "r1" get
+    1; any other name gets a number of its own. If two names meet, the later takes the next free.
+    """
+    indices: dict[str, int] = {}
+    for name in names:
+        index = _name_number(name)
+        taken = {other % len(SERIES) for other in indices.values()}
+        if len(taken) < len(SERIES):
+            while index % len(SERIES) in taken:
+                index += 1
+        indices[name] = index
+    return indices
+
+
+def _name_number(name: str) -> int:
+    if digits := re.search(r"[0-9]+$", name):
+        return int(digits[0])
+    if letter := re.search(r"(?:^|[^A-Za-z])([A-Za-z])$", name):
+        return ord(letter[1].lower()) - ord("a")
+    return zlib.crc32(name.encode())
+
+
 # ---------------------------------------------------------------------------------- text
 
 
@@ -119,8 +147,10 @@ def count(number: int, noun: str) -> str:
 
 def shorten(text: str, width: float, size: float = BODY, weight: str = "normal") -> str:
     """Cut one line of text to `width` inches, with an ellipsis where something is missing."""
-    if text_width(text, size, weight) <= width:
+    most = _most_characters(width)
+    if len(text) <= most and text_width(text, size, weight) <= width:
         return text
+    text = text[:most]
     while text and text_width(text + "…", size, weight) > width:
         text = text[:-1]
     return text.rstrip() + "…"
@@ -131,16 +161,21 @@ def wrap(text: str, width: float, max_lines: int, size: float = BODY) -> list[st
 
     Text that is too long loses its middle: its beginning and its end say more.
     """
-    lines = _break(text, width, size)
-    if len(lines) <= max_lines:
-        return lines
     if max_lines == 1:
         return [shorten(text, width, size)]
-    head = lines[: max_lines - 1]
-    tail = text
+    most = _most_characters(width)
+    lines = _break(text[: most * (max_lines + 1)], width, size)
+    if len(lines) <= max_lines:
+        return lines
+    head, tail = lines[: max_lines - 1], text[-most:]
     while tail and text_width("… " + tail, size) > width:
         tail = tail[1:]
     return [*head, "… " + tail.lstrip()]
+
+
+def _most_characters(width: float) -> int:
+    """No line of `width` inches has more: so a long text need not be measured to its end."""
+    return int(width / 0.02) + 1
 
 
 def _break(text: str, width: float, size: float) -> list[str]:
@@ -208,7 +243,7 @@ def box(
         linewidth=line,
         **options,
     )
-    ax.add_patch(patch)
+    ax.add_artist(patch)  # not add_patch, which is slow: it measures what an inch page knows
     return patch
 
 
@@ -219,7 +254,12 @@ class Picture(Figure):
     """A figure that shows itself in a notebook and that pyplot knows nothing of: nothing leaks."""
 
     def __init__(self, width: float, height: float) -> None:
-        super().__init__(figsize=(width, height), dpi=DPI, facecolor=PAPER)
+        pixels = math.ceil(width * DPI - 1e-6), math.ceil(height * DPI - 1e-6)
+        figsize = pixels[0] / DPI, pixels[1] / DPI
+        super().__init__(figsize=figsize, dpi=DPI, facecolor=PAPER)
+
+    def __repr__(self) -> str:
+        return "<Picture>"  # the size would vary with the fonts of the machine
 
     def _repr_png_(self) -> bytes:
         return png(self)

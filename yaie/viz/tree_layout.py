@@ -73,8 +73,7 @@ class Box:
         self.lines = style.wrap(self.text, label_width, 3 if detail == 2 else 1)
         self.note = ", ".join(self.facts) if detail else ""
         self.chips = self._chips(label_width) if detail else []
-        joined = ", ".join(self.request_ids)
-        self.requests = style.shorten(joined, label_width, style.SMALL) if detail == 2 else ""
+        self.requests = self._requests(label_width) if detail == 2 else ""
         note_width = style.text_width(self.note, style.SMALL)
         if self.locks:
             note_width += lock_width(self.locks) + 0.08
@@ -98,6 +97,21 @@ class Box:
             + 0.2 * bool(self.chips)
             + LINE * bool(self.requests)
         )
+
+    def _requests(self, label_width: float) -> str:
+        """As many request ids as fit on a line, and how many more there are."""
+        if not self.request_ids:
+            return ""
+        best = style.shorten(self.request_ids[0], label_width - 0.3, style.SMALL)
+        total = len(self.request_ids)
+        best += f", +{total - 1}" if total > 1 else ""
+        for shown in range(2, total + 1):
+            rest = f", +{total - shown}" if shown < total else ""
+            words = ", ".join(self.request_ids[:shown]) + rest
+            if style.text_width(words, style.SMALL) > label_width:
+                break
+            best = words
+        return best
 
     def _chips(self, label_width: float) -> list[str]:
         chips: list[str] = []
@@ -176,9 +190,13 @@ def _summary(boxes: Sequence[Box]) -> Box:
     text = style.count(num_nodes, "more node")
     facts = (style.count(num_tokens, "token"),) if num_tokens != num_nodes else ()
     return Box(
-        text, facts, num_nodes=num_nodes, num_tokens=num_tokens, kind="summary",
+        text,
+        facts,
+        num_nodes=num_nodes,
+        num_tokens=num_tokens,
+        kind="summary",
         matched=float(all(box.matched == 1.0 for box in boxes)),
-    )  # fmt: skip
+    )
 
 
 def _cut_chains(roots: Sequence[Box], longest: int) -> None:
