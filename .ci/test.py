@@ -25,7 +25,7 @@ STEPS = {
     "generated files": ["yaie.course", "build", "--check"],
     "tests": ["pytest", "tests", "-m", "not browser", *WORKERS],
     "notebooks": ["yaie.course.authoring", "test", *WORKERS],
-    "browser": ["pytest", "tests/test_browser.py", "-m", "browser"],
+    "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
 }
 
 
