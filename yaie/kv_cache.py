@@ -283,6 +283,7 @@ class KVCacheManager:
 
     def gather(self, request_id: Hashable, layer: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
         """Copy a request's keys and values out of the pool, `[tokens, heads, head_dim]` each."""
+        self._table(request_id)  # raises the error that names an unknown request
         slots = self._slots(request_id, 0, self.lengths[request_id])
         return (
             self.key_pools[layer].flatten(0, 1)[slots],
