@@ -1,0 +1,1 @@
+"""Benchmarks: workloads, the protocol of measuring, and what is compared with what."""
