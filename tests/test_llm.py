@@ -1,0 +1,392 @@
+"""LLM: text in, text out; stop strings, streams, chats, interruptions."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from engines import check_whole, follow, interfere, recompute
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import make_tiny_model
+
+from yaie import LLM, SamplingParams
+from yaie.engine.text import OutputText
+from yaie.model.tokenizer import Tokenizer
+
+GREEDY = SamplingParams(temperature=0.0, max_tokens=200)
+FIRST = [5]  # the prompt of a scripted request: one token that names the script
+MIXED = "Grüße! 世界 😀👨‍👩‍👧 done\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder):
+    return Tokenizer(folder)
+
+
+@pytest.fixture
+def llm(folder):
+    return LLM(folder, num_blocks=200, block_size=4, exercises=False)
+
+
+def say(llm: LLM, text: str, first: int = FIRST[0], end: bool = True) -> list[int]:
+    """Let the model answer the prompt `[first]` with `text`; returns its tokens."""
+    tokens = llm.tokenizer.encode(text)
+    model = llm.engine.runner.model
+    scripts = {**getattr(model, "scripts", {}), first: tokens + [2] * 300 * end}
+    follow(llm.engine, scripts)
+    return tokens
+
+
+# ------------------------------------------------------------------------------------ generate
+
+
+def test_generate_takes_texts_and_tokens(llm):
+    model, encode = llm.engine.runner.model, llm.tokenizer.encode
+    params = SamplingParams(temperature=0.0, max_tokens=8)
+    texts = ["Once upon a time", "What is the capital of France?"]
+    wanted = [recompute(model, encode(text), params) for text in texts]
+    assert [o.token_ids for o in llm.generate(texts, params)] == wanted
+    assert [o.token_ids for o in llm.generate(texts[0], params)] == wanted[:1]
+    assert [o.token_ids for o in llm.generate(encode(texts[0]), params)] == wanted[:1]
+    assert [o.token_ids for o in llm.generate(tuple(encode(texts[0])), params)] == wanted[:1]
+    mixed = llm.generate([texts[0], encode(texts[1])], params)
+    assert [o.token_ids for o in mixed] == wanted
+    assert [o.text for o in mixed] == [llm.tokenizer.decode(tokens) for tokens in wanted]
+    assert len({o.request_id for o in mixed}) == 2
+    check_whole(llm.engine)
+
+
+def test_parameters_for_each_prompt(llm):
+    outputs = llm.generate(["a", "b", "c"], [SamplingParams(max_tokens=n) for n in (1, 2, 3)])
+    assert [len(o.token_ids) for o in outputs] <= [1, 2, 3]
+    [output] = llm.generate("a", None)
+    assert len(output.token_ids) <= SamplingParams().max_tokens
+
+
+def test_more_prompts_than_seats(folder):
+    llm = LLM(folder, num_blocks=64, block_size=4, max_num_seqs=3, max_num_batched_tokens=8)
+    prompts = [[3 + i] * (1 + i % 5) for i in range(20)]
+    outputs = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=5))
+    assert [o.prompt_token_ids for o in outputs] == prompts
+    check_whole(llm.engine)
+
+
+def test_seeded_prompts_repeat_in_any_company(llm):
+    params = [SamplingParams(temperature=1.0, seed=n, max_tokens=12) for n in range(6)]
+    prompts = [f"Prompt {n}" for n in range(6)]
+    together = [o.token_ids for o in llm.generate(prompts, params)]
+    alone = [llm.generate(*pair)[0].token_ids for pair in zip(prompts, params, strict=True)]
+    assert together == alone
+
+
+def test_the_same_prompt_twice_hits_the_cache(llm):
+    prompt = "You are a helpful assistant. Answer the question in one short sentence."
+    outputs = [llm.generate(prompt, GREEDY)[0] for _ in range(2)]
+    assert outputs[0].metrics.num_cached_tokens == 0
+    length = len(outputs[1].prompt_token_ids)
+    assert outputs[1].metrics.num_cached_tokens == (length - 1) // 4 * 4 > 0
+    assert outputs[0].token_ids == outputs[1].token_ids
+
+
+# ------------------------------------------------------------------------------------ endings
+
+
+def test_an_end_token_ends_the_text(llm):
+    tokens = say(llm, "The end.")
+    [output] = llm.generate(FIRST, GREEDY)
+    assert output.text == "The end."
+    assert output.token_ids == [*tokens, 2]
+    assert output.finish_reason == "stop"
+
+
+def test_ignore_eos_goes_on(llm):
+    say(llm, "The end.")
+    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=30, ignore_eos=True))
+    assert (output.finish_reason, len(output.token_ids)) == ("length", 30)
+    assert output.text == "The end."  # special tokens have no text
+
+
+def test_stop_tokens_end_the_text(llm):
+    tokens = say(llm, "One two three four")
+    stop = tokens[-1]
+    at = tokens.index(stop)
+    for ignore_eos in (False, True):
+        params = SamplingParams(temperature=0, stop_token_ids=[stop], ignore_eos=ignore_eos)
+        [output] = llm.generate(FIRST, params)
+        assert output.finish_reason == "stop"
+        assert output.token_ids == tokens[: at + 1]
+        assert output.text == llm.tokenizer.decode(tokens[:at])
+
+
+def test_max_tokens_before_the_end(llm):
+    tokens = say(llm, "One two three four")
+    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=len(tokens) - 1))
+    assert output.finish_reason == "length"
+    assert output.text == llm.tokenizer.decode(tokens[:-1])
+    # The end token comes exactly where max_tokens would: it stopped of its own accord.
+    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=len(tokens) + 1))
+    assert output.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "text, stop, wanted",
+    [
+        ("Hello world, how are you", "world", "Hello "),
+        ("Hello world, how are you", ["you", "how"], "Hello world, "),
+        ("aaab", "aab", "a"),  # the match begins inside a false start
+        ("ababac", "abac", "ab"),
+        ("abcabcd", ["abcd", "zzz"], "abc"),
+        ("one\n\ntwo", "\n\n", "one"),
+        ("no such thing", "xyz", "no such thing"),
+        ("ends with the beginning of sto", "stop", "ends with the beginning of sto"),
+        ("Stop at once", "Stop", ""),
+        ("Grüße 😀 weiter", "😀", "Grüße "),
+        ("世界和平", "和", "世界"),
+        ("abcd", ["bc", "abcd"], "a"),  # complete first
+        ("abcd", ["bcd", "abcd"], ""),  # complete together: the one that begins first
+    ],
+)
+def test_stop_strings(llm, text, stop, wanted):
+    # A token a byte: stop strings span tokens, and characters do.
+    tokens = [llm.tokenizer.encode(char) for char in text]
+    tokens = [token for char in tokens for token in char]
+    follow(llm.engine, {FIRST[0]: tokens + [2] * 9})
+    params = SamplingParams(temperature=0.0, max_tokens=200, stop=stop)
+    stream = llm.stream(FIRST, params)
+    pieces = list(stream)
+    assert "".join(pieces) == stream.output.text == wanted
+    assert stream.output.finish_reason == "stop"
+    [output] = llm.generate(FIRST, params)
+    assert (output.text, output.token_ids) == (wanted, stream.output.token_ids)
+    check_whole(llm.engine)
+
+
+def test_a_stop_string_frees_its_request_at_once(llm):
+    tokens = say(llm, "a b STOP c d e f g")
+    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=99, stop="STOP"))
+    assert len(output.token_ids) < len(tokens)
+    assert "STOP" in llm.tokenizer.decode(output.token_ids)
+
+
+letters = st.text(alphabet="ab世😀\n", max_size=30)
+
+
+@settings(max_examples=300, deadline=None)
+@given(text=letters, stops=st.lists(st.text("ab世😀\n", min_size=1, max_size=4), max_size=3))
+def test_text_grows_up_to_the_first_stop_string(tokenizer, text, stops):
+    """Against an oracle that decodes everything anew after every token."""
+    output, shown = OutputText(tokenizer, stops), ""
+    tokens = tokenizer.encode(text)
+    for n, token in enumerate(tokens, start=1):
+        output.push(token)
+        whole = tokenizer.decode(tokens[:n]).rstrip("\ufffd")
+        found = [at for stop in stops if (at := whole.find(stop)) >= 0]
+        assert output.stopped == bool(found)
+        assert output.text.startswith(shown), "text was taken back"
+        assert whole.startswith(output.text)
+        assert "\ufffd" not in output.text
+        shown = output.text
+        if found:
+            assert output.text == whole[: min(found)]
+            break
+        # No more is held back than could yet become a stop string.
+        held = whole[len(output.text) :]
+        assert held == "" or any(stop.startswith(held) for stop in stops)
+    output.finish()
+    if not output.stopped:
+        assert output.text == text
+
+
+# ------------------------------------------------------------------------------------ streams
+
+
+def test_pieces_are_whole_characters_and_make_up_the_text(llm):
+    tokens = say(llm, MIXED)
+    stream = llm.stream(FIRST, GREEDY)
+    pieces = list(stream)
+    assert "".join(pieces) == MIXED == stream.output.text
+    assert len(pieces) > 10
+    assert not any("\ufffd" in piece or piece == "" for piece in pieces)
+    assert stream.output.token_ids == [*tokens, 2]
+    assert list(stream) == []  # it stays at its end
+    check_whole(llm.engine)
+
+
+def test_a_text_cut_inside_a_character_says_so(llm):
+    tokens = say(llm, "a😀")
+    stream = llm.stream(FIRST, SamplingParams(temperature=0, max_tokens=len(tokens) - 1))
+    assert list(stream) == ["a", "\ufffd"]
+    assert stream.output.finish_reason == "length"
+
+
+def test_a_stream_of_a_chat(llm):
+    messages = [{"role": "user", "content": "Hi"}]
+    params = SamplingParams(temperature=0.0, max_tokens=10)
+    assert "".join(llm.stream(messages, params)) == llm.chat(messages, params)[0].text
+
+
+def test_a_stream_left_early_frees_its_blocks(llm):
+    say(llm, MIXED)
+    stream = llm.stream(FIRST, GREEDY)
+    start = next(stream) + next(stream)
+    stream.close()
+    stream.close()
+    check_whole(llm.engine)
+    assert stream.output.finish_reason == "abort"
+    rest = "".join(stream)  # what was held back, if anything
+    assert MIXED.startswith(start + rest)
+
+    for piece in llm.stream(FIRST, GREEDY):
+        assert piece
+        break
+    gc.collect()
+    check_whole(llm.engine)
+
+
+def test_a_stream_never_begun_frees_its_request(llm):
+    stream = llm.stream(FIRST, GREEDY)
+    assert llm.engine.has_work
+    assert stream.output.token_ids == []
+    del stream
+    gc.collect()
+    check_whole(llm.engine)
+
+
+def test_two_streams_take_turns(llm):
+    short, long = "Hi 😀", "A much longer answer than the other one."
+    say(llm, short, first=5)
+    say(llm, long, first=6)
+    a, b = llm.stream([5], GREEDY), llm.stream([6], GREEDY)
+    pieces = {a: [], b: []}
+    open_streams = [a, b]
+    while open_streams:
+        for stream in list(open_streams):
+            piece = next(stream, None)
+            if piece is None:
+                open_streams.remove(stream)
+            else:
+                pieces[stream].append(piece)
+    assert "".join(pieces[a]) == a.output.text == short
+    assert "".join(pieces[b]) == b.output.text == long
+    check_whole(llm.engine)
+
+
+@pytest.mark.parametrize("order", [(5, 6), (6, 5)])
+def test_a_stream_that_ended_in_anothers_steps(llm, order):
+    """All of one stream is read before the other is looked at."""
+    texts = {5: "Hi 😀", 6: "A much longer answer than the other one."}
+    for first, text in texts.items():
+        say(llm, text, first)
+    streams = {first: llm.stream([first], GREEDY) for first in (5, 6)}
+    for first in order:
+        assert "".join(streams[first]) == texts[first]
+        assert streams[first].output.finish_reason == "stop"
+    check_whole(llm.engine)
+
+
+def test_generate_while_a_stream_is_open(llm):
+    say(llm, "A stream that is read in two parts.", first=5)
+    say(llm, "A long answer, so long that the stream ends in its steps. " * 2, first=6)
+    stream = llm.stream([5], GREEDY)
+    start = next(stream)
+    [output] = llm.generate([[6]], GREEDY)
+    assert output.text == "A long answer, so long that the stream ends in its steps. " * 2
+    assert start + "".join(stream) == "A stream that is read in two parts."
+    assert stream.output.finish_reason == "stop"
+    check_whole(llm.engine)
+
+
+def test_a_stream_whose_logits_are_nan_ends_with_an_error(llm):
+    say(llm, MIXED)
+    count = iter(range(99))
+
+    def after(step, logits):
+        if next(count) == 5:
+            logits[:] = float("nan")
+
+    interfere(llm.engine, after=after)
+    stream = llm.stream(FIRST, GREEDY)
+    assert MIXED.startswith("".join(stream).rstrip("\ufffd"))
+    assert stream.output.finish_reason == "error"
+    assert "NaN" in stream.output.error
+    check_whole(llm.engine)
+
+
+# ------------------------------------------------------------------------------------ chat
+
+
+def test_chat_answers_one_conversation_or_several(llm):
+    params = SamplingParams(temperature=0.0, max_tokens=6)
+    one = [{"role": "user", "content": "Hi"}]
+    two = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    [output] = llm.chat(one, params)
+    assert output.prompt_token_ids == llm.tokenizer.apply_chat_template(one)
+    both = llm.chat([one, two], params)
+    assert both[0].token_ids == output.token_ids
+    assert both[1].prompt_token_ids == llm.tokenizer.apply_chat_template(two)
+
+
+# ------------------------------------------------------------------------------------ interruptions
+
+
+class Fault(Exception):
+    pass
+
+
+@pytest.mark.parametrize("error", [Fault, KeyboardInterrupt])
+@pytest.mark.parametrize("at", [0, 1, 2, 7])
+def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
+    params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+    prompts = [[7] * 9, [8] * 3, [9] * 30]
+    wanted = [o.token_ids for o in llm.generate(prompts, params)]
+    llm.engine.reset_prefix_cache()
+    real, count = llm.engine.runner, iter(range(99))
+
+    def before(step):
+        if next(count) == at:
+            raise error
+
+    for use in (lambda: llm.generate(prompts, params), lambda: list(llm.stream([7] * 9, params))):
+        count = iter(range(99))
+        interfere(llm.engine, before=before)
+        with pytest.raises(error):
+            use()
+        check_whole(llm.engine)
+        llm.engine.runner = real
+    assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
+
+
+def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):
+    say(llm, "A stream that goes on.", first=5)
+    say(llm, "Never said", first=6)
+    stream = llm.stream([5], GREEDY)
+    start = next(stream)
+    real = llm.engine.runner
+
+    def before(step):
+        raise KeyboardInterrupt
+
+    interfere(llm.engine, before=before)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate([6], GREEDY)
+    llm.engine.runner = real
+    assert len(llm.engine.requests) == 1
+    assert start + "".join(stream) == "A stream that goes on."
+    check_whole(llm.engine)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_runs(folder, dtype):
+    llm = LLM(folder, dtype=dtype, num_blocks=32, block_size=4)
+    assert llm.engine.kv.key_pools[0].dtype == getattr(torch, dtype)
+    params = SamplingParams(temperature=1.0, seed=1, max_tokens=10, ignore_eos=True)
+    [output] = llm.generate([5] * 20, params)
+    assert (len(output.token_ids), output.error) == (10, None)
+    check_whole(llm.engine)

@@ -1,0 +1,255 @@
+"""Bad input: an error that names the argument, and an engine that goes on as before."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from engines import check_whole
+from tiny import make_tiny_model
+
+from yaie import LLM, SamplingParams
+from yaie.engine.engine import Engine
+from yaie.model.tokenizer import Tokenizer
+from yaie.model.weights import load_model
+
+USER = {"role": "user", "content": "Hi"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_tiny_model(tmp_path_factory.mktemp("model") / "tiny", max_position_embeddings=64)
+
+
+@pytest.fixture(scope="module")
+def llm(folder):
+    return LLM(folder, num_blocks=64, block_size=4)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(llm):
+    """After every refusal the pool is whole, and a good request is served."""
+    yield
+    check_whole(llm.engine)
+    assert llm.generate("Hi", SamplingParams(max_tokens=2, ignore_eos=True))[0].token_ids
+
+
+# ------------------------------------------------------------------------------------ prompts
+
+BAD_PROMPTS = [
+    ("", ValueError, "prompts must not be empty"),
+    ([], ValueError, "prompts must not be empty"),
+    ([""], ValueError, r"prompts\[0\] must have at least one token"),
+    (["fine", []], ValueError, r"prompts\[1\] must have at least one token"),
+    ([384], ValueError, r"prompts\[0\] has token id 384, outside 0 to 383"),
+    ([5, -1], ValueError, r"prompts\[0\] has token id -1"),
+    ([[5], [5, 10**12]], ValueError, r"prompts\[1\] has token id 1000000000000"),
+    ([5, True], TypeError, r"prompts\[0\] must have ints as token ids, got True"),
+    ([True, 5], TypeError, r"prompts\[0\] must have ints"),
+    ([5, 6.0], TypeError, r"prompts\[0\] must have ints as token ids, got 6.0"),
+    ([5, "6"], TypeError, r"prompts\[0\] must have ints as token ids, got '6'"),
+    ([5, None], TypeError, r"prompts\[0\] must have ints as token ids, got None"),
+    ([[5, "6"]], TypeError, r"prompts\[0\] must have ints"),
+    (["text", 5], TypeError, r"prompts\[1\] must be a list of token ids, got int"),
+    ([0.5], TypeError, r"prompts\[0\] must be a list of token ids, got float"),
+    ([None], TypeError, r"prompts\[0\]"),
+    ([b"bytes"], TypeError, r"prompts\[0\]"),
+    (b"bytes", TypeError, "prompts must be a str, a list of token ids"),
+    (None, TypeError, "prompts must be"),
+    (5, TypeError, "prompts must be"),
+    ({"a": 1}, TypeError, "prompts must be"),
+    ({5}, TypeError, "prompts must be"),
+    ([5] * 64, ValueError, r"prompts\[0\] has 64 tokens; .* at most 64 fit"),
+    (["fine", "far too long " * 40], ValueError, r"prompts\[1\] has \d+ tokens"),
+]
+
+
+@pytest.mark.parametrize("prompts, error, message", BAD_PROMPTS, ids=repr)
+def test_bad_prompts(llm, prompts, error, message):
+    with pytest.raises(error, match=message):
+        llm.generate(prompts)
+    assert not llm.engine.has_work, "none is served if one is bad"
+
+
+@pytest.mark.parametrize(
+    "prompt, error, message",
+    [
+        ("", ValueError, "prompt must not be empty"),
+        ([], ValueError, "prompt must not be empty"),
+        (None, TypeError, "prompt must be"),
+        (b"x", TypeError, "prompt must be"),
+        ([384], ValueError, "prompt has token id 384"),
+        (["one", "two"], TypeError, "prompt must have ints as token ids, got 'one'"),
+        ([[5]], TypeError, "prompt must have ints"),
+        ([5] * 64, ValueError, "prompt has 64 tokens"),
+        ([{"role": "user"}], ValueError, r"messages\[0\]"),
+    ],
+    ids=repr,
+)
+def test_bad_prompts_of_a_stream(llm, prompt, error, message):
+    with pytest.raises(error, match=message):
+        llm.stream(prompt)  # at the call, not at the first piece
+
+
+@pytest.mark.parametrize(
+    "messages, error, message",
+    [
+        ([], ValueError, "messages must not be empty"),
+        ([[]], ValueError, "messages"),
+        (None, TypeError, "messages must be a list"),
+        (USER, TypeError, "messages must be a list of messages, .* got dict"),
+        ("Hi", ValueError, "messages must be a non-empty list of dictionaries, got 'H'"),
+        (["Hi"], ValueError, "messages"),
+        ([5], ValueError, "messages"),
+        ([{"role": "user"}], ValueError, r"messages\[0\] must be .* role and content"),
+        ([{"content": "Hi"}], ValueError, r"messages\[0\]"),
+        ([USER, "Hi"], ValueError, r"messages\[1\]"),
+        ([[USER], [USER, 5]], ValueError, r"messages\[1\]"),
+        ([{"role": "user", "content": 5}], TypeError, r"messages\[0\]\['content'\]"),
+        ([{"role": "user", "content": None}], TypeError, r"messages\[0\]\['content'\]"),
+        ([{"role": "user", "content": "word " * 99}], ValueError, r"messages has \d+ tokens"),
+    ],
+    ids=repr,
+)
+def test_bad_messages(llm, messages, error, message):
+    with pytest.raises(error, match=message):
+        llm.chat(messages)
+
+
+def test_a_prompt_longer_than_the_pool(folder):
+    llm = LLM(folder, num_blocks=3, block_size=4)
+    with pytest.raises(ValueError, match=r"prompts\[0\] has 12 tokens.*cache 3 blocks of 4"):
+        llm.generate([5] * 12)
+    assert llm.generate([5] * 11)[0].finish_reason == "length"
+
+
+def test_texts_that_are_no_unicode(llm):
+    with pytest.raises((ValueError, TypeError)):
+        llm.generate("half a pair: \ud83d")
+
+
+# ------------------------------------------------------------------------------------ parameters
+
+
+@pytest.mark.parametrize(
+    "name, value, error",
+    [
+        ("temperature", -0.1, ValueError),
+        ("temperature", float("nan"), ValueError),
+        ("temperature", float("inf"), ValueError),
+        ("temperature", "hot", TypeError),
+        ("temperature", None, TypeError),
+        ("top_p", 0.0, ValueError),
+        ("top_p", 1.1, ValueError),
+        ("top_p", "1", TypeError),
+        ("top_k", -1, ValueError),
+        ("top_k", 1.5, TypeError),
+        ("min_p", -0.1, ValueError),
+        ("min_p", 1.1, ValueError),
+        ("repetition_penalty", 0.0, ValueError),
+        ("repetition_penalty", -1.0, ValueError),
+        ("repetition_penalty", float("inf"), ValueError),
+        ("max_tokens", 0, ValueError),
+        ("max_tokens", 2.5, TypeError),
+        ("max_tokens", True, TypeError),
+        ("max_tokens", None, TypeError),
+        ("seed", "lucky", TypeError),
+        ("seed", 1.5, TypeError),
+        ("seed", 2**64, ValueError),
+        ("stop", "", ValueError),
+        ("stop", ["fine", ""], ValueError),
+        ("stop", [5], TypeError),
+    ],
+)
+def test_bad_sampling_parameters(name, value, error):
+    with pytest.raises(error, match=name):
+        SamplingParams(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "params, error, message",
+    [
+        ({"temperature": 0.0}, TypeError, "sampling_params"),
+        (5, TypeError, "sampling_params"),
+        ([], ValueError, "sampling_params"),
+        ([SamplingParams()] * 3, ValueError, "one for each of the 2 prompts, got 3"),
+        ([SamplingParams(), 0.5], TypeError, r"sampling_params\[1\] must be SamplingParams"),
+        (SamplingParams(stop_token_ids=[384]), ValueError, r"stop_token_ids has token id 384"),
+        (SamplingParams(stop_token_ids=["a"]), TypeError, r"stop_token_ids must have ints"),
+    ],
+    ids=repr,
+)
+def test_parameters_of_the_wrong_kind(llm, params, error, message):
+    with pytest.raises(error, match=message):
+        llm.generate(["a", "b"], params)
+
+
+def test_parameters_of_a_stream(llm):
+    with pytest.raises(TypeError, match="sampling_params must be SamplingParams, got dict"):
+        llm.stream("a", {"temperature": 0.0})
+
+
+# ------------------------------------------------------------------------------------ the engine
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
+        ({"block_size": -4}, ValueError, "block_size"),
+        ({"block_size": "16"}, TypeError, "block_size must be an int"),
+        ({"block_size": True}, TypeError, "block_size"),
+        ({"block_size": 4.0}, TypeError, "block_size"),
+        ({"num_blocks": 0}, ValueError, "num_blocks must be at least 1, got 0"),
+        ({"num_blocks": 2.5}, TypeError, "num_blocks"),
+        ({"num_blocks": 1, "block_size": 1}, ValueError, "num_blocks must make room"),
+        ({"kv_cache_memory_bytes": 100}, ValueError, "kv_cache_memory_bytes must hold"),
+        ({"kv_cache_memory_bytes": 1e9}, TypeError, "kv_cache_memory_bytes"),
+        ({"max_num_seqs": 0}, ValueError, "max_num_seqs"),
+        ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
+        ({"policy": "best"}, ValueError, "policy"),
+        ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
+        ({"dtype": 32}, ValueError, "dtype"),
+    ],
+    ids=repr,
+)
+def test_bad_options(folder, options, error, message):
+    with pytest.raises(error, match=message):
+        LLM(folder, **options)
+
+
+def test_the_smallest_engine_serves_the_smallest_prompt(folder):
+    llm = LLM(folder, num_blocks=1, block_size=2)
+    [output] = llm.generate([5], SamplingParams(max_tokens=9, ignore_eos=True))
+    assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
+
+
+@pytest.mark.parametrize("name", ["no-such-model", "org/no-such-model", "", "../up"])
+def test_unknown_models(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    with pytest.raises((ValueError, FileNotFoundError), match=r"model|config"):
+        LLM(name)
+
+
+def test_truncated_weights(folder, tmp_path):
+    broken = shutil.copytree(folder, tmp_path / "broken")
+    weights = broken / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=re.escape(str(weights))):
+        LLM(broken)
+
+
+def test_request_ids_in_use(folder):
+    engine = Engine(load_model(folder), Tokenizer(folder), num_blocks=64, block_size=4)
+    engine.add_request([5], request_id="mine")
+    with pytest.raises(ValueError, match="request_id 'mine' is in use"):
+        engine.add_request([6], request_id="mine")
+    assert len(engine.requests) == len(engine.scheduler.waiting) == 1
+    engine.abort("mine")
+    engine.add_request([6], request_id="mine")  # free again
+    engine.add_request([6], request_id="request-0")
+    assert engine.add_request([6]) not in ("mine", "request-0")
+    for request_id in list(engine.requests):
+        engine.abort(request_id)
+    check_whole(engine)
