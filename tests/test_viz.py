@@ -314,6 +314,7 @@ def test_cached_blocks_are_the_values_of_all_namespaces():
 def test_requests_keep_their_colors_when_others_end():
     assert style.name_colors(["chat A", "chat B"]) == {"chat A": 0, "chat B": 1}
     assert style.name_colors(["chat B"]) == {"chat B": 1}
+    assert len(set(style.name_colors(["r0", "a", "b 0", *"cdefgh"]).values())) == 9
     every = style.name_colors(["r3", "r9", "alice", "bob"])
     assert len({index % len(style.SERIES) for index in every.values()}) == 4
 
@@ -355,6 +356,7 @@ def test_slider_changes_the_picture_and_keeps_its_size():
         images.append(bytes(slides.image.value))
     assert len(set(images)) == 5
     assert len({image[16:24] for image in images}) == 1  # width and height, in the PNG's header
+    assert slides.image.layout.width == f"{int.from_bytes(images[0][16:20], 'big')}px"
     slides.control.value = 1
     assert bytes(slides.image.value) == images[0]
     assert plt.get_fignums() == []

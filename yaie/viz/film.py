@@ -78,7 +78,7 @@ def compose(
     top = TITLE_HEIGHT if titles else 0.0
     if titles:
         sizes = [
-            (max(panel_width, _title_width(title)), height)
+            (max(panel_width, title_width(title)), height)
             for (panel_width, height), (_, title) in zip(sizes, titles, strict=True)
         ]
     corners, figure_width, figure_height = _flow(sizes, top, width)
@@ -103,7 +103,8 @@ def draw_title(page: style.Page, x: float, y: float, number: str, title: str) ->
     style.put(page.ax, x + badge + 0.08, middle, title, 9.5, weight="bold")
 
 
-def _title_width(title: str) -> float:
+def title_width(title: str) -> float:
+    """Inches that a panel's number and title take."""
     return style.text_width(title, 9.5, "bold") + 0.5
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -19,6 +20,7 @@ from yaie.viz.film import (
     draw_title,
     film_strip,
     frame_sizes,
+    title_width,
 )
 
 STRIP_FRAMES = 4
@@ -63,14 +65,18 @@ class Slider:
         self._states, self._draw, self._titles = list(states), draw, titles
         sizes = frame_sizes(self._states, draw)
         # Every frame gets the size of the largest, so that the page below does not jump.
-        self._size = tuple(max(side) for side in zip(*sizes, strict=True))
+        width, height = (max(side) for side in zip(*sizes, strict=True))
+        width = max([width, *map(title_width, titles or ())])
+        self._size = width, height
         self._png = lru_cache(maxsize=None)(self._render)
         self.strip = self._make_strip(frames)
         self.control = ipywidgets.IntSlider(
             1, 1, len(states), description="step", layout={"width": "60%"}
         )
         self.image = ipywidgets.Image(
-            value=self._png(0), format="png", layout={"max_width": "100%"}
+            value=self._png(0),
+            format="png",
+            layout={"width": f"{math.ceil(width * style.DPI)}px", "max_width": "100%"},
         )
         self.control.observe(self._show, names="value")
         self.widget = ipywidgets.VBox([self.control, self.image])

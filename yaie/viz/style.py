@@ -82,6 +82,8 @@ def name_colors(names: Iterable[str]) -> dict[str, int]:
         if len(taken) < len(SERIES):
             while index % len(SERIES) in taken:
                 index += 1
+        while index in indices.values():
+            index += len(SERIES)
         indices[name] = index
     return indices
 

@@ -76,10 +76,10 @@ class Box:
         self.requests = self._requests(label_width) if detail == 2 else ""
         note_width = style.text_width(self.note, style.SMALL)
         if self.locks:
-            note_width += lock_width(self.locks) + 0.08
+            note_width += lock_width(self.locks) + 0.12
         text_widths = [style.text_width(line, style.BODY) for line in self.lines]
         if self.locks and not detail:
-            text_widths[0] += lock_width(self.locks) + 0.08
+            text_widths[0] += lock_width(self.locks) + 0.12
             note_width = 0.0
         widest = max(
             *text_widths,
