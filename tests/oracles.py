@@ -177,22 +177,21 @@ def agrees(tree: RadixTree, oracle: PrefixOracle) -> None:
 
 
 def naive_attention(q, k, v, causal=True, scale=None):
-    """Attention in float64 with a loop for every head and every query; -inf and 0 for no keys."""
+    """Attention in float64 query by query; -inf and 0 where there are no keys."""
     (num_q, heads, dim), (num_k, kv_heads, _) = q.shape, k.shape
     q, k, v = q.double(), k.double(), v.double()
     scale = 1 / math.sqrt(dim) if scale is None else scale
+    kv_head = [head * kv_heads // heads for head in range(heads)]
     out = torch.zeros(num_q, heads, dim, dtype=torch.float64)
     lse = torch.full((num_q, heads), -math.inf, dtype=torch.float64)
     for row in range(num_q):
         seen = num_k - (num_q - 1 - row) if causal else num_k
-        if seen <= 0:
-            continue
-        for head in range(heads):
-            kv_head = head * kv_heads // heads
-            scores = (k[:seen, kv_head] * q[row, head]).sum(dim=1) * scale
-            weights = (scores - scores.max()).exp()
-            out[row, head] = (weights.unsqueeze(1) * v[:seen, kv_head]).sum(dim=0) / weights.sum()
-            lse[row, head] = scores.max() + weights.sum().log()
+        if seen > 0:
+            scores = (k[:seen, kv_head] * q[row]).sum(dim=2) * scale  # [keys, heads]
+            weights = (scores - scores.amax(dim=0)).exp()
+            values = v[:seen, kv_head] * weights.unsqueeze(2)
+            out[row] = values.sum(dim=0) / weights.sum(dim=0).unsqueeze(1)
+            lse[row] = scores.amax(dim=0) + weights.sum(dim=0).log()
     return out, lse
 
 
