@@ -46,8 +46,15 @@ class RadixCache:
     def match(self, token_ids: Sequence[int], namespace: str = "") -> Match:
         """Find the blocks that already hold the beginning of `token_ids`.
 
-        At least one token is left over: its forward pass gives the logits of the next token, and
-        no cache holds those. So of 32 cached tokens in blocks of 16, the same 32 match only 16.
+        Whole blocks only, and at least one token is left over: its forward pass gives the logits
+        of the next token, and no cache holds those. So of 32 cached tokens in blocks of 16, the
+        same 32 match only 16. What was computed in another namespace is never found.
+
+        What is found counts as used now. The caller gets neither a reference nor a lock: until it
+        locks the node, the blocks may be evicted.
+
+        Returns:
+            The node, the length in tokens, and as values the blocks. The node ends there exactly.
         """
         reusable = max(0, len(token_ids) - 1) // self.block_size * self.block_size
         return self.tree.match(token_ids[:reusable], namespace)
@@ -62,7 +69,10 @@ class RadixCache:
         freed when the caller releases its table.
 
         Returns:
-            The node at which the tokens end, to lock.
+            The node at which the tokens of the full blocks end, to lock.
+
+        Raises:
+            ValueError: `blocks` are too few for the full blocks of `token_ids`. Nothing is kept.
         """
         num_full = len(token_ids) // self.block_size
         if len(blocks) < num_full:
@@ -91,6 +101,9 @@ class RadixCache:
     def evict(self, num_blocks: int) -> int:
         """Give up to `num_blocks` blocks back, those used longest ago first.
 
+        The tree forgets them, so that no match finds them again, and the cache is no longer
+        their user. Locked ones stay.
+
         Returns:
             How many blocks the cache gave up. Unlocked blocks have no other user, so as many are
             free now.
@@ -100,7 +113,11 @@ class RadixCache:
         return len(blocks)
 
     def make_room(self, num_blocks: int) -> bool:
-        """Evict until `num_blocks` blocks are free; evict nothing if that cannot be reached."""
+        """Evict until `num_blocks` blocks are free, and no more than that takes.
+
+        Returns:
+            Whether so many are free now. If that cannot be reached, nothing is evicted.
+        """
         if num_blocks > self.num_available:
             return False
         self.evict(num_blocks - self.pool.num_free)

@@ -124,15 +124,15 @@ def compare(state: TreeState, previous: TreeState | None) -> tuple[TreeState, Ma
 
 
 def _prefixes(state: TreeState) -> list[list[int]]:
-    """For each node, a number for the prefix that ends at each of its tokens."""
+    """For each node, a number for the prefix that ends at each of its blocks."""
     prefixes: list[list[int]] = []
     for node in state.nodes:
         if node.parent is None:
             prefixes.append([hash(("root", node.text))])
             continue
         last, own = prefixes[node.parent][-1], []
-        for token in node.key:
-            last = hash((last, token))
+        for start in range(0, len(node.key), state.block_size):
+            last = hash((last, node.key[start : start + state.block_size]))
             own.append(last)
         prefixes.append(own or [last])
     return prefixes
@@ -158,6 +158,7 @@ def _matched_parts(state: TreeState) -> dict[int, float]:
             if ours != theirs:
                 break
             shared += 1
+        shared -= shared % state.block_size  # siblings may begin alike, if not for a whole block
         if shared:
             parts[index] = shared / len(node.key)
         if shared == len(node.key):
@@ -181,11 +182,11 @@ def _with_ghosts(
             continue
         kept = len(prefixes) - len(gone)
         parent = home[prefixes[kept - 1]] if kept else home[before[old.parent][-1]]
-        text = f"its last {style.count(len(gone), 'token')}" if kept else old.text
+        key = old.key[kept * previous.block_size :]
+        text = f"its last {style.count(len(key), 'token')}" if kept else old.text
         if kept and marks.tags.get(parent) == "split":
             del marks.tags[parent]  # not split: it lost its tail
-        values = old.values[kept // previous.block_size :]
-        nodes.append(TreeNode(old.key[kept:], text, parent, values, is_rest=kept > 0))
+        nodes.append(TreeNode(key, text, parent, old.values[kept:], is_rest=kept > 0))
         marks.tags[len(nodes) - 1] = "evicted"
         home.update(dict.fromkeys(gone, len(nodes) - 1))
     return TreeState(tuple(nodes), state.block_size, state.matched, state.namespace)

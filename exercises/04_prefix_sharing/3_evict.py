@@ -1,0 +1,38 @@
+"""Exercise 04.3: Give blocks back when memory runs short.
+
+`evict` gives the blocks used longest ago back to the pool. `make_room` evicts until a request's
+blocks are free: no more than needed, and nothing at all if it cannot succeed.
+
+Check it:     yaie check 04.3
+A hint:       yaie hint 04.3
+Start again:  yaie reset 04.3
+
+The reference is RadixCache.evict, RadixCache.make_room in yaie/prefix_cache.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from yaie import prefix_cache as reference
+
+
+class RadixCache(reference.RadixCache):
+    def evict(self, num_blocks: int) -> int:
+        """Give up to `num_blocks` blocks back, those used longest ago first.
+
+        The tree forgets them, so that no match finds them again, and the cache is no longer
+        their user. Locked ones stay.
+
+        Returns:
+            How many blocks the cache gave up. Unlocked blocks have no other user, so as many are
+            free now.
+        """
+        raise NotImplementedError("Exercise 04.3: Give blocks back when memory runs short")
+
+    def make_room(self, num_blocks: int) -> bool:
+        """Evict until `num_blocks` blocks are free, and no more than that takes.
+
+        Returns:
+            Whether so many are free now. If that cannot be reached, nothing is evicted.
+        """
+        raise NotImplementedError("Exercise 04.3: Give blocks back when memory runs short")

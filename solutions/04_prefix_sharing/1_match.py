@@ -1,0 +1,34 @@
+"""Solution of exercise 04.1: Find the blocks that hold a prompt's beginning.
+
+A request arrives. Ask the tree, `self.tree`, for the blocks that hold the beginning of its
+tokens, but leave at least one token to compute: without a forward pass there are no logits, and
+without logits no next token.
+
+Generated from RadixCache.match in yaie/prefix_cache.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yaie import prefix_cache as reference
+from yaie.radix import Match
+
+
+class RadixCache(reference.RadixCache):
+    def match(self, token_ids: Sequence[int], namespace: str = "") -> Match:
+        """Find the blocks that already hold the beginning of `token_ids`.
+
+        Whole blocks only, and at least one token is left over: its forward pass gives the logits
+        of the next token, and no cache holds those. So of 32 cached tokens in blocks of 16, the
+        same 32 match only 16. What was computed in another namespace is never found.
+
+        What is found counts as used now. The caller gets neither a reference nor a lock: until it
+        locks the node, the blocks may be evicted.
+
+        Returns:
+            The node, the length in tokens, and as values the blocks. The node ends there exactly.
+        """
+        reusable = max(0, len(token_ids) - 1) // self.block_size * self.block_size
+        return self.tree.match(token_ids[:reusable], namespace)
