@@ -1,0 +1,229 @@
+"""Operators: the same numbers as the reference, and an error that names whatever does not fit."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from oracles import naive_attention
+
+from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.ops.kv import copy_blocks, reshape_and_cache
+
+META = torch.device("meta")
+
+
+def ints(*values, dtype=torch.int32):
+    return torch.tensor(values, dtype=dtype)
+
+
+def dense():
+    return {"q": torch.randn(3, 4, 8), "k": torch.randn(5, 2, 8), "v": torch.randn(5, 2, 8)}
+
+
+def paged():
+    return {
+        "q": torch.randn(4, 4, 8),
+        "key_pool": torch.randn(6, 4, 2, 8),
+        "value_pool": torch.randn(6, 4, 2, 8),
+        "block_tables": ints([5, 1], [2, 0]),
+        "context_lens": ints(7, 3),
+        "cu_seqlens": ints(0, 1, 4),
+    }
+
+
+def cached():
+    return {
+        "keys": torch.randn(3, 2, 8),
+        "values": torch.randn(3, 2, 8),
+        "key_pool": torch.zeros(6, 4, 2, 8),
+        "value_pool": torch.zeros(6, 4, 2, 8),
+        "slot_mapping": ints(23, 0, 9, dtype=torch.int64),
+    }
+
+
+OPS = {
+    attention_forward: dense,
+    paged_attention_forward: paged,
+    reshape_and_cache: cached,
+}
+ARGUMENTS = [
+    pytest.param(op, name, id=f"{op.__name__}-{name}")
+    for op, make in OPS.items()
+    for name in make()
+]
+
+
+def test_dense_is_right():
+    arguments = dense()
+    out, lse = attention_forward(**arguments)
+    wanted = naive_attention(*arguments.values())
+    torch.testing.assert_close(out.double(), wanted[0], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(lse.double(), wanted[1], rtol=1e-5, atol=1e-5)
+    full, _ = attention_forward(**arguments, causal=False, scale=0.5)
+    wanted, _ = naive_attention(*arguments.values(), causal=False, scale=0.5)
+    torch.testing.assert_close(full.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_paged_is_right():
+    arguments = paged()
+    out, _ = paged_attention_forward(**arguments)
+    keys, values = (
+        arguments[name][[5, 1]].flatten(0, 1)[:7] for name in ("key_pool", "value_pool")
+    )
+    wanted, _ = naive_attention(arguments["q"][:1], keys, values)
+    torch.testing.assert_close(out[:1].double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_reshape_and_cache_writes_each_slot_and_no_other():
+    arguments = cached()
+    reshape_and_cache(**arguments)
+    for source, pool in (("keys", "key_pool"), ("values", "value_pool")):
+        memory = arguments[pool].flatten(0, 1)
+        assert torch.equal(memory[arguments["slot_mapping"]], arguments[source])
+        memory[arguments["slot_mapping"]] = 0.0
+        assert not memory.any()
+
+
+def test_strided_keys_are_welcome():
+    """The model hands over slices of one product."""
+    arguments = cached()
+    both = torch.randn(3, 4, 8)
+    arguments |= {"keys": both[:, :2], "values": both[:, 2:]}
+    reshape_and_cache(**arguments)
+    assert torch.equal(arguments["value_pool"].flatten(0, 1)[23], both[0, 2:])
+
+
+@pytest.mark.parametrize(("op", "name"), ARGUMENTS)
+@pytest.mark.parametrize("mistake", ["not a tensor", "rank", "size", "dtype", "device"])
+def test_what_does_not_fit_is_named(op, name, mistake):
+    arguments = OPS[op]()
+    good = arguments[name]
+    if mistake == "not a tensor":
+        arguments[name], error = good.tolist(), TypeError
+    elif mistake == "rank":
+        arguments[name], error = good.unsqueeze(-1), ValueError
+    elif mistake == "size":
+        # Tables may be wider than needed, so those get more rows.
+        dim = 0 if name == "block_tables" else -1
+        arguments[name], error = good.repeat_interleave(3, dim=dim), ValueError
+    elif mistake == "dtype":
+        arguments[name], error = good.to(torch.int16), TypeError
+    else:
+        arguments[name], error = good.to(META), ValueError
+    # These set sizes and devices for others: what contradicts them may be named instead.
+    others = {"q": "k|key_pool", "keys": "values", "context_lens": "block_tables"}
+    wanted = f"({name}|{others[name]})" if name in others else name
+    with pytest.raises(error, match=rf"^{wanted} "):
+        op(**arguments)
+
+
+@pytest.mark.parametrize("op", [paged_attention_forward, reshape_and_cache])
+@pytest.mark.parametrize("name", ["key_pool", "value_pool"])
+def test_a_pool_must_be_contiguous(op, name):
+    """Writing to slots of one that is not would write to a copy."""
+    arguments = OPS[op]()
+    arguments[name] = arguments[name].transpose(0, 1).contiguous().transpose(0, 1)
+    with pytest.raises(ValueError, match=f"{name} must be contiguous"):
+        op(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("op", "name"), [(attention_forward, "k"), (paged_attention_forward, "key_pool")]
+)
+@pytest.mark.parametrize("kv_heads", [0, 3])
+def test_heads_that_do_not_divide(op, name, kv_heads):
+    arguments = OPS[op]()
+    pair = (name, "v" if name == "k" else "value_pool")
+    for one in pair:
+        shape = list(arguments[one].shape)
+        shape[-2] = kv_heads
+        arguments[one] = torch.zeros(shape)
+    with pytest.raises(ValueError, match=f"q has 4 heads, not a multiple of the {kv_heads}"):
+        op(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cu_seqlens", ints(0, 1, 3)),
+        ("cu_seqlens", ints(0, 1, 5)),
+        ("cu_seqlens", ints(1, 2, 4)),
+        ("cu_seqlens", ints(0, 5, 4)),
+        ("context_lens", ints(7, 2)),
+        ("context_lens", ints(0, 3)),
+        ("context_lens", ints(-1, 3)),
+        ("block_tables", ints([5], [2])),
+    ],
+)
+def test_lengths_that_contradict_each_other(name, value):
+    with pytest.raises(ValueError, match=f"^{name} "):
+        paged_attention_forward(**paged() | {name: value})
+
+
+@pytest.mark.parametrize("slot", [-1, 24, 10**9])
+def test_slots_outside_the_pool(slot):
+    arguments = cached()
+    arguments["slot_mapping"][1] = slot
+    with pytest.raises(ValueError, match=f"slot_mapping must be from 0 to 23, got {slot}"):
+        reshape_and_cache(**arguments)
+    assert not arguments["key_pool"].any()
+
+
+# ------------------------------------------------------------------------------------- copies
+
+
+def pools(layers=2):
+    return [torch.arange(6.0).view(6, 1, 1, 1).expand(6, 4, 2, 8) + 100 * i for i in range(layers)]
+
+
+def test_copies_read_before_they_write():
+    key_pools, value_pools = pools(), [-pool for pool in pools()]
+    mapping = torch.tensor([[0, 1], [1, 2], [2, 0], [5, 4]])
+    copy_blocks(key_pools, value_pools, mapping)
+    for layer in range(2):
+        wanted = torch.tensor([2.0, 0.0, 1.0, 3.0, 5.0, 5.0]) + 100 * layer
+        assert torch.equal(key_pools[layer][:, 3, 1, 7], wanted)
+        assert torch.equal(value_pools[layer], -key_pools[layer])
+
+
+def test_no_copies():
+    key_pools, value_pools = pools(), pools()
+    copy_blocks(key_pools, value_pools, torch.zeros(0, 2, dtype=torch.int64))
+    assert all(torch.equal(a, b) for a, b in zip(key_pools, pools(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ([[0, 1], [2, 1]], "block_mapping must not have a target twice"),
+        ([[0, 6]], "block_mapping must be from 0 to 5, got 6"),
+        ([[-1, 2]], "block_mapping must be from 0 to 5, got -1"),
+        ([0, 1], r"block_mapping must have shape \[pairs, 2\]"),
+        ([[0, 1, 2]], r"block_mapping must have shape \[pairs, 2\]"),
+        ([[0.5, 1.0]], "block_mapping must be int64"),
+    ],
+)
+def test_bad_copies_change_nothing(mapping, message):
+    key_pools, value_pools = pools(), pools()
+    with pytest.raises((ValueError, TypeError), match=message):
+        copy_blocks(key_pools, value_pools, torch.tensor(mapping))
+    assert torch.equal(key_pools[0], pools()[0])
+
+
+def test_a_bad_pool_is_named_by_its_layer():
+    key_pools, value_pools = pools(), pools()
+    value_pools[1] = torch.zeros(6, 4, 2)
+    with pytest.raises(ValueError, match=r"value_pools\[1\] must have shape"):
+        copy_blocks(key_pools, value_pools, torch.tensor([[0, 1]]))
+    assert torch.equal(key_pools[0], pools()[0])
+
+
+def test_nothing_is_read_from_blocks_that_no_table_names():
+    arguments = paged()
+    for name in ("key_pool", "value_pool"):
+        arguments[name][[3, 4]] = math.nan
+        arguments[name][1, 3] = math.nan
+    out, lse = paged_attention_forward(**arguments)
+    assert out.isfinite().all() and lse.isfinite().all()
