@@ -109,7 +109,7 @@ class Scheduler:
         """Put the next step together: decode first, then prompts under way, then new requests.
 
         A request that decodes needs one token of the budget and has somebody waiting for it; so
-        no prompt, however long, can hold it up.
+        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
         """
         step = Step()
         decoding = [request for request in self.running if request.is_decoding]

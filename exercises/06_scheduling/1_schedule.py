@@ -1,0 +1,29 @@
+"""Exercise 06.1: Put one step together.
+
+Decide who computes how many tokens in the next step: first a token for everyone who decodes, then
+the prompts under way, then new requests if nobody had to be preempted. `grow`, `_add_prefill` and
+`admit` do the parts; the order is yours.
+
+Check it:     yaie check 06.1
+A hint:       yaie hint 06.1
+Start again:  yaie reset 06.1
+
+The reference is Scheduler.schedule in yaie/engine/scheduler.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from yaie.engine import scheduler as reference
+from yaie.engine.request import Status
+from yaie.engine.scheduler import Step
+
+
+class Scheduler(reference.Scheduler):
+    def schedule(self) -> Step:
+        """Put the next step together: decode first, then prompts under way, then new requests.
+
+        A request that decodes needs one token of the budget and has somebody waiting for it; so
+        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
+        """
+        raise NotImplementedError("Exercise 06.1: Put one step together")

@@ -1,0 +1,36 @@
+"""Solution of exercise 06.1: Put one step together.
+
+Decide who computes how many tokens in the next step: first a token for everyone who decodes, then
+the prompts under way, then new requests if nobody had to be preempted. `grow`, `_add_prefill` and
+`admit` do the parts; the order is yours.
+
+Generated from Scheduler.schedule in yaie/engine/scheduler.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from yaie.engine import scheduler as reference
+from yaie.engine.request import Status
+from yaie.engine.scheduler import Step
+
+
+class Scheduler(reference.Scheduler):
+    def schedule(self) -> Step:
+        """Put the next step together: decode first, then prompts under way, then new requests.
+
+        A request that decodes needs one token of the budget and has somebody waiting for it; so
+        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
+        """
+        step = Step()
+        decoding = [request for request in self.running if request.is_decoding]
+        prefilling = [request for request in self.running if not request.is_decoding]
+        for request in decoding:
+            if request.status is Status.RUNNING and self.grow(request, step):
+                step.add(request, 1)
+        for request in prefilling:
+            if request.status is Status.RUNNING:
+                self._add_prefill(request, step)
+        if not step.preempted:  # no block was free for those who run
+            self.admit(step)
+        return step

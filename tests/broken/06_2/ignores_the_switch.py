@@ -1,0 +1,25 @@
+"""Reuses cached prefixes although prefix caching is off."""
+
+from yaie.engine import scheduler as reference
+from yaie.engine.request import Status
+from yaie.kv_cache import blocks_needed
+
+EXPECT = "Match no tokens then"
+
+
+class Scheduler(reference.Scheduler):
+    def start(self, request):
+        found = self.cache.match(request.token_ids, request.namespace)
+        self.cache.lock(found.node)
+        missing = blocks_needed(len(request.token_ids), self.kv.block_size) - len(found.values)
+        if not self.cache.make_room(missing):
+            self.cache.unlock(found.node)
+            return False
+        self.kv.allocate_blocks(request.request_id, len(request.token_ids), found.values)
+        request.node = found.node
+        request.num_computed_tokens = found.length
+        if request.metrics.num_preemptions == 0:
+            request.metrics.num_cached_tokens = found.length
+        request.status = Status.RUNNING
+        self.running.append(request)
+        return True
