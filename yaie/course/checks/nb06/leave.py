@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from yaie.course.checks.nb06.scene import Scene
+from yaie.course.checks.nb06.scene import step_by_reference
 from yaie.course.expect import equal, given, true
+from yaie.course.simulate import Simulation
 
 
-def running_request(scheduler_class: type, num_outputs: int) -> tuple[Scene, object]:
+def running_request(scheduler_class: type, num_outputs: int) -> tuple[Simulation, object]:
     """A request with 10 tokens of prompt that has generated some more, and one behind it."""
-    scene = Scene(scheduler_class, num_blocks=12)
-    request = scene.request("a", 10)
-    scene.request("b", 5)
+    scene = Simulation(scheduler_class, num_blocks=12)
+    request = scene.add("a", 10)
+    scene.add("b", 5)
     for _ in range(num_outputs):
-        scene.run_reference_step()
+        step_by_reference(scene)
     return scene, request
 
 
@@ -20,7 +21,7 @@ def check_preempt(scheduler_class: type) -> None:
     from yaie.engine.request import Status
 
     scene, request = running_request(scheduler_class, num_outputs=2)
-    waiting = scene.request("late", 6)
+    waiting = scene.add("late", 6)
     tokens = list(request.token_ids)
     what = "preempt(a), which has a prompt of 10 tokens and 2 generated ones"
     with given(what):
@@ -60,7 +61,7 @@ def check_preempt(scheduler_class: type) -> None:
     equal(request.metrics.num_preemptions, 1, f"{what}: metrics.num_preemptions")
 
     for _ in range(30):
-        step = scene.run_reference_step()
+        step = step_by_reference(scene)
         if request in step.scheduled and request.num_computed_tokens >= len(tokens):
             break
     equal(
@@ -74,7 +75,7 @@ def check_preempt(scheduler_class: type) -> None:
     true(waiting.num_output_tokens > 0, f"{what}: the request behind it never ran.")
 
 
-def finish_all(scene: Scene) -> None:
+def finish_all(scene: Simulation) -> None:
     from yaie.engine.scheduler import Scheduler
 
     for request in [*scene.scheduler.running, *scene.scheduler.waiting]:
@@ -110,7 +111,7 @@ def check_finish(scheduler_class: type) -> None:
     )
     true(other in scene.scheduler.running, f"{what}: the other request stopped running.")
 
-    waiting = scene.request("waits", 6)
+    waiting = scene.add("waits", 6)
     what = 'finish(waits, "abort"), which has not begun'
     with given(what, errors={KeyError: "It has no blocks yet, so there is nothing to give up."}):
         scene.scheduler.finish(waiting, "abort")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from yaie.course.checks.nb06.scene import Scene, counts
+from yaie.course.checks.nb06.scene import step_by_reference
 from yaie.course.expect import equal, given, true
+from yaie.course.simulate import Simulation, counts
 
 
 def check_schedule(scheduler_class: type) -> None:
@@ -18,10 +19,10 @@ def check_schedule(scheduler_class: type) -> None:
 
 
 def check_decode_first(scheduler_class: type) -> None:
-    scene = Scene(scheduler_class)
-    scene.request("short", 3)
-    scene.run_reference_step()
-    scene.request("big", 40)
+    scene = Simulation(scheduler_class)
+    scene.add("short", 3)
+    step_by_reference(scene)
+    scene.add("big", 40)
     what = "schedule() with a budget of 16, one request that decodes and a prompt of 40 waiting"
     with given(what):
         step = scene.scheduler.schedule()
@@ -42,8 +43,8 @@ def check_decode_first(scheduler_class: type) -> None:
 
 
 def check_chunks(scheduler_class: type) -> None:
-    scene = Scene(scheduler_class)
-    scene.request("a", 40)
+    scene = Simulation(scheduler_class)
+    scene.add("a", 40)
     sizes = []
     for _ in range(3):
         with given("schedule() with a budget of 16 and one prompt of 40"):
@@ -60,10 +61,10 @@ def check_chunks(scheduler_class: type) -> None:
 
 
 def check_old_before_new(scheduler_class: type) -> None:
-    scene = Scene(scheduler_class)
-    scene.request("old", 24)
-    scene.run_reference_step()
-    scene.request("new", 12)
+    scene = Simulation(scheduler_class)
+    scene.add("old", 24)
+    step_by_reference(scene)
+    scene.add("new", 12)
     what = "schedule() with 8 tokens of a prompt under way, 12 of a new one, and a budget of 16"
     with given(what):
         step = scene.scheduler.schedule()
@@ -77,9 +78,9 @@ def check_old_before_new(scheduler_class: type) -> None:
 
 
 def check_room_for_every_token(scheduler_class: type) -> None:
-    scene = Scene(scheduler_class)
-    request = scene.request("a", 8)
-    scene.run_reference_step()
+    scene = Simulation(scheduler_class)
+    request = scene.add("a", 8)
+    step_by_reference(scene)
     what = "schedule() with one request that has 8 tokens in two full blocks, and decodes"
     with given(what):
         scene.scheduler.schedule()
@@ -93,10 +94,10 @@ def check_room_for_every_token(scheduler_class: type) -> None:
 
 
 def check_preemption(scheduler_class: type) -> None:
-    scene = Scene(scheduler_class, num_blocks=5, enable_prefix_caching=False)
+    scene = Simulation(scheduler_class, num_blocks=5, enable_prefix_caching=False)
     for name, length in (("a", 8), ("b", 4), ("c", 8)):
-        scene.request(name, length)
-    scene.run_reference_step()  # c's last tokens wait for the budget
+        scene.add(name, length)
+    step_by_reference(scene)  # c's last tokens wait for the budget
     what = "schedule() in a full pool, where `grow` preempts c to make room for a"
     admitted_to = []
     scene.scheduler.admit = admitted_to.append
@@ -115,10 +116,10 @@ def check_preemption(scheduler_class: type) -> None:
     )
     equal(names, ["a", "b"], f"{what}: the requests of the step")
 
-    scene = Scene(scheduler_class, num_blocks=4, enable_prefix_caching=False)
-    scene.request("a", 8)
-    scene.request("b", 8)
-    scene.run_reference_step()
+    scene = Simulation(scheduler_class, num_blocks=4, enable_prefix_caching=False)
+    scene.add("a", 8)
+    scene.add("b", 8)
+    step_by_reference(scene)
     what = "schedule() in a full pool, where a takes b's blocks and b decodes too"
     with given(what):
         step = scene.scheduler.schedule()
@@ -129,11 +130,11 @@ def check_preemption(scheduler_class: type) -> None:
         because="b was preempted for a, so it has no place in this step.",
     )
 
-    scene = Scene(scheduler_class, num_blocks=4, enable_prefix_caching=False)
+    scene = Simulation(scheduler_class, num_blocks=4, enable_prefix_caching=False)
     for name in "ab":
-        scene.request(name, 7)
-    scene.run_reference_step()
-    scene.run_reference_step()
+        scene.add(name, 7)
+    step_by_reference(scene)
+    step_by_reference(scene)
     scene.scheduler.running.reverse()  # a was admitted last: in need of a block, it is the victim
     scene.scheduler.running[0].num_computed_tokens -= 1  # and b has a slot for its token
     scene.kv.lengths["b"] = 9
@@ -150,9 +151,9 @@ def check_random_work(scheduler_class: type) -> None:
     generator = random.Random(0)
     for trial in range(12):
         budget = generator.choice([8, 11, 32])
-        scene = Scene(scheduler_class, num_blocks=16, max_num_batched_tokens=budget)
+        scene = Simulation(scheduler_class, num_blocks=16, max_num_batched_tokens=budget)
         for i in range(10):
-            scene.request(f"r{i}", generator.randrange(1, 30))
+            scene.add(f"r{i}", generator.randrange(1, 30))
         what = f"random work {trial}, with a budget of {budget}"
         for _ in range(400):
             if not scene.scheduler.has_work:

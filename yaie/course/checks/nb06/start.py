@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from yaie.course.checks.nb06.scene import Scene
 from yaie.course.expect import equal, given, true
+from yaie.course.simulate import Simulation
 
 TOO_MANY = (
     "More blocks were promised than could be had. Only `make_room` knows: cached blocks under a "
@@ -24,8 +24,8 @@ def check_without_prefix(scheduler_class: type) -> None:
     from yaie.engine.request import Status
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=4)
-    request = scene.request("a", 10)
+    scene = Simulation(scheduler_class, num_blocks=4)
+    request = scene.add("a", 10)
     what = "start() of a request with 10 tokens, 4 free blocks of 4"
     with given(what, errors={OutOfBlocks: TOO_MANY}):
         got = scene.scheduler.start(request)
@@ -37,11 +37,11 @@ def check_without_prefix(scheduler_class: type) -> None:
     true(request in scene.scheduler.running, f"{what}: it is not among `running`.")
 
 
-def cache_a_prompt(scene: Scene, tokens: list[int]) -> None:
+def cache_a_prompt(scene: Simulation, tokens: list[int]) -> None:
     """Let a request compute `tokens` and finish, so that the cache keeps them."""
     from yaie.engine.scheduler import Scheduler
 
-    request = scene.request("before", tokens)
+    request = scene.add("before", tokens)
     scene.scheduler.waiting.remove(request)
     Scheduler.start(scene.scheduler, request)
     request.num_computed_tokens = len(tokens)
@@ -51,9 +51,9 @@ def cache_a_prompt(scene: Scene, tokens: list[int]) -> None:
 def check_prefix(scheduler_class: type) -> None:
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=6)
+    scene = Simulation(scheduler_class, num_blocks=6)
     cache_a_prompt(scene, list(range(8)))
-    request = scene.request("a", [*range(8), 90, 91])
+    request = scene.add("a", [*range(8), 90, 91])
     what = "start() of a request with 10 tokens, of which 8 are cached"
     with given(what, errors={OutOfBlocks: TOO_MANY}):
         scene.scheduler.start(request)
@@ -82,9 +82,9 @@ def check_prefix(scheduler_class: type) -> None:
 def check_own_prefix_counted(scheduler_class: type) -> None:
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=4)
+    scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(12)))
-    request = scene.request("a", [*range(12), *range(50, 58)])
+    request = scene.add("a", [*range(12), *range(50, 58)])
     what = (
         "start() of a request that needs 2 new blocks, with 1 free and 3 cached: exactly the "
         "prefix that it shares"
@@ -105,11 +105,11 @@ def check_locked_blocks_counted(scheduler_class: type) -> None:
     from yaie.engine.scheduler import Scheduler
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=4)
+    scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(8)))
-    other = scene.request("other", [*range(8), 70])
+    other = scene.add("other", [*range(8), 70])
     Scheduler.start(scene.scheduler, other)
-    request = scene.request("a", 8)
+    request = scene.add("a", 8)
     what = "start() of a request that needs 2 blocks, with 1 free and 2 cached under a lock"
     with given(what, errors={OutOfBlocks: TOO_MANY}):
         got = scene.scheduler.start(request)
@@ -125,9 +125,9 @@ def check_refusal(scheduler_class: type) -> None:
     from yaie.engine.request import Status
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=4)
+    scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(4)))
-    request = scene.request("a", [*range(4), *range(30, 50)])
+    request = scene.add("a", [*range(4), *range(30, 50)])
     what = "start() of a request with 24 tokens, of which 4 are cached, in a pool of 4 blocks"
     with given(what, errors={OutOfBlocks: TOO_MANY}):
         got = scene.scheduler.start(request)
@@ -144,10 +144,10 @@ def check_refusal(scheduler_class: type) -> None:
 def check_caching_off(scheduler_class: type) -> None:
     from yaie.kv_cache import OutOfBlocks
 
-    scene = Scene(scheduler_class, num_blocks=6)
+    scene = Simulation(scheduler_class, num_blocks=6)
     cache_a_prompt(scene, list(range(8)))
     scene.scheduler.enable_prefix_caching = False
-    request = scene.request("a", [*range(8), 90])
+    request = scene.add("a", [*range(8), 90])
     what = "start() with enable_prefix_caching=False"
     with given(what, errors={OutOfBlocks: TOO_MANY}):
         scene.scheduler.start(request)
