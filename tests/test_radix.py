@@ -431,3 +431,21 @@ def test_copies_are_independent():
     other.evict(2)
     assert tree.match([1, 2, 3, 4]).values == ["a", "b"]
     check_tree(other)
+
+
+def test_the_benchmark_measures_what_it_says(monkeypatch):
+    """At small sizes: that its trees have the shapes it names, and its figures are all there."""
+    from yaie.bench import radix as bench
+
+    prompt = list(range(64))
+    assert bench._one_edge(prompt).num_nodes == 2
+    assert bench._node_a_block(prompt).num_nodes == 5
+    assert bench._differs_at_the_end(prompt).match(prompt).length == 48
+    monkeypatch.setattr(bench, "PROMPT_TOKENS", 320)
+    monkeypatch.setattr(bench, "SEQUENCES", (1, 20))
+    monkeypatch.setattr(bench, "LEAVES", (1, 20))
+    results = bench.run(rounds=1)
+    assert list(results["match_ms"]) == list(bench.SHAPES)
+    assert list(results["match_ms_by_tokens"]["one long edge"]) == [80, 160, 320, 1280]
+    assert list(results["match_ms_by_sequences"]) == [1, 20]
+    assert list(results["evict_us_by_leaves"]) == [1, 20]
