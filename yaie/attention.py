@@ -50,10 +50,10 @@ def apply_rotary(
     Args:
         x: queries or keys, `[tokens, heads, head_dim]`.
         positions: position of each token in its own sequence, int64 `[tokens]`.
-        cos, sin: tables from `rotary_tables`.
+        cos, sin: tables from `rotary_tables`, float32 `[max_positions, head_dim / 2]`.
 
     Returns:
-        The rotated tensor, with the shape and dtype of `x`.
+        The rotated tensor, with the shape and dtype of `x`, rounded once, at the end.
     """
     cos, sin = cos[positions].unsqueeze(1), sin[positions].unsqueeze(1)
     first, second = x.chunk(2, dim=-1)
@@ -75,13 +75,17 @@ def attention(
 
     Args:
         q: `[query tokens, heads, head_dim]`.
-        k, v: `[key tokens, KV heads, head_dim]`.
+        k, v: `[key tokens, KV heads, head_dim]`. Query head `h` reads KV head
+            `h // (heads // KV heads)`.
         causal: the queries are the last tokens of the sequence, so that the last query sees all
-            keys, the one before it all but the last, and so on (aligned bottom-right).
+            keys, the one before it all but the last, and so on (aligned bottom-right). Without it
+            every query sees every key.
         scale: factor of the scores, by default 1 / sqrt(head_dim).
 
     Returns:
-        Output `[query tokens, heads, head_dim]` and log-sum-exp `[query tokens, heads]`.
+        Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
+        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
+        computed in float32. The arguments are left as they are.
     """
     (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
     group = num_heads // num_kv_heads
@@ -357,7 +361,11 @@ class RadixAttentionBlock(nn.Module):
 
         Returns:
             The output, `[batch, tokens, hidden_size]`; with `use_cache` the output, None (the
-            attention weights are not kept), and the new past.
+            attention weights are not kept), and the new past, laid out as the old one, which is
+            left as it is.
+
+        Raises:
+            ValueError: past and new tokens together exceed `max_position_embeddings`.
         """
         batch, num_tokens, _ = hidden_states.shape
         past = 0 if past_key_value is None else past_key_value[0].shape[1]

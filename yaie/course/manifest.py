@@ -44,6 +44,7 @@ class Exercise:
             for CUDA the file's path) and raises `CheckFailed`, or returns.
         picture: takes what `check` takes, returns a matplotlib figure drawn by running it.
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
+        fit: makes that part of the solution, where the solution is only a piece of it.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Exercise:
     check: Callable[[Any], None]
     picture: Callable[[Any], Any] | None = None
     part: str | None = None
+    fit: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\d\d\.\d", self.id):

@@ -29,8 +29,11 @@ def learner_parts() -> Parts:
         raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
     parts, report = {}, []
     for part, group in groupby(sorted(wanted, key=lambda e: (e.part, e.id)), lambda e: e.part):
-        parts[part], lines = compose(list(group))
+        group = list(group)
+        found, lines = compose(group)
         report += lines
+        if found is not load_reference(group[0]):
+            parts[part] = group[0].fit(found) if group[0].fit else found
     return Parts(**parts, report=tuple(sorted(report)))
 
 

@@ -1,0 +1,47 @@
+"""Exercise 01.1: Attention: causal, grouped, with its log-sum-exp.
+
+Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
+that a query must not see, turn the scores into weights, and average the values with them. Return
+the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
+merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
+imports the reference's two helpers; `causal_mask` is worth a look, `_softmax` is not needed here.
+In the engine your function computes the prompts.
+
+Check it:     yaie check 01.1
+A hint:       yaie hint 01.1
+Start again:  yaie reset 01.1
+
+The reference is attention in yaie/attention.py.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.attention import State, _softmax, causal_mask
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> State:
+    """Compute softmax(q kᵀ · scale) v, with all scores in memory at once.
+
+    Args:
+        q: `[query tokens, heads, head_dim]`.
+        k, v: `[key tokens, KV heads, head_dim]`. Query head `h` reads KV head
+            `h // (heads // KV heads)`.
+        causal: the queries are the last tokens of the sequence, so that the last query sees all
+            keys, the one before it all but the last, and so on (aligned bottom-right). Without it
+            every query sees every key.
+        scale: factor of the scores, by default 1 / sqrt(head_dim).
+
+    Returns:
+        Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
+        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
+        computed in float32. The arguments are left as they are.
+    """
+    raise NotImplementedError("Exercise 01.1: Attention: causal, grouped, with its log-sum-exp")

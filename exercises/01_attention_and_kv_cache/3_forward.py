@@ -1,0 +1,48 @@
+"""Exercise 01.3: An attention layer with a KV cache.
+
+Put the layer together: project the new tokens to queries, keys and values, rotate queries and
+keys by their positions, put the keys and values behind those of the past, attend, and project
+back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
+`self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
+`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis.
+
+Check it:     yaie check 01.3
+A hint:       yaie hint 01.3
+Start again:  yaie reset 01.3
+
+The reference is RadixAttentionBlock.forward in yaie/attention.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie import attention as reference
+from yaie.attention import apply_rotary, attention
+
+
+class RadixAttentionBlock(reference.RadixAttentionBlock):
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        past_key_value: tuple[torch.Tensor, torch.Tensor] | None = None,
+        use_cache: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, None, tuple[torch.Tensor, torch.Tensor]]:
+        """Attend from new tokens to themselves and to the past.
+
+        Args:
+            hidden_states: the new tokens, `[batch, tokens, hidden_size]`.
+            past_key_value: keys and values of the tokens before, rotated already,
+                `[batch, past tokens, KV heads, head_dim]` each.
+            use_cache: also return keys and values of all tokens so far.
+
+        Returns:
+            The output, `[batch, tokens, hidden_size]`; with `use_cache` the output, None (the
+            attention weights are not kept), and the new past, laid out as the old one, which is
+            left as it is.
+
+        Raises:
+            ValueError: past and new tokens together exceed `max_position_embeddings`.
+        """
+        raise NotImplementedError("Exercise 01.3: An attention layer with a KV cache")

@@ -1,0 +1,58 @@
+"""Solution of exercise 01.1: Attention: causal, grouped, with its log-sum-exp.
+
+Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
+that a query must not see, turn the scores into weights, and average the values with them. Return
+the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
+merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
+imports the reference's two helpers; `causal_mask` is worth a look, `_softmax` is not needed here.
+In the engine your function computes the prompts.
+
+Generated from attention in yaie/attention.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.attention import State, _softmax, causal_mask
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> State:
+    """Compute softmax(q kᵀ · scale) v, with all scores in memory at once.
+
+    Args:
+        q: `[query tokens, heads, head_dim]`.
+        k, v: `[key tokens, KV heads, head_dim]`. Query head `h` reads KV head
+            `h // (heads // KV heads)`.
+        causal: the queries are the last tokens of the sequence, so that the last query sees all
+            keys, the one before it all but the last, and so on (aligned bottom-right). Without it
+            every query sees every key.
+        scale: factor of the scores, by default 1 / sqrt(head_dim).
+
+    Returns:
+        Output `[query tokens, heads, head_dim]`, in the dtype of q, and the natural log-sum-exp
+        of each row of scaled scores, float32 `[query tokens, heads]`. Half-precision inputs are
+        computed in float32. The arguments are left as they are.
+    """
+    (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
+    group = num_heads // num_kv_heads
+    scale = head_dim**-0.5 if scale is None else scale
+    precision = torch.promote_types(q.dtype, torch.float32)
+    # The query heads that share a KV head become rows of one product: [KV heads, group × q, dim].
+    grouped = q.to(precision).view(num_q, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
+    grouped = grouped.reshape(num_kv_heads, group * num_q, head_dim) * scale
+    scores = grouped @ k.to(precision).permute(1, 2, 0)
+    scores = scores.view(num_heads, num_q, num_k)
+    if causal:
+        scores.masked_fill_(~causal_mask(num_q, num_k, q.device), float("-inf"))
+    weights, lse = _softmax(scores)
+    out = weights.view(num_kv_heads, group * num_q, num_k) @ v.to(precision).transpose(0, 1)
+    out = out.view(num_heads, num_q, head_dim).transpose(0, 1)
+    return out.to(q.dtype), lse.T.float()

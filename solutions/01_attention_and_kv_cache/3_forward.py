@@ -1,0 +1,63 @@
+"""Solution of exercise 01.3: An attention layer with a KV cache.
+
+Put the layer together: project the new tokens to queries, keys and values, rotate queries and
+keys by their positions, put the keys and values behind those of the past, attend, and project
+back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
+`self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
+`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis.
+
+Generated from RadixAttentionBlock.forward in yaie/attention.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie import attention as reference
+from yaie.attention import apply_rotary, attention
+
+
+class RadixAttentionBlock(reference.RadixAttentionBlock):
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        past_key_value: tuple[torch.Tensor, torch.Tensor] | None = None,
+        use_cache: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, None, tuple[torch.Tensor, torch.Tensor]]:
+        """Attend from new tokens to themselves and to the past.
+
+        Args:
+            hidden_states: the new tokens, `[batch, tokens, hidden_size]`.
+            past_key_value: keys and values of the tokens before, rotated already,
+                `[batch, past tokens, KV heads, head_dim]` each.
+            use_cache: also return keys and values of all tokens so far.
+
+        Returns:
+            The output, `[batch, tokens, hidden_size]`; with `use_cache` the output, None (the
+            attention weights are not kept), and the new past, laid out as the old one, which is
+            left as it is.
+
+        Raises:
+            ValueError: past and new tokens together exceed `max_position_embeddings`.
+        """
+        batch, num_tokens, _ = hidden_states.shape
+        past = 0 if past_key_value is None else past_key_value[0].shape[1]
+        if past + num_tokens > len(self.cos):
+            raise ValueError(
+                f"hidden_states: {past} past and {num_tokens} new tokens exceed "
+                f"max_position_embeddings={len(self.cos)}"
+            )
+        positions = torch.arange(past, past + num_tokens, device=hidden_states.device)
+        q = self.q_proj(hidden_states).view(batch, num_tokens, self.num_heads, self.head_dim)
+        k = self.k_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
+        v = self.v_proj(hidden_states).view(batch, num_tokens, self.num_kv_heads, self.head_dim)
+        cos, sin = self.cos.to(positions.device), self.sin.to(positions.device)
+        q = torch.stack([apply_rotary(x, positions, cos, sin) for x in q])
+        k = torch.stack([apply_rotary(x, positions, cos, sin) for x in k])
+        if past_key_value is not None:
+            k = torch.cat((past_key_value[0], k), dim=1)
+            v = torch.cat((past_key_value[1], v), dim=1)
+        out = torch.stack([attention(*qkv)[0] for qkv in zip(q, k, v, strict=True)])
+        out = self.o_proj(out.flatten(2))
+        return (out, None, (k, v)) if use_cache else out

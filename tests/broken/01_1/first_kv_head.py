@@ -1,0 +1,19 @@
+"""Lets all heads read the first KV head."""
+
+import torch
+
+from yaie.attention import causal_mask
+
+EXPECT = "All heads read KV head 0"
+
+
+def attention(q, k, v, causal=True, scale=None):
+    (num_q, heads, dim), (num_k, _, _) = q.shape, k.shape
+    scale = dim**-0.5 if scale is None else scale
+    keys, values = (x.float()[:, :1].expand(-1, heads, -1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.float(), keys) * scale
+    if causal:
+        scores = scores.masked_fill(~causal_mask(num_q, num_k), float("-inf"))
+    weights = scores.softmax(dim=2)
+    out = torch.einsum("hqk,khd->qhd", weights, values)
+    return out.to(q.dtype), scores.logsumexp(dim=2).T

@@ -1,0 +1,20 @@
+"""Multiplies the scores by the mask, so that hidden keys score 0."""
+
+import torch
+
+from yaie.attention import causal_mask
+
+EXPECT = "Masked scores are 0 instead of -inf"
+
+
+def attention(q, k, v, causal=True, scale=None):
+    (num_q, heads, dim), (num_k, kv_heads, _) = q.shape, k.shape
+    group = heads // kv_heads
+    scale = dim**-0.5 if scale is None else scale
+    keys, values = (x.float().repeat_interleave(group, dim=1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.float(), keys) * scale
+    if causal:
+        scores = scores * causal_mask(num_q, num_k)
+    weights = scores.softmax(dim=2)
+    out = torch.einsum("hqk,khd->qhd", weights, values)
+    return out.to(q.dtype), scores.logsumexp(dim=2).T

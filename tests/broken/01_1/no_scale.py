@@ -1,0 +1,20 @@
+"""Does not divide the scores by sqrt(head_dim)."""
+
+import torch
+
+from yaie.attention import causal_mask
+
+EXPECT = "not scaled by 1 / sqrt(head_dim)"
+
+
+def attention(q, k, v, causal=True, scale=None):
+    (num_q, heads, _), (num_k, kv_heads, _) = q.shape, k.shape
+    group = heads // kv_heads
+    scale = 1.0 if scale is None else scale
+    keys, values = (x.float().repeat_interleave(group, dim=1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q.float(), keys) * scale
+    if causal:
+        scores = scores.masked_fill(~causal_mask(num_q, num_k), float("-inf"))
+    weights = scores.softmax(dim=2)
+    out = torch.einsum("hqk,khd->qhd", weights, values)
+    return out.to(q.dtype), scores.logsumexp(dim=2).T

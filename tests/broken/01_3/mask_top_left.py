@@ -1,0 +1,32 @@
+"""Uses torch's attention with is_causal=True, which is aligned top-left."""
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from yaie import attention as reference
+from yaie.attention import apply_rotary
+
+EXPECT = "aligned top-left"
+
+
+class RadixAttentionBlock(reference.RadixAttentionBlock):
+    def forward(self, hidden_states, past_key_value=None, use_cache=False):
+        batch, count, _ = hidden_states.shape
+        past = 0 if past_key_value is None else past_key_value[0].shape[1]
+        if past + count > len(self.cos):
+            raise ValueError("too many tokens")
+        positions = torch.arange(past, past + count)
+        q = self.q_proj(hidden_states).view(batch, count, self.num_heads, self.head_dim)
+        k = self.k_proj(hidden_states).view(batch, count, self.num_kv_heads, self.head_dim)
+        v = self.v_proj(hidden_states).view(batch, count, self.num_kv_heads, self.head_dim)
+        q = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in q])
+        k = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in k])
+        if past:
+            k = torch.cat((past_key_value[0], k), dim=1)
+            v = torch.cat((past_key_value[1], v), dim=1)
+        group = self.num_heads // self.num_kv_heads
+        keys, values = (x.repeat_interleave(group, dim=2).transpose(1, 2) for x in (k, v))
+        out = scaled_dot_product_attention(q.transpose(1, 2), keys, values, is_causal=True)
+        out = out.transpose(1, 2)
+        out = self.o_proj(out.flatten(2))
+        return (out, None, (k, v)) if use_cache else out

@@ -1,0 +1,28 @@
+"""Puts the new keys and values before the past."""
+
+import torch
+
+from yaie import attention as reference
+from yaie.attention import apply_rotary, attention
+
+EXPECT = "come after it"
+
+
+class RadixAttentionBlock(reference.RadixAttentionBlock):
+    def forward(self, hidden_states, past_key_value=None, use_cache=False):
+        batch, count, _ = hidden_states.shape
+        past = 0 if past_key_value is None else past_key_value[0].shape[1]
+        if past + count > len(self.cos):
+            raise ValueError("too many tokens")
+        positions = torch.arange(past, past + count)
+        q = self.q_proj(hidden_states).view(batch, count, self.num_heads, self.head_dim)
+        k = self.k_proj(hidden_states).view(batch, count, self.num_kv_heads, self.head_dim)
+        v = self.v_proj(hidden_states).view(batch, count, self.num_kv_heads, self.head_dim)
+        q = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in q])
+        k = torch.stack([apply_rotary(x, positions, self.cos, self.sin) for x in k])
+        if past:
+            k = torch.cat((k, past_key_value[0]), dim=1)
+            v = torch.cat((v, past_key_value[1]), dim=1)
+        out = torch.stack([attention(*qkv)[0] for qkv in zip(q, k, v, strict=True)])
+        out = self.o_proj(out.flatten(2))
+        return (out, None, (k, v)) if use_cache else out
