@@ -213,7 +213,7 @@ def _check_times(node: Any, tree: Any, call: str, clock: int, times: dict) -> No
         node = node.parent
     if late and not any(fresh for fresh, _ in late):
         fail(
-            f"{call} gave its path no new `last_access`. The path was used now: eviction must know, or "
+            f"{call} gave its path no new `last_access`. It was used now: eviction must know, or "
             "it takes what is in use. Ask the clock for the time, `self._tick()`."
         )
     stale = [key for fresh, key in late if not fresh]
