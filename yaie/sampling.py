@@ -108,17 +108,23 @@ class SamplingKernel:
     ) -> torch.Tensor:
         """Choose a token for each row of `logits`.
 
+        The order is: temperature, top-k, top-p, min-p, draw. What a row draws depends on its own
+        logits, parameters and generator only, not on the rows beside it. However small a
+        temperature above 0 is, nothing overflows.
+
         Args:
-            logits: `[batch, vocabulary]`.
-            temperature, top_p, top_k, min_p: as in `SamplingParams`. Rows with temperature 0 take
-                their most likely token, the first of equals.
+            logits: `[batch, vocabulary]`, in any float dtype; computed in float32, not changed.
+            temperature, top_p, top_k, min_p: as in `SamplingParams`, each one number for all rows
+                or a sequence with one for each. Rows with temperature 0 take their most likely
+                token, the first of equals.
             generators: the random stream of each row; torch's global one where None.
 
         Returns:
             Token ids, int64 `[batch]`.
 
         Raises:
-            ValueError: a row has a NaN, or nothing but -inf, or a parameter is out of range.
+            ValueError: a row has a NaN, +inf, or nothing but -inf; a parameter that is to be used
+                is out of range; there is not one generator for each row.
         """
         check_logits(logits)
         generators = [None] * len(logits) if generators is None else generators
@@ -160,6 +166,16 @@ class SamplingKernel:
         """Keep the `k` most likely tokens of each row; 0, or more than there are, keeps all.
 
         Tokens that tie with the last one kept are kept too.
+
+        Args:
+            logits: `[batch, vocabulary]`; not changed.
+            k: one number for all rows, or a tensor with one for each, `[batch]` or `[batch, 1]`.
+
+        Returns:
+            Logits of the same shape and dtype: as they were where kept, -inf where dropped.
+
+        Raises:
+            ValueError: `k` is negative, or neither one nor one for each row.
         """
         vocabulary = logits.shape[-1]
         k = _column("top_k", k, logits)
@@ -175,8 +191,18 @@ class SamplingKernel:
         """Keep the smallest set of most likely tokens whose probabilities sum to at least `p`.
 
         The token that crosses the threshold is kept: of (0.5, 0.4, 0.1), 0.8 keeps two. So at
-        least one token always stays. Source: Holtzman et al., "The Curious Case of Neural Text
-        Degeneration", 2019.
+        least one token always stays. Of tokens with equal logits the first come first. A `p` of 1
+        keeps all. Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", 2019.
+
+        Args:
+            logits: `[batch, vocabulary]`, in any float dtype; summed in float32, not changed.
+            p: one number for all rows, or a tensor with one for each, `[batch]` or `[batch, 1]`.
+
+        Returns:
+            Logits of the same shape and dtype: as they were where kept, -inf where dropped.
+
+        Raises:
+            ValueError: `p` is not from 0 to 1, or neither one nor one for each row.
         """
         p = _column("top_p", p, logits)
         if (p >= 1).all():

@@ -1,0 +1,42 @@
+"""Exercise 05.2: Keep the nucleus, and the token that completes it.
+
+Sort each row, likeliest first, and add up the probabilities. A token goes if those before it have
+reached `p` already. Decide in sorted order, carry the decision back to the tokens' own places,
+and set the logits that go to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of
+`p`.
+
+Check it:     yaie check 05.2
+A hint:       yaie hint 05.2
+Start again:  yaie reset 05.2
+
+The reference is SamplingKernel.top_p in yaie/sampling.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
+        """Keep the smallest set of most likely tokens whose probabilities sum to at least `p`.
+
+        The token that crosses the threshold is kept: of (0.5, 0.4, 0.1), 0.8 keeps two. So at
+        least one token always stays. Of tokens with equal logits the first come first. A `p` of 1
+        keeps all. Source: Holtzman et al., "The Curious Case of Neural Text Degeneration", 2019.
+
+        Args:
+            logits: `[batch, vocabulary]`, in any float dtype; summed in float32, not changed.
+            p: one number for all rows, or a tensor with one for each, `[batch]` or `[batch, 1]`.
+
+        Returns:
+            Logits of the same shape and dtype: as they were where kept, -inf where dropped.
+
+        Raises:
+            ValueError: `p` is not from 0 to 1, or neither one nor one for each row.
+        """
+        raise NotImplementedError("Exercise 05.2: Keep the nucleus, and the token that completes it")

@@ -1,0 +1,57 @@
+"""Exercise 05.3: From logits to tokens, a stream for each request.
+
+Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with temperature 0 take
+the argmax. You have `check_logits(logits)`, which refuses NaN; `_column(name, value, logits)`,
+which makes a column of a parameter; the filters `self.top_k`, `self.top_p`, `self.min_p`; and
+`self.draw(probabilities, generators)`, which draws a token for each row from the generator of
+that row.
+
+Check it:     yaie check 05.3
+A hint:       yaie hint 05.3
+Start again:  yaie reset 05.3
+
+The reference is SamplingKernel.sample in yaie/sampling.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column, check_logits
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def sample(
+        self,
+        logits: torch.Tensor,
+        temperature: float | Sequence[float] = 1.0,
+        top_p: float | Sequence[float] = 1.0,
+        top_k: int | Sequence[int] = 0,
+        min_p: float | Sequence[float] = 0.0,
+        generators: Sequence[torch.Generator | None] | None = None,
+    ) -> torch.Tensor:
+        """Choose a token for each row of `logits`.
+
+        The order is: temperature, top-k, top-p, min-p, draw. What a row draws depends on its own
+        logits, parameters and generator only, not on the rows beside it. However small a
+        temperature above 0 is, nothing overflows.
+
+        Args:
+            logits: `[batch, vocabulary]`, in any float dtype; computed in float32, not changed.
+            temperature, top_p, top_k, min_p: as in `SamplingParams`, each one number for all rows
+                or a sequence with one for each. Rows with temperature 0 take their most likely
+                token, the first of equals.
+            generators: the random stream of each row; torch's global one where None.
+
+        Returns:
+            Token ids, int64 `[batch]`.
+
+        Raises:
+            ValueError: a row has a NaN, +inf, or nothing but -inf; a parameter that is to be used
+                is out of range; there is not one generator for each row.
+        """
+        raise NotImplementedError("Exercise 05.3: From logits to tokens, a stream for each request")

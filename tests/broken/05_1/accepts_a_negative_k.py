@@ -1,0 +1,18 @@
+"""Treats a negative k like 0."""
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column
+
+EXPECT = "A wrong parameter must not become a wrong text"
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def top_k(self, logits, k):
+        vocabulary = logits.shape[-1]
+        k = _column("top_k", torch.as_tensor(k).clamp(min=0), logits).long()
+        k = torch.where((k == 0) | (k > vocabulary), vocabulary, k)
+        ordered = logits.sort(dim=-1, descending=True).values
+        threshold = ordered.gather(-1, k - 1)
+        return logits.masked_fill(logits < threshold, float("-inf"))

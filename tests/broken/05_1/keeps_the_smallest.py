@@ -1,0 +1,18 @@
+"""Sorts upwards, and keeps what is below."""
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column
+
+EXPECT = "These are the least likely ones"
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def top_k(self, logits, k):
+        vocabulary = logits.shape[-1]
+        k = _column("top_k", k, logits).long()
+        k = torch.where((k == 0) | (k > vocabulary), vocabulary, k)
+        ordered = logits.sort(dim=-1, descending=False).values
+        threshold = ordered.gather(-1, k - 1)
+        return logits.masked_fill(logits > threshold, float("-inf"))

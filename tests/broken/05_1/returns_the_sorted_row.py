@@ -1,0 +1,18 @@
+"""Returns the logits in sorted order."""
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column
+
+EXPECT = "each in its own place"
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def top_k(self, logits, k):
+        vocabulary = logits.shape[-1]
+        k = _column("top_k", k, logits).long()
+        k = torch.where((k == 0) | (k > vocabulary), vocabulary, k)
+        ordered = logits.sort(dim=-1, descending=True).values
+        threshold = ordered.gather(-1, k - 1)
+        return ordered.masked_fill(ordered < threshold, float("-inf"))

@@ -1,0 +1,21 @@
+"""Returns probabilities instead of logits."""
+
+import torch
+
+from yaie import sampling as reference
+from yaie.sampling import _column
+
+EXPECT = "A filter returns logits"
+
+
+class SamplingKernel(reference.SamplingKernel):
+    def top_p(self, logits, p):
+        p = _column("top_p", p, logits)
+        ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+        probabilities = ordered.softmax(dim=-1, dtype=torch.float32)
+        before = probabilities.cumsum(dim=-1).roll(1, dims=-1)
+        before[..., 0] = 0.0
+        drop = (before >= p) & (p < 1)
+        drop[..., 0] = False
+        drop = drop.scatter(-1, order, drop)
+        return logits.softmax(dim=-1).masked_fill(drop, float("-inf"))
