@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def learner_parts() -> Parts:
     """The engine's parts, with the learner's exercises where they pass their checks.
 
-    `report` says of each exercise whose code runs: the learner's, or the reference and why.
+    `report` names the exercises whose code is the learner's, and those that were started but
+    cannot be used, and why. The reference runs for all that it does not name.
     """
     from yaie.engine.parts import Parts
 
@@ -34,7 +35,8 @@ def learner_parts() -> Parts:
         report += lines
         if found is not load_reference(group[0]):
             parts[part] = group[0].fit(found) if group[0].fit else found
-    return Parts(**parts, report=tuple(sorted(report)))
+    started = sorted(line for line in report if not line.endswith(tell.NOT_STARTED))
+    return Parts(**parts, report=(*started, tell.rest(bool(parts))))
 
 
 def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:

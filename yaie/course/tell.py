@@ -53,13 +53,24 @@ def learner_runs(exercise: Exercise) -> str:
     return f"{exercise.id} {exercise.what}: yours, it passes its check."
 
 
+NOT_STARTED = "the reference, yours is not started."
+
+
 def reference_runs(exercise: Exercise, state: str) -> str:
+    if state == "not started":
+        return f"{exercise.id} {exercise.what}: {NOT_STARTED}"
     why = {
-        "not started": "yours is not started",
         "fails": "yours does not pass its check",
         "broken": "yours cannot be loaded",
     }[state]
     return f"{exercise.id} {exercise.what}: the reference, {why}."
+
+
+def rest(some_are_mine: bool) -> str:
+    """The last line of an engine's report, about all the exercises that it did not name."""
+    if some_are_mine:
+        return "Everything else: the reference."
+    return "The engine runs on the reference: none of its parts is yours yet."
 
 
 def hidden(exercise: Exercise, other: str, names: str) -> str:
