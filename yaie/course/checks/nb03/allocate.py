@@ -31,7 +31,7 @@ def check_allocate_blocks(KVCacheManager: Any) -> None:
 def allocate_fresh(manager: Any, name: str, num_tokens: int) -> list[int]:
     size, free = manager.block_size, manager.pool.num_free
     call = f"allocate_blocks({name!r}, {num_tokens}) with block_size {size}"
-    wrong_type = "prefix_blocks may be a list or a tuple, and is an empty tuple by default"
+    wrong_type = "prefix_blocks may be a list or a tuple, and is an empty tuple by default."
     with given(call, errors={TypeError: wrong_type}):
         got = manager.allocate_blocks(name, num_tokens)
     check_table(manager, name, num_tokens, got, call)
@@ -74,7 +74,12 @@ def check_table(
             ),
         ],
     )
-    equal(len(set(got)), len(got), f"the number of different blocks in {got}")
+    equal(
+        len(set(got)),
+        len(got),
+        f"the number of different blocks in {got}, which {call} returned,",
+        because="`self.free_block_list` is a copy: take blocks with `self.pool.allocate`.",
+    )
     equal(
         manager.block_tables.get(name),
         got,
