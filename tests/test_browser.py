@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -18,6 +19,7 @@ import pytest
 
 from yaie import lab
 from yaie.course.authoring import METADATA
+from yaie.course.build import write_stubs
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 
@@ -36,7 +38,8 @@ FLAGS = [
     "--disable-sync",
 ]
 RUN_SECONDS = 240
-ERROR_OUTPUT = "[data-mime-type='application/vnd.jupyter.error']"
+# JupyterLab shows errors and warnings alike as what was written to stderr.
+ERROR_OUTPUT = ".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stderr']"
 # What JupyterLab itself writes to the console, with or without a notebook of ours.
 NOT_OURS = ("favicon", "Failed to load resource", "ResizeObserver loop")
 
@@ -57,11 +60,20 @@ def browser():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A copy of what a learner sees, so that nothing of theirs is touched."""
+    """The repository with a copy of the notebooks, without outputs: those seen are fresh ones."""
     folder = tmp_path_factory.mktemp("course")
+    for path in ROOT.iterdir():
+        if path.name not in ("notebooks", "exercises") and not path.name.startswith("."):
+            (folder / path.name).symlink_to(path)
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
-    shutil.copytree(ROOT / "exercises", folder / "exercises")
+    write_stubs(folder / "exercises")
     write_toy(folder / "notebooks" / "toy.ipynb")
+    for path in (folder / "notebooks").glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        nbformat.write(notebook, path)
     return folder
 
 
@@ -97,8 +109,8 @@ def server(folder):
 
 
 @pytest.fixture
-def page(browser, request):
-    """A page that remembers its console errors, and is photographed when the test fails."""
+def page(browser):
+    """A page that remembers its console errors."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.set_default_timeout(60_000)
     page.problems = []
@@ -106,11 +118,18 @@ def page(browser, request):
     page.on("console", lambda message: note_console(page, message))
     page.on("dialog", lambda dialog: dialog.accept())  # leaving with unsaved outputs
     yield page
-    report = getattr(request.node, "report", None)
-    if report is None or report.failed:
-        FAILURES.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=FAILURES / f"{request.node.callspec.id}.png", full_page=True)
     page.close()
+
+
+@contextmanager
+def photographed(page, name: str):
+    """Leave a picture of the page if something in this context fails."""
+    try:
+        yield
+    except BaseException:
+        FAILURES.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=FAILURES / f"{name}.png")
+        raise
 
 
 def note_console(page, message) -> None:
@@ -161,7 +180,7 @@ def run_all(page) -> None:
 
 def unfinished(page) -> list[str]:
     """The prompts of the code cells that have not run to their end: "[ ]:" or "[*]:"."""
-    prompts = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").all_inner_texts()
+    prompts = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").all_text_contents()
     return [prompt for prompt in prompts if not any(map(str.isdigit, prompt))]
 
 
@@ -186,15 +205,27 @@ def move_slider(page) -> None:
     pytest.fail("the slider moved and its picture did not change")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["toy", "02_radix_tree", "00_start_here"],
-)
+@pytest.mark.parametrize("name", ["toy", "02_radix_tree", "00_start_here"])
 @pytest.mark.timeout(RUN_SECONDS + 120)
 def test_notebook_runs_from_the_menu(page, server, name):
-    open_notebook(page, server, f"notebooks/{name}.ipynb")
-    run_all(page)
-    if name != "00_start_here":
-        move_slider(page)
-    assert not page.query_selector(ERROR_OUTPUT), error_text(page)
-    assert not page.problems, "\n".join(page.problems)
+    with photographed(page, name):
+        open_notebook(page, server, f"notebooks/{name}.ipynb")
+        run_all(page)
+        if name != "00_start_here":
+            move_slider(page)
+        assert not page.query_selector(ERROR_OUTPUT), error_text(page)
+        assert not page.problems, "\n".join(page.problems)
+
+
+def test_an_error_is_noticed(page, server, folder):
+    """The same steps on a notebook that fails, and on a page that writes to the console."""
+    failing = nbformat.v4.new_notebook(
+        metadata=METADATA, cells=[nbformat.v4.new_code_cell("raise ValueError('on purpose')")]
+    )
+    nbformat.write(failing, folder / "notebooks" / "failing.ipynb")
+    open_notebook(page, server, "notebooks/failing.ipynb")
+    with pytest.raises(AssertionError, match="on purpose"):
+        run_all(page)
+        assert not page.query_selector(ERROR_OUTPUT), error_text(page)
+    page.evaluate("console.error('ours')")
+    assert page.problems == ["console: ours"]

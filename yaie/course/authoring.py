@@ -218,6 +218,8 @@ def check(name: str) -> list[str]:
 def test(names: list[str], pytest_args: list[str]) -> int:
     """Run notebooks by nbval and compare every output; returns pytest's exit status."""
     paths = [str(find(name)) for name in names] or [str(path) for path in committed()]
+    if not paths:
+        raise ValueError(f"no notebook in {NOTEBOOKS}")
     command = [sys.executable, "-m", "pytest", "-p", "yaie.course.authoring", "--nbval"]
     command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_SECONDS}"]
     command += [f"--nbval-sanitize-with={SANITIZER}", *pytest_args, *paths]
