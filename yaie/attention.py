@@ -96,7 +96,7 @@ def attention(
     grouped = grouped.reshape(num_kv_heads, group * num_q, head_dim) * scale
     scores = grouped @ k.to(precision).permute(1, 2, 0)
     scores = scores.view(num_heads, num_q, num_k)
-    if causal:
+    if causal and num_q > 1:  # one query is the last token, and sees everything
         scores.masked_fill_(~causal_mask(num_q, num_k, q.device), float("-inf"))
     weights, lse = _softmax(scores)
     out = weights.view(num_kv_heads, group * num_q, num_k) @ v.to(precision).transpose(0, 1)
@@ -243,7 +243,8 @@ def paged_attention(
     """Causal attention of a ragged batch whose keys and values lie in a paged cache.
 
     Sequence `i` has the queries `cu_seqlens[i]` to `cu_seqlens[i + 1]`, which are the last of its
-    `context_lens[i]` tokens. Sequences with one query each (decode) are computed together.
+    `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
+    is simple, and it makes the result independent of what else is in the batch, bit for bit.
 
     Args:
         q: `[tokens, heads, head_dim]`.
@@ -252,7 +253,7 @@ def paged_attention(
         context_lens: int32 `[batch]`.
         cu_seqlens: int32 `[batch + 1]`, where each sequence's queries begin.
         scale: factor of the scores, by default 1 / sqrt(head_dim).
-        attention: computes one sequence that has several queries.
+        attention: computes one sequence.
 
     Returns:
         Output `[tokens, heads, head_dim]` and log-sum-exp `[tokens, heads]`.
@@ -260,52 +261,13 @@ def paged_attention(
     block_size = key_pool.shape[1]
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2], dtype=torch.float32)
-    single = [i for i in range(len(lengths)) if starts[i + 1] - starts[i] == 1]
-    if single:
-        rows = cu_seqlens[single].long()
-        out[rows], lse[rows] = _decode_attention(
-            q[rows], key_pool, value_pool, block_tables[single], context_lens[single], scale
-        )
     for i, length in enumerate(lengths):
         rows = slice(starts[i], starts[i + 1])
-        if starts[i + 1] - starts[i] > 1:
-            table = block_tables[i, : -(-length // block_size)].long()
-            keys = key_pool[table].flatten(0, 1)[:length]
-            values = value_pool[table].flatten(0, 1)[:length]
-            out[rows], lse[rows] = attention(q[rows], keys, values, causal=True, scale=scale)
+        table = block_tables[i, : -(-length // block_size)]
+        keys = key_pool.index_select(0, table).flatten(0, 1)[:length]
+        values = value_pool.index_select(0, table).flatten(0, 1)[:length]
+        out[rows], lse[rows] = attention(q[rows], keys, values, causal=True, scale=scale)
     return out, lse
-
-
-def _decode_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    scale: float | None,
-) -> State:
-    """Attention of one query for each sequence, `[batch, heads, head_dim]`, all at once.
-
-    Every sequence is padded to the longest of the batch; what is padded is masked.
-    """
-    (batch, num_heads, head_dim), (_, block_size, num_kv_heads, _) = q.shape, key_pool.shape
-    scale = head_dim**-0.5 if scale is None else scale
-    precision = torch.promote_types(q.dtype, torch.float32)
-    longest = int(context_lens.max())
-    num_blocks = -(-longest // block_size)
-    used = torch.arange(num_blocks, device=q.device) * block_size < context_lens.unsqueeze(1)
-    tables = block_tables[:, :num_blocks].long().masked_fill(~used, 0)
-    keys = key_pool[tables].flatten(1, 2)[:, :longest].to(precision)
-    values = value_pool[tables].flatten(1, 2)[:, :longest].to(precision)
-    grouped = q.to(precision).view(batch, num_kv_heads, -1, head_dim) * scale
-    scores = grouped @ keys.permute(0, 2, 3, 1)
-    padding = torch.arange(longest, device=q.device) >= context_lens.unsqueeze(1)
-    scores.masked_fill_(padding.view(batch, 1, 1, longest), float("-inf"))
-    weights, lse = _softmax(scores)
-    # A masked weight is 0, but 0 times a NaN in memory that nobody wrote is NaN.
-    values = values.masked_fill(padding.view(batch, longest, 1, 1), 0.0)
-    out = weights @ values.transpose(1, 2)
-    return out.view(batch, num_heads, head_dim).to(q.dtype), lse.view(batch, num_heads).float()
 
 
 # ------------------------------------------------------------------------------------- module

@@ -50,7 +50,7 @@ def attention(
     grouped = grouped.reshape(num_kv_heads, group * num_q, head_dim) * scale
     scores = grouped @ k.to(precision).permute(1, 2, 0)
     scores = scores.view(num_heads, num_q, num_k)
-    if causal:
+    if causal and num_q > 1:  # one query is the last token, and sees everything
         scores.masked_fill_(~causal_mask(num_q, num_k, q.device), float("-inf"))
     weights, lse = _softmax(scores)
     out = weights.view(num_kv_heads, group * num_q, num_k) @ v.to(precision).transpose(0, 1)
