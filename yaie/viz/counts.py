@@ -76,8 +76,8 @@ def draw_chance(
         limit: where the test begins to refuse.
         marks: name → statistic; what lies beyond the right end is written there.
     """
-    page = style.Page(7.6, 2.6, at)
-    ax = style.plain(page.axes(0.35, 0.55, 6.9, 1.5), left=False)
+    page = style.Page(7.6, 2.25, at)
+    ax = style.plain(page.axes(0.35, 0.15, 6.9, 1.55), left=False)
     right = limit * 1.9
     ax.hist(values, bins=60, range=(0, right), color=style.tint(style.BLUE, 0.5))
     ax.set_xlim(0, right)
