@@ -57,14 +57,14 @@ def draw_insert(RadixCache: Any) -> Any:
     prompts = {"Sunday": [*SYSTEM, *SUNDAY], "night": [*SYSTEM, *NIGHT]}
     for name, tokens in prompts.items():  # both were matched before either was computed
         manager.allocate_blocks(name, len(tokens))
-    states = [snapshot_cache(manager, cache, _decode)]
+    states = []
     for name, tokens in prompts.items():
         cache.insert(tokens, manager.block_tables[name])
         states.append(snapshot_cache(manager, cache, _decode))
     for name in prompts:
         manager.free_blocks(name)
     states.append(snapshot_cache(manager, cache, _decode))
-    titles = ["two tables", 'insert "Sunday"', 'insert "night"', "both have ended"]
+    titles = ['insert "Sunday"', 'insert "night"', "both have ended"]
     return film_strip(states, partial(draw_cache, width=4.8), titles)
 
 
