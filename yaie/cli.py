@@ -101,11 +101,6 @@ def chat(
 bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
-@bench_app.callback()
-def benches() -> None:
-    """Keeps `engine` a subcommand while it is the only one."""
-
-
 @bench_app.command("engine")
 def bench_engine(
     model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
@@ -121,6 +116,14 @@ def bench_engine(
     engine.show(results)
     if output is not None:
         engine.save(results, output)
+
+
+@bench_app.command("radix")
+def bench_radix() -> None:
+    """What matching and eviction cost, by length of the prompt and size of the tree."""
+    from yaie.bench import radix
+
+    radix.run()
 
 
 app.add_typer(bench_app, name="bench")
