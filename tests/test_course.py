@@ -649,6 +649,17 @@ def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
     )
 
 
+def test_solution_that_is_a_piece_of_a_part_is_fitted_in(monkeypatch) -> None:
+    from dataclasses import replace
+
+    split = replace(made("yaie.radix:RadixTree.split", part="radix_tree"), fit=lambda mine: [mine])
+    monkeypatch.setattr(plug, "exercises", lambda: (split,))
+    assert plug.learner_parts().radix_tree is radix.RadixTree
+    write(subclass("split"), split)
+    [mine] = plug.learner_parts().radix_tree
+    assert mine.__module__ == "exercise_99_1"
+
+
 def test_part_that_the_engine_does_not_have_is_an_error(monkeypatch) -> None:
     wrong = made("yaie.radix:RadixTree.split", part="steering_wheel")
     monkeypatch.setattr(plug, "exercises", lambda: (wrong,))

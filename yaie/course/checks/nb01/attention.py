@@ -51,7 +51,7 @@ def check_attention(attention: Callable[..., Any]) -> None:
 
 
 def describe(q: Any, k: Any, causal: bool, scale: float | None = None) -> str:
-    heads = f"{q.shape[1]} heads over {k.shape[1]} KV heads of {q.shape[2]}"
+    heads = f"query heads {q.shape[1]}, KV heads {k.shape[1]}, head_dim {q.shape[2]}"
     given_scale = "" if scale is None else f", scale={scale}"
     queries = f"{len(q)} {'query' if len(q) == 1 else 'queries'}"
     return f"attention of {queries} to {len(k)} keys, {heads}, causal={causal}{given_scale}"
