@@ -101,10 +101,14 @@ EXERCISES = [
             "After evict, as before it, a block is named by the tree exactly if the cache is one "
             "of its users. make_room can be decided beforehand: what is free already, and what "
             "could be evicted now, is `self.num_available`. Locked blocks are not among that.",
-            "evict: let `self.tree.evict(...)` remove the nodes and return their blocks, release "
-            "those, return how many they are. make_room: if more blocks are wanted than are "
-            "available, return False. Otherwise evict the difference between what is wanted and "
-            "`self.pool.num_free`, and return True. A negative difference evicts nothing.",
+            "evict is three steps: let `self.tree.evict(...)` take blocks out of the tree, release "
+            "them, return how many they are. make_room is\n"
+            "    if num_blocks > ...:\n"
+            "        return False\n"
+            "    self.evict(...)\n"
+            "    return True\n"
+            "where what is evicted is the difference between what is wanted and what is free. A "
+            "negative difference evicts nothing.",
         ),
         proves=(
             "Through 400 steps of a random trace the blocks that a naive oracle evicts are "

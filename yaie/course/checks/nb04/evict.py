@@ -61,7 +61,10 @@ def _check_evict(RadixCache: Any, number: int) -> None:
         mistakes=[([1] * len(gone), BY_HAND if were_freed else LOST)],
     )
     equal(cache.pool.num_free, 1 + len(gone), f"{call}: num_free")
-    mistakes = [(gone, "The caller wants to know how many blocks, not which.")]
+    mistakes = [
+        (gone, "The caller wants to know how many blocks, not which."),
+        (number, "So many were asked for. The caller wants to know how many there were."),
+    ]
     equal(got, len(gone), f"{call}: what it returned", mistakes=mistakes)
 
 

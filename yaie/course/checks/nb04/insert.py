@@ -33,6 +33,11 @@ COUNTED_AGAIN = (
     "not say what was there; `self.tree.insert` does."
 )
 
+NOT_COUNTED = (
+    "Block 2 is new in the tree and was not counted. Is `length`, which counts tokens, used where "
+    "blocks are counted?"
+)
+
 
 def check_insert(RadixCache: Any) -> None:
     _check_first(RadixCache)
@@ -109,7 +114,7 @@ def _check_growth(RadixCache: Any) -> None:
             f"insert({tokens}, {table}){scene}: {counts_of(table)}",
             because="The cache is one user of each of its blocks, however often it is told of "
             "them: share only those it had not.",
-            mistakes=[([2, 3, 1, 1], COUNTED_AGAIN)],
+            mistakes=[([2, 3, 1, 1], COUNTED_AGAIN), ([2, 2, 1, 1], NOT_COUNTED)],
         )
 
 
