@@ -120,7 +120,8 @@ class Stream:
     def __init__(self, pieces, cached=0, interrupt_after=None, error=None):
         self.pieces, self.interrupt_after, self.given = pieces, interrupt_after, []
         self.cached, self.error = cached, error
-        self.output, self.closed = None, False
+        self.closed = False
+        self.note()
 
     def __iter__(self):
         for piece in self.pieces:

@@ -98,10 +98,10 @@ class Chat:
         seconds = time.perf_counter() - started
         print()
         output = stream.output
-        if output is None:  # stopped before the first token
-            return
         if output.error:
             print(f"The answer ended early: {output.error}")
+            return
+        if not output.token_ids:  # stopped before the first token
             return
         self.messages = [*messages, {"role": "assistant", "content": output.text}]
         print(self.cost(output, seconds))
