@@ -5,7 +5,6 @@ that a query must not see, turn the scores into weights, and average the values 
 the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
 merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
 imports the reference's two helpers; `causal_mask` is worth a look, `_softmax` is not needed here.
-In the engine your function computes the prompts.
 
 Generated from attention in yaie/attention.py.
 Edit it there, and run `python -m yaie.course build`.
