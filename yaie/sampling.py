@@ -232,12 +232,10 @@ class SamplingKernel:
         """
         uniform = torch.stack([torch.rand(1, generator=g, dtype=torch.float64) for g in generators])
         cumulative = probabilities.double().cumsum(dim=-1)
-        total = cumulative[..., -1:].contiguous()
-        target = uniform.to(probabilities.device) * total
-        tokens = torch.searchsorted(cumulative, target, right=True)
-        # Rounding may lift the target to the total; the last token with any probability is meant.
-        last = torch.searchsorted(cumulative, total)
-        return torch.minimum(tokens, last).squeeze(-1)
+        # The largest uniform number is 1 - 2**-53, so the target stays below the total, and the
+        # first token whose cumulative exceeds it has a probability.
+        target = uniform.to(probabilities.device) * cumulative[..., -1:]
+        return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
 
 
 def check_logits(logits: torch.Tensor) -> None:
