@@ -353,13 +353,19 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
         if next(count) == at:
             raise error
 
-    for use in (lambda: llm.generate(prompts, params), lambda: list(llm.stream([7] * 9, params))):
+    def stream_all():
+        streams.append(llm.stream([7] * 9, params))
+        list(streams[0])
+
+    streams = []  # kept, so that nothing but the stream itself ends its request
+    for use in (lambda: llm.generate(prompts, params), stream_all):
         count = iter(range(99))
         interfere(llm.engine, before=before)
         with pytest.raises(error):
             use()
         check_whole(llm.engine)
         llm.engine.runner = real
+    assert streams[0].output.finish_reason == "abort"
     assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
 
 
