@@ -114,8 +114,11 @@ def _softmax(scores: torch.Tensor) -> State:
     """Softmax over the last dimension and its log-sum-exp; a fully masked row gives zeros."""
     if scores.shape[-1] == 0:
         return scores, scores.new_full(scores.shape[:-1], float("-inf"))
-    lse = scores.logsumexp(dim=-1)
-    return (scores - _finite(lse).unsqueeze(-1)).exp_(), lse
+    # A maximum of -inf is raised to the least float, because -inf - -inf is NaN.
+    maximum = scores.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
+    weights = (scores - maximum).exp_()
+    total = weights.sum(dim=-1, keepdim=True)  # at least 1, or 0 where all is masked
+    return weights / total.clamp(min=1.0), (maximum + total.log()).squeeze(-1)
 
 
 def _finite(maximum: torch.Tensor) -> torch.Tensor:
