@@ -176,6 +176,18 @@ def test_a_file_that_is_too_long_starts_over(server, tmp_path):
     assert path.read_bytes() == server.data
 
 
+@pytest.mark.parametrize("have", [0, 500_000])
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_server_that_sends_too_much_is_left(server, tmp_path, have, ranges):
+    server.ranges = ranges
+    path = tmp_path / WHEEL
+    path.write_bytes(server.data[:have])
+    with pytest.raises(PullError, match="sent more than the 1000000 bytes"):
+        fetch(server.url, path, 1_000_000, silent)
+    assert len(server.requests) == 1
+    assert not path.exists()
+
+
 @pytest.mark.parametrize("status", [401, 403, 404, 416, 500])
 def test_a_refusal_leaves_it_to_pip(server, tmp_path, status):
     server.status = status

@@ -69,6 +69,7 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
     """Fetch what is missing of `path`; False if the server cannot be reached or refuses.
 
     A lost connection is taken up again where it broke, `attempts` times without a new byte.
+    Raises PullError if it stays broken, or if the server sends more than `size` bytes.
     """
     left = attempts
     while left:
@@ -133,7 +134,10 @@ def _pip(requirement: str, folder: Path, *options: str) -> Iterator[subprocess.P
 
 
 def _receive(response, path: Path, start: int, size: int, report: Report) -> None:
-    """Append the body of `response` to the first `start` bytes of `path`, as far as it comes."""
+    """Append the body of `response` to the first `start` bytes of `path`, as far as it comes.
+
+    No more than `size` bytes are ever written: a server with too many is not worth a full disk.
+    """
     with path.open("ab") as file:
         file.truncate(start)
         while True:
@@ -143,8 +147,14 @@ def _receive(response, path: Path, start: int, size: int, report: Report) -> Non
                 return
             if not piece:
                 return
-            file.write(piece)
             start += len(piece)
+            if start > size:
+                path.unlink()
+                raise PullError(
+                    f"the server sent more than the {size} bytes of {path.name}: "
+                    "it is another file; check `pip config list`, then run `yaie pull` again"
+                )
+            file.write(piece)
             report("downloading", start, size)
 
 
