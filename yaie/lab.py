@@ -55,17 +55,29 @@ def environment(token: str) -> dict[str, str]:
 
 
 def wait_until_up(port: int, token: str, server: subprocess.Popen) -> None:
+    """Return once the server answers; SystemExit if it ends or stays silent."""
+    address = f"http://127.0.0.1:{port}/api?token={token}"
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever http_proxy is
     deadline = time.monotonic() + STARTUP_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise SystemExit(f"JupyterLab ended with status {server.returncode}, see above")
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/api?token={token}", timeout=2):
+            with direct.open(address, timeout=2):
                 return
         except (URLError, OSError):
             time.sleep(0.2)
     server.terminate()
     raise SystemExit(f"JupyterLab did not answer on port {port} within {STARTUP_SECONDS} s")
+
+
+def stop(server: subprocess.Popen, seconds: float = 30) -> None:
+    """Let the server end by the Ctrl-C that it heard too; end it if it does not."""
+    try:
+        server.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        server.terminate()
+        server.wait()
 
 
 def has_display() -> bool:
@@ -100,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
             print(f"From another machine, first: ssh -L {port}:localhost:{port} {here}", flush=True)
         return server.wait()
     except KeyboardInterrupt:
-        server.wait(timeout=30)
+        stop(server)
         return 0
 
 
