@@ -204,6 +204,20 @@ def test_a_leaf_loses_its_tail_first():
     check_tree(tree)
 
 
+def test_a_match_that_lost_its_tail_cannot_be_locked():
+    """Its last value may stand for something else by then."""
+    tree = RadixTree(2)
+    tree.insert([1, 2, 3, 4, 5, 6], ["a", "b", "c"])
+    found = tree.match([1, 2, 3, 4, 5, 6])
+    assert tree.evict(1) == ["c"]
+    with pytest.raises(ValueError, match="evicted before it was locked"):
+        tree.lock(found.node)
+    assert tree.num_evictable == 2
+    tree.lock(tree.match([1, 2, 3, 4, 5, 6]).node)
+    assert tree.num_evictable == 0
+    check_tree(tree)
+
+
 def test_a_lock_protects_what_is_above_it_and_nothing_below():
     tree = RadixTree()
     tree.insert([1, 2, 3], "abc")

@@ -330,18 +330,18 @@ class RadixTree:
         return removed
 
     def _cut(self, leaf: RadixNode, keep: int) -> None:
-        """Shorten an unlocked leaf to its first `keep` values; remove it if none is left."""
-        removed = len(leaf.values) - keep
-        self.num_values -= removed
-        self.num_evictable -= removed
+        """Shorten an unlocked leaf to its first `keep` values; remove it if none is left.
+
+        The node that stays is a new one, and `leaf` itself goes: whoever remembers `leaf` as the
+        end of a longer prefix finds out when locking it.
+        """
         if keep:
-            leaf.key = leaf.key[: keep * self.block_size]
-            leaf.values = leaf.values[:keep]
-            self._offer(leaf)
-        else:
-            del leaf.parent.children[leaf.key[: self.block_size]]
-            self.num_nodes -= 1
-            self._offer(leaf.parent)
+            self.split(leaf, keep * self.block_size)
+        del leaf.parent.children[leaf.key[: self.block_size]]
+        self.num_nodes -= 1
+        self.num_values -= len(leaf.values)
+        self.num_evictable -= len(leaf.values)
+        self._offer(leaf.parent)
 
     def _oldest_leaf(self) -> RadixNode | None:
         """Take the unlocked leaf with the smallest `last_access` out of the heap.
