@@ -127,6 +127,28 @@ def test_namespaces_never_meet():
     check_tree(tree)
 
 
+def test_a_namespace_is_there_while_it_has_tokens():
+    tree = RadixTree(2)
+    for i in range(100):
+        found = tree.match([1, 2], namespace=f"salt {i}")
+        tree.lock(found.node)
+        tree.unlock(found.node)
+        assert tree.insert([1], namespace=f"salt {i}")[1] == 0
+        assert tree.prune(found.node) == []
+    assert (list(tree.roots), tree.num_nodes) == ([""], 1)
+    for i in range(100):
+        leaf, _ = tree.insert([1, 2], [i], namespace=f"salt {i}")
+    assert (len(tree.roots), tree.num_nodes) == (101, 201)
+    assert tree.prune(leaf) == [99]
+    assert tree.evict(100) == list(range(99))
+    tree.insert([1, 2], ["a"])
+    assert tree.evict(1) == ["a"]
+    assert (list(tree.roots), tree.num_nodes) == ([""], 1)
+    tree.insert([1, 2], ["b"], namespace="salt 0")
+    assert tree.match([1, 2], namespace="salt 0").values == ["b"]
+    check_tree(tree)
+
+
 def test_insert_keeps_the_values_that_are_there():
     tree = RadixTree(2)
     node, before = tree.insert([1, 2, 3, 4, 5], ["a", "b"])

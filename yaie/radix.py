@@ -113,6 +113,7 @@ class RadixNode:
         lock_count: how many users need this node to stay. A parent's is never below its child's.
         last_access: time of the last match or insertion that passed here, on the tree's clock.
         request_ids: requests that begin with the tokens from the root down to here.
+        namespace: of a root, whose it is.
     """
 
     __slots__ = (
@@ -121,15 +122,23 @@ class RadixNode:
         "key",
         "last_access",
         "lock_count",
+        "namespace",
         "parent",
         "request_ids",
         "values",
     )
 
-    def __init__(self, key: tuple[int, ...], values: list[Any], parent: RadixNode | None) -> None:
+    def __init__(
+        self,
+        key: tuple[int, ...],
+        values: list[Any],
+        parent: RadixNode | None,
+        namespace: str = "",
+    ) -> None:
         self.key = key
         self.values = values
         self.parent = parent
+        self.namespace = namespace
         self.children: dict[tuple[int, ...], RadixNode] = {}
         self.lock_count = 0
         self.last_access = 0
@@ -224,6 +233,9 @@ class RadixTree:
         found = self.match(tokens, namespace)
         if found.length == len(tokens):
             return found.node, found.length
+        if namespace not in self.roots:
+            self.roots[namespace] = found.node
+            self.num_nodes += 1
         new_values = values[found.length // self.block_size : num_blocks]
         leaf = RadixNode(tokens[found.length :], new_values, found.node)
         leaf.last_access = self._clock
@@ -301,7 +313,7 @@ class RadixTree:
 
         A leaf that holds more than is needed loses its tail only: its beginning is what other
         sequences are most likely to share. A node whose last child is gone is a leaf from then
-        on. Leaves of all namespaces compete; roots stay.
+        on. Leaves of all namespaces compete; a root is no leaf.
 
         Returns:
             The removed values, in any order: fewer than asked for if everything left is locked.
@@ -342,6 +354,7 @@ class RadixTree:
         self.num_values -= len(leaf.values)
         self.num_evictable -= len(leaf.values)
         self._offer(leaf.parent)
+        self._forget_if_empty(leaf.parent)
 
     def _oldest_leaf(self) -> RadixNode | None:
         """Take the unlocked leaf with the smallest `last_access` out of the heap.
@@ -380,10 +393,14 @@ class RadixTree:
         return self._clock
 
     def _root_of(self, namespace: str) -> RadixNode:
-        if namespace not in self.roots:
-            self.roots[namespace] = RadixNode((), [], None)
-            self.num_nodes += 1
-        return self.roots[namespace]
+        """The namespace's root; a new one, which `insert` keeps, if it has no tokens."""
+        return self.roots.get(namespace) or RadixNode((), [], None, namespace)
+
+    def _forget_if_empty(self, node: RadixNode) -> None:
+        """Drop a namespace's root without children: there may be a namespace for every user."""
+        if node.parent is None and not node.children and node is not self.root:
+            del self.roots[node.namespace]
+            self.num_nodes -= 1
 
     # ------------------------------------------------------------------------ requests
 

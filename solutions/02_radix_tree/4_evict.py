@@ -23,7 +23,7 @@ class RadixTree(reference.RadixTree):
 
         A leaf that holds more than is needed loses its tail only: its beginning is what other
         sequences are most likely to share. A node whose last child is gone is a leaf from then
-        on. Leaves of all namespaces compete; roots stay.
+        on. Leaves of all namespaces compete; a root is no leaf.
 
         Returns:
             The removed values, in any order: fewer than asked for if everything left is locked.

@@ -94,9 +94,8 @@ def _match(tree: Any, prompt: Sequence[int], scene: str, namespace: str = "") ->
             fail(f"{call} is None, expected a Match. {NO_RETURN}")
         for name in ("node", "length", "values"):
             true(hasattr(found, name), f"{call} has no `{name}`: return a `Match`.")
-        _check_found(
-            found, tree.roots.get(namespace), call, whole, shared, beyond, want, values, size
-        )
+        _check_root(found.node, tree, namespace, call)
+        _check_found(found, call, whole, shared, beyond, want, values, size)
         _check_node(found.node, list(prompt[:want]), beyond, call)
         _check_times(found.node, tree, call, clock, times)
         equal(table(tree), held, f"what the tree holds after {call}", "match removes nothing.")
@@ -126,9 +125,19 @@ def _walk(tree: Any, prompt: Sequence[int], namespace: str) -> tuple[int, int, i
     return whole, shared, len(tokens), values
 
 
+def _check_root(node: Any, tree: Any, namespace: str, call: str) -> None:
+    top, root = node, tree.roots.get(namespace)
+    while getattr(top, "parent", None) is not None:
+        top = top.parent
+    true(
+        top is root or (root is None and getattr(top, "namespace", None) == namespace),
+        f"{call}: its node is not below the root of the namespace. Begin at the root of its own "
+        "namespace, `self._root_of(namespace)`: what one tenant computed is not for another.",
+    )
+
+
 def _check_found(
     found: Any,
-    root: Any,
     call: str,
     whole: int,
     shared: int,
@@ -137,14 +146,6 @@ def _check_found(
     values: list,
     size: int,
 ) -> None:
-    top = found.node
-    while getattr(top, "parent", None) is not None:
-        top = top.parent
-    true(
-        top is root,
-        f"{call}: its node is not below the root of the namespace. Begin at the root of its own "
-        "namespace, `self._root_of(namespace)`: what one tenant computed is not for another.",
-    )
     equal(
         found.length,
         want,
