@@ -10,7 +10,14 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType as Kind
 from safetensors.torch import load_file
-from tiny import CHAT_TEMPLATE, make_tiny_model, make_tiny_tokenizer, random_weights, tiny_config
+from tiny import (
+    CHAT_TEMPLATE,
+    make_tiny_model,
+    make_tiny_tokenizer,
+    random_weights,
+    tiny_config,
+    write_json,
+)
 
 from yaie.model.config import ModelConfig
 from yaie.model.gguf import convert_gguf
@@ -145,6 +152,18 @@ def test_a_file_is_converted_once_and_again_when_it_changes(tmp_path):
     )
     make_tiny_gguf(path, Kind.Q8_0)
     assert find_model(path, cache) != folder
+
+
+def test_what_lies_beside_the_file_is_not_read(tmp_path, monkeypatch):
+    path = tmp_path / "tiny.gguf"
+    make_tiny_gguf(path)
+    (tmp_path / "evil.py").write_text("raise SystemExit('ran')\n")
+    auto_map = {"AutoTokenizer": ["evil.Evil", None]}
+    write_json(tmp_path / "tokenizer_config.json", {"auto_map": auto_map, "eos_token": "evil"})
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked to run custom code"))
+    monkeypatch.chdir(tmp_path)
+    folder = find_model("tiny.gguf", tmp_path / "cache")
+    assert Tokenizer(folder).eos_ids == (2,)
 
 
 @pytest.mark.parametrize(

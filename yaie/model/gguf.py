@@ -8,6 +8,7 @@ Converting undoes all three, once, into float32.
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -161,10 +162,18 @@ def unpermute(weight: np.ndarray, num_heads: int) -> np.ndarray:
 
 
 def convert_tokenizer(path: Path, folder: Path, reader) -> None:
-    """Write `tokenizer.json` and `tokenizer_config.json`, with the chat template inside."""
+    """Write `tokenizer.json` and `tokenizer_config.json`, with the chat template inside.
+
+    The file is read alone in a folder: what lies beside it must not choose the tokenizer, least
+    of all by code of its own.
+    """
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    with tempfile.TemporaryDirectory() as alone:
+        Path(alone, "model.gguf").symlink_to(path.resolve())
+        tokenizer = AutoTokenizer.from_pretrained(
+            alone, gguf_file="model.gguf", trust_remote_code=False, local_files_only=True
+        )
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
