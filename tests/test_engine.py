@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from itertools import product
 
 import pytest
 import torch
-from engines import check_whole, interfere, recompute, run
+from engines import check_whole, follow, interfere, recompute, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
@@ -378,3 +379,15 @@ def test_inference_leaves_no_trace_of_autograd(model, tokenizer):
     run_one(engine, [5], SamplingParams(max_tokens=2, repetition_penalty=1.2))
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
+
+
+def test_the_tokenizers_end_token_ends_a_request(folder, tokenizer):
+    """A chat template writes the tokenizer's; a config.json often names only another."""
+    model = load_model(folder)
+    model.config = dataclasses.replace(model.config, eos_token_ids=(0,))
+    engine = make_engine(model, tokenizer)
+    follow(engine, {7: [9, 9, 2, 9], 8: [9, 0, 9, 9]})
+    for first in (7, 8):
+        engine.add_request([first], SamplingParams(temperature=0.0, max_tokens=4))
+    found = {(*o.prompt_token_ids, *o.token_ids, o.finish_reason) for o in run(engine).values()}
+    assert found == {(7, 9, 9, 2, "stop"), (8, 9, 0, "stop")}

@@ -31,6 +31,8 @@ class Engine:
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together: what the model
             was trained for, and what the cache can hold.
+        eos_token_ids: tokens that end an answer: the model's, and the tokenizer's, which chat
+            templates write.
         requests: those that are not finished, by id.
     """
 
@@ -55,6 +57,7 @@ class Engine:
         config = model.config
         self.tokenizer = tokenizer
         self.config = config
+        self.eos_token_ids = {*config.eos_token_ids, *tokenizer.eos_ids}
         pool = parts.block_pool(num_blocks)
         self.kv = parts.kv_cache(
             num_blocks,
@@ -242,7 +245,7 @@ class Engine:
         request.token_ids.append(token)
         params, text = request.params, self._texts[request.request_id]
         if token in params.stop_token_ids or (
-            token in self.config.eos_token_ids and not params.ignore_eos
+            token in self.eos_token_ids and not params.ignore_eos
         ):
             self._finish(request, "stop")
             return
