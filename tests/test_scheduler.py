@@ -303,16 +303,15 @@ def test_a_lone_request_fills_the_smallest_pool_undisturbed(block_size, caching,
     world.check_whole()
 
 
-def test_a_lone_request_that_locks_duplicates_gives_them_up():
-    """Its blocks and the cache's hold the same tokens; admitted again, it shares the cache's."""
+def test_a_request_that_computed_what_another_did_gives_its_duplicates_up():
+    """Its blocks and the cache's hold the same tokens; it goes on with the cache's."""
     world = World(num_blocks=6, block_size=4, max_num_seqs=2, max_num_batched_tokens=3)
     prompt = prompt_of(4)
     tokens = prompt + expected_output(prompt, 12)
     world.add(prompt, max_tokens=8)
     world.run_until(lambda: world.requests[0].num_output_tokens == 7)
     request = world.add(tokens[:12], max_tokens=12)
-    steps = world.run()
-    assert [step.preempted for step in steps if not step.scheduled] == [[request]]
+    assert not any(step.preempted for step in world.run())
     assert request.output_token_ids == expected_output(tokens[:12], 12)
     world.check_whole()
 
@@ -520,3 +519,33 @@ def test_every_workload_ends_right(workload):
 def test_bad_options_are_named(options, error):
     with pytest.raises(error, match=next(iter(options))):
         World(**options)
+
+
+# ------------------------------------------------------------------------------------ duplicates
+
+
+def test_a_request_alone_can_fill_the_pool_with_a_prompt_that_is_cached():
+    """Its last cached block is computed again, for the logits; the duplicate must not stay."""
+    world = World(num_blocks=4, block_size=16, max_num_seqs=4, max_num_batched_tokens=64)
+    prompt = prompt_of(32)
+    world.add(prompt, max_tokens=1)
+    world.run()
+    request = world.add(prompt, max_tokens=30)  # 62 of 64 tokens
+    world.run()
+    assert request.metrics.num_cached_tokens == 16
+    assert request.metrics.num_preemptions == 0
+    world.check_whole()
+
+
+def test_a_request_goes_on_with_the_cached_blocks():
+    world = World(num_blocks=8, max_num_seqs=4, max_num_batched_tokens=64)
+    world.add(prompt_of(8), max_tokens=1)
+    world.run()
+    request = world.add(prompt_of(8), max_tokens=3)
+    world.step()
+    cached = world.cache.tree.match(prompt_of(8)).values
+    assert world.kv.block_tables[request.request_id] == cached
+    assert [world.pool.ref_count(block) for block in cached] == [2, 2]
+    assert world.pool.num_free == 8 - 2
+    world.run()
+    world.check_whole()

@@ -235,7 +235,11 @@ class Scheduler:
             self.cache.drop(node)
 
     def _keep(self, request: Request) -> None:
-        """Put the computed blocks of a running request into the cache, and lock them there."""
+        """Put the computed blocks of a running request into the cache, and lock them there.
+
+        Where the cache has other blocks for the same tokens, the request goes on with those: they
+        are locked either way, and its own would take the same room again.
+        """
         if not self.enable_prefix_caching or request.error:
             return
         computed = request.token_ids[: request.num_computed_tokens]
@@ -244,6 +248,10 @@ class Scheduler:
         self.cache.lock(node)
         self.cache.unlock(request.node)
         request.node = node
+        cached = self.cache.tree.match(computed, request.namespace).values
+        self.kv.pool.share(cached)  # before its own are released: most of them are the same
+        self.kv.pool.release(table[: len(cached)])
+        table[: len(cached)] = cached
 
     # ------------------------------------------------------------------------ prompts
 
