@@ -379,6 +379,9 @@ class RadixTree:
             node.in_heap = True
             self._pushes += 1
             heapq.heappush(self._heap, (node.last_access, self._pushes, node))
+        if len(self._heap) > 2 * self.num_nodes + 64:  # mostly entries of removed nodes
+            self._heap = [entry for entry in self._heap if self._is_attached(entry[2])]
+            heapq.heapify(self._heap)
 
     def _is_evictable(self, node: RadixNode) -> bool:
         is_leaf = node.parent is not None and not node.children
@@ -431,9 +434,6 @@ class RadixTree:
             if not (node.request_ids or node.children or node.lock_count):
                 removed.extend(node.values)
                 self._cut(node, keep=0)
-        if len(self._heap) > 2 * self.num_nodes:  # mostly entries of removed nodes
-            self._heap = [entry for entry in self._heap if self._is_attached(entry[2])]
-            heapq.heapify(self._heap)
         return removed
 
     def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
