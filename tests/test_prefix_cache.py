@@ -86,6 +86,23 @@ def test_a_block_used_again_after_eviction_is_never_found_under_its_old_tokens()
         check_tree(cache.tree)
 
 
+def test_drop_takes_what_was_cached_before_unless_others_need_it():
+    cache = RadixCache(BlockPool(8), 4)
+    fill(cache, [1] * 8)
+    fill(cache, [1] * 8 + [2] * 8)  # begins with what was found
+    cache.drop(cache.tree.match([1] * 8 + [2] * 8).node)
+    assert cache.num_cached == 0 and cache.pool.num_free == 8
+
+    fill(cache, [1] * 8 + [2] * 8)
+    fill(cache, [1] * 4 + [3] * 4)
+    cache.lock(cache.match([1] * 9).node)
+    cache.drop(cache.tree.match([1] * 8 + [2] * 8).node)
+    assert cache.match([1] * 16 + [2]).length == 8
+    cache.drop(cache.tree.match([1] * 4 + [3] * 4).node)
+    assert cache.match([1] * 4 + [3] * 5).length == 4
+    check_tree(cache.tree)
+
+
 def test_make_room_is_all_or_nothing():
     cache = RadixCache(BlockPool(4), 4)
     fill(cache, [1] * 8)

@@ -94,7 +94,8 @@ class RadixCache:
     def drop(self, node: RadixNode) -> None:
         """Forget the prefix that ends at `node`, as far as nobody else has it or goes on from it.
 
-        For what must not be shared: the keys and values of a request that came out as NaN.
+        For what must not be shared: the keys and values of a request that came out as NaN. What
+        the request found in the cache goes too: nobody knows whether the NaN came from there.
         """
         self.pool.release(self.tree.prune(node))
 
