@@ -1,4 +1,4 @@
-"""Exercise 05.2: Keep the nucleus, and the token that completes it.
+"""Exercise 05.2: Keep the nucleus and the token that completes it.
 
 Sort each row, likeliest first, and add up the probabilities. A token goes if those before it have
 reached `p` already. Decide in sorted order, carry the decision back to the tokens' own places,
@@ -39,4 +39,4 @@ class SamplingKernel(reference.SamplingKernel):
         Raises:
             ValueError: `p` is not from 0 to 1, or neither one nor one for each row.
         """
-        raise NotImplementedError("Exercise 05.2: Keep the nucleus, and the token that completes it")
+        raise NotImplementedError("Exercise 05.2: Keep the nucleus and the token that completes it")

@@ -1,4 +1,4 @@
-"""Solution of exercise 05.2: Keep the nucleus, and the token that completes it.
+"""Solution of exercise 05.2: Keep the nucleus and the token that completes it.
 
 Sort each row, likeliest first, and add up the probabilities. A token goes if those before it have
 reached `p` already. Decide in sorted order, carry the decision back to the tokens' own places,

@@ -1,6 +1,6 @@
 """The list of exercises: what each asks for, where its reference is, how it is checked.
 
-Every notebook's exercises live in one module, `yaie/course/checks/nbNN.py`, as a list named
+Every notebook's exercises live in one module or package, `yaie.course.checks.nbNN`, as a list named
 `EXERCISES` beside their check functions. Reading the list imports neither torch nor a reference:
 targets are strings, and checks import what they need when they run.
 """
@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+LONGEST_TITLE = 48  # what a stub's line that names the exercise has room for
 
 
 class UnknownExercise(ValueError):
@@ -67,8 +69,8 @@ class Exercise:
             raise ValueError(f'id must look like "02.2", got {self.id!r}')
         if self.notebook[:3] != f"{self.id[:2]}_":
             raise ValueError(f"{self.id}: notebook must begin with {self.id[:2]}_")
-        if len(self.title) > 60:
-            raise ValueError(f"{self.id}: title must have at most 60 characters")
+        if len(self.title) > LONGEST_TITLE:
+            raise ValueError(f"{self.id}: title must have at most {LONGEST_TITLE} characters")
         if self.difficulty not in (1, 2, 3):
             raise ValueError(f"{self.id}: difficulty must be 1, 2 or 3, got {self.difficulty}")
         if len(self.hints) != 3:
@@ -152,7 +154,8 @@ def select(which: str) -> list[Exercise]:
 
 
 def _unknown(got: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(got, known, n=3, cutoff=0.4)
+    padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
+    close = difflib.get_close_matches(padded, known, n=3, cutoff=0.4)
     if close:
         return f"there is no exercise {got!r}; did you mean {' or '.join(close)}?"
     return f"there is no exercise {got!r}; `yaie status` lists them all"

@@ -49,7 +49,7 @@ EXERCISES = [
         id="05.2",
         notebook=NOTEBOOK,
         slug="top_p",
-        title="Keep the nucleus, and the token that completes it",
+        title="Keep the nucleus and the token that completes it",
         target="yaie.sampling:SamplingKernel.top_p",
         task=(
             "Sort each row, likeliest first, and add up the probabilities. A token goes if those "
