@@ -103,6 +103,8 @@ def test_listing_imports_no_torch() -> None:
 def test_unknown_exercise_names_close_ones() -> None:
     with pytest.raises(UnknownExercise, match=r"did you mean 00\.1"):
         find("0.1")
+    with pytest.raises(UnknownExercise, match=r"did you mean 02"):
+        select("2")
     with pytest.raises(UnknownExercise, match="yaie status"):
         find("zzz")
     assert [e.id for e in select("00")] == ["00.1"]
@@ -116,7 +118,7 @@ def test_unknown_exercise_names_close_ones() -> None:
         {"notebook": "03_other"},
         {"difficulty": 4},
         {"hints": ("one",)},
-        {"title": "x" * 61},
+        {"title": "x" * 49},
         {"target": "yaie.radix:RadixTree.match, shared_prefix_length"},
     ],
 )
@@ -499,9 +501,15 @@ def test_outside_the_main_thread_another_process_judges() -> None:
     run("passes", SOLVED)
     run("endless", "def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=0.3)
     run("dies", "import os\n\ndef shared_prefix_length(a, b):\n    os._exit(3)\n")
+    run("leaves", "import os\n\ndef shared_prefix_length(a, b):\n    os._exit(0)\n")
+    run("prints", f"print('debug', end=' ')\n{SOLVED}")
+    run("prints last", f"import atexit\n\natexit.register(print, 'bye')\n{SOLVED}")
+    run("prints bytes", f"import sys\n\nsys.stdout.buffer.write(bytes([255]))\n{SOLVED}")
     assert got["passes"].state == "passes"
     assert "did not finish" in got["endless"].message
     assert "exit status 3" in got["dies"].message
+    assert "ended the process that checked it" in got["leaves"].message
+    assert {got[name].state for name in got if name.startswith("prints")} == {"passes"}
 
 
 # -------------------------------------------------------------------------------- notebooks

@@ -17,14 +17,15 @@ def main() -> int:
     building.add_argument("--check", action="store_true", help="only say what differs; exit 1")
     stubs = commands.add_parser("stubs", help="write a set of unsolved exercises into a folder")
     stubs.add_argument("folder", type=Path)
-    judging = commands.add_parser("judge", help="check one file, print the verdict as JSON")
+    judging = commands.add_parser("judge", help="check one file, write the verdict as JSON")
     judging.add_argument("id")
     judging.add_argument("path", type=Path)
     judging.add_argument("seconds", type=float)
+    judging.add_argument("answer", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "judge":
         exercise = find(arguments.id)
-        print(verdict.judge_for_parent(exercise, arguments.path, arguments.seconds))
+        verdict.judge_for_parent(exercise, arguments.path, arguments.seconds, arguments.answer)
         return 0
     if arguments.command == "stubs":
         build.write_stubs(arguments.folder)

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -99,19 +100,27 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": search}
     startup = 60.0  # a cold import of torch on a slow disk
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds + startup, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        message = f"Your code ended the process that checked it: {last[0]}"
-        return Verdict(exercise.id, "fails", message, crashed=True)
-    return Verdict(**json.loads(done.stdout.splitlines()[-1]))
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "verdict.json")  # standard output is the learner's to print on
+        try:
+            done = subprocess.run(
+                [*command, str(answer)],
+                capture_output=True,
+                timeout=seconds + startup,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
+        try:
+            return Verdict(**json.loads(answer.read_text(encoding="utf-8")))
+        except (FileNotFoundError, json.JSONDecodeError):
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+    last = said[-1] if said else f"exit status {done.returncode}"
+    message = f"Your code ended the process that checked it: {last}"
+    return Verdict(exercise.id, "fails", message, crashed=True)
 
 
-def judge_for_parent(exercise: Exercise, path: Path, seconds: float) -> str:
-    """The verdict as one line of JSON, for `_judge_elsewhere`; the picture does not travel."""
-    return json.dumps(asdict(replace(_judge_here(exercise, path, seconds), picture=None)))
+def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
+    """Write the verdict as JSON, for `_judge_elsewhere`; the picture does not travel."""
+    verdict = replace(_judge_here(exercise, path, seconds), picture=None)
+    answer.write_text(json.dumps(asdict(verdict)), encoding="utf-8")
