@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -398,6 +399,12 @@ def test_parameters_above_their_range():
     for ids in ([5], [-1]):
         with pytest.raises(ValueError, match="token_ids must be from 0 to 4"):
             kernel.repetition_penalty(logits[0], 1.1, torch.tensor(ids))
+    for penalty in (0.0, -1.0, 1e-40, INF, math.nan):
+        with pytest.raises(ValueError, match="repetition_penalty must be from"):
+            kernel.repetition_penalty(logits[0], penalty, torch.tensor([1]))
+    for k in (2.5, [1, 2, 0.5]):
+        with pytest.raises(ValueError, match="top_k must be a whole number"):
+            kernel.top_k(logits, k)
 
 
 @pytest.mark.parametrize(
@@ -427,11 +434,27 @@ def test_params_out_of_range(options):
 
 @pytest.mark.parametrize(
     "options",
-    [{"temperature": "hot"}, {"top_k": 1.5}, {"max_tokens": None}, {"seed": "x"}, {"stop": [1]}],
+    [
+        {"temperature": "hot"},
+        {"top_k": 1.5},
+        {"max_tokens": None},
+        {"seed": "x"},
+        {"stop": [1]},
+        {"stop": 5},
+        {"stop_token_ids": 5},
+        {"stop_token_ids": "ab"},
+    ],
 )
 def test_params_of_the_wrong_type(options):
     with pytest.raises(TypeError, match=next(iter(options))):
         SamplingParams(**options)
+
+
+def test_params_are_plain_values():
+    params = SamplingParams(stop=None, stop_token_ids=None, seed=np.int64(5))
+    assert (params.stop, params.stop_token_ids) == ((), ())
+    assert type(params.seed) is int and params.seed == 5
+    assert SamplingParams(stop="a", stop_token_ids={3}).stop_token_ids == (3,)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 1e3])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 
@@ -23,7 +23,7 @@ class SamplingParams:
             ones; 1 does nothing.
         seed: the same seed gives the same tokens, whatever else is in the batch.
         max_tokens: the most tokens to generate.
-        stop: strings that end the text; they are not part of it.
+        stop: strings that end the text; they are not part of it. None is the same as none.
         stop_token_ids: tokens that end the text, beside the model's own end token.
         ignore_eos: go on after the model's end token (for benchmarks).
     """
@@ -35,8 +35,8 @@ class SamplingParams:
     repetition_penalty: float = 1.0
     seed: int | None = None
     max_tokens: int = 128
-    stop: str | Sequence[str] = ()
-    stop_token_ids: Sequence[int] = ()
+    stop: str | Sequence[str] | None = ()
+    stop_token_ids: Sequence[int] | None = ()
     ignore_eos: bool = False
 
     def __post_init__(self) -> None:
@@ -54,16 +54,15 @@ class SamplingParams:
         _check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
         _check_range("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (off) or more, below 2**31")
         _check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
-        penalty = self.repetition_penalty
-        # Beyond these a logit might leave the range of float32.
-        _check_range("repetition_penalty", penalty, 1e-3 <= penalty <= 1e3, "from 0.001 to 1000")
+        _check_penalty(self.repetition_penalty)
         _check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
         if self.seed is not None:
             _check_type("seed", self.seed, Integral)
             fits = -(2**63) <= self.seed < 2**64
             _check_range("seed", self.seed, fits, "a number of 64 bits")
+            object.__setattr__(self, "seed", int(self.seed))
         object.__setattr__(self, "stop", _strings("stop", self.stop))
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "stop_token_ids", _items("stop_token_ids", self.stop_token_ids))
 
 
 def _check_type(name: str, value: float, wanted: type) -> None:
@@ -77,8 +76,19 @@ def _check_range(name: str, value: float, fits: bool, wanted: str) -> None:
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
-def _strings(name: str, value: str | Sequence[str]) -> tuple[str, ...]:
-    strings = (value,) if isinstance(value, str) else tuple(value)
+def _check_penalty(penalty: float) -> None:
+    # Beyond these a logit might leave the range of float32.
+    _check_range("repetition_penalty", penalty, 1e-3 <= penalty <= 1e3, "from 0.001 to 1000")
+
+
+def _items(name: str, value: Iterable | None) -> tuple:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable | None):
+        raise TypeError(f"{name} must be a list, got {value!r}")
+    return () if value is None else tuple(value)
+
+
+def _strings(name: str, value: str | Iterable[str] | None) -> tuple[str, ...]:
+    strings = (value,) if isinstance(value, str) else _items(name, value)
     for string in strings:
         if not isinstance(string, str):
             raise TypeError(f"{name} must be a str or a list of them, got {string!r} in it")
@@ -154,6 +164,7 @@ class SamplingKernel:
         A positive logit is divided by `penalty`, a negative one multiplied by it. Each token
         counts once, however often it occurred. Source: Keskar et al., "CTRL", 2019.
         """
+        _check_penalty(penalty)
         seen = token_ids.unique()  # in ascending order
         if len(seen) and not 0 <= seen[0] <= seen[-1] < len(logits):
             raise ValueError(f"token_ids must be from 0 to {len(logits) - 1}, got {seen.tolist()}")
@@ -258,7 +269,10 @@ def _column(
     if len(column) not in (1, len(logits)):
         raise ValueError(f"{name} must be one number or {len(logits)}, got {len(column)}")
     fits = (column >= 0) & (column <= LARGEST[name])
+    wanted = f"0 or more, at most {LARGEST[name]:g}"
+    if name == "top_k":
+        fits &= column == column.floor()
+        wanted = "a whole number, 0 or more"
     if not fits.all():  # nor does a NaN fit
-        wanted = f"0 or more, at most {LARGEST[name]:g}"
         raise ValueError(f"{name} must be {wanted}, got {column[~fits][0].item():g}")
     return column.expand(len(logits), 1)
