@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 
 import torch
 from hypothesis import HealthCheck, settings
@@ -71,13 +72,13 @@ class PrefixOracle:
     def match(self, tokens: Sequence[int], namespace: str = "") -> list[object]:
         """The values of the longest prefix held; all of it counts as used now."""
         self.clock += 1
-        found = []
-        for path in self.prefixes(tokens, namespace):
-            if path not in self.value:
-                break
-            self.last_access[path] = self.clock
-            found.append(path)
+        found = self.held(tokens, namespace)
+        self.last_access |= dict.fromkeys(found, self.clock)
         return [self.value[path] for path in found]
+
+    def held(self, tokens: Sequence[int], namespace: str = "") -> list[Path]:
+        """The prefixes held, shortest first."""
+        return list(takewhile(self.value.__contains__, self.prefixes(tokens, namespace)))
 
     def insert(self, tokens: Sequence[int], values: Sequence[object], namespace: str = "") -> int:
         """Keep what is new; return how many tokens were there before."""

@@ -30,6 +30,7 @@ def test_a_full_hit_leaves_one_token(block_size, held, asked):
     whole = [n for n in range(0, min(held, asked - 1) + 1, block_size)]
     assert found.length == (whole[-1] if whole else 0)
     assert found.length < max(asked, 1)
+    assert cache.match_length(list(range(asked))) == found.length
     assert found.values == blocks[: found.length // block_size]
 
 

@@ -316,9 +316,10 @@ class TreeMachine(RuleBasedStateMachine):
 
     @rule(rng=randoms)
     def find_changes_nothing(self, rng):
-        tokens, _ = self.prompt(rng)
+        (tokens, space), size = self.prompt(rng), self.tree.block_size
         clock = self.tree._clock
         self.tree.find_shared_prefixes(tokens)
+        assert self.tree.match_length(tokens, space) == size * len(self.oracle.held(tokens, space))
         self.tree.get_shared_computation_graph()
         assert self.tree._clock == clock  # and `agree` compares the rest
 

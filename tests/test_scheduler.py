@@ -549,3 +549,41 @@ def test_a_request_goes_on_with_the_cached_blocks():
     assert world.pool.num_free == 8 - 2
     world.run()
     world.check_whole()
+
+
+# ------------------------------------------------------------------------------------ looking
+
+
+def test_to_rank_the_waiting_is_not_to_use_their_prefixes(monkeypatch):
+    world = World(num_blocks=16, max_num_seqs=4, max_num_batched_tokens=64, policy="lpm")
+    world.add(prompt_of(8), max_tokens=1)
+    world.run()
+    world.add(prompt_of(40, first=1), max_tokens=12)
+    world.step()
+    for _ in range(5):
+        world.add([*prompt_of(6), *prompt_of(24, first=2)], max_tokens=1)
+    used = []
+    match = world.cache.match
+    monkeypatch.setattr(world.cache, "match", lambda *args: used.append(args) or match(*args))
+    assert world.step().admitted == []
+    assert len(used) == 1, "only the one that was tried"
+
+
+def test_a_long_queue_is_ranked_in_part(monkeypatch):
+    world = World(num_blocks=8, max_num_seqs=4, max_num_batched_tokens=64, policy="lpm")
+    world.add(prompt_of(28), max_tokens=4)
+    world.step()
+    looked = []
+    monkeypatch.setattr(world.cache, "match_length", lambda *args: looked.append(args) or 0)
+    for first in range(300):
+        world.add([first % 3] * 12, max_tokens=1)
+    assert world.step().admitted == []
+    assert 0 < len(looked) < 200
+
+
+def test_prompts_under_way_are_not_gathered_for_nobody(monkeypatch):
+    world = World(max_num_seqs=4, max_num_batched_tokens=4)
+    world.add(prompt_of(12), max_tokens=1)
+    world.step()
+    monkeypatch.setattr(world.scheduler, "_prefixes_underway", None)  # would not be callable
+    assert world.step().total_tokens == 4

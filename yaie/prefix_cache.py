@@ -59,6 +59,11 @@ class RadixCache:
         reusable = max(0, len(token_ids) - 1) // self.block_size * self.block_size
         return self.tree.match(token_ids[:reusable], namespace)
 
+    def match_length(self, token_ids: Sequence[int], namespace: str = "") -> int:
+        """The length in tokens of what `match` would find; does not count as a use."""
+        reusable = max(0, len(token_ids) - 1) // self.block_size * self.block_size
+        return min(reusable, self.tree.match_length(token_ids, namespace))
+
     def insert(
         self, token_ids: Sequence[int], blocks: Sequence[int], namespace: str = ""
     ) -> RadixNode:

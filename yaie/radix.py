@@ -10,7 +10,7 @@ Nothing here knows what the values are. `yaie.prefix_cache` makes them KV blocks
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -211,6 +211,10 @@ class RadixTree:
             found.node = node = child
         return found
 
+    def match_length(self, token_ids: Sequence[int], namespace: str = "") -> int:
+        """Count the tokens that `match` would find, and change nothing: to look is not to use."""
+        return max((length for _, length in self._path(token_ids, namespace)), default=0)
+
     def insert(
         self, token_ids: Sequence[int], values: Sequence[Any] | None = None, namespace: str = ""
     ) -> tuple[RadixNode, int]:
@@ -277,6 +281,22 @@ class RadixTree:
         upper.children[node.key[: self.block_size]] = node
         self.num_nodes += 1
         return upper
+
+    def _path(
+        self, token_ids: Sequence[int], namespace: str = ""
+    ) -> Iterator[tuple[RadixNode, int]]:
+        """The nodes on a sequence's way down, each with how many tokens agree as far as its end.
+
+        In the last one, the sequence may end or part from the key.
+        """
+        tokens = tuple(token_ids)
+        node, length = self._root_of(namespace), 0
+        while child := node.children.get(tokens[length : length + self.block_size]):
+            shared = self._shared_tokens(child.key, tokens, length)
+            node, length = child, length + shared
+            yield node, length
+            if shared < len(node.key):
+                break
 
     def _shared_tokens(self, key: tuple[int, ...], tokens: tuple[int, ...], start: int) -> int:
         """Count the tokens, in whole blocks, that `key` shares with `tokens[start:]`."""
@@ -445,18 +465,12 @@ class RadixTree:
             The ids of all requests that begin with it, sorted by their text, and its length in
             tokens. With nothing in common: `([], 0)`.
         """
-        tokens = tuple(token_ids)
-        node, length = self.root, 0
-        while child := node.children.get(tokens[length : length + self.block_size]):
-            if not child.request_ids:  # cached tokens of no request
+        request_ids, length = set(), 0
+        for node, end in self._path(token_ids):
+            if not node.request_ids:  # cached tokens of no request
                 break
-            shared = self._shared_tokens(child.key, tokens, length)
-            node, length = child, length + shared
-            if shared < len(child.key):
-                break
-        if length == 0:
-            return [], 0
-        return sorted(node.request_ids, key=str), length
+            request_ids, length = node.request_ids, end
+        return sorted(request_ids, key=str), length
 
     def get_shared_computation_graph(self) -> dict[str, Any]:
         """Describe the tree as nested dicts with `tokens`, `request_count` and `children`."""

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 
 from yaie.engine.checks import check_count
 from yaie.engine.request import Request, Status
 from yaie.kv_cache import KVCacheManager, blocks_needed
 from yaie.prefix_cache import RadixCache
 from yaie.radix import RadixTree
+
+MOST_RANKED = 128  # waiting requests that "lpm" compares in a step: each is a lookup of its prompt
 
 
 @dataclass
@@ -152,6 +155,8 @@ class Scheduler:
         A request whose beginning is being computed by another one right now waits for that, and
         is passed over; with that exception, nobody overtakes the first that does not fit.
         """
+        if not self.waiting:
+            return
         underway = self._prefixes_underway()
         for request in self._in_order_of_admission(step):
             if not self._has_place(step):
@@ -279,10 +284,11 @@ class Scheduler:
 
         def rank(request: Request) -> tuple[bool, int]:
             is_patient = request.steps_waited < self.patience
-            length = self.cache.match(request.token_ids, request.namespace).length
+            length = self.cache.match_length(request.token_ids, request.namespace)
             return is_patient, -length if is_patient else 0
 
-        return sorted(self.waiting, key=rank)
+        first = islice(self.waiting, MOST_RANKED)
+        return sorted(first, key=rank) + list(islice(self.waiting, MOST_RANKED, None))
 
     def _prefixes_underway(self) -> RadixTree:
         """The prompts that are being computed, in a tree of their own."""
@@ -300,5 +306,5 @@ class Scheduler:
         """Whether a longer prefix than the cached one is being computed by somebody else."""
         if underway.num_values == 0:
             return False
-        soon = underway.match(request.token_ids[:-1], request.namespace).length
-        return soon > self.cache.match(request.token_ids, request.namespace).length
+        soon = underway.match_length(request.token_ids[:-1], request.namespace)
+        return soon > self.cache.match_length(request.token_ids, request.namespace)
