@@ -33,7 +33,13 @@ def environment() -> dict[str, str]:
     """One thread a process, since the processes already fill the cores; no outer Python's paths."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "JUPYTER_PREFER_ENV_PATH": "1"}
     env["PATH"] = f"{Path(PYTHON).parent}{os.pathsep}{env.get('PATH', '')}"
-    for name in ("PYTHONPATH", "PYTHONHOME", "YAIE_EXERCISES", "YAIE_STATE"):
+    for name in (
+        "PYTHONPATH",
+        "PYTHONHOME",
+        "YAIE_EXERCISES_DIR",
+        "YAIE_USE_EXERCISES",
+        "YAIE_STATE",
+    ):
         env.pop(name, None)
     return env
 

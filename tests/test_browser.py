@@ -93,7 +93,7 @@ def server(folder):
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
         "IPYTHONDIR": str(home / "ipython"),
-        "YAIE_EXERCISES": str(folder / "exercises"),
+        "YAIE_EXERCISES_DIR": str(folder / "exercises"),
         "YAIE_STATE": str(folder / "state"),
     }
     log = (folder / "server.log").open("w")

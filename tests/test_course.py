@@ -36,7 +36,7 @@ SOLVED = "\n".join(
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
-    monkeypatch.setenv("YAIE_EXERCISES", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
     monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
     build.write_stubs(tmp_path / "exercises")
     return tmp_path
@@ -679,7 +679,7 @@ def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:
     from yaie.course.paths import exercises_dir, state_dir
 
     monkeypatch.delenv("YAIE_STATE")
-    monkeypatch.delenv("YAIE_EXERCISES")
+    monkeypatch.delenv("YAIE_EXERCISES_DIR")
     assert state_dir() == ROOT / ".yaie"
     assert exercises_dir() == ROOT / "exercises"
     assert os.path.samefile(ROOT, Path(manifest.__file__).parents[2])

@@ -25,7 +25,7 @@ WRONG = "def shared_prefix_length(a, b):\n    return len(a)\n"
 @pytest.fixture(autouse=True)
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
-    monkeypatch.setenv("YAIE_EXERCISES", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
     monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("COLUMNS", "120")
     build.write_stubs(tmp_path / "exercises")
@@ -207,3 +207,16 @@ def test_watch_reads_keys_from_a_terminal(folders: Path) -> None:
         os.write(ours, key)
     assert process.wait(timeout=60) == 0
     os.close(ours)
+
+
+def test_the_folder_of_exercises(folders: Path, monkeypatch) -> None:
+    assert f"Exercises are read from {folders / 'exercises'}" in yaie("check", "00.1", status=1)
+    monkeypatch.setenv("HOME", str(folders))
+    monkeypatch.setenv("YAIE_EXERCISES_DIR", "~/elsewhere")
+    result = CliRunner().invoke(app, ["check", "00.1"])
+    assert isinstance(result.exception, ValueError)
+    wanted = f"no folder {folders}/elsewhere (YAIE_EXERCISES_DIR can name another): `yaie reset"
+    assert wanted in str(result.exception)
+    yaie("reset", "00.1")
+    assert "not started" in yaie("check", "00.1", status=1)
+    assert (folders / "elsewhere" / FIRST.file).exists()

@@ -11,6 +11,7 @@ from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
 from yaie.engine.engine import Engine
+from yaie.engine.parts import Parts
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 
@@ -253,3 +254,26 @@ def test_request_ids_in_use(folder):
     for request_id in list(engine.requests):
         engine.abort(request_id)
     check_whole(engine)
+
+
+def test_the_switch_for_exercises(folder, monkeypatch):
+    import yaie.engine.llm as module
+
+    asked = []
+
+    def learner_parts():
+        asked.append(True)
+        return Parts()
+
+    monkeypatch.setattr(module, "learner_parts", learner_parts)
+    for word in ("1", "true", "Yes"):
+        monkeypatch.setenv("YAIE_USE_EXERCISES", word)
+        LLM(folder, num_blocks=8)
+    assert len(asked) == 3
+    for word in ("0", "false", "No", ""):
+        monkeypatch.setenv("YAIE_USE_EXERCISES", word)
+        LLM(folder, num_blocks=8)
+    assert len(asked) == 3
+    monkeypatch.setenv("YAIE_USE_EXERCISES", "on")
+    with pytest.raises(ValueError, match=r"YAIE_USE_EXERCISES must be 1, true, yes, .* got 'on'"):
+        LLM(folder, num_blocks=8)

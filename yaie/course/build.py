@@ -44,7 +44,7 @@ def write(root: Path = ROOT) -> list[str]:
 
 
 def write_stubs(folder: Path) -> None:
-    """Write unsolved exercises into `folder`, which `YAIE_EXERCISES` can then name."""
+    """Write unsolved exercises into `folder`, which `YAIE_EXERCISES_DIR` can then name."""
     for exercise in exercises():
         path = folder / exercise.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def unsolved() -> Iterator[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="yaie-") as folder:
         exercises, state = Path(folder, "exercises"), Path(folder, "state")
         write_stubs(exercises)
-        yield {**os.environ, "YAIE_EXERCISES": str(exercises), "YAIE_STATE": str(state)}
+        yield {**os.environ, "YAIE_EXERCISES_DIR": str(exercises), "YAIE_STATE": str(state)}
 
 
 def differences(root: Path = ROOT) -> list[str]:

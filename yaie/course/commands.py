@@ -45,6 +45,7 @@ def check(
     passed = sum(v.state == "passes" for v in verdicts)
     if len(chosen) > 1:
         typer.echo(f"{passed} of {len(chosen)} pass.")
+    _say_folder()
     raise typer.Exit(0 if passed == len(chosen) else 1)
 
 
@@ -97,6 +98,7 @@ def reset(exercise_id: Id) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     typer.echo(f"{exercise.shown} is as it was at the start.")
+    _say_folder()
 
 
 @app.command()
@@ -115,8 +117,7 @@ def status(
     console = Console()
     console.print(_table(judged))
     console.print(f"{_bar(passed, len(judged), 30)} {passed} of {len(judged)} exercises pass")
-    if exercises_dir() != ROOT / "exercises":
-        typer.echo(f"Exercises are read from {exercises_dir()}")
+    _say_folder()
     if following is None:
         typer.echo("Every exercise is solved.")
     else:
@@ -159,6 +160,12 @@ def _say_verdict(exercise: Exercise) -> Verdict:
     typer.secho(tell.HEADLINES[verdict.state], fg=colour.get(verdict.state, "red"), nl=False)
     typer.echo(rest)
     return verdict
+
+
+def _say_folder() -> None:
+    """Where `exercises/` really is, if it is not beside the package."""
+    if exercises_dir() != ROOT / "exercises":
+        typer.echo(f"Exercises are read from {exercises_dir()}")
 
 
 def _save_picture(exercise: Exercise, verdict: Verdict, path: Path) -> None:

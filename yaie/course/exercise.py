@@ -31,6 +31,7 @@ def load_learner(exercise_id: str) -> Any:
     Raises:
         UnknownExercise: no exercise has this id.
         Broken: the file is missing, does not run, or no longer defines what it should.
+        ValueError: the whole folder is missing.
     """
     exercise = find(exercise_id)
     return load(exercise, learner_path(exercise))
@@ -60,6 +61,11 @@ def read(exercise: Exercise, path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        if not exercises_dir().is_dir():
+            raise ValueError(
+                f"there is no folder {exercises_dir()} (YAIE_EXERCISES_DIR can name another): "
+                f"`yaie reset {exercise.id}` makes it"
+            ) from None
         restore = f"`yaie reset {exercise.id}` restores it."
         raise Broken(f"{exercise.shown} is missing. {restore}") from None
     except UnicodeDecodeError as error:

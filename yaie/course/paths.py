@@ -10,8 +10,8 @@ SOLUTIONS = ROOT / "solutions"
 
 
 def exercises_dir() -> Path:
-    """The folder that the learner edits: `YAIE_EXERCISES`, or `exercises/` beside the package."""
-    return Path(os.environ.get("YAIE_EXERCISES") or ROOT / "exercises")
+    """The folder that the learner edits: YAIE_EXERCISES_DIR, or `exercises/` beside the package."""
+    return Path(os.environ.get("YAIE_EXERCISES_DIR") or ROOT / "exercises").expanduser().resolve()
 
 
 def state_dir() -> Path:

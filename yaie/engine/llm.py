@@ -33,7 +33,7 @@ class LLM:
         max_num_seqs, max_num_batched_tokens, enable_prefix_caching, enable_chunked_prefill,
             policy: see `Scheduler`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
-            code runs. By default the environment variable YAIE_USE_EXERCISES decides: 1 is yes.
+            code runs. By default YAIE_USE_EXERCISES decides (1, true or yes).
 
     Raises:
         ValueError: an argument is out of range, or the model is not known.
@@ -55,7 +55,7 @@ class LLM:
         exercises: bool | None = None,
     ) -> None:
         if exercises is None:
-            exercises = os.environ.get("YAIE_USE_EXERCISES") == "1"
+            exercises = _switch("YAIE_USE_EXERCISES")
         parts = learner_parts() if exercises else Parts()
         for line in parts.report:
             print(line)
@@ -212,6 +212,14 @@ class TextStream(Iterator[str]):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _switch(name: str) -> bool:
+    """What an environment variable says, yes or no; unset is no."""
+    word = os.environ.get(name, "").lower()
+    if word not in ("1", "true", "yes", "0", "false", "no", ""):
+        raise ValueError(f"{name} must be 1, true, yes, 0, false or no, got {word!r}")
+    return word in ("1", "true", "yes")
 
 
 def _check_sequence(name: str, value: object, wanted: str) -> None:
