@@ -145,6 +145,31 @@ def test_a_shard_outside_the_folder(folder):
         load_model(folder)
 
 
+@pytest.mark.parametrize("name", [5, [1], None, "", ".", "..", "/x.safetensors"])
+def test_a_shard_that_is_no_file_name(folder, name):
+    index = {"weight_map": {Q_PROJ: name}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match=r"index\.json names .* or no file's name"):
+        load_model(folder)
+
+
+def test_headers_are_checked_before_memory_is_asked_for(folder):
+    """Two layers of 2**18 × 2**18 numbers are a terabyte; the message is about the tensors."""
+    config = json.loads((folder / "config.json").read_text())
+    huge = {"hidden_size": 2**18, "intermediate_size": 2**18, "max_position_embeddings": 2**24}
+    (folder / "config.json").write_text(json.dumps(config | huge))
+    for load in (load_model, check_weights):
+        with pytest.raises(ValueError, match=r"has shape .* by config\.json"):
+            load(folder)
+
+
+@pytest.mark.parametrize("files", [[], None, 3, {"config.json": []}, {"config.json": {"bytes": 1}}])
+def test_a_manifest_that_is_none(folder, files):
+    (folder / "yaie.json").write_text(json.dumps({"files": files}))
+    with pytest.raises(DamagedModel, match=r"yaie\.json is not what `yaie pull` writes"):
+        check(folder)
+
+
 def test_a_tensor_in_two_shards(folder):
     shard(folder)
     weights = load_file(folder / "model-00001-of-00003.safetensors")

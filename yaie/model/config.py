@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,13 @@ REQUIRED = (
     "num_attention_heads",
 )
 SIZES = (*REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
+# No model comes near these; without them a damaged file could ask for all memory, or for ever.
+LARGEST = 2**18
+LARGEST_OF = {
+    "vocab_size": 2**24,
+    "max_position_embeddings": 2**24,
+    "num_hidden_layers": 2**12,
+}
 LLAMA3_SCALING = (
     "factor",
     "low_freq_factor",
@@ -70,9 +78,7 @@ class ModelConfig:
 
     def __post_init__(self):
         for name in SIZES:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+            _check_size(name, getattr(self, name))
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError(
                 f"num_attention_heads ({self.num_attention_heads}) must be a multiple of "
@@ -103,6 +109,8 @@ class ModelConfig:
         missing = [name for name in REQUIRED if raw.get(name) is None]
         if missing:
             raise ValueError(f"missing {', '.join(missing)}")
+        for name in REQUIRED:
+            _check_size(name, raw[name])
         theta, scaling = _rope(raw)
         heads = raw["num_attention_heads"]
         return cls(
@@ -114,7 +122,7 @@ class ModelConfig:
             num_key_value_heads=raw.get("num_key_value_heads") or heads,
             head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
             max_position_embeddings=raw.get("max_position_embeddings", 2048),
-            rms_norm_eps=float(raw.get("rms_norm_eps", 1e-6)),
+            rms_norm_eps=_positive("rms_norm_eps", raw.get("rms_norm_eps", 1e-6)),
             rope_theta=theta,
             rope_scaling=scaling,
             tie_word_embeddings=bool(raw.get("tie_word_embeddings", False)),
@@ -139,8 +147,24 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def _check_size(name: str, value: Any) -> None:
+    largest = LARGEST_OF.get(name, LARGEST)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    if value > largest:
+        raise ValueError(f"{name} must be at most {largest}, got {value}")
+
+
+def _positive(name: str, value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+        raise ValueError(f"{name} must be a positive number, got {value!r}")
+    return float(value)
+
+
 def _architecture(raw: dict[str, Any]) -> str:
     named = raw.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise ValueError(f"architectures must be a list of names, got {named!r}")
     architecture = named[0] if named else f"(model_type {raw.get('model_type')!r})"
     if architecture not in ARCHITECTURES:
         raise ValueError(
@@ -161,7 +185,9 @@ def _architecture(raw: dict[str, Any]) -> str:
 def _rope(raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     """Base and scaling, from `rope_parameters` (transformers 5) or the two older fields."""
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    theta = float(rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
+    if not isinstance(rope, dict):
+        raise ValueError(f"rope_scaling must be an object, got {rope!r}")
+    theta = _positive("rope_theta", rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) != 1.0:
         raise ValueError("partial_rotary_factor other than 1.0 is not supported")
@@ -172,14 +198,19 @@ def _rope(raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     missing = [name for name in LLAMA3_SCALING if name not in rope]
     if missing:
         raise ValueError(f"rope scaling 'llama3' lacks {', '.join(missing)}")
-    factor, low, high, original = (rope[name] for name in LLAMA3_SCALING)
-    return theta, RopeScaling(float(factor), float(low), float(high), int(original))
+    factor, low, high, original = (_positive(name, rope[name]) for name in LLAMA3_SCALING)
+    return theta, RopeScaling(factor, low, high, int(original))
 
 
 def _merge_ids(*sources: int | list[int] | None) -> tuple[int, ...]:
     ids: dict[int, None] = {}
     for source in sources:
         for token in source if isinstance(source, list) else [source]:
-            if token is not None:
-                ids[int(token)] = None
+            if token is None:
+                continue
+            if not isinstance(token, int):
+                raise ValueError(
+                    f"eos_token_id must be a token id or a list of them, got {source!r}"
+                )
+            ids[token] = None
     return tuple(ids)

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from yaie.model.config import read_json
 
@@ -62,11 +63,21 @@ def verify(folder: str | Path) -> int:
     return _compare(folder, hash_all=True)
 
 
+def _is_record(files: Any) -> bool:
+    kinds = {"bytes": int, "mtime_ns": int, "sha256": str}
+    return isinstance(files, dict) and all(
+        isinstance(entry, dict) and all(isinstance(entry.get(k), kind) for k, kind in kinds.items())
+        for entry in files.values()
+    )
+
+
 def _compare(folder: Path, hash_all: bool) -> int:
     if not (folder / MANIFEST).exists():
         return 0
-    files = read_json(folder / MANIFEST).get("files", {})
+    files = read_json(folder / MANIFEST).get("files")
     mend = f"delete {folder} and run `yaie pull` again"
+    if not _is_record(files):
+        raise DamagedModel(f"{folder / MANIFEST} is not what `yaie pull` writes: {mend}")
     for name, wanted in files.items():
         path = folder / name
         if not path.exists():

@@ -41,15 +41,13 @@ def load_model(
     missing, unexpected, of the wrong shape or dtype, cut short or changed since they were fetched.
     """
     folder, dtype = Path(folder), parse_dtype(dtype)
-    config = ModelConfig.from_folder(folder)
+    config, files = _check_headers(folder)
     check(folder)
     model = Llama(config, dtype=dtype, device=device, **operators)
     places = model.places()
-    files = locate(folder, config, set(places))
     for file, names in files.items():
         with _open(file) as tensors:
             for name in names:
-                _check_tensor(file, name, tensors.get_slice(name), places[name].shape)
                 places[name].copy_(tensors.get_tensor(name))
     model.pack()
     return model.eval()
@@ -57,14 +55,21 @@ def load_model(
 
 def check_weights(folder: str | Path) -> ModelConfig:
     """The checks of `load_model` that need only the headers; returns the configuration."""
-    folder = Path(folder)
+    return _check_headers(Path(folder))[0]
+
+
+def _check_headers(folder: Path) -> tuple[ModelConfig, dict[Path, list[str]]]:
+    """The configuration, and which tensors each file holds. Allocates nothing: what does not fit
+    together is found before memory is asked for."""
     config = ModelConfig.from_folder(folder)
-    places = Llama(config, device="meta").places()
-    for file, names in locate(folder, config, set(places)).items():
+    with torch.device("meta"):
+        places = Llama(config, device="meta").places()
+    files = locate(folder, config, set(places))
+    for file, names in files.items():
         with _open(file) as tensors:
             for name in names:
                 _check_tensor(file, name, tensors.get_slice(name), places[name].shape)
-    return config
+    return config, files
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
@@ -105,13 +110,16 @@ def _weight_files(folder: Path) -> list[Path]:
         shards = read_json(folder / INDEX_FILE).get("weight_map")
         if not isinstance(shards, dict):
             raise ValueError(f"{folder / INDEX_FILE} has no weight_map: fetch the model again")
+        for name in shards.values():
+            if not isinstance(name, str) or Path(name).name != name or name in ("", ".", ".."):
+                raise ValueError(
+                    f"{folder / INDEX_FILE} names {name!r}, outside the folder or no file's name"
+                )
         files = [folder / name for name in sorted(set(shards.values()))]
     else:
         files = [folder / SINGLE_FILE]
     for file in files:
-        if file.parent != folder:
-            raise ValueError(f"{folder / INDEX_FILE} names {file}, which is outside the folder")
-        if not file.exists():
+        if not file.is_file():
             pickled = sorted(path.name for path in folder.glob("*.bin"))
             if pickled:
                 raise ValueError(
