@@ -192,6 +192,10 @@ def test_where_a_template_may_stand(tiny_model, tmp_path):
         ("{{ messages.append(1) }}", "unsafe"),
         ("{% if %}", "not valid"),
         ("{{ messages[7].content }}", "fails"),
+        ("{{ messages + 1 }}", "fails"),
+        ("{{ 1 / 0 }}", "fails"),
+        ("{{ range(2)[5].x }}", "fails"),
+        ("{{ 10.0 ** 400 }}", "fails"),
     ],
 )
 def test_templates_that_fail(tiny_model, tmp_path, template, message):

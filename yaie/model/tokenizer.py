@@ -150,7 +150,7 @@ def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
     for role in ("bos_token", "eos_token", "unk_token", "pad_token"):
         token = settings.get(role)
         token = token.get("content") if isinstance(token, dict) else token
-        if token is not None:
+        if isinstance(token, str):
             found[role] = token
     return found
 
@@ -182,7 +182,8 @@ def _check_messages(messages: Sequence[Message]) -> None:
 def _compile(source: str):
     """A function that renders a chat template, with the names that such templates may use.
 
-    A template comes with the model, so it runs in jinja's sandbox: no attributes, no side effects.
+    A template comes with the model, so it runs in jinja's sandbox: no private attributes, nothing
+    that changes its arguments.
     """
     import json
 
@@ -210,7 +211,7 @@ def _compile(source: str):
     def render(**values: Any) -> str:
         try:
             return template.render(**values)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, TypeError, ArithmeticError, LookupError) as error:
             raise ValueError(f"messages: the chat template fails on them: {error}") from error
 
     return render
