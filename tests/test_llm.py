@@ -396,3 +396,19 @@ def test_half_precision_runs(folder, dtype):
     [output] = llm.generate([5] * 20, params)
     assert (len(output.token_ids), output.error) == (10, None)
     check_whole(llm.engine)
+
+
+def test_the_text_is_read_after_its_prompt(llm, monkeypatch):
+    """Some tokenizers drop the first space of what they decode; the prompt's end keeps it."""
+    import yaie.engine.text as module
+
+    seen = []
+
+    class Decoder(module.StreamDecoder):
+        def __init__(self, tokenizer, **options):
+            seen.append(list(options["context"]))
+            super().__init__(tokenizer, **options)
+
+    monkeypatch.setattr(module, "StreamDecoder", Decoder)
+    llm.generate([[5, 6], list(range(5, 25))], SamplingParams(max_tokens=1))
+    assert seen == [[5, 6], list(range(19, 25))]

@@ -149,6 +149,29 @@ def test_spaces_between_words_survive_a_stream(spaces):
     assert "😀" in pieces
 
 
+def test_the_first_space_depends_on_the_prompt(spaces):
+    prompt, answer = spaces.encode("Hello"), spaces.encode("world")  # the latter as "▁world"
+    assert "".join(stream(spaces, answer)) == "world"
+    assert "".join(stream(spaces, answer, context=prompt)) == " world"
+
+
+@given(before=st.lists(st.integers(0, 383), max_size=6), ids=st.lists(st.integers(0, 383)))
+@settings(deadline=None)
+def test_no_prompt_changes_what_byte_tokens_mean(tiny, before, ids):
+    assert "".join(stream(tiny, ids, context=before)) == tiny.decode(ids)
+
+
+def test_what_is_no_character_is_not_held_for_ever(tiny):
+    """Each piece is decoded with a few tokens, not with all that came since the last character."""
+    half = tiny.encode("😀")[:2]
+    decoder, lengths = StreamDecoder(tiny), []
+    decode = decoder._decode
+    decoder._decode = lambda ids: (lengths.append(len(ids)), decode(ids))[1]
+    pieces = [decoder.push(token) for token in half * 200] + [decoder.flush()]
+    assert "".join(pieces) == tiny.decode(half * 200) == "\ufffd" * 200
+    assert max(lengths) <= 12
+
+
 def test_an_emoji_comes_out_in_one_piece(tiny):
     ids = tiny.encode("a 👩‍👧 b")
     assert len(ids) > 10  # each byte is a token here

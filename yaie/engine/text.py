@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 
+CONTEXT = 6  # tokens of the prompt that the text's first space depends on, with room to spare
+
 
 class OutputText:
     """Turns tokens into text, and watches for stop strings.
@@ -15,8 +17,10 @@ class OutputText:
         stopped: a stop string has come; `text` ends before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
-        self._decoder = StreamDecoder(tokenizer)
+    def __init__(
+        self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt_token_ids: Sequence[int] = ()
+    ) -> None:
+        self._decoder = StreamDecoder(tokenizer, context=prompt_token_ids[-CONTEXT:])
         self._stop = tuple(stop)
         self._held = ""
         self.text = ""

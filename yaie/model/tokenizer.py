@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from yaie.model.config import read_json
 
+BROKEN = "\N{REPLACEMENT CHARACTER}"  # what bytes that are no character decode to
 Message = dict[str, str]  # {"role": "user", "content": "Hi"}
 
 
@@ -105,17 +106,25 @@ class StreamDecoder:
 
     A token may end in the middle of a character: an emoji is four bytes, often several tokens.
     Such a piece is held back until the character is complete or the answer ends. The pieces
-    together are exactly the decoded answer. (One exception: tokenizers that spell rare characters
-    with byte tokens decode a run of these all or nothing, so a run that turns out not to be UTF-8
-    can differ in how many U+FFFD stand for it.)
+    together are exactly the decoded answer, as it reads after `context`: the last tokens of the
+    prompt, without which some tokenizers drop the answer's first space. (One exception:
+    tokenizers that spell rare characters with byte tokens decode a run of these all or nothing, so
+    a run that turns out not to be UTF-8 can differ in how many U+FFFD stand for it.)
     """
 
-    def __init__(self, tokenizer: Tokenizer, skip_special_tokens: bool = True):
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        skip_special_tokens: bool = True,
+        context: Sequence[int] = (),
+    ):
         self.tokenizer, self.skip_special_tokens = tokenizer, skip_special_tokens
-        self._ids: list[int] = []
+        self._ids = list(context)
+        if self._decode(self._ids).endswith(BROKEN):  # a character that the answer may complete
+            self._ids = []
         # Tokens from _context on are decoded together, because some tokenizers write the space
         # before a word depending on what comes before it; those before _printed have been emitted.
-        self._context = self._printed = 0
+        self._context, self._printed = 0, len(self._ids)
 
     def push(self, token_id: int) -> str:
         """Take in one token; returns the text that is now certain, often empty."""
@@ -129,12 +138,26 @@ class StreamDecoder:
     def _emit(self, hold_back: bool) -> str:
         printed = self._decode(self._ids[self._context : self._printed])
         text = self._decode(self._ids[self._context :])
-        if hold_back and text.endswith("\N{REPLACEMENT CHARACTER}"):
-            return ""
+        end = len(self._ids)
+        if hold_back and text.endswith(BROKEN):
+            text, end = self._settled(text)
         piece = text[len(printed) :]
         if piece:
-            self._context, self._printed = self._printed, len(self._ids)
+            self._context, self._printed = self._printed, end
         return piece
+
+    def _settled(self, text: str) -> tuple[str, int]:
+        """Of a text with an end that is no character yet, what is certain, and where that ends.
+
+        A character has at most four bytes, so an unfinished one began at most three tokens ago.
+        While there are no more than four tokens, the next one may make characters of them all.
+        """
+        last = len(self._ids)
+        for end in range(last - 3, last) if last - self._printed > 4 else ():
+            certain = self._decode(self._ids[self._context : end])
+            if certain + self._decode(self._ids[end:]) == text:
+                return certain, end
+        return "", self._printed
 
     def _decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=self.skip_special_tokens)
