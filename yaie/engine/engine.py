@@ -102,7 +102,9 @@ class Engine:
         if request_id in self.requests:
             raise ValueError(f"request_id {request_id!r} is in use by a request that still runs")
         request = Request(request_id, prompt_token_ids, params, namespace)
-        self._texts[request_id] = OutputText(self.tokenizer, request.params.stop)
+        self._texts[request_id] = OutputText(
+            self.tokenizer, request.params.stop, request.prompt_token_ids
+        )
         self.requests[request_id] = request
         self.scheduler.add(request)
         return request_id
