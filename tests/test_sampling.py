@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import chi_square_p, examples
 
-from yaie.sampling import SamplingKernel, SamplingParams, check_logits
+from yaie.engine.parts import Parts
+from yaie.sampling import FastSampler, SamplingKernel, SamplingParams, check_logits
 
 INF = math.inf
 kernel = SamplingKernel()
@@ -468,3 +469,47 @@ def test_params_at_the_edge_of_their_range_can_be_sampled(penalty, temperature):
         row.unsqueeze(0), params.temperature, params.top_p, params.top_k, params.min_p
     )
     assert 0 <= token.item() < 50
+
+
+# ------------------------------------------------------------------------------------- fast top-p
+
+
+class SortCounter(SamplingKernel):
+    """Counts the rows that the reference is asked for; `FastSampler` stands in front of it."""
+
+    rows = 0
+
+    def top_p(self, logits, p):
+        self.rows += len(logits)
+        return super().top_p(logits, p)
+
+
+class CountedSampler(FastSampler, SortCounter):
+    pass
+
+
+@pytest.mark.parametrize("vocabulary", [1, 511, 512, 513, 5000])
+@pytest.mark.parametrize("scale", [0.0, 0.1, 1.0, 3.0, 30.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_fast_top_p_keeps_what_the_sort_keeps(vocabulary, scale, dtype):
+    logits = (draw_logits(12, vocabulary) * scale).to(dtype)
+    before = logits.clone()
+    p = torch.tensor([1e-6, 0.1, 0.5, 0.9, 0.95, 0.999, 1.0, 1.0, 0.3, 0.7, 0.9, 0.9])
+    for some in (p, 0.9, 1.0, 0.0):
+        assert torch.equal(FastSampler().top_p(logits, some), kernel.top_p(logits, some))
+    assert torch.equal(logits, before)
+
+
+def test_fast_top_p_sorts_only_where_it_has_to():
+    logits = draw_logits(5, 5000) * 5
+    logits[1] = 0.0  # flat: the first 512 hold a tenth
+    logits[2, :3] = 100.0  # three equal tokens, of which 0.5 keeps two
+    sampler = CountedSampler()
+    p = torch.tensor([0.9, 0.9, 0.5, 1.0, 0.5])
+    assert torch.equal(sampler.top_p(logits, p), kernel.top_p(logits, p))
+    assert sampler.rows == 2
+    assert sampler.top_p(logits, p)[2].isfinite().sum() == 2
+
+
+def test_the_engine_uses_the_fast_sampler():
+    assert Parts().sampler is FastSampler

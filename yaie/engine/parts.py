@@ -14,7 +14,7 @@ from yaie.kv_cache import BlockPool, KVCacheManager
 from yaie.ops.attention import paged_attention_forward
 from yaie.prefix_cache import RadixCache
 from yaie.radix import RadixTree
-from yaie.sampling import SamplingKernel
+from yaie.sampling import FastSampler, SamplingKernel
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Parts:
     kv_cache: type[KVCacheManager] = KVCacheManager
     radix_cache: type[RadixCache] = RadixCache
     scheduler: type[Scheduler] = Scheduler
-    sampler: type[SamplingKernel] = SamplingKernel
+    sampler: type[SamplingKernel] = FastSampler
     apply_rotary: Callable = apply_rotary
     paged_attention: Callable = paged_attention_forward
     report: tuple[str, ...] = ()
