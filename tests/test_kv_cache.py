@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 
@@ -366,3 +367,14 @@ def test_forks_of_forks_keep_their_own_contents(block_size, rng: random.Random):
         kv.free_blocks(request_id)
     assert sorted(kv.free_block_list) == list(range(40))
     assert kv.block_tables == kv.lengths == {}
+
+
+def test_the_views_of_all_blocks_are_made_once():
+    kv = KVCacheManager(3, 4, 1, 2)
+    assert kv.blocks is kv.blocks
+    other = copy.deepcopy(kv)
+    kv.blocks[1].keys[2] = 5.0
+    assert (kv.key_pools[0][1, 2] == 5.0).all()
+    assert (other.key_pools[0] == 0.0).all()
+    other.blocks[0].values[0] = 7.0
+    assert (other.value_pools[0][0, 0] == 7.0).all() and (kv.value_pools[0] == 0.0).all()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -150,7 +151,7 @@ class KVCacheManager:
         """The free blocks, in the order in which they will be taken."""
         return list(self.pool.free_block_list)
 
-    @property
+    @cached_property
     def blocks(self) -> list[KVBlock]:
         """Every block of the first layer: `.keys`, `.values`, `[block_size, heads, head_dim]`."""
         return [KVBlock(k, v) for k, v in zip(self.key_pools[0], self.value_pools[0], strict=True)]
