@@ -171,6 +171,27 @@ def test_slots_outside_the_pool(slot):
     assert not arguments["key_pool"].any()
 
 
+def test_a_slot_twice():
+    arguments = cached()
+    arguments["slot_mapping"][1] = arguments["slot_mapping"][0]
+    with pytest.raises(ValueError, match="slot_mapping must not have a slot twice"):
+        reshape_and_cache(**arguments)
+    assert not arguments["key_pool"].any()
+
+
+@pytest.mark.parametrize("block", [-1, 7])
+def test_blocks_outside_the_pool(block):
+    arguments = paged()
+    size = arguments["key_pool"].shape[1]
+    tables, lengths = arguments["block_tables"], arguments["context_lens"].tolist()
+    for sequence, length in enumerate(lengths):
+        tables[sequence, -(-length // size) :] = block  # behind the end nobody looks
+    paged_attention_forward(**arguments)
+    tables[0, 0] = block
+    with pytest.raises(ValueError, match=f"block_tables must be from 0 to .*, got {block}"):
+        paged_attention_forward(**arguments)
+
+
 # ------------------------------------------------------------------------------------- copies
 
 
@@ -210,6 +231,11 @@ def test_bad_copies_change_nothing(mapping, message):
     with pytest.raises((ValueError, TypeError), match=message):
         copy_blocks(key_pools, value_pools, torch.tensor(mapping))
     assert torch.equal(key_pools[0], pools()[0])
+
+
+def test_copies_need_keys_and_values_of_every_layer():
+    with pytest.raises(ValueError, match="key_pools and value_pools must be one a layer"):
+        copy_blocks(pools(2), pools(1), torch.tensor([[0, 1]]))
 
 
 def test_a_bad_pool_is_named_by_its_layer():

@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 
 from yaie import attention as reference
-from yaie.ops.checks import FLOATS, check_heads, check_tensor
+from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor
 
 
 def attention_forward(
@@ -69,3 +69,6 @@ def _check_lengths(
     room = block_tables.shape[1] * key_pool.shape[1]
     if max(lengths, default=0) > room:
         raise ValueError(f"block_tables hold {room} tokens a sequence, context_lens has {lengths}")
+    first_tokens = torch.arange(block_tables.shape[1]) * key_pool.shape[1]
+    in_use = first_tokens < context_lens.unsqueeze(1)
+    check_range("block_tables", block_tables[in_use], len(key_pool))

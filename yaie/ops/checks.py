@@ -52,6 +52,15 @@ def check_range(name: str, indices: torch.Tensor, size: int) -> None:
         raise ValueError(f"{name} must be from 0 to {size - 1}, got {low if low < 0 else high}")
 
 
+def check_distinct(name: str, indices: torch.Tensor, what: str) -> None:
+    """Check that no index stands twice: of two writes to one place, either might stay.
+
+    On a CPU only, like `check_range`; `what` is what the message calls an index.
+    """
+    if indices.device.type == "cpu" and len(indices.unique()) < len(indices):
+        raise ValueError(f"{name} must not have a {what} twice, got {indices.tolist()}")
+
+
 def check_heads(num_heads: int, num_kv_heads: int) -> None:
     """Check that the query heads divide evenly among the KV heads."""
     if num_kv_heads == 0 or num_heads % num_kv_heads:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.ops.checks import FLOATS, check_range, check_tensor
+from yaie.ops.checks import FLOATS, check_distinct, check_range, check_tensor
 
 
 def reshape_and_cache(
@@ -21,7 +21,7 @@ def reshape_and_cache(
     Args:
         keys, values: `[tokens, KV heads, head_dim]`.
         key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`; written in place.
-        slot_mapping: int64 `[tokens]`, block × block_size + offset for each token.
+        slot_mapping: int64 `[tokens]`, block × block_size + offset for each token, none twice.
     """
     check_tensor("keys", keys, ("tokens", "kv_heads", "head_dim"), FLOATS)
     check_tensor("values", values, tuple(keys.shape), (keys.dtype,), like=keys)
@@ -31,6 +31,7 @@ def reshape_and_cache(
     check_tensor("value_pool", value_pool, shape, (keys.dtype,), like=keys, contiguous=True)
     check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
     check_range("slot_mapping", slot_mapping, shape[0] * shape[1])
+    check_distinct("slot_mapping", slot_mapping, "slot")
     key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
     value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
 
@@ -50,8 +51,12 @@ def copy_blocks(
     """
     check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
     sources, targets = block_mapping.unbind(dim=1)
-    if len(targets.unique()) < len(targets):
-        raise ValueError(f"block_mapping must not have a target twice, got {targets.tolist()}")
+    check_distinct("block_mapping", targets, "target")
+    if len(key_pools) != len(value_pools):
+        raise ValueError(
+            f"key_pools and value_pools must be one a layer, got {len(key_pools)} and "
+            f"{len(value_pools)}"
+        )
     shape = ("num_blocks", "block_size", "kv_heads", "head_dim")
     for name, pools in (("key_pools", key_pools), ("value_pools", value_pools)):
         for layer, pool in enumerate(pools):
