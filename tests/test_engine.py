@@ -391,3 +391,18 @@ def test_the_tokenizers_end_token_ends_a_request(folder, tokenizer):
         engine.add_request([first], SamplingParams(temperature=0.0, max_tokens=4))
     found = {(*o.prompt_token_ids, *o.token_ids, o.finish_reason) for o in run(engine).values()}
     assert found == {(7, 9, 9, 2, "stop"), (8, 9, 0, "stop")}
+
+
+def test_the_penalty_is_told_each_token_once(model, tokenizer, monkeypatch):
+    engine = make_engine(model, tokenizer)
+    told, penalty = [], engine.sampler.repetition_penalty
+
+    def listen(logits, factor, seen):
+        told.append(seen.tolist())
+        return penalty(logits, 1.0, seen)  # so that the model may repeat itself
+
+    monkeypatch.setattr(engine.sampler, "repetition_penalty", listen)
+    follow(engine, {7: [9, 9, 5, 9]})
+    engine.add_request([7], SamplingParams(temperature=0, repetition_penalty=2.0, max_tokens=4))
+    run(engine)
+    assert told == [[7], [7, 9], [7, 9], [5, 7, 9]]

@@ -217,7 +217,7 @@ class Engine:
         for row, request in enumerate(requests):
             penalty = request.params.repetition_penalty
             if penalty != 1.0:
-                seen = torch.tensor(request.token_ids, device=logits.device)
+                seen = self._seen(request, logits[row])
                 logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
         sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
         if not sound.all():
@@ -228,6 +228,14 @@ class Engine:
             return {}
         tokens = self._sample(requests, logits).tolist()
         return {request.request_id: token for request, token in zip(requests, tokens, strict=True)}
+
+    def _seen(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
+        """The distinct tokens of a request. It is asked at every token, and marks only that one."""
+        if request.seen is None:
+            request.seen = torch.zeros_like(logits, dtype=torch.bool)
+            request.seen[request.token_ids] = True
+        request.seen[request.token_ids[-1]] = True
+        return request.seen.nonzero().squeeze(1)
 
     def _sample(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
         params = [request.params for request in requests]

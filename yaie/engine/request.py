@@ -52,6 +52,7 @@ class Request:
         num_computed_tokens: how many of them have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.
+        seen: which tokens it has had, bool `[vocabulary]`, if a repetition penalty asks for it.
         text: what the generated tokens say, as far as it may be shown.
         namespace: requests of different namespaces share no cached prefix.
     """
@@ -77,6 +78,7 @@ class Request:
         self.error: str | None = None
         self.node: RadixNode | None = None
         self.steps_waited = 0
+        self.seen: torch.Tensor | None = None
         self.metrics = Metrics()
         self.generator = torch.Generator()
         if self.params.seed is None:
