@@ -154,6 +154,10 @@ class Scheduler:
 
         A request whose beginning is being computed by another one right now waits for that, and
         is passed over; with that exception, nobody overtakes the first that does not fit.
+
+        The last free block may be given away, though those who run will want it soon and take it
+        back by preemption. Blocks kept free for them would save that work when memory is short,
+        and lie idle when outputs end early: how long these get, nobody knows.
         """
         if not self.waiting:
             return
