@@ -17,6 +17,7 @@ from yaie import cli
 from yaie.chat import Chat
 from yaie.course import doctor
 from yaie.model.download import PullError
+from yaie.model.manifest import DamagedModel, write_manifest
 from yaie.sampling import SamplingParams
 
 COMMANDS = {
@@ -88,6 +89,19 @@ def test_pull_prints_the_folder(invoke, monkeypatch, tmp_path):
     assert shown.output == f"model: {tmp_path}\n"
     assert asked["from_hub"] == "some/model" and asked["cache_dir"] == str(tmp_path)
     assert asked["name"] is None
+
+
+def test_pull_verifies_every_byte(invoke, monkeypatch, tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    write_manifest(tmp_path, "a test")
+    monkeypatch.setattr("yaie.model.pull.pull", lambda name, **options: tmp_path)
+    assert "verified: 1 files are as they were fetched" in invoke("pull", "--verify").output
+    stat = (tmp_path / "model.safetensors").stat()
+    (tmp_path / "model.safetensors").write_bytes(b"Weights")
+    os.utime(tmp_path / "model.safetensors", ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert "model:" in invoke("pull").output
+    result = invoke("pull", "--verify")
+    assert isinstance(result.exception, DamagedModel)
 
 
 def test_pull_that_fails(monkeypatch, capsys):

@@ -65,12 +65,18 @@ def pull(
     cache_dir: Annotated[
         str | None, typer.Option(help="Where models are kept.", show_default="~/.cache/yaie")
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also compare every file with what was fetched.")
+    ] = False,
 ) -> None:
     """Fetch the model, once; a second call only says where it is."""
+    from yaie.model import manifest
     from yaie.model.pull import pull as fetch
 
     folder = fetch(name, cache_dir=cache_dir, from_hub=from_hub, progress=sys.stderr.isatty())
     typer.echo(f"model: {folder}")
+    if verify:
+        typer.echo(f"verified: {manifest.verify(folder)} files are as they were fetched")
 
 
 @app.command()

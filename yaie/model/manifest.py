@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,12 @@ class DamagedModel(ValueError):
     """A file of a model folder is missing, cut short or not what was written there."""
 
 
-def sha256(path: Path, progress: Callable[[int], None] | None = None) -> str:
-    """Hexadecimal SHA-256 of a file; `progress` gets the number of bytes after each piece."""
+def sha256(path: Path) -> str:
+    """Hexadecimal SHA-256 of a file, whatever its size."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(1 << 22):
             digest.update(piece)
-            if progress is not None:
-                progress(len(piece))
     return digest.hexdigest()
 
 
