@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 500
+LONGEST_MODULE = 490  # yaie/radix.py; all others are below 400
 LARGEST_FILE = 1024 * 1024
 
 # What may import what: a module imports its own row and the rows above it.
@@ -144,7 +144,7 @@ def test_lazy_names():
 
 def test_modules_stay_small():
     """All but the checks of the exercises, which are lists of cases."""
-    modules = [path for path in PACKAGE.rglob("*.py") if path.parent.name != "checks"]
+    modules = set(PACKAGE.rglob("*.py")) - set((PACKAGE / "course" / "checks").rglob("*.py"))
     lengths = {path: len(path.read_text().splitlines()) for path in modules}
     long = [f"{p.relative_to(ROOT)}: {n} lines" for p, n in lengths.items() if n > LONGEST_MODULE]
     assert not long, "\n".join(long)
