@@ -17,7 +17,7 @@ from yaie.sampling import SamplingKernel, SamplingParams
 def recompute(model: Llama, prompt: Sequence[int], params: SamplingParams) -> list[int]:
     """The tokens of a request by the most wasteful way: all of it computed anew for each token.
 
-    No scheduler, no cache, no neighbours, no chunks; one block that holds everything.
+    No scheduler, no cache, no neighbors, no chunks; one block that holds everything.
     """
     sampler, generator = SamplingKernel(), torch.Generator()
     if params.seed is not None:

@@ -266,7 +266,7 @@ def test_paged_attention_of_any_mix(sequences, block_size, seed):
     close(paged_attention(*arguments), wanted)
 
 
-def test_a_row_does_not_depend_on_its_neighbours():
+def test_a_row_does_not_depend_on_its_neighbors():
     """To the rounding of float32, and with no other sequence's NaN in it."""
     (q, keys, values, tables, lengths, starts), _ = paged_case(*MIXES["mixed"], 4)
     together, _ = paged_attention(q, keys, values, tables, lengths, starts)

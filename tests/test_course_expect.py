@@ -1,4 +1,4 @@
-"""The helpers that checks are written with say what differs, and recognise known mistakes."""
+"""The helpers that checks are written with say what differs, and recognize known mistakes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_given_names_the_call() -> None:
     assert crashed.value.given == "inner"
 
 
-def test_given_recognises_an_error() -> None:
+def test_given_recognizes_an_error() -> None:
     explained = {KeyError: "look before you leap"}
     with pytest.raises(CheckFailed, match="raised KeyError: 1") as caught, given("f(1)", explained):
         raise KeyError(1)

@@ -196,7 +196,7 @@ def serve(engine: Engine, answers: dict[str, Answer], names: list[str], alone: b
     return metrics
 
 
-def test_seeded_tokens_do_not_depend_on_neighbours(model, tokenizer):
+def test_seeded_tokens_do_not_depend_on_neighbors(model, tokenizer):
     engine = Engine(model, tokenizer, num_blocks=64, block_size=16)
     names = ["one word", "a fact", "Python", "emoji", "Chinese", "digits"]
     prompts = [tokenizer.encode(PROMPTS[name]) for name in names]

@@ -165,6 +165,11 @@ def test_no_large_files():
         ("unfinished work", r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b"),
         ("a path of one machine", r"(?<![\w.:/~])/(home/[a-z]|root/)"),
         ("trailing blanks", r"[ \t]$"),
+        ("British spelling", r"(?i)(col|neighb|behavi)" r"our|licen" r"ce\b"),
+        (
+            "British spelling",
+            r"(?i)(ogn|rmal|itial|mmar|uant|ptim|rgan|erial)is" r"(e|ed|ing|ation)\b",
+        ),
     ],
 )
 def test_text_is_clean(what, pattern):

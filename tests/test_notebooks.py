@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from yaie.course import authoring
-from yaie.course.authoring import IGNORE_OUTPUT, METADATA, ROOT, WIDGET_VIEW, normalise, problems
+from yaie.course.authoring import IGNORE_OUTPUT, METADATA, ROOT, WIDGET_VIEW, normalize, problems
 
 
 @pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
@@ -20,7 +20,7 @@ def test_committed_notebooks_are_in_normal_form(path):
     nbformat.validate(notebook)
     assert not authoring.check(str(path))
     again = copy.deepcopy(notebook)
-    normalise(again)
+    normalize(again)
     assert again == notebook, f"python -m yaie.course.authoring run {path.stem}"
 
 
@@ -89,7 +89,7 @@ def test_normal_form():
             ran("c", 3, picture, view, tags=["keep"]),
         ],
     )
-    normalise(notebook)
+    normalize(notebook)
     first, second, third = notebook.cells
     assert notebook.metadata == METADATA
     assert [(o.name, o.text) for o in first.outputs] == [("stdout", "xy"), ("stderr", "z")]
@@ -98,7 +98,7 @@ def test_normal_form():
     assert second.metadata == {"tags": [IGNORE_OUTPUT]}
     assert third.metadata == {"tags": ["keep"]}
     once = copy.deepcopy(notebook)
-    normalise(notebook)
+    normalize(notebook)
     assert notebook == once
 
 

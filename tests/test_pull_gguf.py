@@ -118,7 +118,7 @@ def test_float32_comes_back_bit_for_bit(tmp_path, overrides):
 
 
 @pytest.mark.parametrize(("kind", "error"), [(Kind.Q8_0, 0.02), (Kind.Q4_1, 0.2), (Kind.F16, 1e-3)])
-def test_quantised_weights_are_near(tmp_path, kind, error):
+def test_quantized_weights_are_near(tmp_path, kind, error):
     weights = make_tiny_gguf(tmp_path / "tiny.gguf", kind)
     convert_gguf(tmp_path / "tiny.gguf", tmp_path / "out")
     converted = load_file(tmp_path / "out" / "model.safetensors")

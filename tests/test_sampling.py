@@ -101,8 +101,8 @@ class CoarseSampler(SamplingKernel):
         )
 
 
-class NeighbourSampler(SamplingKernel):
-    """Takes a token for its neighbour once in eight times."""
+class NeighborSampler(SamplingKernel):
+    """Takes a token for its neighbor once in eight times."""
 
     def draw(self, probabilities, generators):
         tokens = super().draw(probabilities, generators)
@@ -117,7 +117,7 @@ class NeighbourSampler(SamplingKernel):
         (UnscaledSampler, "temperature 0.5"),
         (TailSampler, "top_p"),
         (CoarseSampler, "plain"),
-        (NeighbourSampler, "plain"),
+        (NeighborSampler, "plain"),
     ],
 )
 def test_the_same_test_refuses_wrong_samplers(sampler, case):

@@ -409,14 +409,14 @@ def test_nobody_starves(policy):
     world = World(
         max_num_seqs=2, max_num_batched_tokens=8, policy=policy, patience=patience, num_blocks=16
     )
-    favourite = prompt_of(12)
-    world.add(favourite, max_tokens=1)
+    favorite = prompt_of(12)
+    world.add(favorite, max_tokens=1)
     world.run()
     patient = world.add(prompt_of(12, first=1), max_tokens=1)
     steps = 0
     while patient.status is Status.WAITING:
-        world.add([*favourite, steps % 3], max_tokens=2)
-        world.add([*favourite, (steps + 1) % 3], max_tokens=2)
+        world.add([*favorite, steps % 3], max_tokens=2)
+        world.add([*favorite, (steps + 1) % 3], max_tokens=2)
         world.step()
         steps += 1
         assert steps <= patience + 6, "somebody who came later is always preferred"
@@ -426,13 +426,13 @@ def test_nobody_starves(policy):
 def test_lpm_would_starve_without_patience():
     """The workload of the test above is one where patience is what helps."""
     world = World(max_num_seqs=2, max_num_batched_tokens=8, policy="lpm", patience=10**9)
-    favourite = prompt_of(12)
-    world.add(favourite, max_tokens=1)
+    favorite = prompt_of(12)
+    world.add(favorite, max_tokens=1)
     world.run()
     patient = world.add(prompt_of(12, first=1), max_tokens=1)
     for i in range(50):
-        world.add([*favourite, i % 3], max_tokens=2)
-        world.add([*favourite, (i + 1) % 3], max_tokens=2)
+        world.add([*favorite, i % 3], max_tokens=2)
+        world.add([*favorite, (i + 1) % 3], max_tokens=2)
         world.step()
     assert patient.status is Status.WAITING
 

@@ -1,7 +1,7 @@
 """Edit, run and test the course's notebooks. A tool for authors, and the gate of `make test`.
 
     python -m yaie.course.authoring text 02          notebook -> build/notebooks/02_radix_tree.py
-    python -m yaie.course.authoring build FILE.py    text -> notebooks/, formatted, run, normalised
+    python -m yaie.course.authoring build FILE.py    text -> notebooks/, formatted, run, normalized
     python -m yaie.course.authoring run [02 ...]     run again and keep the outputs (default: all)
     python -m yaie.course.authoring check [02 ...]   what would be wrong with committing it
     python -m yaie.course.authoring test [02 ...]    run by nbval and compare with the kept outputs
@@ -62,7 +62,7 @@ def tags(cell) -> list[str]:
 # Normal form: what is worth committing, and nothing that changes by itself.
 
 
-def normalise(notebook) -> None:
+def normalize(notebook) -> None:
     """Bring a notebook into the form in which it is committed, in place.
 
     Machine metadata and timings go. A live widget cannot be stored without its state, which code
@@ -86,7 +86,7 @@ def normalise(notebook) -> None:
 
 
 def merge_streams(outputs: list) -> list:
-    """Join neighbouring pieces of one stream: how they were cut depends on timing."""
+    """Join neighboring pieces of one stream: how they were cut depends on timing."""
     merged = []
     for output in outputs:
         last = merged[-1] if merged else None
@@ -159,7 +159,7 @@ def text(name: str) -> Path:
 
 
 def build(source: str) -> Path:
-    """Make or update a notebook from text: format, run, normalise. Cell ids are kept."""
+    """Make or update a notebook from text: format, run, normalize. Cell ids are kept."""
     import jupytext
     import nbformat
     from jupytext.combine import combine_inputs_with_outputs
@@ -169,7 +169,7 @@ def build(source: str) -> Path:
     notebook = jupytext.read(source, fmt="py:percent")
     if path.exists():
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
-    normalise(notebook)
+    normalize(notebook)
     nbformat.write(notebook, path)
     subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(path)], check=True)
     run(str(path))
@@ -203,7 +203,7 @@ def run(name: str) -> float:
         raise SystemExit(f"{path.name}: {error}") from None
     finally:
         # Written even after an error, so that the author sees it in the notebook.
-        normalise(notebook)
+        normalize(notebook)
         nbformat.write(notebook, path)
     return time.perf_counter() - started
 

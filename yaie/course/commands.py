@@ -23,7 +23,7 @@ from yaie.course.watch import Watch, keys
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="The course's exercises.")
 
-COLOURS = {"passes": "green", "fails": "red", "broken": "red", "not started": "dim"}
+COLORS = {"passes": "green", "fails": "red", "broken": "red", "not started": "dim"}
 
 Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02.2.")]
 
@@ -155,9 +155,9 @@ def _say_verdict(exercise: Exercise) -> Verdict:
     verdict = judge(exercise)
     text = tell.verdict(exercise, verdict, hint=f"yaie hint {exercise.id}")
     head, _, rest = text.partition(f": {tell.HEADLINES[verdict.state]}")
-    colour = {"passes": typer.colors.GREEN, "not started": None}
+    color = {"passes": typer.colors.GREEN, "not started": None}
     typer.secho(head + ": ", bold=True, nl=False)
-    typer.secho(tell.HEADLINES[verdict.state], fg=colour.get(verdict.state, "red"), nl=False)
+    typer.secho(tell.HEADLINES[verdict.state], fg=color.get(verdict.state, "red"), nl=False)
     typer.echo(rest)
     return verdict
 
@@ -185,12 +185,12 @@ def _table(judged: list[tuple[Exercise, Verdict]]) -> Table:
         rows = list(group)
         done = sum(verdict.state == "passes" for _, verdict in rows)
         for index, (exercise, verdict) in enumerate(rows):
-            colour = COLOURS[verdict.state]
+            color = COLORS[verdict.state]
             table.add_row(
                 "" if index else notebook,
                 "" if index else _bar(done, len(rows), len(rows)),
                 escape(f"{exercise.id} {exercise.title}"),
-                f"[{colour}]{verdict.state}[/{colour}]",
+                f"[{color}]{verdict.state}[/{color}]",
                 str(progress.hints_taken(exercise) or ""),
             )
     return table

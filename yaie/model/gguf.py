@@ -1,7 +1,7 @@
 """GGUF, the format of llama.cpp, into a Hugging Face-format folder.
 
 A GGUF file keeps everything in one place: sizes as metadata, vocabulary and chat template too, and
-weights quantised in small blocks (Q4_1: 32 weights share a scale and a minimum in half precision).
+weights quantized in small blocks (Q4_1: 32 weights share a scale and a minimum in half precision).
 Converting undoes all three, once, into float32.
 """
 
@@ -153,7 +153,7 @@ def dequantize(tensor, path: Path) -> np.ndarray:
 def unpermute(weight: np.ndarray, num_heads: int) -> np.ndarray:
     """Undo llama.cpp's reordering of the rows of a query or key projection.
 
-    llama.cpp rotates neighbouring pairs (0, 1), (2, 3), ...; Hugging Face rotates element i with
+    llama.cpp rotates neighboring pairs (0, 1), (2, 3), ...; Hugging Face rotates element i with
     i + head_dim/2. Within each head, GGUF's row 2i + h is Hugging Face's row h * head_dim/2 + i.
     """
     rows, columns = weight.shape

@@ -14,7 +14,7 @@ class Linear(nn.Module):
     float32 weights on a CPU in the blocked order that oneDNN reads them in. On a processor with
     AVX-512 that halves the time of a decode step at batch 16. It also makes a row of the result
     independent of the rows beside it, bit for bit, where the usual routines change their order of
-    summation with the number of rows: a request's logits do not depend on its neighbours.
+    summation with the number of rows: a request's logits do not depend on its neighbors.
     """
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None):

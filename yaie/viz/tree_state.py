@@ -2,7 +2,7 @@
 
 A `TreeState` is plain data: it stays as it was when the tree goes on. Two states are compared by
 the prefixes they hold, not by their node objects, so that a split, a new branch and an eviction
-are recognised whatever way the tree's author made them.
+are recognized whatever way the tree's author made them.
 """
 
 from __future__ import annotations

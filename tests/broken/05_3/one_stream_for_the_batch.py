@@ -5,7 +5,7 @@ import torch
 from yaie import sampling as reference
 from yaie.sampling import _column, check_logits
 
-EXPECT = "must not depend on its neighbours"
+EXPECT = "must not depend on its neighbors"
 
 
 class SamplingKernel(reference.SamplingKernel):

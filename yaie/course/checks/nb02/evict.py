@@ -13,7 +13,7 @@ from yaie.course.checks.nb02.trees import (
     drawn,
     grown,
     random_tokens,
-    recognised,
+    recognized,
     table,
 )
 from yaie.course.expect import equal, given, true
@@ -77,8 +77,8 @@ def _evict(tree: Any, count: int, scene: str) -> None:
     no_leaf = "With nothing unlocked there is no leaf to choose: stop, and return what you have."
     with drawn(tree):
         with (
-            recognised(call, AttributeError, "'NoneType' object has no attribute", the_root),
-            recognised(call, ValueError, "empty", no_leaf),
+            recognized(call, AttributeError, "'NoneType' object has no attribute", the_root),
+            recognized(call, ValueError, "empty", no_leaf),
             given(call),
         ):
             got = tree.evict(count)

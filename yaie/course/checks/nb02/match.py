@@ -15,7 +15,7 @@ from yaie.course.checks.nb02.trees import (
     grown,
     handed_over,
     random_tokens,
-    recognised,
+    recognized,
     table,
 )
 from yaie.course.expect import equal, fail, given, true
@@ -80,7 +80,7 @@ def _match(tree: Any, prompt: Sequence[int], scene: str, namespace: str = "") ->
     )
     with drawn(tree, prompt[:want]):
         with (
-            recognised(call, TypeError, "unhashable", hashable),
+            recognized(call, TypeError, "unhashable", hashable),
             given(
                 call,
                 errors={

@@ -154,7 +154,7 @@ def drawn(tree: Any, tokens: Sequence[int] = ()) -> Iterator[None]:
 
 
 @contextmanager
-def recognised(call: str, error: type[Exception], words: str, told: str) -> Iterator[None]:
+def recognized(call: str, error: type[Exception], words: str, told: str) -> Iterator[None]:
     """Reject code for an error of this type whose message has these words; pass on any other."""
     try:
         yield

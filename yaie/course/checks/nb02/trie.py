@@ -8,7 +8,7 @@ from typing import Any
 from yaie.course.checks.nb02.trees import (
     NO_RETURN,
     random_tokens,
-    recognised,
+    recognized,
 )
 from yaie.course.expect import equal, given, true
 
@@ -41,7 +41,7 @@ def check_find_shared_prefixes(TokenTrie: type) -> None:
         unsorted = "Ids may be of different types: sort them by their text, `key=str`."
         missing = "A token that no request has at this place ends the prefix: ask before you step."
         with (
-            recognised(call, TypeError, "'<' not supported", unsorted),
+            recognized(call, TypeError, "'<' not supported", unsorted),
             given(call, errors={KeyError: missing}),
         ):
             got = trie.find_shared_prefixes(list(prompt))

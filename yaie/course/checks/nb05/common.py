@@ -130,7 +130,7 @@ def distributed(
     if outside:
         fail(
             f"{call} drew token {outside[0]}, outside the vocabulary of {len(want)}. The random "
-            "number was above the running sum: the filtered probabilities were not renormalised, "
+            "number was above the running sum: the filtered probabilities were not renormalized, "
             "so they end below 1. Take the softmax after the filters."
         )
     if surprise(counts, want) > 1e-6:

@@ -28,7 +28,7 @@ def check_sample(SamplingKernel: type) -> None:
     _parameters_by_row(sampler)
     _greedy_beside_drawn(sampler)
     _streams(sampler)
-    _neighbours(sampler)
+    _neighbors(sampler)
     _other_dtypes(sampler)
     _refusals(sampler)
 
@@ -102,16 +102,16 @@ def cases() -> list[tuple[dict, list[float], str, list]]:
          [(powered(1), "The temperature changed nothing.")]),
         ({"top_k": 2}, powered(1, [0, 1]), "Two tokens are left, and share all of it.",
          [(powered(1), UNFILTERED),
-          ([0.4, 0.6, 0, 0, 0], "The filtered probabilities were not renormalised: they sum to "
+          ([0.4, 0.6, 0, 0, 0], "The filtered probabilities were not renormalized: they sum to "
            "0.7, and what the random number found above that went to one token. Take the softmax "
            "after the filters."),
-          ([0.4, 0.3, 0, 0, 0.3], "The filtered probabilities were not renormalised: they sum to "
+          ([0.4, 0.3, 0, 0, 0.3], "The filtered probabilities were not renormalized: they sum to "
            "0.7, and what the random number found above that went to the last token of the "
            "vocabulary. Take the softmax after the filters.")]),
         ({"top_p": 0.8}, powered(1, [0, 1, 2]), "Tokens 0, 1 and 2 are needed to reach 0.8.",
          [(powered(1), UNFILTERED),
           (powered(1, [0, 1]), "The token that crosses the threshold was dropped."),
-          ([0.4, 0.3, 0.3, 0, 0], "The filtered probabilities were not renormalised: they sum to "
+          ([0.4, 0.3, 0.3, 0, 0], "The filtered probabilities were not renormalized: they sum to "
            "0.85. Take the softmax after the filters.")]),
         ({"min_p": 0.3}, powered(1, [0, 1, 2]), "Tokens below 0.3 of 0.4 are out.",
          [(powered(1), "min_p was not applied.")]),
@@ -126,7 +126,7 @@ def cases() -> list[tuple[dict, list[float], str, list]]:
         ({"top_k": 3, "top_p": 0.8}, powered(1, [0, 1]),
          "Of the three that top-k leaves, the first two have 0.82.",
          [(powered(1, [0, 1, 2]), "top_p was applied before top_k: after top-k the rest is "
-           "renormalised, and 0.8 is reached sooner.")]),
+           "renormalized, and 0.8 is reached sooner.")]),
         ({"temperature": 2.0, "min_p": 0.55}, powered(2, [0, 1, 2]),
          "Flattened, token 2 is 0.61 times as likely as token 0.",
          [(powered(2, [0, 1]), "min_p was applied before the temperature: scale first.")]),
@@ -247,7 +247,7 @@ def _streams(sampler: Any) -> None:
     )
 
 
-def _neighbours(sampler: Any) -> None:
+def _neighbors(sampler: Any) -> None:
     """The same requests alone, together, and in another order, five tokens each."""
     import torch
 
@@ -277,7 +277,7 @@ def _neighbours(sampler: Any) -> None:
                 alone[row],
                 f"five tokens of request {row} in a batch of requests {rows}",
                 because=f"Alone, with the same seed, it drew {alone[row]}. A request's output must "
-                "not depend on its neighbours: every row draws from its own generator, and "
+                "not depend on its neighbors: every row draws from its own generator, and "
                 "generator i belongs to row i of the whole batch, greedy rows counted.",
             )
 

@@ -1,4 +1,4 @@
-"""Returns the logarithms of the renormalised probabilities."""
+"""Returns the logarithms of the renormalized probabilities."""
 
 import torch
 
