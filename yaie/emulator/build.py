@@ -1,0 +1,176 @@
+"""From CUDA C++ to a shared object that runs on the CPU, kept in a cache.
+
+Names of files carry a hash of all that goes into them, so that a changed kernel is a new file: the
+dynamic linker would not load a known name again. A file is written under another name and moved
+into place when it is complete, so two processes may build the same thing at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from yaie.emulator.rewrite import rewrite
+
+HERE = Path(__file__).resolve().parent
+INCLUDE = HERE / "include"
+RUNTIME = HERE / "runtime"
+
+_COMMON = ["-std=c++17", "-fPIC", "-g1", "-pthread"]
+_RUNTIME = ["-O2", "-ftls-model=global-dynamic"]
+_KERNEL = [
+    "-w",
+    "-fno-gnu-unique",  # else a recompiled template would reuse the old one's shared arrays
+    "-fno-optimize-sibling-calls",  # else a barrier at a function's end is its caller's line
+    "-fno-strict-aliasing",  # kernels read float arrays as float4
+    "-ffp-contract=off",
+]
+_PLAIN = ["-O2"]
+_CHECKED = [
+    *("-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"),
+    *("--param", "tsan-instrument-func-entry-exit=0"),
+    "-fno-tree-sra",  # else a float4 is loaded in four parts
+]
+
+
+class CompileError(RuntimeError):
+    """The compiler refused a source. The message is what it said, in the source's own lines."""
+
+
+def compile(source: str, path: str | Path, checked: bool, flags: Sequence[str] = ()) -> Path:
+    """Build CUDA C++ for the CPU and return the shared object with its `extern "C"` launchers.
+
+    `path` names the source in messages and tells where its headers are; it need not exist.
+    `checked` has every load and store reported. Raises CompileError.
+    """
+    path = Path(path)
+    rewritten = rewrite(source, path)
+    runtime = build_runtime()
+    options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), *flags]
+    key = _hash([rewritten.code, _headers(), compiler_version(), runtime.name, str(options)])
+    target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
+    if target.exists():
+        return target
+    with _workplace() as folder:
+        unit = Path(folder) / "unit.cpp"
+        unit.write_text(rewritten.code)
+        objects = [] if not checked else [Path(folder) / "unit.o"]
+        search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
+        if checked:  # compiled and linked apart, so that the sanitizer's library stays out
+            _run([*options, *search, "-c", str(unit), "-o", str(objects[0])])
+        built = Path(folder) / "unit.so"
+        link = [f"-Wl,-rpath,{runtime.parent}", "-Wl,-Bsymbolic", str(runtime)]
+        if checked:
+            _run(["-shared", "-pthread", str(objects[0]), "-o", str(built), *link])
+        else:
+            _run([*options, *search, "-shared", str(unit), "-o", str(built), *link])
+        os.replace(built, target)
+    return target
+
+
+@lru_cache(maxsize=1)
+def build_runtime() -> Path:
+    """Build what all kernels share (fibers, barriers, checks), once for each version of it."""
+    sources = sorted(RUNTIME.glob("*.cpp"))
+    texts = [p.read_text() for p in [*sources, *sorted(RUNTIME.glob("*.h"))]]
+    options = [*_COMMON, *_RUNTIME]
+    key = _hash([*texts, _headers(), compiler_version(), str(options)])
+    target = _folder() / f"libemulator-{key}.so"
+    if target.exists():
+        return target
+    with _workplace() as folder:
+        objects = [Path(folder) / f"{source.stem}.o" for source in sources]
+        jobs = [
+            _start([*options, "-c", str(source), "-o", str(out)])
+            for source, out in zip(sources, objects, strict=True)
+        ]
+        for job in jobs:
+            _finish(job)
+        built = Path(folder) / target.name
+        _run(["-shared", "-pthread", f"-Wl,-soname,{target.name}", *map(str, objects),
+              "-o", str(built), "-lrt"])  # fmt: skip
+        os.replace(built, target)
+    return target
+
+
+@lru_cache(maxsize=1)
+def compiler() -> str:
+    """The C++ compiler: $CXX, else g++ or c++ on the path. Raises CompileError if none."""
+    for name in (os.environ.get("CXX"), "g++", "c++"):
+        if name and shutil.which(name):
+            return name
+    raise CompileError(
+        "no C++ compiler: install g++ (Debian, Ubuntu: sudo apt-get install g++) or name one "
+        "with CXX=/path/to/g++"
+    )
+
+
+@lru_cache(maxsize=1)
+def compiler_version() -> str:
+    """What the compiler says of itself: another one must not use this one's files."""
+    done = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
+
+
+def cache_folder() -> Path:
+    """Where built kernels are kept: $YAIE_CACHE or $XDG_CACHE_HOME/yaie, in `emulator`."""
+    root = os.environ.get("YAIE_CACHE")
+    if not root:
+        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
+    return Path(root).expanduser() / "emulator"
+
+
+def _folder() -> Path:
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _workplace() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir=_folder(), prefix="building-")
+
+
+def _hash(parts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@lru_cache(maxsize=1)
+def _headers() -> str:
+    return "\0".join(p.read_text() for p in sorted(INCLUDE.rglob("*.h")))
+
+
+def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+    environment = {**os.environ, "LC_ALL": "C"}
+    return subprocess.Popen(
+        [compiler(), *arguments], stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def _finish(job: subprocess.Popen[str]) -> None:
+    _, errors = job.communicate()
+    if job.returncode:
+        raise CompileError(_only_the_message(errors))
+
+
+def _run(arguments: Sequence[str]) -> None:
+    _finish(_start(arguments))
+
+
+def _only_the_message(errors: str) -> str:
+    """Without the lines that speak of our own headers and temporary files."""
+    lines = [
+        line
+        for line in errors.splitlines()
+        if str(INCLUDE) not in line and not re.match(r"\s*(In file included|from )", line)
+    ]
+    return "\n".join(lines).strip() or errors.strip()

@@ -1,0 +1,358 @@
+"""What checked mode found, told in the lines of the source.
+
+`Report` is what a notebook prints: the faults in plain words, then what each line asked of the
+memory system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from yaie.emulator import runtime
+from yaie.emulator.lines import Lines, Place
+
+LIMITS = (
+    "Not modelled: time, caches, occupancy, registers, tensor cores, TMA, asynchrony. The counts "
+    "describe the loads and stores of the C++ compiler, not the GPU's machine code."
+)
+# Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
+_UNNAMED = {-2: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A stretch of memory that the checker knows by name: an argument or a shared array."""
+
+    name: str
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of fault at one place, or between two.
+
+    Attributes:
+        kind: one of `runtime.KINDS`, such as "race" or "out_of_bounds".
+        line: where; 0 if unknown. `other_line` is the other side of a race or a deadlock.
+        count: how often.
+    """
+
+    kind: str
+    message: str
+    line: int
+    other_line: int
+    count: int
+    memory: str
+    thread: tuple[int, int, int]
+    thread_block: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass
+class Access:
+    """What one line asks of one memory by loads, stores or atomics, over the whole launch.
+
+    Attributes:
+        memory: "global" or "shared".
+        kind: "load", "store" or "atomic".
+        requests: how often a warp executed it.
+        units: sectors of 32 bytes (global) or wavefronts (shared), over all requests.
+        ideal_units: the fewest that could carry the bytes that differ.
+        worst: the byte offset that each lane of the worst request touched, by lane.
+    """
+
+    line: int
+    memory: str
+    kind: str
+    size: int
+    name: str = ""
+    requests: int = 0
+    lanes: int = 0
+    units: int = 0
+    ideal_units: int = 0
+    worst_units: int = 0
+    worst: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def per_request(self) -> float:
+        return self.units / self.requests if self.requests else 0.0
+
+    @property
+    def ideal(self) -> float:
+        return self.ideal_units / self.requests if self.requests else 0.0
+
+    @property
+    def unit(self) -> str:
+        return "sectors" if self.memory == "global" else "wavefronts"
+
+
+@dataclass(frozen=True)
+class Line:
+    """The accesses of one line of the source."""
+
+    number: int
+    accesses: tuple[Access, ...]
+
+    def access(self, memory: str, kind: str | None = None) -> Access:
+        """The worst access of this line to "global" or "shared" memory, of one kind or of any."""
+        found = [a for a in self.accesses if a.memory == memory and kind in (None, a.kind)]
+        if not found:
+            raise ValueError(f"line {self.number} has no {kind or 'access'} in {memory} memory")
+        return max(found, key=lambda a: (a.per_request - a.ideal, a.per_request))
+
+    @property
+    def sectors_per_request(self) -> float:
+        """Sectors for each request to global memory, of the line's worst access."""
+        return self.access("global").per_request
+
+    @property
+    def wavefronts_per_request(self) -> float:
+        """Wavefronts for each request to shared memory, of the line's worst access."""
+        return self.access("shared").per_request
+
+
+class Report:
+    """The findings and counts of one call of a launcher in checked mode."""
+
+    def __init__(
+        self,
+        findings: Sequence[Finding],
+        accesses: Sequence[Access],
+        source: str = "",
+        truncated: bool = False,
+    ) -> None:
+        self.findings = list(findings)
+        self.accesses = sorted(accesses, key=lambda a: (a.line, a.memory, a.kind))
+        self.source = source
+        self.truncated = truncated
+
+    def of_kind(self, *kinds: str) -> list[Finding]:
+        """The findings of these kinds."""
+        return [finding for finding in self.findings if finding.kind in kinds]
+
+    @property
+    def clean(self) -> bool:
+        return not self.findings
+
+    @property
+    def races(self) -> list[Finding]:
+        return self.of_kind("race")
+
+    @property
+    def out_of_bounds(self) -> list[Finding]:
+        return self.of_kind("out_of_bounds")
+
+    @property
+    def uninitialized(self) -> list[Finding]:
+        return self.of_kind("uninitialized")
+
+    @property
+    def barriers(self) -> list[Finding]:
+        """Barriers that not all threads reach, and threads that wait for each other."""
+        return self.of_kind("divergent_barrier", "divergent_collective", "deadlock")
+
+    def line(self, number: int) -> Line:
+        """What line `number` of the source asks of the memory system."""
+        found = tuple(a for a in self.accesses if a.line == number)
+        if not found:
+            lines = sorted({a.line for a in self.accesses})
+            raise ValueError(f"line {number} touches no memory; lines that do: {lines}")
+        return Line(number, found)
+
+    def table(self) -> str:
+        """One row for each line and kind of access, with its cost beside the least possible."""
+        if not self.accesses:
+            return "no access to global or shared memory"
+        head = (
+            f"{'line':>4}  {'access':<14} {'of':<12} {'requests':>8} {'per request':>16} "
+            f"{'ideal':>6}  source"
+        )
+        lines = self.source.splitlines()
+        rows = [head]
+        for a in self.accesses:
+            text = lines[a.line - 1].strip() if 0 < a.line <= len(lines) else ""
+            cost = f"{a.per_request:.4g} {a.unit}"
+            mark = "*" if a.units > a.ideal_units else " "
+            rows.append(
+                f"{a.line:>4}  {a.memory + ' ' + a.kind:<14} {a.name[:12]:<12} "
+                f"{a.requests:>8} {cost:>16} "
+                f"{a.ideal:>6.4g}{mark} {text[:60]}"
+            )
+        return "\n".join(rows)
+
+    def __str__(self) -> str:
+        count = len(self.findings)
+        parts = [f"{count} fault{'s' * (count != 1)} found" if count else "no fault found"]
+        parts += [f"  {finding.message}" for finding in self.findings]
+        parts += ["", self.table()]
+        if any(a.units > a.ideal_units for a in self.accesses):
+            parts.append("* costs more than the bytes that are used would need")
+        if self.truncated:
+            parts.append("The counts leave out part of a long stretch without a barrier.")
+        return "\n".join([*parts, "", LIMITS])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+# ------------------------------------------------------------------------- from the runtime
+
+
+def make_report(
+    library: Path, source: str, memories: Sequence[Memory], stopped: runtime.RawFailure | None
+) -> Report:
+    """Turn what the runtime noted in the last call into a report."""
+    raw = runtime.findings() + ([stopped] if stopped else [])
+    sites = runtime.sites()
+    addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
+    lines = Lines(library, addresses)
+    findings = merge([describe(failure, lines, memories) for failure in raw])
+    truncated = bool(runtime.library().emulator_counters_truncated())
+    return Report(findings, _accesses(sites, lines, memories), source, truncated)
+
+
+def merge(findings: Sequence[Finding]) -> list[Finding]:
+    """One finding for each kind and pair of lines; calls of one line that differ are one."""
+    seen: dict[tuple, Finding] = {}
+    for finding in findings:
+        if finding.kind in ("divergent_barrier", "divergent_collective") and (
+            finding.line == finding.other_line
+        ):
+            continue  # the compiler made two copies of one call
+        key = (finding.kind, finding.memory, *sorted((finding.line, finding.other_line)))
+        seen.setdefault(key, finding)
+    return list(seen.values())
+
+
+def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list[Access]:
+    """The counters of all instructions of a line that do the same, added up."""
+    found: dict[tuple, Access] = {}
+    for site in sites:
+        line = lines.place(site.address).line
+        memory, kind = runtime.MEMORIES[site.memory], runtime.ACCESSES[site.access]
+        name = _name(site.range, memories)
+        key = (line, memory, kind, name, site.size)
+        access = found.setdefault(key, Access(line, memory, kind, site.size, name))
+        access.requests += site.requests
+        access.lanes += site.lanes
+        access.units += site.units
+        access.ideal_units += site.ideal_units
+        if site.worst_units > access.worst_units:
+            access.worst_units = site.worst_units
+            access.worst = {
+                lane: site.worst_offsets[lane] for lane in range(32) if site.worst_lanes >> lane & 1
+            }
+    return [access for access in found.values() if access.requests]
+
+
+def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) -> Finding:
+    """Say in a sentence what happened, to whom and where."""
+    kind = runtime.KINDS[raw.kind]
+    here, there = lines.place(raw.site), lines.place(raw.other_site)
+    who = f"thread block {raw.block}, thread {raw.thread}"
+    words = _WORDS[kind](raw, here, there, memories)
+    often = f" ({raw.count:,} times)" if raw.count > 1 else ""
+    return Finding(
+        kind,
+        f"{here}: {words}; {who}{often}",
+        here.line,
+        there.line,
+        raw.count,
+        runtime.MEMORIES[raw.memory],
+        (raw.thread.x, raw.thread.y, raw.thread.z),
+        (raw.block.x, raw.block.y, raw.block.z),
+    )
+
+
+def _name(number: int, memories: Sequence[Memory]) -> str:
+    if 0 <= number < len(memories):
+        return memories[number].name
+    return _UNNAMED.get(number, "memory")
+
+
+def _verb(raw: runtime.RawFailure) -> str:
+    return f"a {runtime.ACCESSES[raw.access]} of {raw.size} byte{'s' * (raw.size != 1)}"
+
+
+def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
+    if raw.address < 4096:
+        return f"{_verb(raw)} through a null pointer"
+    if raw.range == -1:
+        return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
+    name = _name(raw.range, memories)
+    if raw.offset < 0:
+        return f"{_verb(raw)}, {-raw.offset:,} bytes before {name}"
+    size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
+    if size is None:
+        return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
+    return f"{_verb(raw)}, {raw.offset - size:,} bytes past the end of {name} ({size:,} bytes)"
+
+
+def _misaligned(raw, here, there, memories) -> str:
+    name = _name(raw.range, memories)
+    return f"{_verb(raw)} at byte {raw.offset:,} of {name}, which is no multiple of {raw.size}"
+
+
+def _race(raw, here, there, memories) -> str:
+    one, other = runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]
+    name = _name(raw.range, memories)
+    whose = f"thread {raw.other_thread}"
+    blocks = [(b.x, b.y, b.z) for b in (raw.block, raw.other_block)]
+    if blocks[0] != blocks[1]:
+        whose = f"thread block {raw.other_block}, {whose}"
+    return (
+        f"race in {runtime.MEMORIES[raw.memory]} memory: this {one} and the {other} of {there} "
+        f"({whose}) touch byte {raw.offset:,} of {name} in no order"
+    )
+
+
+def _uninitialized(raw, here, there, memories) -> str:
+    name = _name(raw.range, memories)
+    return f"reads byte {raw.offset:,} of {name}, which no thread of the thread block has written"
+
+
+def _divergent_barrier(raw, here, there: Place, memories) -> str:
+    if there.line:
+        return f"not all threads reach this barrier: thread {raw.other_thread} is at {there}"
+    return f"not all threads reach this barrier: thread {raw.other_thread} has returned"
+
+
+def _deadlock(raw, here, there: Place, memories) -> str:
+    if there.line:
+        return f"deadlock: waits here for thread {raw.other_thread}, which waits at {there}"
+    return "deadlock: waits here for lanes that never come"
+
+
+def _inactive_lane(raw, here, there, memories) -> str:
+    if raw.address >> raw.offset & 1:
+        why = "has returned, or is not at this call"
+    else:
+        why = f"is not in the mask 0x{raw.address:08x}"
+    return f"a shuffle reads lane {raw.offset}, which {why}"
+
+
+_WORDS = {
+    "out_of_bounds": _out_of_bounds,
+    "misaligned": _misaligned,
+    "race": _race,
+    "uninitialized": _uninitialized,
+    "divergent_barrier": _divergent_barrier,
+    "deadlock": _deadlock,
+    "inactive_lane": _inactive_lane,
+    "wrong_mask": lambda raw, *_: f"lane {raw.offset} is not in the mask that it passes",
+    "divergent_collective": lambda raw, here, there, _: (
+        f"lanes of one warp meet at different calls: thread {raw.other_thread} is at {there}"
+    ),
+    "segmentation_fault": lambda raw, *_: (
+        f"segmentation fault at address 0x{raw.address:x}: a pointer that leads nowhere"
+    ),
+    "stack_overflow": lambda *_: "stack overflow: local arrays too large, or recursion",
+    "division": lambda *_: "integer division by zero",
+    "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
+    "assertion": lambda raw, *_: f"assertion failed: {raw.text.decode(errors='replace')}",
+    "trap": lambda *_: "__trap() was called",
+}

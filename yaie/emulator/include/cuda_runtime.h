@@ -1,0 +1,45 @@
+// Stands in for NVIDIA's cuda_runtime.h: CUDA C++ for an ordinary C++ compiler.
+#pragma once
+
+#include <assert.h>
+#include <float.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cstdio>
+
+#include "emulator/api.h"
+#include "emulator/atomics.h"
+#include "emulator/host.h"
+#include "emulator/launch.h"
+#include "emulator/math.h"
+#include "emulator/vector_types.h"
+#include "emulator/warp.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+// One copy for each core, which runs one thread block at a time.
+#define __shared__ static __thread __attribute__((used))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __grid_constant__
+
+template <class T> EMULATOR_INLINE T __ldg(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE T __ldca(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE T __ldcg(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE T __ldcs(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE void __stcg(T* p, T value) { *p = value; }
+template <class T> EMULATOR_INLINE void __stcs(T* p, T value) { *p = value; }
+template <class T> EMULATOR_INLINE void __stwb(T* p, T value) { *p = value; }
+EMULATOR_INLINE void __trap() { emulator_trap(); }
+EMULATOR_INLINE void __nanosleep(unsigned) {}
+
+// What kernels print goes to Python.
+#define printf emulator_print
+namespace std {
+using ::emulator_print;
+}

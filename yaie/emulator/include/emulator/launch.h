@@ -1,0 +1,75 @@
+// Kernel launches. The rewriter turns `kernel<T><<<grid, block, bytes, stream>>>(a, b)` into
+// `::emulator::configure("kernel<T>", grid, block, bytes, stream).run(lambda, a, b)`.
+#pragma once
+
+#include <tuple>
+#include <utility>
+
+#include "vector_types.h"
+
+typedef struct CUstream_st* cudaStream_t;
+
+namespace emulator {
+
+// Gives this file a thread-local segment even if it has no `__shared__` array, and makes the
+// dynamic linker allocate the segment before the runtime looks for it.
+namespace {
+thread_local char shared_anchor __attribute__((used));
+}
+
+struct Configuration {
+    Launch launch;
+
+    template <class Kernel, class... Arguments>
+    void run(Kernel kernel, Arguments... arguments) {
+        // The arguments are evaluated once, on the host, and copied for each thread.
+        struct Bound {
+            Kernel kernel;
+            std::tuple<Arguments...> arguments;
+        } bound{kernel, {arguments...}};
+        launch.body = [](void* bound) {
+            asm volatile("" : : "r"(&shared_anchor));
+            auto* call = static_cast<Bound*>(bound);
+            std::apply(call->kernel, call->arguments);
+        };
+        launch.arguments = &bound;
+        launch.arguments_size = sizeof(bound);
+        asm volatile("" : : "r"(&shared_anchor));
+        emulator_launch(&launch);
+    }
+};
+
+inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
+                               size_t shared_bytes = 0, cudaStream_t = nullptr) {
+#ifdef EMULATOR_CHECKED
+    const bool checked = true;
+#else
+    const bool checked = false;
+#endif
+    return {{grid, thread_block, shared_bytes, nullptr, nullptr, 0, name, checked}};
+}
+
+// Memory of a `__shared__` variable: nobody constructs it.
+template <class T>
+struct alignas(alignof(T)) Raw {
+    unsigned char bytes[sizeof(T)];
+
+    // The variable, at an address that the compiler may not work out again.
+    inline __attribute__((always_inline)) T& once() {
+        unsigned char* address = bytes;
+        asm("" : "+r"(address));
+        return reinterpret_cast<T&>(*address);
+    }
+};
+
+// An `extern __shared__` array outside any function; inside one it is a plain pointer.
+template <class T>
+struct DynamicShared {
+    operator T*() const { return static_cast<T*>(emulator_dynamic_shared()); }
+    template <class U>
+    explicit operator U*() const {
+        return static_cast<U*>(emulator_dynamic_shared());
+    }
+};
+
+}  // namespace emulator

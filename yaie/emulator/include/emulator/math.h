@@ -1,0 +1,109 @@
+// Device mathematics that the C library does not have under CUDA's names.
+#pragma once
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include <cmath>
+
+// The C library declares some of these names itself, hence macros. The GPU's fast versions are
+// less exact than these.
+#define __expf(x) expf(x)
+#define __exp10f(x) exp10f(x)
+#define __logf(x) logf(x)
+#define __log2f(x) log2f(x)
+#define __log10f(x) log10f(x)
+#define __sinf(x) sinf(x)
+#define __cosf(x) cosf(x)
+#define __tanf(x) tanf(x)
+#define __sincosf(x, s, c) sincosf(x, s, c)
+#define __powf(x, y) powf(x, y)
+
+#define EMULATOR_MINMAX(T)                                                                    \
+    inline T min(T a, T b) { return b < a ? b : a; }                                          \
+    inline T max(T a, T b) { return a < b ? b : a; }
+EMULATOR_MINMAX(int)
+EMULATOR_MINMAX(unsigned int)
+EMULATOR_MINMAX(long)
+EMULATOR_MINMAX(unsigned long)
+EMULATOR_MINMAX(long long)
+EMULATOR_MINMAX(unsigned long long)
+#undef EMULATOR_MINMAX
+// As fminf: of a number and NaN, the number.
+inline float min(float a, float b) { return fminf(a, b); }
+inline float max(float a, float b) { return fmaxf(a, b); }
+inline double min(double a, double b) { return fmin(a, b); }
+inline double max(double a, double b) { return fmax(a, b); }
+inline unsigned int min(unsigned int a, int b) { return min(a, (unsigned int)b); }
+inline unsigned int min(int a, unsigned int b) { return min((unsigned int)a, b); }
+inline unsigned int max(unsigned int a, int b) { return max(a, (unsigned int)b); }
+inline unsigned int max(int a, unsigned int b) { return max((unsigned int)a, b); }
+
+inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+inline float rsqrt(float x) { return rsqrtf(x); }
+inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+inline float rcbrtf(float x) { return 1.0f / cbrtf(x); }
+inline float fdividef(float a, float b) { return a / b; }
+inline float normcdff(float x) { return 0.5f * erfcf(-x * 0.70710678118654752f); }
+inline float sinpif(float x) { return (float)sin(x * M_PI); }
+inline float cospif(float x) { return (float)cos(x * M_PI); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __saturatef(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }
+inline float __frsqrt_rn(float x) { return rsqrtf(x); }
+inline float __fsqrt_rn(float x) { return sqrtf(x); }
+inline float __frcp_rn(float x) { return 1.0f / x; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
+
+inline int __float2int_rn(float x) { return (int)rintf(x); }
+inline int __float2int_rz(float x) { return (int)x; }
+inline int __float2int_rd(float x) { return (int)floorf(x); }
+inline int __float2int_ru(float x) { return (int)ceilf(x); }
+inline unsigned int __float2uint_rn(float x) { return (unsigned int)rintf(x); }
+inline float __int2float_rn(int x) { return (float)x; }
+inline float __uint2float_rn(unsigned int x) { return (float)x; }
+
+#define EMULATOR_BIT_CAST(name, To, From)                                                     \
+    inline To name(From from) {                                                               \
+        To to;                                                                                \
+        memcpy(&to, &from, sizeof(to));                                                       \
+        return to;                                                                            \
+    }
+EMULATOR_BIT_CAST(__float_as_int, int, float)
+EMULATOR_BIT_CAST(__float_as_uint, unsigned int, float)
+EMULATOR_BIT_CAST(__int_as_float, float, int)
+EMULATOR_BIT_CAST(__uint_as_float, float, unsigned int)
+EMULATOR_BIT_CAST(__double_as_longlong, long long, double)
+EMULATOR_BIT_CAST(__longlong_as_double, double, long long)
+#undef EMULATOR_BIT_CAST
+
+inline int __popc(unsigned int x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline unsigned int __brev(unsigned int x) {
+    unsigned int y = 0;
+    for (int bit = 0; bit < 32; ++bit) y |= ((x >> bit) & 1u) << (31 - bit);
+    return y;
+}
+inline int __mulhi(int a, int b) { return (int)(((long long)a * b) >> 32); }
+inline unsigned int __umulhi(unsigned int a, unsigned int b) {
+    return (unsigned int)(((unsigned long long)a * b) >> 32);
+}
+inline int __mul24(int a, int b) { return a * b; }
+inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int selector) {
+    unsigned long long bytes = ((unsigned long long)b << 32) | a;
+    unsigned int result = 0;
+    for (int i = 0; i < 4; ++i) {
+        unsigned int from = (selector >> (4 * i)) & 7u;
+        result |= (unsigned int)((bytes >> (8 * from)) & 0xffu) << (8 * i);
+    }
+    return result;
+}

@@ -1,0 +1,139 @@
+// Barriers, shuffles, votes and reductions: what threads do together.
+#pragma once
+
+#include <string.h>
+
+#include <type_traits>
+
+#include "api.h"
+
+// Inlined into the kernel, so that the runtime sees the learner's own line as the caller.
+#define EMULATOR_INLINE inline __attribute__((always_inline))
+
+static const int warpSize = 32;
+#ifdef EMULATOR_CHECKED
+#define threadIdx (emulator_thread_index())
+#define blockIdx (emulator_block_index())
+#define blockDim (emulator_block_dim())
+#define gridDim (emulator_grid_dim())
+#else
+#define threadIdx (emulator_place.thread)
+#define blockIdx (emulator_place.block)
+#define blockDim (emulator_place.block_dim)
+#define gridDim (emulator_place.grid_dim)
+#endif
+
+namespace emulator {
+
+template <class T>
+EMULATOR_INLINE uint64_t to_bits(T value) {
+    static_assert(sizeof(T) <= 8 && std::is_trivially_copyable<T>::value,
+                  "a shuffle moves values of at most 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    return bits;
+}
+
+template <class T>
+EMULATOR_INLINE T from_bits(uint64_t bits) {
+    T value;
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+
+template <class T>
+EMULATOR_INLINE T shuffle(Collective operation, unsigned mask, T value, int parameter, int width) {
+    return from_bits<T>(emulator_collective(operation, mask, to_bits(value), parameter, width));
+}
+
+EMULATOR_INLINE unsigned vote(Collective operation, unsigned mask, uint64_t value) {
+    return static_cast<unsigned>(emulator_collective(operation, mask, value, 0, 32));
+}
+
+}  // namespace emulator
+
+EMULATOR_INLINE void __syncthreads() { emulator_sync_threads(emulator::Vote::none, 0); }
+EMULATOR_INLINE int __syncthreads_count(int p) {
+    return emulator_sync_threads(emulator::Vote::count, p);
+}
+EMULATOR_INLINE int __syncthreads_and(int p) {
+    return emulator_sync_threads(emulator::Vote::both, p);
+}
+EMULATOR_INLINE int __syncthreads_or(int p) {
+    return emulator_sync_threads(emulator::Vote::either, p);
+}
+
+EMULATOR_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
+    emulator::vote(emulator::Collective::sync, mask, 0);
+}
+EMULATOR_INLINE unsigned __activemask() { return emulator_active_lanes(); }
+
+EMULATOR_INLINE void __threadfence() { emulator_fence(); }
+EMULATOR_INLINE void __threadfence_system() { emulator_fence(); }
+EMULATOR_INLINE void __threadfence_block() { asm volatile("" ::: "memory"); }
+
+template <class T>
+EMULATOR_INLINE T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+    return emulator::shuffle(emulator::Collective::shuffle, mask, value, lane, width);
+}
+template <class T>
+EMULATOR_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    return emulator::shuffle(emulator::Collective::shuffle_up, mask, value, delta, width);
+}
+template <class T>
+EMULATOR_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    return emulator::shuffle(emulator::Collective::shuffle_down, mask, value, delta, width);
+}
+template <class T>
+EMULATOR_INLINE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
+    return emulator::shuffle(emulator::Collective::shuffle_xor, mask, value, lanes, width);
+}
+
+EMULATOR_INLINE int __any_sync(unsigned mask, int p) {
+    return emulator::vote(emulator::Collective::any, mask, p != 0);
+}
+EMULATOR_INLINE int __all_sync(unsigned mask, int p) {
+    return emulator::vote(emulator::Collective::all, mask, p != 0);
+}
+EMULATOR_INLINE unsigned __ballot_sync(unsigned mask, int p) {
+    return emulator::vote(emulator::Collective::ballot, mask, p != 0);
+}
+template <class T>
+EMULATOR_INLINE unsigned __match_any_sync(unsigned mask, T value) {
+    return emulator::vote(emulator::Collective::match_any, mask, emulator::to_bits(value));
+}
+template <class T>
+EMULATOR_INLINE unsigned __match_all_sync(unsigned mask, T value, int* all_equal) {
+    unsigned lanes =
+        emulator::vote(emulator::Collective::match_all, mask, emulator::to_bits(value));
+    *all_equal = lanes != 0;
+    return lanes;
+}
+
+EMULATOR_INLINE int __reduce_add_sync(unsigned mask, int v) {
+    return emulator::vote(emulator::Collective::add, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_add_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::add, mask, v);
+}
+EMULATOR_INLINE int __reduce_min_sync(unsigned mask, int v) {
+    return emulator::vote(emulator::Collective::min_signed, mask, v);
+}
+EMULATOR_INLINE int __reduce_max_sync(unsigned mask, int v) {
+    return emulator::vote(emulator::Collective::max_signed, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_min_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::min_unsigned, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_max_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::max_unsigned, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_and_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::bit_and, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_or_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::bit_or, mask, v);
+}
+EMULATOR_INLINE unsigned __reduce_xor_sync(unsigned mask, unsigned v) {
+    return emulator::vote(emulator::Collective::bit_xor, mask, v);
+}

@@ -1,0 +1,182 @@
+"""Compiled kernels as Python functions that take CPU tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from yaie.emulator import runtime
+from yaie.emulator.build import compile
+from yaie.emulator.checks import Memory, Report, describe, make_report
+from yaie.emulator.lines import Lines, shared_arrays
+from yaie.emulator.rewrite import rewrite
+from yaie.emulator.signature import Launcher, check_arguments, find_launchers
+
+GAP = 1 << 20  # bytes of nobody's memory between two arguments
+ALIGNMENT = 512  # as cudaMalloc gives it
+
+
+class KernelError(RuntimeError):
+    """A kernel crashed, hung, failed an assertion, or its launch was refused."""
+
+
+class Module:
+    """The launchers of one `.cu` file, for CPU tensors: `module.name(tensor, ..., number)`.
+
+    Attributes:
+        report: of the last call, if the module was loaded with `checked=True`.
+    """
+
+    def __init__(self, source: str, path: str | Path, checked: bool = False,
+                 flags: Sequence[str] = ()) -> None:  # fmt: skip
+        self.path = Path(path)
+        self.source = source
+        self.checked = checked
+        self.report: Report | None = None
+        self._launchers = find_launchers(source)
+        if not self._launchers:
+            raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
+        self._kernels = rewrite(source, path).kernels
+        self.library = compile(source, path, checked, flags)
+        runtime.library()  # before the kernels, which need it
+        self._loaded = ctypes.CDLL(str(self.library))
+
+    def __getattr__(self, name: str) -> Any:
+        launchers = self.__dict__.get("_launchers", {})
+        if name not in launchers:
+            raise AttributeError(f"{self.path} has no launcher {name!r}: {', '.join(launchers)}")
+        launcher = launchers[name]
+        return lambda *arguments: self._call(launcher, arguments)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._launchers})
+
+    def _call(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
+        check_arguments(launcher, arguments)
+        for parameter, argument in zip(launcher.wanted, arguments, strict=True):
+            if parameter.pointer and argument is not None and argument.device.type != "cpu":
+                raise TypeError(
+                    f"{launcher.name}(): argument {parameter.name!r} must be on the CPU, "
+                    f"got {argument.device}"
+                )
+        function = getattr(self._loaded, launcher.name)
+        function.restype = ctypes.c_int
+        function.argtypes = [p.ctype for p in launcher.parameters]
+        runtime.begin_call()
+        if self.checked:
+            with Checker(self, launcher, arguments) as checker:
+                error = function(*self._values(launcher, checker.arguments))
+                stopped = runtime.failure()
+                self.report = checker.report(stopped)
+        else:
+            values = [a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments]
+            error = function(*self._values(launcher, values))
+            stopped = runtime.failure()
+        sys.stdout.write(runtime.printed())
+        if stopped:
+            lines = Lines(self.library, {stopped.site, stopped.other_site})
+            raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
+        if error:
+            raise KernelError(f"{launcher.name} returned {error_name(error)}")
+
+    @staticmethod
+    def _values(launcher: Launcher, given: Sequence[Any]) -> list[Any]:
+        values = iter(given)
+        return [None if p.is_stream else next(values) for p in launcher.parameters]
+
+
+class Checker:
+    """One checked call: tensors move to memory with nothing around them, and back afterwards.
+
+    An index that is off by any amount up to a mebibyte then hits no other argument.
+    """
+
+    def __init__(self, module: Module, launcher: Launcher, arguments: Sequence[Any]) -> None:
+        self._module = module
+        self._launcher = launcher
+        self._given = list(arguments)
+        self._memories: list[Memory] = []
+        self._places: list[tuple[int, int, int]] = []  # original address, bytes, address here
+        self.arguments: list[Any] = []
+
+    def __enter__(self) -> Checker:
+        lib = runtime.library()
+        lib.emulator_check_begin()
+        groups = self._groups()
+        self._arena = mmap.mmap(-1, sum(e - b + GAP + ALIGNMENT for b, e, _ in groups) + GAP)
+        self._anchor = ctypes.c_char.from_buffer(self._arena)
+        cursor = ctypes.addressof(self._anchor)
+        for begin, end, names in groups:
+            cursor = -(-(cursor + GAP) // ALIGNMENT) * ALIGNMENT + begin % 32
+            ctypes.memmove(cursor, begin, end - begin)
+            lib.emulator_check_range(cursor, end - begin, len(self._memories))
+            self._memories.append(Memory(" and ".join(names), end - begin))
+            self._places.append((begin, end - begin, cursor))
+            cursor += end - begin
+        for array in shared_arrays(self._module.library):
+            owner = array.kernel if array.kernel in self._module._kernels else ""
+            number = len(self._memories)
+            lib.emulator_check_symbol(array.offset, array.size, owner.encode(), number)
+            self._memories.append(Memory(array.name, array.size))
+        self.arguments = [self._moved(argument) for argument in self._given]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for original, size, here in self._places:
+            ctypes.memmove(original, here, size)
+        runtime.library().emulator_check_end()
+        del self._anchor
+        self._arena.close()
+
+    def report(self, stopped: runtime.RawFailure | None) -> Report:
+        """What the checker noted; before the call is left."""
+        module = self._module
+        return make_report(module.library, module.source, self._memories, stopped)
+
+    def _groups(self) -> list[tuple[int, int, list[str]]]:
+        """(begin, end, names) of the tensors' memory; tensors that overlap are one group."""
+        spans = []
+        for parameter, tensor in zip(self._launcher.wanted, self._given, strict=True):
+            if parameter.pointer and tensor is not None and tensor.numel():
+                begin = tensor.data_ptr()
+                spans.append((begin, begin + tensor.numel() * tensor.element_size(),
+                              parameter.name))  # fmt: skip
+        groups: list[tuple[int, int, list[str]]] = []
+        for begin, end, name in sorted(spans):
+            if groups and begin < groups[-1][1]:
+                first, last, names = groups[-1]
+                groups[-1] = (first, max(last, end), [*names, name])
+            else:
+                groups.append((begin, end, [name]))
+        return groups
+
+    def _moved(self, argument: Any) -> Any:
+        if not hasattr(argument, "data_ptr"):
+            return argument
+        pointer = argument.data_ptr()
+        for original, size, here in self._places:
+            if original <= pointer < original + size:
+                return here + pointer - original
+        return None  # an empty tensor has no memory
+
+
+_ERRORS = {
+    1: "cudaErrorInvalidValue",
+    2: "cudaErrorMemoryAllocation",
+    9: "cudaErrorInvalidConfiguration",
+    17: "cudaErrorInvalidDevicePointer",
+    700: "cudaErrorIllegalAddress",
+    702: "cudaErrorLaunchTimeout",
+    710: "cudaErrorAssert",
+    716: "cudaErrorMisalignedAddress",
+    719: "cudaErrorLaunchFailure",
+}
+
+
+def error_name(error: int) -> str:
+    """The name of a cudaError_t."""
+    return f"{_ERRORS.get(error, 'an error')} ({error})"

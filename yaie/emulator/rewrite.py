@@ -1,0 +1,250 @@
+"""CUDA C++ as an ordinary C++ compiler reads it.
+
+Most of CUDA C++ is C++ with some macros. Replaced here are the launch `kernel<<<…>>>(…)`,
+`__shared__` variables, and attributes where C++ does not allow them; each on its own line, so that
+the compiler's messages and the debugger's lines are the learner's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
+    r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
+_EXTERN_SHARED = re.compile(
+    r"\bextern\s+(?:__shared__|volatile\s+__shared__)\s+(?P<type>[^;{}=]*?)"
+    r"\b(?P<name>\w+)\s*\[\s*\]\s*;"
+)
+_SHARED = re.compile(
+    r"(?:\bstatic\s+)?(?P<volatile>\bvolatile\s+)?\b__shared__\s+(?P<rest>[^;={}]*);"
+)
+SHARED_SUFFIX = "_in_shared_memory"  # of the variable itself; its own name is a reference
+_ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\([^()]*\)")
+_KERNEL = re.compile(
+    r"__global__\b(?:\s*(?:static|inline|__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)))*"
+    r"\s*\bvoid\b(?:\s*__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\))?\s*(\w+)\s*\("
+)
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What the compiler gets.
+
+    Attributes:
+        code: C++.
+        kernels: the names of the `__global__` functions.
+        files: every file the code came from, the source first; headers are inlined.
+    """
+
+    code: str
+    kernels: tuple[str, ...]
+    files: tuple[Path, ...]
+
+
+def rewrite(source: str, path: str | Path) -> Rewritten:
+    """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
+
+    Headers included with quotes are looked for beside the file that includes them. Raises
+    SyntaxError, with path and line, for a launch that has no end.
+    """
+    path = Path(path)
+    files: list[Path] = [path]
+    code = _inline(source, path, files)
+    kernels = tuple(dict.fromkeys(_KERNEL.findall(hide(code))))
+    return Rewritten(f'#include "cuda_runtime.h"\n{code}', kernels, tuple(files))
+
+
+def hide(source: str) -> str:
+    """The source with comments and literals blanked: same length, same lines."""
+    return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+
+
+def _inline(source: str, path: Path, files: list[Path]) -> str:
+    """One file, rewritten, with the headers beside it in place of their #include lines."""
+    parts, end = [_line_mark(1, path)], 0
+    hidden = _SKIPPED.sub(_blank_comment, source)
+    for found in _INCLUDE.finditer(hidden):
+        header = path.parent / found[1]
+        if not header.is_file():
+            continue  # ours, or the compiler's own
+        parts.append(_rewrite_file(source[end : found.start()], path, source, end))
+        text = header.read_text()
+        if header not in files or "#pragma once" not in text:
+            files.append(header)
+            parts.append("\n" + _inline(text, header, files))
+        line = source.count("\n", 0, found.end()) + 1
+        parts.append("\n" + _line_mark(line, path).rstrip("\n"))
+        end = found.end()
+    parts.append(_rewrite_file(source[end:], path, source, end))
+    return "".join(parts)
+
+
+def _blank_comment(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
+
+
+def _line_mark(line: int, path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line {line} "{escaped}"\n'
+
+
+def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
+    first_line = whole.count("\n", 0, offset) + 1
+    part = _replace_attributes(_replace_shared(part))
+    return _replace_launches(part, path, first_line)
+
+
+# ------------------------------------------------------------------------- shared memory
+
+
+def _replace_shared(source: str) -> str:
+    return _substitute(_SHARED, _substitute(_EXTERN_SHARED, source, _dynamic), _static)
+
+
+def _substitute(
+    pattern: re.Pattern[str], source: str, new: Callable[[re.Match[str], bool], str]
+) -> str:
+    """Replace what is found outside comments and literals, told whether it is in a function."""
+    hidden = hide(source)
+    pieces, end = [], 0
+    for found in pattern.finditer(hidden):
+        pieces += [source[end : found.start()], new(found, _inside_function(hidden, found.start()))]
+        end = found.end()
+    return "".join([*pieces, source[end:]])
+
+
+def _dynamic(found: re.Match[str], inside: bool) -> str:
+    lines = "\n" * found[0].count("\n")
+    kind = " ".join(_ALIGNMENT.sub("", found["type"]).replace("volatile", "").split())
+    if inside:
+        return f"{kind}* {found['name']} = ({kind}*)emulator_dynamic_shared();{lines}"
+    return f"static const ::emulator::DynamicShared<{kind}> {found['name']} = {{}};{lines}"
+
+
+def _static(found: re.Match[str], inside: bool) -> str:
+    """Raw bytes on each core, and a reference to them that is found once.
+
+    To find a thread-local variable in a shared object takes a call, which compilers repeat in
+    every turn of a loop; and for types with constructors they would add a guard.
+    """
+    if not inside:
+        return found[0]
+    rest = found["rest"]
+    alignment = " ".join(a.replace("alignas", "__align__") for a in _ALIGNMENT.findall(rest))
+    first, *others = _split_commas(_ALIGNMENT.sub("", rest).strip())
+    kind, name, extent = re.fullmatch(r"(.*?)(\w+)\s*((?:\[.*)?)", first, re.DOTALL).groups()
+    declared = [(kind, name, extent)]
+    for other in others:
+        stars, name, extent = re.fullmatch(
+            r"\s*(\**)\s*(\w+)\s*((?:\[.*)?)", other, re.DOTALL
+        ).groups()
+        declared.append((kind.rstrip("* \n") + stars, name, extent))
+    before = found["volatile"] or ""
+    return " ".join(
+        f"__shared__ {alignment} ::emulator::Raw<{before}{kind} {extent}> {name}{SHARED_SUFFIX}; "
+        f"auto& {name} = {name}{SHARED_SUFFIX}.once();"
+        for kind, name, extent in declared
+    )
+
+
+def _split_commas(text: str) -> list[str]:
+    """The parts between commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{<") - (character in ")]}>")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _inside_function(hidden: str, position: int) -> bool:
+    """Whether a brace other than a namespace's is open."""
+    opened = []
+    for found in re.finditer(r"[{}]", hidden[:position]):
+        if found[0] == "}":
+            if opened:
+                opened.pop()
+            continue
+        before = hidden[: found.start()]
+        opened.append(not re.search(r"(\bnamespace(\s+[\w:]+)?|\bextern)\s*$", before))
+    return any(opened)
+
+
+def _replace_attributes(source: str) -> str:
+    pattern = re.compile(r"\b__noinline__\b")
+    return _substitute(pattern, source, lambda *_: "__attribute__((noinline))")
+
+
+# ------------------------------------------------------------------------------ launches
+
+
+def _replace_launches(source: str, path: Path, first_line: int) -> str:
+    hidden = hide(source)
+    pieces, end = [], 0
+    while (start := hidden.find("<<<", end)) >= 0:
+        line = first_line + hidden.count("\n", 0, start)
+        begin = _start_of_name(hidden, start)
+        close = _find(hidden, start + 3, ">>>")
+        opening = re.compile(r"\s*\(").match(hidden, close + 3) if close >= 0 else None
+        last = _find(hidden, opening.end(), ")") if opening else -1
+        if begin == start or last < 0:
+            raise SyntaxError(
+                f"{path}:{line}: a kernel launch is written "
+                "kernel<<<grid, thread_block>>>(arguments)"
+            )
+        kernel = source[begin:start].strip()
+        name = re.sub(r"\s+", " ", kernel).replace('"', "'")
+        arguments = _replace_launches(source[opening.end() : last], path, line)
+        comma = ", " if hidden[opening.end() : last].strip() else ""
+        pieces += [
+            source[end:begin],
+            f'::emulator::configure("{name}", ',
+            source[start + 3 : close],
+            f").run([=](auto... emulator_arguments) {{ {kernel}(emulator_arguments...); }}{comma}",
+            arguments,
+            ")",
+        ]
+        end = last + 1
+    return "".join([*pieces, source[end:]])
+
+
+def _start_of_name(hidden: str, end: int) -> int:
+    """Where `name`, `space::name` or `name<T, 4>` begins that ends at `end`."""
+    position = end
+    while position and hidden[position - 1].isspace():
+        position -= 1
+    if position and hidden[position - 1] == ">":
+        depth = 0
+        while position:
+            position -= 1
+            depth += {">": 1, "<": -1}.get(hidden[position], 0)
+            if depth == 0:
+                break
+        while position and hidden[position - 1].isspace():
+            position -= 1
+    name = re.search(r"[\w:]+$", hidden[:position])
+    return name.start() if name else end
+
+
+def _find(hidden: str, position: int, wanted: str) -> int:
+    """Where `wanted` stands outside all brackets opened after `position`; -1 if nowhere."""
+    depth = 0
+    while position < len(hidden):
+        if depth == 0 and hidden.startswith(wanted, position):
+            return position
+        character = hidden[position]
+        depth += (character in _OPEN) - (character in _CLOSE)
+        if depth < 0:
+            return -1
+        position += 1
+    return -1

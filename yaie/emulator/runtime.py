@@ -1,0 +1,157 @@
+"""The runtime's C interface, in Python: settings, failures, what the checker found."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_void_p
+from ctypes import c_int64 as i64
+from ctypes import c_uint32 as u32
+from ctypes import c_uint64 as u64
+from functools import lru_cache
+
+from yaie.emulator.build import build_runtime
+
+ORDERS = ("forward", "reverse", "random")
+
+# As in runtime/failure.h, in this order.
+KINDS = (
+    *("out_of_bounds", "misaligned", "race", "uninitialized", "divergent_barrier", "deadlock"),
+    *("inactive_lane", "wrong_mask", "divergent_collective", "segmentation_fault"),
+    *("stack_overflow", "division", "time_limit", "assertion", "trap"),
+)
+MEMORIES = ("none", "global", "shared", "module")
+ACCESSES = ("load", "store", "atomic")
+
+
+class Index(ctypes.Structure):
+    """A uint3: blockIdx or threadIdx."""
+
+    _fields_ = [("x", u32), ("y", u32), ("z", u32)]
+
+    def __str__(self) -> str:
+        return f"({self.x}, {self.y}, {self.z})"
+
+
+class RawFailure(ctypes.Structure):
+    """`struct Failure` of runtime/failure.h."""
+
+    _fields_ = [
+        *[("kind", c_int), ("error", c_int), ("site", u64), ("other_site", u64)],
+        *[("block", Index), ("thread", Index), ("other_block", Index), ("other_thread", Index)],
+        *[("memory", c_int), ("access", c_int), ("other_access", c_int), ("size", c_int)],
+        *[("range", c_int), ("offset", i64), ("address", u64), ("count", u64)],
+        ("text", c_char * 256),
+    ]
+
+
+class RawSite(ctypes.Structure):
+    """`struct Site` of runtime/counters.h."""
+
+    _fields_ = [
+        *[("address", u64), ("memory", c_int), ("access", c_int), ("size", c_int)],
+        *[("range", c_int), ("requests", u64), ("lanes", u64), ("units", u64)],
+        *[("ideal_units", u64), ("worst_lanes", u32), ("worst_units", u32)],
+        *[("worst_offsets", i64 * 32), ("worst_block", Index), ("worst_thread", Index)],
+    ]
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL:
+    """The runtime, built if need be, with the types of its functions declared."""
+    lib = ctypes.CDLL(str(build_runtime()), mode=ctypes.RTLD_GLOBAL)
+    signatures = {
+        "emulator_configure": (None, [c_int, u64, c_double, c_int]),
+        "emulator_begin": (None, []),
+        "emulator_failure": (c_int, [POINTER(RawFailure)]),
+        "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
+        "emulator_check_begin": (None, []),
+        "emulator_check_end": (None, []),
+        "emulator_check_range": (None, [c_void_p, c_size_t, c_int]),
+        "emulator_check_symbol": (None, [c_size_t, c_size_t, c_char_p, c_int]),
+        "emulator_num_findings": (c_size_t, []),
+        "emulator_finding": (None, [c_size_t, POINTER(RawFailure)]),
+        "emulator_num_sites": (c_size_t, []),
+        "emulator_site": (None, [c_size_t, POINTER(RawSite)]),
+        "emulator_counters_truncated": (c_int, []),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+_present = ("forward", 0, 60.0, 0)
+
+
+@contextmanager
+def settings(
+    order: str = "forward", seed: int = 0, time_limit: float = 60.0, cores: int = 0
+) -> Iterator[None]:
+    """Run kernels in this block with another schedule, time limit or number of cores.
+
+    Args:
+        order: in which order threads and thread blocks take their turns: "forward", "reverse", or
+            "random" with `seed`. A kernel that is right gives the same result in any.
+        time_limit: seconds after which a launch is given up.
+        cores: over how many cores thread blocks are spread; 0 means all that the machine lends.
+    """
+    global _present
+    if order not in ORDERS:
+        raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    if not 0 < time_limit <= 1e6:
+        raise ValueError(f"time_limit must be seconds above 0, got {time_limit}")
+    if cores < 0:
+        raise ValueError(f"cores must be 0 or more, got {cores}")
+    before, _present = _present, (order, seed, time_limit, cores)
+    _apply()
+    try:
+        yield
+    finally:
+        _present = before
+        _apply()
+
+
+def _apply() -> None:
+    order, seed, time_limit, cores = _present
+    library().emulator_configure(ORDERS.index(order), seed, time_limit, cores)
+
+
+def begin_call() -> None:
+    """Forget earlier errors."""
+    library().emulator_begin()
+
+
+def failure() -> RawFailure | None:
+    """What stopped the last launch, if something did."""
+    raw = RawFailure()
+    return raw if library().emulator_failure(ctypes.byref(raw)) else None
+
+
+def printed() -> str:
+    """What kernels printed since the last time this was asked."""
+    size = library().emulator_take_text(None, 0)
+    buffer = ctypes.create_string_buffer(size + 1)
+    library().emulator_take_text(buffer, size)
+    return buffer.raw[:size].decode(errors="replace")
+
+
+def findings() -> list[RawFailure]:
+    """What the checker found in the call that just ended."""
+    found = []
+    for index in range(library().emulator_num_findings()):
+        raw = RawFailure()
+        library().emulator_finding(index, ctypes.byref(raw))
+        found.append(raw)
+    return found
+
+
+def sites() -> list[RawSite]:
+    """The counters of each instruction of the call that just ended."""
+    found = []
+    for index in range(library().emulator_num_sites()):
+        raw = RawSite()
+        library().emulator_site(index, ctypes.byref(raw))
+        found.append(raw)
+    return found

@@ -1,0 +1,466 @@
+#include "checker.h"
+
+#include <link.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "grid.h"
+
+namespace emulator {
+
+Checker checker;
+
+namespace {
+
+// Range ids that need no name from Python, which has the same numbers.
+constexpr int unknown = -1, dynamic_shared = -2, variables = -5;
+constexpr size_t most_findings = 256;
+constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was meant for it
+
+// Where the file that holds `code` lies in memory.
+struct Module {
+    uintptr_t code;
+    std::vector<Range> segments;
+    uintptr_t shared = 0;  // its thread-local segment, on this thread
+    size_t shared_size = 0;
+};
+
+int visit(dl_phdr_info* info, size_t, void* data) {
+    auto* module = static_cast<Module*>(data);
+    bool ours = false;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& header = info->dlpi_phdr[i];
+        const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+        if (header.p_type == PT_LOAD && module->code - begin < header.p_memsz) ours = true;
+    }
+    if (!ours) return 0;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& header = info->dlpi_phdr[i];
+        const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
+        if (header.p_type == PT_LOAD) {
+            module->segments.push_back({begin, begin + header.p_memsz, Memory::module,
+                                        (header.p_flags & PF_W) != 0, variables, nullptr});
+        } else if (header.p_type == PT_TLS) {
+            module->shared = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
+            module->shared_size = header.p_memsz;
+        }
+    }
+    return 1;
+}
+
+std::string base_name(const char* kernel) {  // of "fill<float, 4>", "fill"
+    std::string name(kernel);
+    name = name.substr(0, name.find('<'));
+    const size_t colon = name.rfind(':');
+    return colon == std::string::npos ? name : name.substr(colon + 1);
+}
+
+// Keeps one reader of the present interval, and a second one of another thread, best of another
+// warp: whoever writes later races with at least one of them if it races with any.
+void note_reader(Cell& cell, const Stamp& now) {
+    const Stamp& first = cell.reader;
+    const bool same_interval = first.block == now.block && first.epoch == now.epoch;
+    if (!same_interval || first.thread == now.thread) {
+        if (first.block != now.block) cell.other_reader = first;
+        cell.reader = now;
+        return;
+    }
+    const Stamp& other = cell.other_reader;
+    const bool keep = other.block == now.block && other.epoch == now.epoch &&
+                      other.thread / 32 != first.thread / 32;
+    if (!keep || now.thread == other.thread) cell.other_reader = now;
+}
+
+bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
+
+// What the checker allocates must not be lost to a signal that gives the thread block up.
+class Busy {
+  public:
+    explicit Busy(Core& core) : core_(core) { core_.busy = 1; }
+    ~Busy() { core_.busy = 0; }
+
+  private:
+    Core& core_;
+};
+
+}  // namespace
+
+void Checker::begin() {
+    end();
+    findings.clear();
+    counters.clear();
+    active = true;
+}
+
+void Checker::end() {
+    active = false;
+    ranges_.clear();
+    symbols_.clear();
+    for (Shadow* shadow : shadows_) delete shadow;
+    shadows_.clear();
+    delete static_shadow_;
+    delete dynamic_shadow_;
+    static_shadow_ = dynamic_shadow_ = nullptr;
+    next_block_ = 1;
+}
+
+void Checker::add_range(void* begin, size_t size, int id) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
+    shadows_.push_back(new Shadow(size));
+    Shadow* shadow = shadows_.back()->usable() ? shadows_.back() : nullptr;
+    ranges_.push_back({address, address + size, Memory::global, true, id, shadow});
+    std::sort(ranges_.begin(), ranges_.end(), by_begin);
+    last_found_ = 0;
+}
+
+void Checker::remove_range(void* begin) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+        if (ranges_[i].begin == address) ranges_.erase(ranges_.begin() + i--);
+    }
+    last_found_ = 0;
+}
+
+void Checker::add_symbol(size_t offset, size_t size, const char* kernel, int id) {
+    symbols_.push_back({offset, size, kernel, id});
+}
+
+const Range* Checker::find(uintptr_t address, size_t size) {
+    if (last_found_ < ranges_.size()) {
+        const Range& range = ranges_[last_found_];
+        if (address >= range.begin && address + size <= range.end) return &range;
+    }
+    auto after = std::upper_bound(ranges_.begin(), ranges_.end(), address,
+                                  [](uintptr_t a, const Range& r) { return a < r.begin; });
+    while (after != ranges_.begin()) {
+        --after;
+        if (address + size <= after->end) {
+            last_found_ = after - ranges_.begin();
+            return &*after;
+        }
+        if (after->end != after->begin) break;  // an empty range may hide the one before it
+    }
+    return nullptr;
+}
+
+// For cudaMemcpy and cudaMemset: a range that begins in device memory must end there.
+bool Checker::host_range_is_valid(const void* begin, size_t size) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
+    return !active || !find(address, 1) || find(address, size);
+}
+
+void Checker::begin_launch() {
+    first_block_ = next_block_;
+    block_indices_.clear();
+    threads_were_killed_ = false;
+    released_.clear();
+}
+
+// The shared arrays of this launch become ranges. The compiled file has the arrays of all its
+// kernels side by side, so only those that this kernel can name are let in.
+void Checker::add_shared(const Launch& launch) {
+    ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(),
+                                 [](const Range& range) { return range.memory != Memory::global; }),
+                  ranges_.end());
+    Module module = {reinterpret_cast<uintptr_t>(launch.body)};
+    dl_iterate_phdr(visit, &module);
+    shared_base_ = module.shared;
+    if (!static_shadow_) static_shadow_ = new Shadow(module.shared_size + 1);
+    const std::string kernel = base_name(launch.name);
+    for (const SharedSymbol& symbol : symbols_) {
+        if (!symbol.kernel.empty() && symbol.kernel != kernel) continue;
+        const uintptr_t begin = module.shared + symbol.offset;
+        ranges_.push_back(
+            {begin, begin + symbol.size, Memory::shared, true, symbol.id, static_shadow_});
+    }
+    if (!dynamic_shadow_) dynamic_shadow_ = new Shadow(227 * 1024 + 1);
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(this_core->dynamic_shared);
+    ranges_.push_back({begin, begin + launch.shared_bytes, Memory::shared, true, dynamic_shared,
+                       dynamic_shadow_});
+    for (const Range& segment : module.segments) ranges_.push_back(segment);
+    std::sort(ranges_.begin(), ranges_.end(), by_begin);
+    last_found_ = 0;
+}
+
+void Checker::begin_block(Core& core) {
+    if (next_block_ == first_block_) add_shared(*core.launch);
+    block_indices_.push_back(core.block);
+    acquired_.clear();
+    first_arrived_ = nullptr;
+    clocks_.begin_block(core.count);
+    counters.begin_block(core.count);
+    for (const Range& range : ranges_) {
+        if (range.memory != Memory::shared) continue;
+        memset(reinterpret_cast<void*>(range.begin), 0xff, range.end - range.begin);  // NaN
+    }
+}
+
+void Checker::end_block(Core& core) {
+    for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
+    ++next_block_;
+}
+
+// ------------------------------------------------------------------------------- findings
+
+Failure Checker::describe(Core& core, Kind kind, const void* site) const {
+    Failure finding = {};
+    finding.kind = kind;
+    finding.site = site;
+    finding.block = core.block;
+    if (core.current) finding.thread = core.current->index;
+    finding.range = unknown;
+    return finding;
+}
+
+// One finding for each kind and pair of places; the rest is counted.
+void Checker::add(const Failure& finding) {
+    for (Failure& known : findings) {
+        if (known.kind == finding.kind && known.site == finding.site &&
+            known.other_site == finding.other_site && known.memory == finding.memory) {
+            ++known.count;
+            return;
+        }
+    }
+    if (findings.size() == most_findings) return;
+    findings.push_back(finding);
+    findings.back().count = 1;
+}
+
+// The access would do harm, so its thread ends here. What it leaves undone is no further fault.
+void Checker::refuse(Core& core, Failure finding) {
+    add(finding);
+    threads_were_killed_ = true;
+    core.busy = 0;
+    core.kill_current();
+}
+
+void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
+                                   const void* site) {
+    Failure finding = describe(core, Kind::out_of_bounds, site);
+    finding.address = address;
+    finding.access = kind;
+    finding.size = (int)size;
+    uintptr_t closest = nearby;
+    for (const Range& range : ranges_) {
+        const uintptr_t distance = address < range.begin ? range.begin - address
+                                   : address < range.end ? 0
+                                                         : address - range.end;
+        if (range.memory == Memory::module || distance >= closest) continue;
+        closest = distance;
+        finding.range = range.id;
+        finding.memory = range.memory;
+        finding.offset = (int64_t)(address - range.begin);
+    }
+    refuse(core, finding);
+}
+
+// ------------------------------------------------------------------------------- accesses
+
+void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, const void* site) {
+    Thread& thread = *core.current;
+    if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) return;
+    if (address - reinterpret_cast<uintptr_t>(core.launch->arguments) <
+        core.launch->arguments_size) {
+        return;
+    }
+    Busy busy(core);
+    const Range* range = find(address, size);
+    if (!range || (kind != Access::load && !range->writable)) {
+        refuse_out_of_bounds(core, address, size, kind, site);
+    }
+    if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) {
+        Failure finding = describe(core, Kind::misaligned, site);
+        finding.address = address;
+        finding.access = kind;
+        finding.size = (int)size;
+        finding.range = range->id;
+        finding.memory = range->memory;
+        finding.offset = (int64_t)(address - range->begin);
+        refuse(core, finding);
+    }
+    if (range->memory == Memory::module) return;
+    if (kind == Access::atomic) order_by_atomic(core, address);
+    if (range->shadow) look_for_race(core, *range, address, size, kind, site);
+    if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
+    const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
+    counters.note(thread.linear, index, address, range->begin);
+}
+
+// The pattern "the last thread block sums up": each writes its part, fences, and counts itself in
+// with an atomic. Whoever finds the count complete may read all parts.
+void Checker::order_by_atomic(Core& core, uintptr_t address) {
+    std::set<uint32_t>& released = released_[address];
+    acquired_.insert(released.begin(), released.end());
+    if (!core.current->fenced) return;
+    released.insert(acquired_.begin(), acquired_.end());
+    released.insert(next_block_);
+}
+
+void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
+                            Access kind, const void* site) {
+    const Thread& me = *core.current;
+    const uint32_t epoch = (uint32_t)core.epoch & 0x3fffffffu;
+    const uint16_t index = counters.site(site, range.memory, kind, (int)size, range.id);
+    const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch, (uint32_t)kind,
+                       clocks_.own(me.linear)};
+    const bool in_shared = range.memory == Memory::shared;
+
+    auto ordered = [&](const Stamp& earlier) {
+        if (earlier.block < first_block_) return true;
+        if (earlier.block != next_block_) return in_shared || acquired_.count(earlier.block) > 0;
+        if (earlier.thread == me.linear || earlier.epoch != epoch) return true;
+        return earlier.thread / 32 == me.linear / 32 &&
+               clocks_.has_seen(me.linear, earlier.thread, earlier.clock);
+    };
+    auto conflicts = [&](const Stamp& earlier) {
+        const bool both_atomic = earlier.kind == (uint32_t)Access::atomic && kind == Access::atomic;
+        return !both_atomic && !ordered(earlier);
+    };
+
+    const uintptr_t base = range.memory == Memory::shared && range.id != dynamic_shared
+                               ? shared_base_
+                               : range.begin;
+    Conflict conflict;
+    bool uninitialized = false;
+    for (size_t i = 0; i < size; ++i) {
+        Cell& cell = *range.shadow->at(address - base + i);
+        const bool written = cell.writer.block == next_block_;
+        if (in_shared && !written && kind != Access::store) uninitialized = true;
+        if (!conflict.found && conflicts(cell.writer)) conflict = {true, cell.writer};
+        if (kind == Access::load) {
+            note_reader(cell, now);
+            continue;
+        }
+        if (!conflict.found && conflicts(cell.reader)) conflict = {true, cell.reader};
+        if (!conflict.found && conflicts(cell.other_reader)) conflict = {true, cell.other_reader};
+        cell.writer = now;
+    }
+    if (uninitialized && !threads_were_killed_) {
+        Failure finding = describe(core, Kind::uninitialized, site);
+        finding.memory = range.memory;
+        finding.access = kind;
+        finding.size = (int)size;
+        finding.range = range.id;
+        finding.offset = (int64_t)(address - range.begin);
+        finding.address = address;
+        add(finding);
+    }
+    if (!conflict.found) return;
+    Failure finding = race(core, range, conflict, site);
+    finding.access = kind;
+    finding.size = (int)size;
+    finding.offset = (int64_t)(address - range.begin);
+    finding.address = address;
+    add(finding);
+}
+
+Failure Checker::race(Core& core, const Range& range, const Conflict& conflict,
+                      const void* site) {
+    Failure finding = describe(core, Kind::race, site);
+    const Site& other = counters.sites[conflict.earlier.site];
+    finding.memory = range.memory;
+    finding.range = range.id;
+    finding.other_site = other.address;
+    finding.other_access = other.access;
+    finding.other_thread = core.threads[conflict.earlier.thread].index;
+    finding.other_block = core.block;
+    if (conflict.earlier.block != next_block_) {
+        finding.other_block = block_indices_[conflict.earlier.block - first_block_];
+    }
+    return finding;
+}
+
+// ------------------------------------------------------------------------------- meetings
+
+void Checker::arrive(Core& core, bool first) {
+    Busy busy(core);
+    if (first) {
+        first_arrived_ = core.current;
+        return;
+    }
+    if (first_arrived_->site == core.current->site) return;
+    // Python drops the finding if both are one line, which the compiler may have copied.
+    Failure finding = describe(core, Kind::divergent_barrier, core.current->site);
+    finding.other_site = first_arrived_->site;
+    finding.other_thread = first_arrived_->index;
+    finding.other_block = core.block;
+    add(finding);
+}
+
+void Checker::pass_barrier(Core& core) {
+    Busy busy(core);
+    for (uint32_t i = 0; i < core.count && !threads_were_killed_; ++i) {
+        if (core.threads[i].state != State::done) continue;
+        Failure finding = describe(core, Kind::divergent_barrier, first_arrived_->site);
+        finding.thread = first_arrived_->index;
+        finding.other_thread = core.threads[i].index;
+        finding.other_block = core.block;
+        add(finding);
+        break;
+    }
+    for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
+}
+
+void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
+    Busy busy(core);
+    if (whole_warp) counters.flush(core, warp);
+    const Thread& first = core.threads[warp * 32 + __builtin_ctz(lanes)];
+    if (first.operation == Collective::sync) clocks_.join(warp, lanes);
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        const Thread& thread = core.threads[warp * 32 + __builtin_ctz(rest)];
+        const bool both_sync =
+            thread.operation == Collective::sync && first.operation == Collective::sync;
+        if (both_sync || thread.site == first.site) continue;
+        Failure finding = describe(core, Kind::divergent_collective, thread.site);
+        finding.thread = thread.index;
+        finding.other_site = first.site;
+        finding.other_thread = first.index;
+        finding.other_block = core.block;
+        add(finding);
+    }
+}
+
+void Checker::outside_own_mask(Core& core) {
+    Busy busy(core);
+    Failure finding = describe(core, Kind::wrong_mask, core.current->site);
+    finding.offset = core.current->lane();
+    add(finding);
+}
+
+void Checker::inactive_lane(Core& core, const Thread& thread, uint32_t source) {
+    Busy busy(core);
+    if (threads_were_killed_) return;
+    Failure finding = describe(core, Kind::inactive_lane, thread.site);
+    finding.thread = thread.index;
+    finding.offset = source;
+    finding.address = thread.mask;
+    add(finding);
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+void emulator_note_atomic(const void* address, size_t size, const void* site) {
+    Core* core = this_core;
+    if (!core || !core->checking || !core->current) return;
+    checker.access(*core, reinterpret_cast<uintptr_t>(address), size, Access::atomic, site);
+}
+
+// ------------------------------------------------------------------ for Python (runtime.py)
+
+void emulator_check_begin() { checker.begin(); }
+void emulator_check_end() { checker.end(); }
+void emulator_check_range(void* begin, size_t size, int id) { checker.add_range(begin, size, id); }
+void emulator_check_symbol(size_t offset, size_t size, const char* kernel, int id) {
+    checker.add_symbol(offset, size, kernel, id);
+}
+size_t emulator_num_findings() { return checker.findings.size(); }
+void emulator_finding(size_t index, Failure* finding) { *finding = checker.findings[index]; }
+size_t emulator_num_sites() { return checker.counters.sites.size(); }
+void emulator_site(size_t index, Site* site) { *site = checker.counters.sites[index]; }
+int emulator_counters_truncated() { return checker.counters.truncated; }
+}

@@ -1,0 +1,91 @@
+// Checked mode: every load and store of a kernel comes here before it happens.
+#pragma once
+
+#include <stdint.h>
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "counters.h"
+#include "failure.h"
+#include "shadow.h"
+
+namespace emulator {
+
+// Memory that a kernel may touch.
+struct Range {
+    uintptr_t begin, end;
+    Memory memory;
+    bool writable;
+    int id;          // what Python knows it by, or -1
+    Shadow* shadow;  // null: no races are looked for
+};
+
+struct SharedSymbol {  // a `__shared__` array of the compiled file
+    size_t offset, size;
+    std::string kernel;  // the only kernel that may use it; empty: any
+    int id;
+};
+
+class Checker {
+  public:
+    bool active = false;
+    std::vector<Failure> findings;
+    Counters counters;
+
+    void begin();
+    void end();
+    void add_range(void* begin, size_t size, int id);
+    void remove_range(void* begin);
+    void add_symbol(size_t offset, size_t size, const char* kernel, int id);
+    const Range* find(uintptr_t address, size_t size);
+    bool host_range_is_valid(const void* begin, size_t size);
+
+    void begin_launch();
+    void begin_block(Core& core);
+    void end_block(Core& core);
+
+    // One access of the current thread; `site` is the address after the instruction.
+    void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
+
+    // What threads do together.
+    void arrive(Core& core, bool first);
+    void pass_barrier(Core& core);
+    void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp);
+    void outside_own_mask(Core& core);
+    void inactive_lane(Core& core, const Thread& thread, uint32_t source);
+
+  private:
+    Failure describe(Core& core, Kind kind, const void* site) const;
+    void add(const Failure& finding);
+    [[noreturn]] void refuse(Core& core, Failure finding);
+    void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
+                              const void* site);
+    void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
+                       Access kind, const void* site);
+    void order_by_atomic(Core& core, uintptr_t address);
+    Failure race(Core& core, const Range& range, const Conflict& conflict, const void* site);
+    void add_shared(const Launch& launch);
+
+    std::vector<Range> ranges_;
+    std::vector<SharedSymbol> symbols_;
+    std::vector<Shadow*> shadows_;  // owned; ranges that are gone keep theirs until the end
+    Shadow* static_shadow_ = nullptr;
+    Shadow* dynamic_shadow_ = nullptr;
+    size_t last_found_ = 0;
+    Clocks clocks_;
+    uint32_t next_block_ = 1, first_block_ = 1;
+    uintptr_t shared_base_ = 0;  // of the file's static shared arrays
+    std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
+    bool threads_were_killed_ = false;
+    const Thread* first_arrived_ = nullptr;
+    // Thread blocks whose stores are visible after an atomic on this address; see order_by_atomic.
+    std::map<uintptr_t, std::set<uint32_t>> released_;
+    std::set<uint32_t> acquired_;
+};
+
+extern Checker checker;
+
+}  // namespace emulator

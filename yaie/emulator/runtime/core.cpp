@@ -1,0 +1,250 @@
+#include "core.h"
+
+#include <stdlib.h>
+
+#include <random>
+
+#include "checker.h"
+#include "failure.h"
+
+extern "C" __thread emulator_Place emulator_place
+    __attribute__((tls_model("initial-exec"))) = {};
+
+namespace emulator {
+
+__thread Core* this_core __attribute__((tls_model("initial-exec"))) = nullptr;
+
+namespace {
+
+constexpr size_t most_shared = 227 * 1024;
+
+uint3 index_of(uint64_t linear, uint3 extent) {
+    return {(unsigned)(linear % extent.x), (unsigned)(linear / extent.x % extent.y),
+            (unsigned)(linear / extent.x / extent.y)};
+}
+
+void enter() { this_core->thread_main(); }
+
+}  // namespace
+
+Core::Core() { dynamic_shared = static_cast<unsigned char*>(aligned_alloc(1024, most_shared + 1024)); }
+
+void Core::prepare(const Launch& launch_, const Schedule& schedule) {
+    const uint3 extent = launch_.thread_block;
+    const uint32_t threads_wanted = extent.x * extent.y * extent.z;
+    if (threads_wanted > threads.size()) threads.resize(threads_wanted);
+    stacks.reserve((int)threads.size());
+    count = alive_ = threads_wanted;
+    started_ = arrived_ = 0;
+    votes_ = 0;
+    launch = &launch_;
+    block = index_of(block_number, launch_.grid);
+    emulator_place = {{}, block, extent, launch_.grid};
+
+    order_.resize(count);
+    for (uint32_t i = 0; i < count; ++i) {
+        order_[i] = schedule.order == Order::reverse ? count - 1 - i : i;
+    }
+    if (schedule.order == Order::random) {
+        std::minstd_rand random((unsigned)(schedule.seed * 7919 + block_number * 104729 + 1));
+        for (uint32_t i = count; i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+    }
+    uint3 index = {0, 0, 0};
+    for (uint32_t i = 0; i < count; ++i) {
+        Thread& thread = threads[i];
+        thread.index = index;
+        thread.linear = i;
+        thread.state = State::fresh;
+        thread.killed = thread.fenced = false;
+        thread.next = nullptr;
+        if (++index.x == extent.x) {
+            index.x = 0;
+            if (++index.y == extent.y) index.y = 0, ++index.z;
+        }
+    }
+    for (uint32_t i = 0; i < count; ++i) {
+        threads[order_[i]].next = &threads[order_[i + 1 == count ? 0 : i + 1]];
+    }
+    for (uint32_t warp = 0; warp * 32 < count; ++warp) {
+        const uint32_t lanes = count - warp * 32;
+        warps_[warp] = {lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1, 0};
+    }
+}
+
+void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_number_) {
+    block_number = block_number_;
+    prepare(launch_, schedule);
+    if (checking) checker.begin_block(*this);
+    Thread* first = &threads[order_[started_++]];
+    start(first);
+    become(first);
+    switch_context(&main_, first->context);
+    current = nullptr;
+    if (checking) checker.end_block(*this);
+}
+
+void Core::become(Thread* thread) {
+    current = thread;
+    emulator_place.thread = thread->index;
+}
+
+void Core::start(Thread* thread) {
+    thread->stack = stacks.take();
+    thread->context = stacks.start(thread->stack, enter);
+    thread->state = State::ready;
+}
+
+// Runs threads, one after another, on the stack it was started on.
+void Core::thread_main() {
+    for (;;) {
+        launch->body(launch->arguments);
+        Thread* ended = current;
+        end_thread(ended);
+        if (started_ < count) {  // the next one takes over this stack
+            become(&threads[order_[started_++]]);
+            current->stack = ended->stack;
+            current->state = State::ready;
+            continue;
+        }
+        if (alive_ == 0) leave();
+        Thread* next = pick(ended);
+        if (!next) stuck();
+        stacks.give(ended->stack);
+        resume(next);
+    }
+}
+
+void Core::leave() {
+    Context abandoned;
+    current = nullptr;
+    switch_context(&abandoned, main_);
+    abort();
+}
+
+void Core::kill_current() {
+    Thread* killed = current;
+    killed->killed = true;
+    end_thread(killed);
+    if (alive_ == 0 && started_ == count) leave();
+    stacks.give(killed->stack);
+    Thread* next = pick(killed);
+    if (!next) stuck();
+    resume(next);
+    abort();
+}
+
+void Core::resume(Thread* thread) {
+    Thread* me = current;
+    become(thread);
+    switch_context(&me->context, thread->context);
+}
+
+bool Core::can_run(const Thread* thread) const {
+    return thread->state == State::ready ||
+           (thread->state == State::at_barrier && thread->epoch != epoch);
+}
+
+// The thread to run next: one that has not begun, else the next on the ring that can run. Threads
+// that have ended leave the ring here.
+Thread* Core::pick(Thread* after) {
+    if (started_ < count) {
+        Thread* fresh = &threads[order_[started_++]];
+        start(fresh);
+        return fresh;
+    }
+    Thread* before = after;
+    for (uint32_t steps = 0; steps <= count; ++steps) {
+        Thread* thread = before->next;
+        if (can_run(thread)) return thread;
+        if (thread->state == State::done) {
+            before->next = thread->next;
+        } else {
+            before = thread;
+        }
+    }
+    return nullptr;
+}
+
+void Core::yield() {
+    Thread* next = pick(current);
+    if (!next) stuck();
+    if (next != current) resume(next);
+}
+
+void Core::end_thread(Thread* thread) {
+    thread->state = State::done;
+    --alive_;
+    const uint32_t warp = thread->linear / 32;
+    warps_[warp].alive &= ~(1u << thread->lane());
+    if (arrived_ && arrived_ == alive_) release_barrier();
+    // Lanes that waited for this one wait no longer.
+    for (uint32_t lanes = warps_[warp].waiting; lanes; lanes &= lanes - 1) {
+        const uint32_t lane = __builtin_ctz(lanes);
+        if (warps_[warp].waiting >> lane & 1) try_collective(warp, threads[warp * 32 + lane].mask);
+    }
+}
+
+int Core::sync_threads(Vote vote, int predicate, const void* site) {
+    Thread* me = current;
+    me->site = site;
+    me->epoch = epoch;
+    me->state = State::at_barrier;
+    votes_ += predicate != 0;
+    ++arrived_;
+    if (checking) checker.arrive(*this, arrived_ == 1);
+    if (arrived_ == alive_) release_barrier();
+    yield();
+    me->state = State::ready;
+    switch (vote) {
+        case Vote::count: return released_votes_;
+        case Vote::both: return released_votes_ == released_count_;
+        case Vote::either: return released_votes_ != 0;
+        case Vote::none: break;
+    }
+    return 0;
+}
+
+void Core::release_barrier() {
+    if (checking) checker.pass_barrier(*this);
+    released_votes_ = votes_;
+    released_count_ = (int)arrived_;
+    votes_ = 0;
+    arrived_ = 0;
+    ++epoch;
+}
+
+// Nobody can run and somebody waits: names two who wait for each other.
+void Core::stuck() {
+    const Thread* first = nullptr;
+    const Thread* second = nullptr;
+    for (uint32_t i = 0; i < count; ++i) {
+        const Thread& thread = threads[i];
+        if (thread.state == State::done) continue;
+        if (!first) {
+            first = &thread;
+        } else if (!second && (thread.site != first->site || thread.state != first->state)) {
+            second = &thread;
+        }
+    }
+    Failure failure = {};
+    failure.kind = Kind::deadlock;
+    failure.error = 702;
+    failure.site = first->site;
+    failure.thread = first->index;
+    if (second) {
+        failure.other_site = second->site;
+        failure.other_thread = second->index;
+    }
+    fail(*this, failure);
+}
+
+void Core::time_is_up(const void* site) {
+    Failure failure = {};
+    failure.kind = Kind::time_limit;
+    failure.error = 702;
+    failure.site = site;
+    failure.thread = current->index;
+    fail(*this, failure);
+}
+
+}  // namespace emulator

@@ -1,0 +1,106 @@
+// A core of the CPU runs one thread block at a time: all its threads, in turns.
+//
+// A thread runs until it has to wait (at a barrier, or for the lanes of its warp) or ends; then
+// the core goes straight on with the next one that can run. Threads that never wait share one
+// stack, one after another.
+#pragma once
+
+#include <signal.h>
+#include <stdint.h>
+
+#include <vector>
+
+#include "../include/emulator/api.h"
+#include "stacks.h"
+
+namespace emulator {
+
+enum class State : uint8_t { fresh, ready, at_barrier, at_collective, done };
+
+struct Thread {
+    uint3 index;      // threadIdx
+    uint32_t linear;  // its place in the thread block
+    State state;
+    bool killed;      // ended by the checker: its absence is not the kernel's fault
+    bool fenced;      // __threadfence since its last store to global memory
+    int stack;
+    Context context;
+    Thread* next;       // the ring of threads, in the order of the schedule
+    const void* site;   // the call that it waits in
+    uint64_t epoch;     // of the barrier it waits at
+    Collective operation;
+    uint32_t mask;
+    int parameter, width;
+    uint64_t value, result;
+
+    uint32_t lane() const { return linear % 32; }
+};
+
+struct Warp {
+    uint32_t alive;    // lanes that have not returned
+    uint32_t waiting;  // lanes in a collective
+};
+
+enum class Order : int { forward, reverse, random };
+
+struct Schedule {
+    Order order = Order::forward;
+    uint64_t seed = 0;
+};
+
+class Core {
+  public:
+    Core();
+
+    // Runs one thread block to its end, or to the first failure.
+    void run(const Launch& launch, const Schedule& schedule, uint64_t block_number);
+
+    int sync_threads(Vote vote, int predicate, const void* site);
+    uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
+                        int width, const void* site);
+    uint32_t active_lanes() const { return warps_[current->linear / 32].alive; }
+
+    [[noreturn]] void leave();        // gives the whole thread block up
+    [[noreturn]] void kill_current(); // ends the current thread
+    [[noreturn]] void time_is_up(const void* site);
+    bool running() const { return current != nullptr; }
+    void thread_main();
+
+    const Launch* launch = nullptr;
+    uint3 block = {};            // blockIdx
+    uint64_t block_number = 0;   // its place in the grid
+    Thread* current = nullptr;
+    std::vector<Thread> threads;
+    uint32_t count = 0;          // threads of the thread block
+    uint64_t epoch = 0;          // barriers passed
+    Stacks stacks;
+    unsigned char* dynamic_shared = nullptr;
+    bool checking = false;
+    // A signal may not throw a thread away while the runtime holds something: it asks instead.
+    volatile sig_atomic_t busy = 0, stop_asked = 0;
+
+  private:
+    void prepare(const Launch& launch, const Schedule& schedule);
+    void become(Thread* thread);
+    void start(Thread* thread);
+    void resume(Thread* thread);
+    bool can_run(const Thread* thread) const;
+    Thread* pick(Thread* after);
+    void yield();
+    void end_thread(Thread* thread);
+    void release_barrier();
+    void try_collective(uint32_t warp, uint32_t mask);
+    void evaluate(uint32_t warp, uint32_t lanes);
+    [[noreturn]] void stuck();
+
+    std::vector<uint32_t> order_;
+    uint32_t started_ = 0, alive_ = 0, arrived_ = 0;
+    int votes_ = 0, released_votes_ = 0, released_count_ = 0;
+    Warp warps_[32];
+    Context main_ = nullptr;
+};
+
+// The core that this OS thread is, while it runs a kernel.
+extern __thread Core* this_core __attribute__((tls_model("initial-exec")));
+
+}  // namespace emulator

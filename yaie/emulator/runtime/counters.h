@@ -1,0 +1,65 @@
+// What the memory system would be asked: sectors for each request of a warp to global memory,
+// wavefronts for each request to shared memory.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "core.h"
+#include "failure.h"
+
+namespace emulator {
+
+// One instruction of the compiled kernel that touches one kind of memory.
+struct Site {
+    const void* address;
+    Memory memory;
+    Access access;
+    int size;           // bytes a lane
+    int range;
+    uint64_t requests;  // how often a warp executed it
+    uint64_t lanes;     // active lanes, over all requests
+    uint64_t units, ideal_units;  // sectors of 32 bytes, or wavefronts
+    // The worst request: which lanes, which offsets in the range, how many units.
+    uint32_t worst_lanes;
+    uint32_t worst_units;
+    int64_t worst_offsets[32];
+    uint3 worst_block, worst_thread;  // its first lane
+};
+
+class Counters {
+  public:
+    std::vector<Site> sites;
+    bool truncated = false;  // more accesses than were kept
+
+    void clear();
+    void begin_block(uint32_t num_threads);
+    uint16_t site(const void* address, Memory memory, Access access, int size, int range);
+    // Notes an access of a thread, to be counted when its warp meets.
+    void note(uint32_t thread, uint16_t site, uintptr_t address, uintptr_t range_begin);
+    // Counts what the lanes of a warp have done since they last met.
+    void flush(const Core& core, uint32_t warp);
+
+  private:
+    struct Entry {
+        uint16_t site;
+        uintptr_t address, range_begin;
+    };
+    struct Request {
+        uint32_t lanes = 0;
+        const Entry* entries[32];
+    };
+
+    void count(const Core& core, uint32_t warp, const Request& request);
+    size_t flush_together(const Core& core, uint32_t warp);
+    void flush_apart(const Core& core, uint32_t warp, size_t from);
+
+    std::unordered_map<uint64_t, uint16_t> index_;
+    std::vector<std::vector<Entry>> logs_;  // for each thread
+    size_t logged_ = 0;
+};
+
+}  // namespace emulator

@@ -1,0 +1,317 @@
+#include "grid.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "checker.h"
+
+namespace emulator {
+
+Settings settings;
+
+namespace {
+
+constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer are done before a core wakes
+
+std::mutex launch_mutex;  // one launch at a time
+int last_error = 0;
+size_t shared_limit = 48 * 1024;
+
+std::mutex failure_mutex;
+bool has_failed = false;
+Failure first_failure;
+
+std::mutex text_mutex;
+std::string text;  // what kernels printed
+
+struct Grid {
+    const Launch* launch;
+    Schedule schedule;
+    uint64_t num_blocks;
+    std::atomic<uint64_t> next{0};
+    std::atomic<bool> stop{false};
+};
+
+Grid* present = nullptr;
+
+uint64_t nth_block(const Grid& grid, uint64_t n) {
+    switch (grid.schedule.order) {
+        case Order::forward: return n;
+        case Order::reverse: return grid.num_blocks - 1 - n;
+        case Order::random: break;
+    }
+    // A stride without a factor in common with the number visits every thread block once.
+    uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_blocks + 1;
+    auto common = [](uint64_t a, uint64_t b) {
+        while (b) {
+            const uint64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        return a;
+    };
+    while (common(stride, grid.num_blocks) != 1) ++stride;
+    return (n * stride + grid.schedule.seed) % grid.num_blocks;
+}
+
+// Takes thread blocks until there are none: what each core does in a launch.
+void work(Grid& grid) {
+    static thread_local std::unique_ptr<Core> core(new Core);
+    Watch watch(settings.time_limit);
+    this_core = core.get();
+    core->checking = grid.launch->checked && checker.active;
+    core->stop_asked = 0;
+    for (;;) {
+        const uint64_t n = grid.next.fetch_add(1, std::memory_order_relaxed);
+        if (n >= grid.num_blocks || grid.stop.load(std::memory_order_relaxed)) break;
+        core->run(*grid.launch, grid.schedule, nth_block(grid, n));
+    }
+    this_core = nullptr;
+}
+
+// Threads that sleep between launches, one for each further core.
+class Pool {
+  public:
+    void run(Grid& grid, int helpers) {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while ((int)num_threads_ < helpers) {
+            std::thread([this, me = num_threads_] { serve(me); }).detach();
+            ++num_threads_;
+        }
+        grid_ = &grid;
+        wanted_ = running_ = helpers;
+        ++launch_;
+        wake_.notify_all();
+        lock.unlock();
+        work(grid);
+        lock.lock();
+        done_.wait(lock, [this] { return running_ == 0; });
+    }
+
+  private:
+    void serve(int me) {
+        uint64_t seen = 0;
+        std::unique_lock<std::mutex> lock(mutex_);
+        for (;;) {
+            wake_.wait(lock, [&] { return launch_ != seen && me < wanted_; });
+            seen = launch_;
+            Grid* grid = grid_;
+            lock.unlock();
+            work(*grid);
+            lock.lock();
+            if (--running_ == 0) done_.notify_one();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable wake_, done_;
+    Grid* grid_ = nullptr;
+    int num_threads_ = 0, wanted_ = 0, running_ = 0;
+    uint64_t launch_ = 0;
+};
+
+// Never destroyed: its threads live as long as the process. A fork has none of them, so a child
+// begins with a new one.
+Pool* pool() {
+    static Pool* only = nullptr;
+    static bool registered = false;
+    if (!registered) {
+        registered = true;
+        pthread_atfork(nullptr, nullptr, [] { only = nullptr; });
+    }
+    if (!only) only = new Pool;
+    return only;
+}
+
+int num_cores() {
+    if (settings.num_cores > 0) return settings.num_cores;
+    static const int available = [] {
+        cpu_set_t set;
+        if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+        return CPU_COUNT(&set);
+    }();
+    return available;
+}
+
+int check(const Launch& launch) {
+    const uint3 g = launch.grid, b = launch.thread_block;
+    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
+    if (threads == 0 || threads > 1024 || b.x > 1024 || b.y > 1024 || b.z > 64) return 9;
+    if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) {
+        return 9;
+    }
+    return launch.shared_bytes > shared_limit ? 1 : 0;
+}
+
+void run_grid(const Launch& launch) {
+    const uint3 g = launch.grid, b = launch.thread_block;
+    Grid grid{&launch, settings.schedule, (uint64_t)g.x * g.y * g.z};
+    const bool checking = launch.checked && checker.active;
+    const uint64_t threads = grid.num_blocks * b.x * b.y * b.z;
+    // Checking needs one order of events, so it stays on one core.
+    uint64_t cores = checking || threads < worth_waking ? 1 : (uint64_t)num_cores();
+    if (cores > grid.num_blocks) cores = grid.num_blocks;
+    Handlers handlers;
+    present = &grid;
+    if (checking) checker.begin_launch();
+    if (cores > 1) {
+        pool()->run(grid, (int)cores - 1);
+    } else {
+        work(grid);
+    }
+    present = nullptr;
+}
+
+}  // namespace
+
+void grid_failed(const Failure& failure) {
+    std::lock_guard<std::mutex> lock(failure_mutex);
+    present->stop = true;
+    if (has_failed) return;
+    has_failed = true;
+    first_failure = failure;
+    last_error = failure.error;
+}
+
+void set_error(int error) {
+    std::lock_guard<std::mutex> lock(failure_mutex);
+    if (!last_error) last_error = error;
+}
+
+void print_text(const char* line) {
+    std::lock_guard<std::mutex> lock(text_mutex);
+    text += line;
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+uint3 emulator_thread_index() { return emulator_place.thread; }
+uint3 emulator_block_index() { return emulator_place.block; }
+uint3 emulator_block_dim() { return emulator_place.block_dim; }
+uint3 emulator_grid_dim() { return emulator_place.grid_dim; }
+void* emulator_dynamic_shared() { return this_core->dynamic_shared; }
+uint32_t emulator_active_lanes() { return this_core->active_lanes(); }
+
+int emulator_launch(const Launch* launch) {
+    if (this_core) return 1;  // a kernel may not launch kernels
+    std::lock_guard<std::mutex> lock(launch_mutex);
+    if (has_failed) return last_error;  // after a fault nothing runs until Python has heard of it
+    if (int error = check(*launch)) {
+        set_error(error);
+        return error;
+    }
+    run_grid(*launch);
+    return last_error;
+}
+
+int emulator_sync_threads(Vote vote, int predicate) {
+    return this_core->sync_threads(vote, predicate, __builtin_return_address(0));
+}
+
+uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
+                             int width) {
+    return this_core->collective(operation, mask, value, parameter, width,
+                                 __builtin_return_address(0));
+}
+
+void emulator_fence() {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (this_core) this_core->current->fenced = true;
+}
+
+// Kernels print into a buffer, which Python shows after the launch: a notebook then has it too.
+int emulator_print(const char* format, ...) {
+    char line[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    Core* core = this_core;
+    if (core) core->busy = 1;
+    const int length = vsnprintf(line, sizeof(line), format, arguments);
+    print_text(line);
+    if (core) core->busy = 0;
+    va_end(arguments);
+    return length;
+}
+
+void emulator_assert_failed(const char* expression, const char* file, int line) {
+    if (!this_core) {
+        fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, expression);
+        abort();
+    }
+    Failure failure = {};
+    failure.kind = Kind::assertion;
+    failure.error = 710;
+    failure.site = __builtin_return_address(0);
+    failure.thread = this_core->current->index;
+    snprintf(failure.text, sizeof(failure.text), "%s", expression);
+    fail(*this_core, failure);
+}
+
+void emulator_trap() {
+    Failure failure = {};
+    failure.kind = Kind::trap;
+    failure.error = 719;
+    failure.site = __builtin_return_address(0);
+    failure.thread = this_core->current->index;
+    fail(*this_core, failure);
+}
+
+int emulator_get_last_error() {
+    std::lock_guard<std::mutex> lock(failure_mutex);
+    const int error = last_error;
+    last_error = 0;
+    return error;
+}
+int emulator_peek_last_error() { return last_error; }
+int emulator_num_cores() { return num_cores(); }
+
+int emulator_allow_shared(size_t bytes) {
+    if (bytes > 227 * 1024) return 1;
+    if (bytes > shared_limit) shared_limit = bytes;
+    return 0;
+}
+
+// ------------------------------------------------------------------ for Python (runtime.py)
+
+void emulator_configure(int order, uint64_t seed, double time_limit, int cores) {
+    settings = {{(Order)order, seed}, time_limit, cores};
+}
+
+// Forgets errors; called before each call of a launcher.
+void emulator_begin() {
+    has_failed = false;
+    last_error = 0;
+}
+
+int emulator_failure(Failure* failure) {
+    if (has_failed) *failure = first_failure;
+    return has_failed;
+}
+
+// Moves what kernels printed into `to`; returns how much there was.
+size_t emulator_take_text(char* to, size_t size) {
+    std::lock_guard<std::mutex> lock(text_mutex);
+    const size_t length = text.size();
+    if (length <= size) {
+        memcpy(to, text.data(), length);
+        text.clear();
+    }
+    return length;
+}
+}

@@ -1,0 +1,48 @@
+// The functions that code compiled with -fsanitize=thread calls before each load and store. The
+// sanitizer's own library is not linked: these take its place.
+#include "checker.h"
+
+using namespace emulator;
+
+namespace {
+
+inline void report(void* address, size_t size, Access kind, const void* site) {
+    Core* core = this_core;
+    if (!core || !core->checking || !core->current) return;  // a launcher, on the host
+    checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site);
+    if (core->stop_asked) core->time_is_up(site);
+}
+
+}  // namespace
+
+#define HOOK(name, size, kind)                                                                \
+    extern "C" void name(void* address) {                                                     \
+        report(address, size, kind, __builtin_return_address(0));                             \
+    }
+#define HOOKS(size)                                                                           \
+    HOOK(__tsan_read##size, size, Access::load)                                               \
+    HOOK(__tsan_write##size, size, Access::store)                                             \
+    HOOK(__tsan_unaligned_read##size, size, Access::load)                                     \
+    HOOK(__tsan_unaligned_write##size, size, Access::store)                                   \
+    HOOK(__tsan_volatile_read##size, size, Access::load)                                      \
+    HOOK(__tsan_volatile_write##size, size, Access::store)
+
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+
+extern "C" {
+void __tsan_read_range(void* address, size_t size) {
+    report(address, size, Access::load, __builtin_return_address(0));
+}
+void __tsan_write_range(void* address, size_t size) {
+    report(address, size, Access::store, __builtin_return_address(0));
+}
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+}

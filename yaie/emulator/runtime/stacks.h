@@ -1,0 +1,36 @@
+// Stacks for the threads of a kernel, and the few instructions that go from one to another.
+#pragma once
+
+#include <stddef.h>
+
+#include <vector>
+
+namespace emulator {
+
+// A suspended flow of control: on x86-64 its stack pointer, elsewhere a ucontext_t.
+using Context = void*;
+
+// Leaves the present flow of control, keeping it in `from`, and goes on with `to`.
+void switch_context(Context* from, Context to);
+
+class Stacks {
+  public:
+    static constexpr size_t bytes = 128 * 1024;
+
+    ~Stacks();
+    void reserve(int count);             // makes at least `count` stacks, all free
+    int take();                          // the number of a free stack
+    void give(int stack) { free_.push_back(stack); }
+    Context start(int stack, void (*function)());  // a flow that will call function, once
+    char* low(int stack) const;          // the lowest usable address
+    bool holds(int stack, const void* address) const;
+    bool in_guard(const void* address) const;  // just below one of the stacks
+
+  private:
+    char* memory_ = nullptr;
+    int count_ = 0;
+    std::vector<int> free_;
+    std::vector<void*> contexts_;
+};
+
+}  // namespace emulator
