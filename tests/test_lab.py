@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -52,3 +54,42 @@ def test_a_server_that_ended_is_told() -> None:
 def test_a_server_that_does_not_hear_ctrl_c_is_ended(sleeper) -> None:
     lab.stop(sleeper, seconds=0.1)
     assert sleeper.poll() is not None
+
+
+@pytest.mark.parametrize("named", ["/bin/sh", "no-such-shell", ""])
+def test_a_terminal_is_no_login_shell(named, monkeypatch, capsys) -> None:
+    """A login shell reads /etc/profile, which takes the environment's programs off PATH."""
+    from jupyter_server.serverapp import ServerApp
+    from jupyter_server_terminals.app import TerminalsExtensionApp
+
+    monkeypatch.setenv("SHELL", named)
+    assert not sys.stdout.isatty()  # where a login shell is the default
+    server, terminals = ServerApp(), TerminalsExtensionApp()
+    server.parse_command_line([a for a in lab.command(1) if "terminado" in a])
+    terminals.serverapp = server
+    terminals.initialize_configurables()
+    [shell] = terminals.terminal_manager.shell_command
+    assert os.access(shell, os.X_OK)
+    assert not named.startswith("/") or shell == named
+
+
+def test_term_ends_the_server_too() -> None:
+    sleeper = "import os, time; print('server', os.getpid(), flush=True); time.sleep(600)"
+    script = (
+        "import sys; from yaie import lab; lab.wait_until_up = lambda *_: None\n"
+        f"lab.command = lambda *_: [sys.executable, '-c', {sleeper!r}]\n"
+        "sys.exit(lab.main(['--no-browser']))"
+    )
+    ours = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    seen = ""
+    while "server " not in seen or "ssh -L" not in seen:
+        line = ours.stdout.readline()
+        assert line, seen
+        seen += line
+    ours.send_signal(signal.SIGTERM)
+    assert ours.wait(timeout=60) == 0
+    server = int(seen.partition("server ")[2].split()[0])
+    with pytest.raises(ProcessLookupError):
+        os.kill(server, 0)
+    in_place = sys.prefix == str(lab.ROOT / ".venv")
+    assert ("source .venv/bin/activate" in seen) is in_place

@@ -9,6 +9,9 @@ import argparse
 import getpass
 import os
 import secrets
+import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -31,6 +34,12 @@ def free_port(first: int) -> int:
     raise ValueError(f"port: every port from {first} to {first + 49} is taken; name another")
 
 
+def shell() -> str:
+    """The shell of JupyterLab's terminals: the one in use here, else bash, else sh."""
+    names = (os.environ.get("SHELL"), "bash", "sh")
+    return next(path for name in names if name and (path := shutil.which(name)))
+
+
 def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
     """JupyterLab over the whole repository, so that exercises/ can be edited there too."""
     arguments = [
@@ -41,6 +50,8 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         "--ServerApp.answer_yes=True",
         "--Application.log_level=WARN",
         "--KernelManager.transport_encryption=auto",
+        # Named, it runs as it is; left out, it is a login shell, whose /etc/profile sets PATH anew.
+        f"--ServerApp.terminado_settings=shell_command={shlex.quote(shell())}",
     ]
     if os.geteuid() == 0:
         arguments.append("--ServerApp.allow_root=True")
@@ -80,6 +91,17 @@ def stop(server: subprocess.Popen, seconds: float = 30) -> None:
         server.wait()
 
 
+def stop_at_term(server: subprocess.Popen) -> None:
+    """Treat SIGTERM like a Ctrl-C; the server hears only the latter by itself, so pass it on."""
+
+    def pass_on(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one does not wait
+        server.terminate()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, pass_on)
+
+
 def has_display() -> bool:
     """Whether a browser can be opened for the person at the keyboard."""
     if os.environ.get("SSH_CONNECTION"):
@@ -99,10 +121,13 @@ def main(argv: list[str] | None = None) -> int:
     port, token = free_port(options.port), secrets.token_hex(16)
     print("starting JupyterLab ...", flush=True)
     server = subprocess.Popen(command(port, *extra), cwd=ROOT, env=environment(token))
+    stop_at_term(server)
     try:
         wait_until_up(port, token, server)
         address = f"http://localhost:{port}/lab/tree/{FIRST}?token={token}"
         print(f"\n  {address}\n\nCtrl-C stops it.", flush=True)
+        if Path(sys.prefix) == ROOT / ".venv":
+            print("In another terminal: source .venv/bin/activate, then yaie status", flush=True)
         if not options.no_browser and has_display():
             import webbrowser
 
