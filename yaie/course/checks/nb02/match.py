@@ -146,6 +146,8 @@ def _check_found(
     values: list,
     size: int,
 ) -> None:
+    moved = {"node": found.node.parent is not None, "values": bool(found.values)}
+    names = " and the ".join(name for name, did in moved.items() if did)
     equal(
         found.length,
         want,
@@ -160,6 +162,8 @@ def _check_found(
              "lookup succeeds."),
             (shared, f"{shared} tokens agree, but only whole blocks of {size} have a value: round "
              "down to a multiple of block_size."),
+            (0 if names else None, f"The {names} moved on, but the length is still 0: add what "
+             "each edge shares."),
             (0, "Nothing was found. Children are filed under their first block, a tuple of "
              "block_size tokens: is that what you looked up?"),
             (want + size, "That is one block too many: the block that differs is not shared."),
