@@ -218,11 +218,19 @@ def make_report(
 def merge(findings: Sequence[Finding]) -> list[Finding]:
     """One finding for each kind and pair of lines; calls of one line that differ are one."""
     seen: dict[tuple, Finding] = {}
+    raced = {
+        line
+        for finding in findings
+        if finding.kind == "race" and finding.memory == "shared"
+        for line in (finding.line, finding.other_line)
+    }
     for finding in findings:
         if finding.kind in ("divergent_barrier", "divergent_collective") and (
             finding.line == finding.other_line
         ):
             continue  # the compiler made two copies of one call
+        if finding.kind == "uninitialized" and finding.line in raced:
+            continue  # the read that won the race
         key = (finding.kind, finding.memory, *sorted((finding.line, finding.other_line)))
         seen.setdefault(key, finding)
     return list(seen.values())

@@ -203,12 +203,11 @@ def _replace_launches(source: str, path: Path, first_line: int) -> str:
                 "kernel<<<grid, thread_block>>>(arguments)"
             )
         kernel = source[begin:start].strip()
-        name = re.sub(r"\s+", " ", kernel).replace('"', "'")
         arguments = _replace_launches(source[opening.end() : last], path, line)
         comma = ", " if hidden[opening.end() : last].strip() else ""
         pieces += [
             source[end:begin],
-            f'::emulator::configure("{name}", ',
+            f"::emulator::configure(EMULATOR_NAME({' '.join(kernel.split())}), ",
             source[start + 3 : close],
             f").run([=](auto... emulator_arguments) {{ {kernel}(emulator_arguments...); }}{comma}",
             arguments,

@@ -21,7 +21,7 @@ KINDS = (
     *("inactive_lane", "wrong_mask", "divergent_collective", "segmentation_fault"),
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
 )
-MEMORIES = ("none", "global", "shared", "module")
+MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")
 
 

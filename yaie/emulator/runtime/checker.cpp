@@ -20,7 +20,7 @@ constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was m
 
 // Where the file that holds `code` lies in memory.
 struct Module {
-    uintptr_t code;
+    uintptr_t code = 0;
     std::vector<Range> segments;
     uintptr_t shared = 0;  // its thread-local segment, on this thread
     size_t shared_size = 0;
@@ -99,6 +99,8 @@ void Checker::end() {
     symbols_.clear();
     for (Shadow* shadow : shadows_) delete shadow;
     shadows_.clear();
+    for (const auto& variable : variables_) delete variable.second;
+    variables_.clear();
     delete static_shadow_;
     delete dynamic_shadow_;
     static_shadow_ = dynamic_shadow_ = nullptr;
@@ -163,7 +165,8 @@ void Checker::add_shared(const Launch& launch) {
     ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(),
                                  [](const Range& range) { return range.memory != Memory::global; }),
                   ranges_.end());
-    Module module = {reinterpret_cast<uintptr_t>(launch.body)};
+    Module module;
+    module.code = reinterpret_cast<uintptr_t>(launch.body);
     dl_iterate_phdr(visit, &module);
     shared_base_ = module.shared;
     if (!static_shadow_) static_shadow_ = new Shadow(module.shared_size + 1);
@@ -178,7 +181,12 @@ void Checker::add_shared(const Launch& launch) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(this_core->dynamic_shared);
     ranges_.push_back({begin, begin + launch.shared_bytes, Memory::shared, true, dynamic_shared,
                        dynamic_shadow_});
-    for (const Range& segment : module.segments) ranges_.push_back(segment);
+    for (Range segment : module.segments) {
+        Shadow*& shadow = variables_[segment.begin];
+        if (segment.writable && !shadow) shadow = new Shadow(segment.end - segment.begin);
+        segment.shadow = shadow;
+        ranges_.push_back(segment);
+    }
     std::sort(ranges_.begin(), ranges_.end(), by_begin);
     last_found_ = 0;
 }
@@ -279,9 +287,9 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
         finding.offset = (int64_t)(address - range->begin);
         refuse(core, finding);
     }
-    if (range->memory == Memory::module) return;
     if (kind == Access::atomic) order_by_atomic(core, address);
     if (range->shadow) look_for_race(core, *range, address, size, kind, site);
+    if (range->memory == Memory::module) return;
     if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
     const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
     counters.note(thread.linear, index, address, range->begin);
@@ -328,12 +336,16 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         const bool written = cell.writer.block == next_block_;
         if (in_shared && !written && kind != Access::store) uninitialized = true;
         if (!conflict.found && conflicts(cell.writer)) conflict = {true, cell.writer};
+        if (!conflict.found && conflicts(cell.other_writer)) conflict = {true, cell.other_writer};
         if (kind == Access::load) {
             note_reader(cell, now);
             continue;
         }
         if (!conflict.found && conflicts(cell.reader)) conflict = {true, cell.reader};
         if (!conflict.found && conflicts(cell.other_reader)) conflict = {true, cell.other_reader};
+        const bool after_atomic = cell.writer.kind == (uint32_t)Access::atomic &&
+                                  kind == Access::atomic && cell.writer.thread != now.thread;
+        if (after_atomic) cell.other_writer = cell.writer;
         cell.writer = now;
     }
     if (uninitialized && !threads_were_killed_) {
@@ -430,7 +442,7 @@ void Checker::outside_own_mask(Core& core) {
 
 void Checker::inactive_lane(Core& core, const Thread& thread, uint32_t source) {
     Busy busy(core);
-    if (threads_were_killed_) return;
+    if (threads_were_killed_ || thread.outside_mask) return;
     Failure finding = describe(core, Kind::inactive_lane, thread.site);
     finding.thread = thread.index;
     finding.offset = source;

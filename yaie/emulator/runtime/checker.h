@@ -74,6 +74,7 @@ class Checker {
     std::vector<Shadow*> shadows_;  // owned; ranges that are gone keep theirs until the end
     Shadow* static_shadow_ = nullptr;
     Shadow* dynamic_shadow_ = nullptr;
+    std::map<uintptr_t, Shadow*> variables_;  // of the file's writable segments
     size_t last_found_ = 0;
     Clocks clocks_;
     uint32_t next_block_ = 1, first_block_ = 1;

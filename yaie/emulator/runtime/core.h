@@ -30,6 +30,7 @@ struct Thread {
     uint64_t epoch;     // of the barrier it waits at
     Collective operation;
     uint32_t mask;
+    bool outside_mask;  // passed a mask without itself
     int parameter, width;
     uint64_t value, result;
 

@@ -100,7 +100,7 @@ void Counters::note(uint32_t thread, uint16_t site, uintptr_t address, uintptr_t
 
 void Counters::count(const Core& core, uint32_t warp, const Request& request) {
     uintptr_t addresses[32];
-    uint32_t lanes[32];
+    uint32_t lanes[32] = {};
     size_t count = 0;
     for (uint32_t rest = request.lanes; rest; rest &= rest - 1) {
         const uint32_t lane = __builtin_ctz(rest);

@@ -24,7 +24,8 @@ struct Stamp {  // one access
 };
 
 struct Cell {
-    Stamp writer, reader, other_reader;
+    Stamp writer, other_writer;  // the second: an atomic that another atomic followed
+    Stamp reader, other_reader;
 };
 
 struct Conflict {

@@ -91,7 +91,8 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
     me->parameter = parameter;
     me->width = width;
     me->site = site;
-    if (checking && !(mask & bit)) checker.outside_own_mask(*this);
+    me->outside_mask = !(mask & bit);
+    if (checking && me->outside_mask) checker.outside_own_mask(*this);
     me->mask = mask | bit;
     me->state = State::at_collective;
     const uint32_t warp = me->linear / 32;

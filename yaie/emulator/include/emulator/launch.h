@@ -1,5 +1,5 @@
 // Kernel launches. The rewriter turns `kernel<T><<<grid, block, bytes, stream>>>(a, b)` into
-// `::emulator::configure("kernel<T>", grid, block, bytes, stream).run(lambda, a, b)`.
+// `::emulator::configure(EMULATOR_NAME(kernel<T>), grid, block, bytes, stream).run(lambda, a, b)`.
 #pragma once
 
 #include <tuple>
@@ -8,6 +8,10 @@
 #include "vector_types.h"
 
 typedef struct CUstream_st* cudaStream_t;
+
+// Two steps, so that a kernel named by a macro's parameter has its own name.
+#define EMULATOR_NAME(...) EMULATOR_QUOTE(__VA_ARGS__)
+#define EMULATOR_QUOTE(...) #__VA_ARGS__
 
 namespace emulator {
 

@@ -1,0 +1,94 @@
+"""Every planted fault is reported with its kind and line, and no correct twin is accused."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie.emulator import runtime
+from yaie.emulator.launch import KernelError, Module
+
+SOURCE = Path(__file__).parent / "emulator" / "faults.cu"
+N = 97  # elements of x and out: no multiple of anything
+
+
+def planted() -> dict[str, tuple[str, int]]:
+    """For each faulty kernel the kind and the line of its fault, as its comment says."""
+    found, kernel = {}, ""
+    for number, row in enumerate(SOURCE.read_text().splitlines(), 1):
+        if match := re.match(r"__global__ void (\w+)\(", row):
+            kernel = match[1]
+        if match := re.search(r"// FAULT: (\w+)$", row):
+            found[kernel] = (match[1], number)
+    return found
+
+
+FAULTS = planted()
+
+
+def with_launchers(text: str) -> str:
+    """The source with its LAUNCH macros written out: only launchers that can be read are found."""
+    body = re.search(r"#define LAUNCH.*?\n((?:.*\\\n)*.*)\n", text)[0]
+    signature = body.partition("bytes)")[2].replace("\\\n", " ").replace("##", "")
+
+    def launcher(call: re.Match[str]) -> str:
+        name, grid, block, size = re.split(r", (?![^(]*\))", call[1])
+        words = {"run_name": f"run_{name}", "name": name, "grid": grid, "block": block,
+                 "bytes": size}  # fmt: skip
+        return " ".join(re.sub(r"\b\w+\b", lambda w: words.get(w[0], w[0]), signature).split())
+
+    return re.sub(r"^LAUNCH\((.*)\)$", launcher, text, flags=re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return Module(with_launchers(SOURCE.read_text()), SOURCE, checked=True)
+
+
+def run(kernels, name: str):
+    x = torch.arange(1, N + 1, dtype=torch.float32)
+    out = torch.zeros(N + 159)[:N]
+    try:
+        getattr(kernels, f"run_{name}")(x, out, N)
+    except KernelError:
+        assert kernels.report.of_kind("deadlock"), "only a deadlock stops the launch"
+    return kernels.report
+
+
+def test_there_are_enough_and_each_has_a_twin():
+    text = SOURCE.read_text()
+    assert len(FAULTS) >= 40
+    for name in FAULTS:
+        assert re.search(rf"__global__ void {name}_right\(", text), name
+
+
+@pytest.mark.parametrize("order", runtime.ORDERS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_reported(kernels, name, order):
+    kind, line = FAULTS[name]
+    with runtime.settings(order=order, seed=3):
+        report = run(kernels, name)
+    assert {f.kind for f in report.findings} == {kind}, report
+    # Which side of a pair comes second depends on the schedule.
+    assert any(line in (f.line, f.other_line) for f in report.findings), report
+    assert f"line {line}" in str(report)
+
+
+@pytest.mark.parametrize("order", runtime.ORDERS)
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_twin_is_clean(kernels, name, order):
+    with runtime.settings(order=order, seed=3):
+        report = run(kernels, f"{name}_right")
+    assert report.clean, report
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
+def test_nvcc_compiles_the_same_file(tmp_path):
+    command = ["nvcc", "-std=c++17", "-arch=sm_80", "-c", str(SOURCE), "-o", str(tmp_path / "f.o")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
