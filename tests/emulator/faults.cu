@@ -411,7 +411,7 @@ __global__ void half_race(const float* x, float* out, int n) {
 LAUNCH(half_race, 1, 64, 0)
 
 __global__ void half_race_right(const float* x, float* out, int n) {
-    __shared__ __half s[66];  // neighbours share a word, not a byte: no race
+    __shared__ __half s[66];  // neighbors share a word, not a byte: no race
     s[threadIdx.x] = __float2half(x[threadIdx.x]);
     __syncthreads();
     out[threadIdx.x] = __half2float(s[threadIdx.x]);
@@ -480,17 +480,17 @@ __global__ void blocks_sum_right(const float* x, float* out, int n) {
 }
 LAUNCH(blocks_sum_right, 4, 32, 0)
 
-__global__ void neighbour_in_place(const float* x, float* out, int n) {
+__global__ void neighbor_in_place(const float* x, float* out, int n) {
     int i = blockIdx.x * 16 + threadIdx.x;
     if (i + 1 < 64) out[i] = out[i + 1];  // FAULT: race
 }
-LAUNCH(neighbour_in_place, 4, 16, 0)
+LAUNCH(neighbor_in_place, 4, 16, 0)
 
-__global__ void neighbour_in_place_right(const float* x, float* out, int n) {
+__global__ void neighbor_in_place_right(const float* x, float* out, int n) {
     int i = blockIdx.x * 16 + threadIdx.x;
     if (i + 1 < 64) out[i] = x[i + 1];
 }
-LAUNCH(neighbour_in_place_right, 4, 16, 0)
+LAUNCH(neighbor_in_place_right, 4, 16, 0)
 
 __global__ void global_no_barrier(const float* x, float* out, int n) {
     out[threadIdx.x] = x[threadIdx.x];

@@ -1,0 +1,142 @@
+"""What checked mode counts, against the hardware's rules, and how it is told and drawn."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie.emulator.checks import LIMITS
+from yaie.emulator.launch import Module
+from yaie.viz.access import draw_access, draw_banks, draw_sectors
+
+SOURCE = Path(__file__).parent / "emulator" / "counters.cu"
+
+
+@pytest.fixture(scope="module")
+def kernels():
+    return Module(SOURCE.read_text(), SOURCE, checked=True)
+
+
+def line_of(text: str) -> int:
+    rows = SOURCE.read_text().splitlines()
+    return 1 + next(i for i, row in enumerate(rows) if text in row)
+
+
+def run(kernels, name: str, number: int, elements: int = 4096):
+    x = torch.randn(elements)
+    out = torch.zeros(elements)
+    getattr(kernels, f"run_{name}")(x, out, number)
+    assert kernels.report.clean, kernels.report
+    return kernels.report
+
+
+def test_naive_transpose(kernels):
+    line = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
+    store, load = line.access("global", "store"), line.access("global", "load")
+    assert (store.per_request, store.ideal, store.requests) == (32, 4, 128)
+    assert (load.per_request, load.ideal) == (4, 4)
+    assert line.sectors_per_request == 32
+    assert (store.name, load.name) == ("out", "in")
+
+
+@pytest.mark.parametrize("width, wavefronts", [(32, 32), (33, 1)])
+def test_padding_a_tile(kernels, width, wavefronts):
+    report = run(kernels, f"transpose_{width}", 64)
+    line = report.line(line_of("out[y * n + x] = tile"))
+    assert line.wavefronts_per_request == wavefronts
+    assert line.access("shared").ideal == 1
+    assert line.sectors_per_request == 4
+    assert report.line(line_of("tile[threadIdx.y][threadIdx.x] =")).wavefronts_per_request == 1
+
+
+@pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (4, 16), (8, 32), (32, 32)])
+def test_strides_in_global_memory(kernels, stride, sectors):
+    line = run(kernels, "strided", stride).line(line_of("in[threadIdx.x * stride]"))
+    load = line.access("global", "load")
+    assert (load.per_request, load.ideal) == (sectors, 4)
+
+
+@pytest.mark.parametrize("shift, sectors", [(0, 16), (4, 17), (8, 16)])
+def test_float4_that_does_not_begin_at_a_sector(kernels, shift, sectors):
+    line = run(kernels, "shifted", shift).line(line_of("out[threadIdx.x] = in[threadIdx.x];"))
+    load = line.access("global", "load")
+    assert (load.per_request, load.ideal, load.size) == (sectors, 16, 16)
+
+
+def test_a_broadcast_costs_one_sector(kernels):
+    load = run(kernels, "broadcast", 0).line(line_of("in[0]")).access("global", "load")
+    assert (load.per_request, load.ideal) == (1, 1)
+
+
+@pytest.mark.parametrize("stride", [0, 1, 2, 3, 4, 8, 16, 31])
+def test_strides_in_shared_memory(kernels, stride):
+    line = run(kernels, "shared_stride", stride).line(line_of("s[threadIdx.x * stride]"))
+    banks = [lane * stride % 32 for lane in range(32)]
+    expected = 1 if stride == 0 else max(banks.count(bank) for bank in banks)
+    assert line.wavefronts_per_request == expected
+
+
+def test_wide_accesses_to_shared_memory(kernels):
+    report = run(kernels, "shared_vectors", 0)
+    assert report.line(line_of("make_float4")).wavefronts_per_request == 4
+    assert report.line(line_of("d[threadIdx.x] =")).wavefronts_per_request == 2
+
+
+def test_lanes_that_go_different_ways(kernels):
+    report = run(kernels, "branches", 0)
+    everybody = report.line(line_of("sum += in[k * 32 + i];")).access("global")
+    odd = report.line(line_of("if (i % 2) sum")).access("global")
+    assert (everybody.requests, everybody.lanes, everybody.per_request) == (4, 128, 4)
+    assert (odd.requests, odd.lanes, odd.per_request) == (4, 64, 4)
+
+
+def test_the_report_in_words(kernels):
+    text = str(run(kernels, "transpose_naive", 64))
+    assert text.startswith("no fault found")
+    assert LIMITS in text
+    row = next(r for r in text.splitlines() if "global store" in r)
+    assert re.search(r"out +128 +32 sectors +4\*", row)
+    with pytest.raises(ValueError, match="line 1 touches no memory; lines that do: "):
+        kernels.report.line(1)
+    with pytest.raises(ValueError, match="no access in shared memory"):
+        _ = kernels.report.line(line_of("out[x * n + y]")).wavefronts_per_request
+
+
+def test_the_message_of_an_access_out_of_bounds(kernels):
+    x, out = torch.randn(200), torch.zeros(32)
+    kernels.run_strided(x, out, 8)
+    (found,) = kernels.report.out_of_bounds
+    assert (found.thread, found.thread_block, found.count) == ((25, 0, 0), (0, 0, 0), 7)
+    assert found.message == (
+        f"line {line_of('in[threadIdx.x * stride]')}: a load of 4 bytes, 0 bytes past the end of "
+        "in (800 bytes); thread block (0, 0, 0), thread (25, 0, 0) (7 times)"
+    )
+    assert torch.equal(out[:25], x[::8])
+    assert not out[25:].any()  # those threads ended before they did harm
+
+
+def test_pictures(kernels):
+    report = run(kernels, "transpose_32", 64)
+    for access in report.accesses:
+        assert draw_access(access)._repr_png_().startswith(b"\x89PNG")
+    store = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
+    texts = [t.get_text() for t in draw_access(store.access("global")).axes[0].texts]
+    assert "32 sectors of 32 bytes for 128 bytes that are used" in texts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pictures_of_anything(seed):
+    rng = random.Random(seed)
+    lanes = rng.sample(range(32), rng.randint(1, 32))
+    size = rng.choice([1, 2, 4, 8, 16])
+    offsets = {lane: rng.randrange(4096) * size for lane in lanes}
+    draw_sectors(offsets, size)
+    draw_banks(offsets, size)
+    with pytest.raises(ValueError, match="offsets must have lanes"):
+        draw_sectors({}, 4)
+    with pytest.raises(ValueError, match="size must be from 1 to 16"):
+        draw_banks(offsets, 32)
