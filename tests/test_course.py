@@ -538,19 +538,20 @@ def test_notebook_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     assert function([1, 2], [1, 3]) == 1
 
 
-def test_hints_go_on_and_the_last_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hints_go_on_and_then_the_solution_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     heads = []
     for _ in range(4):
         notebook.hint("00.1")
         heads.append(capsys.readouterr().out.splitlines()[0])
-    assert [h[:11] for h in heads] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3", "Hint 3 of 3"]
+    assert [h[:11] for h in heads[:3]] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
+    assert heads[3] == 'That was the last one; solution("00.1") shows the reference.'
 
 
 def test_card_and_solution_show_the_same_in_text_and_markdown() -> None:
     for shown in (notebook.card("00.1"), notebook.solution("00.1")):
         assert repr(shown) == shown._repr_markdown_()
     assert "1_shared_prefix_length.py" in repr(notebook.card("00.1"))
-    assert render.solution(find("00.1")) in repr(notebook.solution("00.1"))
+    assert render.shown_solution(find("00.1")) in repr(notebook.solution("00.1"))
 
 
 def test_picture_of_a_failure_never_raises(capsys: pytest.CaptureFixture[str]) -> None:

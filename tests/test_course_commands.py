@@ -75,8 +75,10 @@ def test_unknown_exercise_is_a_usage_error(command: str) -> None:
 
 def test_hints_one_by_one() -> None:
     kinds = ["idea", "invariant", "shape of the lines"]
-    for number, kind in enumerate([*kinds, kinds[-1]], start=1):
-        assert f"Hint {min(number, 3)} of 3 for 00.1, the {kind}" in yaie("hint", "00.1")
+    for number, kind in enumerate(kinds, start=1):
+        assert f"Hint {number} of 3 for 00.1, the {kind}" in yaie("hint", "00.1")
+    last = "That was the last one; yaie solution 00.1 shows the reference.\n"
+    assert yaie("hint", "00.1") == yaie("hint", "00.1") == last
     assert "Hint 1 of 3" in yaie("hint", "00.1", "--tier", "1")
     assert yaie("hint", "00.1", "--all").count("Hint ") == 3
     assert "--tier" in yaie("hint", "00.1", "--tier", "4", status=2)
@@ -94,9 +96,18 @@ def test_solution_asks_first_while_hints_are_left() -> None:
     assert "length += 1" not in yaie("solution", "00.1", answer="n\n", status=1)
     assert "3 of the hints are not taken" in yaie("solution", "00.1", answer="n\n", status=1)
     assert "length += 1" in yaie("solution", "00.1", answer="y\n")
-    assert yaie("solution", "00.1", "--yes") == render.solution(FIRST)
+    shown = render.shown_solution(FIRST)
+    assert yaie("solution", "00.1", "--yes") == shown
     yaie("hint", "00.1", "--all")
-    assert yaie("solution", "00.1") == render.solution(FIRST)
+    assert yaie("solution", "00.1") == shown
+
+
+@pytest.mark.parametrize("exercise", [pytest.param(e, id=e.id) for e in exercises()])
+def test_solution_is_shown_without_the_lines_for_authors(exercise) -> None:
+    shown, whole = render.shown_solution(exercise), render.solution(exercise)
+    left_out = [line for line in whole.splitlines() if line not in shown.splitlines()]
+    assert [line.lstrip("/ ").split()[0] for line in left_out] == ["Generated", "Edit"]
+    assert "yaie.course build" not in shown
 
 
 def test_reset_restores_and_keeps_copies(folders: Path) -> None:
@@ -169,6 +180,17 @@ def test_watch_checks_each_save_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
         assert heads[5:] == ["Every exercise is solved."]
     else:
         assert heads[5].startswith(f"Watching {last.shown}")
+
+
+def test_watch_says_that_it_goes_past_what_passes() -> None:
+    solve()
+    said: list[str] = []
+    watch.Watch(said.append, lambda seconds: "q").run(FIRST)
+    following = exercises()[1]
+    assert said[0] == (
+        f"00.1 passes already; now watching {following.id}. Changes to 00.1 are not checked."
+    )
+    assert said[1].strip().startswith(f"Watching {following.shown}.")
 
 
 def test_watch_waits_for_a_missing_file() -> None:

@@ -66,7 +66,7 @@ def hint(
         progress.remember_hints(exercise, max(tier, progress.hints_taken(exercise)))
         typer.echo(tell.hint(exercise, tier))
     else:
-        typer.echo(tell.hint(*progress.take_hint(exercise)))
+        typer.echo(tell.next_hint(exercise, progress.take_hint(exercise)))
 
 
 @app.command()
@@ -79,7 +79,7 @@ def solution(
     left = len(exercise.hints) - progress.hints_taken(exercise)
     if left and not yes:
         typer.confirm(f"{left} of the hints are not taken yet. Show the solution?", abort=True)
-    text, language = render.solution(exercise), "cpp" if exercise.is_cuda else "python"
+    text, language = render.shown_solution(exercise), "cpp" if exercise.is_cuda else "python"
     console = Console()
     if console.is_terminal:
         console.print(Syntax(text, language, background_color="default"))

@@ -57,14 +57,16 @@ def use(*exercise_ids: str) -> Any:
 
 def hint(exercise_id: str) -> None:
     """Show the next hint: first the idea, then the invariant, then the shape of the lines."""
-    print(tell.hint(*progress.take_hint(find(exercise_id))))
+    exercise = find(exercise_id)
+    taken = progress.take_hint(exercise)
+    print(tell.next_hint(exercise, taken, f'solution("{exercise.id}")'))
 
 
 def solution(exercise_id: str) -> Markdown:
     """Show the reference solution."""
     exercise = find(exercise_id)
     language = "cpp" if exercise.is_cuda else "python"
-    return Markdown(f"```{language}\n{render.solution(exercise)}```")
+    return Markdown(f"```{language}\n{render.shown_solution(exercise)}```")
 
 
 def _show(figure: Any) -> None:

@@ -26,11 +26,13 @@ def remember_hints(exercise: Exercise, count: int) -> None:
     fresh.replace(path)
 
 
-def take_hint(exercise: Exercise) -> tuple[Exercise, int]:
-    """Count one more hint as taken; the exercise and which hint that is. The last one repeats."""
-    tier = min(hints_taken(exercise) + 1, len(exercise.hints))
+def take_hint(exercise: Exercise) -> int | None:
+    """Count one more hint as taken, and return which one; None once all are."""
+    tier = hints_taken(exercise) + 1
+    if tier > len(exercise.hints):
+        return None
     remember_hints(exercise, tier)
-    return exercise, tier
+    return tier
 
 
 def backup(path: Path) -> Path:

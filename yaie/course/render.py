@@ -35,6 +35,15 @@ def solution(exercise: Exercise) -> str:
     return _render(exercise, solved=True)
 
 
+def shown_solution(exercise: Exercise) -> str:
+    """The solution as a learner is shown it: without the lines that tell an author what to do."""
+    text = solution(exercise)
+    mark = "// " if exercise.is_cuda else ""
+    blank = mark.rstrip() + "\n"
+    for_authors = "".join(f"{mark}{line}\n" for line in _for_authors(exercise))
+    return text.replace(blank + for_authors, "", 1)
+
+
 def _render(exercise: Exercise, solved: bool) -> str:
     path = ROOT / exercise.source
     return _cached(exercise, path, path.stat().st_mtime_ns, solved)
@@ -74,8 +83,7 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     yield from textwrap.wrap(exercise.task, WIDTH - 2)
     yield ""
     if solved:
-        yield f"Generated from {exercise.what} in {exercise.source}."
-        yield "Edit it there, and run `python -m yaie.course build`."
+        yield from _for_authors(exercise)
         return
     yield f"Check it:     yaie check {exercise.id}"
     yield f"A hint:       yaie hint {exercise.id}"
@@ -84,6 +92,11 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     yield f"The reference is {exercise.what} in {exercise.source}."
     if exercise.class_name:
         yield "What this file does not define is inherited from there."
+
+
+def _for_authors(exercise: Exercise) -> Iterator[str]:
+    yield f"Generated from {exercise.what} in {exercise.source}."
+    yield "Edit it there, and run `python -m yaie.course build`."
 
 
 def find(tree: ast.Module, name: str) -> Function | None:

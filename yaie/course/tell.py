@@ -49,6 +49,22 @@ def hint(exercise: Exercise, tier: int) -> str:
     return f"Hint {tier} of {len(exercise.hints)} for {exercise.id}, {kind}:\n{text}"
 
 
+def next_hint(exercise: Exercise, tier: int | None, solution: str | None = None) -> str:
+    """The hint taken, or, once there is none left, the command that shows the reference."""
+    if tier is not None:
+        return hint(exercise, tier)
+    return (
+        f"That was the last one; {solution or f'yaie solution {exercise.id}'} shows the reference."
+    )
+
+
+def watches_another(asked: Exercise, following: Exercise) -> str:
+    return (
+        f"{asked.id} passes already; now watching {following.id}. "
+        f"Changes to {asked.id} are not checked."
+    )
+
+
 def learner_runs(exercise: Exercise) -> str:
     return f"{exercise.id} {exercise.what}: yours, it passes its check."
 

@@ -32,6 +32,11 @@ class Watch:
 
     def run(self, exercise: Exercise | None = None) -> None:
         """Watch from `exercise` on, until everything passes or `q` is pressed."""
+        if exercise is not None and judge(exercise).state == "passes":
+            following = next_unsolved(after=exercise)
+            if following is not None:
+                self.say(tell.watches_another(exercise, following))
+                exercise = following
         exercise = exercise or next_unsolved()
         while exercise is not None and self._until_passed(exercise):
             exercise = next_unsolved(after=exercise)
@@ -54,7 +59,7 @@ class Watch:
             if key == "q":
                 return False
             if key == "h":
-                self.say(tell.hint(*progress.take_hint(exercise)))
+                self.say(tell.next_hint(exercise, progress.take_hint(exercise)))
 
 
 def next_unsolved(after: Exercise | None = None) -> Exercise | None:
