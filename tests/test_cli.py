@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import yaie
 from yaie import cli
-from yaie.chat import Chat
+from yaie.chat import HELP, Chat
 from yaie.course import doctor
 from yaie.model.download import PullError
 from yaie.model.manifest import DamagedModel, write_manifest
@@ -131,9 +131,9 @@ def test_doctor_ends_with_a_status(invoke, monkeypatch, verdict, status):
 class Stream:
     """Like `LLM.stream`'s: pieces, then `output`."""
 
-    def __init__(self, pieces, cached=0, interrupt_after=None, error=None):
+    def __init__(self, pieces, cached=0, interrupt_after=None, error=None, finish="stop"):
         self.pieces, self.interrupt_after, self.given = pieces, interrupt_after, []
-        self.cached, self.error = cached, error
+        self.cached, self.error, self.finish = cached, error, finish
         self.closed = False
         self.note()
 
@@ -152,6 +152,7 @@ class Stream:
             prompt_token_ids=list(range(40)),
             metrics=SimpleNamespace(num_cached_tokens=self.cached),
             error=self.error,
+            finish_reason=self.finish,
         )
 
     def close(self):
@@ -197,7 +198,7 @@ def test_a_conversation_is_sent_whole_and_its_cost_is_told(capsys):
             {"role": "user", "content": "Italy?"},
         ],
     ]
-    assert llm.params == SamplingParams(temperature=0.7, top_p=0.9, max_tokens=9)
+    assert llm.params == SamplingParams(temperature=0.2, top_p=0.9, max_tokens=9)
     shown = capsys.readouterr().out
     assert "Paris\n" in shown and "Rome\n" in shown
     assert "prompt 40 tokens, 0 cached; answer 2" in shown
@@ -241,6 +242,31 @@ def test_an_unknown_command_is_not_sent_to_the_model(capsys):
     llm = PretendedLLM()
     talk(llm, "/help me")
     assert llm.asked == [] and "/reset" in capsys.readouterr().out
+
+
+def test_help_and_quit(capsys):
+    llm = PretendedLLM()
+    talk(llm, "/help", "/quit", "never asked")
+    assert llm.asked == []
+    assert capsys.readouterr().out == f"{HELP}.\n"
+
+
+@pytest.mark.parametrize(
+    ("finish", "max_tokens", "told"),
+    [("length", 2, True), ("stop", 2, False), ("length", 9, False)],
+)
+def test_an_answer_that_was_cut_says_so(capsys, finish, max_tokens, told):
+    """The end of the context also finishes by length: --max-tokens had no part in that."""
+    talk(PretendedLLM(Stream(["one", "two"], finish=finish)), "count", max_tokens=max_tokens)
+    said = f"(stopped at --max-tokens {max_tokens})\n"
+    assert (said in capsys.readouterr().out) is told
+
+
+def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
+    llm = PretendedLLM(Stream(["ok"]))
+    monkeypatch.setattr("yaie.chat.load", lambda model, exercises: llm)
+    assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
+    assert llm.params == SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
 
 
 def test_wrong_settings_name_the_argument():

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from yaie.engine.llm import LLM
 
-HELP = "/reset forgets the conversation, /exit ends it, Ctrl-C stops an answer"
+HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an answer"
+TEMPERATURE, TOP_P = 0.2, 0.9  # as SmolLM2's authors advise: so small a model rambles at more
 
 
 def load(model: str, exercises: bool = False) -> LLM:
@@ -40,8 +41,8 @@ class Chat:
         llm: LLM,
         *,
         system: str | None = None,
-        temperature: float = 0.7,
-        top_p: float = 0.9,
+        temperature: float = TEMPERATURE,
+        top_p: float = TOP_P,
         max_tokens: int = 256,
         seed: int | None = None,
         ask: Callable[[str], str] = input,
@@ -57,7 +58,7 @@ class Chat:
         self.messages = list(self.opening)
 
     def run(self) -> None:
-        """Ask and answer until /exit or the end of the input."""
+        """Ask and answer until /exit, /quit or the end of the input."""
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  gives `input` its history and editing keys
         prompt = "\n> " if sys.stdin.isatty() else ""
@@ -67,11 +68,13 @@ class Chat:
             except (EOFError, KeyboardInterrupt):
                 print()
                 return
-            if line == "/exit":
+            if line in ("/exit", "/quit"):
                 return
             if line == "/reset":
                 self.messages = list(self.opening)
                 print("The conversation starts anew.")
+            elif line == "/help":
+                print(f"{HELP}.")
             elif line.startswith("/"):
                 print(f"No command {line.split()[0]}. {HELP}.")
             elif line:
@@ -104,6 +107,8 @@ class Chat:
         if not output.token_ids:  # stopped before the first token
             return
         self.messages = [*messages, {"role": "assistant", "content": output.text}]
+        if len(output.token_ids) == self.params.max_tokens and output.finish_reason == "length":
+            print(f"(stopped at --max-tokens {self.params.max_tokens})")
         print(self.cost(output, seconds))
 
     @staticmethod

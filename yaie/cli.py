@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from yaie import __version__
+from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.commands import app as course_app
 
 app = typer.Typer(
@@ -84,10 +85,12 @@ def chat(
     model: Annotated[
         str, typer.Argument(help="A pulled model's name, or a folder.")
     ] = DEFAULT_MODEL,
-    temperature: Annotated[float, typer.Option(help="0 always takes the likeliest token.")] = 0.7,
+    temperature: Annotated[
+        float, typer.Option(help="0 always takes the likeliest token.")
+    ] = TEMPERATURE,
     top_p: Annotated[
         float, typer.Option(help="Draw from the likeliest tokens of this mass.")
-    ] = 0.9,
+    ] = TOP_P,
     max_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 256,
     system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the answers repeatable.")] = None,
