@@ -567,6 +567,17 @@ def test_picture_of_a_failure_never_raises(capsys: pytest.CaptureFixture[str]) -
     assert draw(made_one, got) is None
 
 
+def test_failure_is_wrapped_and_its_code_is_not() -> None:
+    code, long_word = "    total = " + "value + " * 20 + "0", "x" * 100
+    message = "\n".join(["A left-aligned word. " * 12, code, f"it is {long_word} here"])
+    shown = tell.verdict(find("00.1"), Verdict("00.1", "fails", message), hint="press h")
+    lines = shown.splitlines()[1:-1]
+    assert f"  {code}" in lines and f"  {long_word}" in lines
+    assert all(len(line) <= 90 for line in lines if code not in line and long_word not in line)
+    assert not any(line.endswith("left-") for line in lines)
+    assert " ".join(shown.split()).count(" ".join(message.split())) == 1
+
+
 def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
     from dataclasses import replace
 

@@ -7,6 +7,8 @@ import textwrap
 from yaie.course.manifest import Exercise
 from yaie.course.verdict import Verdict
 
+WIDTH = 90  # columns of what is printed
+
 HEADLINES = {
     "passes": "passed",
     "fails": "does not pass yet",
@@ -34,18 +36,25 @@ def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
         return f"{head} {verdict.message}"
     if verdict.state == "not started":
         return f"{head} {verdict.message} Stuck? {hint}"
-    lines = [head, textwrap.indent(verdict.message, "  ")]
+    lines = [head, _filled(verdict.message)]
     if verdict.state == "fails":
         lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")
     return "\n".join(lines)
 
 
+def _filled(text: str) -> str:
+    """Lines of at most `WIDTH` columns, indented; words, and lines that begin with a space, whole.
+
+    A line that begins with a space is code, or part of a traceback."""
+    wrapper = textwrap.TextWrapper(WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    lines = (line if line[:1] == " " else wrapper.fill(line) for line in text.splitlines())
+    return textwrap.indent("\n".join(lines), "  ")
+
+
 def hint(exercise: Exercise, tier: int) -> str:
     """One hint; its paragraphs are filled, its indented lines (code) left as they are."""
     kind = ("the idea", "the invariant", "the shape of the lines")[tier - 1]
-    lines = exercise.hints[tier - 1].strip("\n").splitlines()
-    filled = (line if line.startswith(" ") else textwrap.fill(line, 90) for line in lines)
-    text = textwrap.indent("\n".join(filled), "  ")
+    text = _filled(exercise.hints[tier - 1].strip("\n"))
     return f"Hint {tier} of {len(exercise.hints)} for {exercise.id}, {kind}:\n{text}"
 
 
