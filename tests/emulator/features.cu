@@ -140,6 +140,11 @@ __global__ void says() {
 
 __global__ void asserts(int n) { assert(n > 3); }
 __global__ void hangs(volatile int* flag) { while (*flag == 0) {} }
+__global__ void hangs_at_barriers(volatile int* flag) {
+    while (*flag == 0) {
+        __syncthreads();
+    }
+}
 __global__ void crashes(int* p) { p[1ll << 40] = 1; }
 __global__ void divides(int* p) { p[0] = 7 / p[1]; }
 
@@ -223,6 +228,10 @@ cudaError_t run_asserts(int n, cudaStream_t stream) {
 }
 cudaError_t run_hangs(int* flag, cudaStream_t stream) {
     hangs<<<1, 1, 0, stream>>>(flag);
+    return cudaGetLastError();
+}
+cudaError_t run_hangs_at_barriers(int* flag, cudaStream_t stream) {
+    hangs_at_barriers<<<1, 64, 0, stream>>>(flag);
     return cudaGetLastError();
 }
 cudaError_t run_crashes(int* p, cudaStream_t stream) {

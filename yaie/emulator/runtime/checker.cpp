@@ -288,10 +288,10 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
         refuse(core, finding);
     }
     if (kind == Access::atomic) order_by_atomic(core, address);
-    if (range->shadow) look_for_race(core, *range, address, size, kind, site);
+    const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
+    if (range->shadow) look_for_race(core, *range, address, size, kind, index);
     if (range->memory == Memory::module) return;
     if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
-    const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
     counters.note(thread.linear, index, address, range->begin);
 }
 
@@ -306,10 +306,9 @@ void Checker::order_by_atomic(Core& core, uintptr_t address) {
 }
 
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                            Access kind, const void* site) {
+                            Access kind, uint16_t index) {
     const Thread& me = *core.current;
     const uint32_t epoch = (uint32_t)core.epoch & 0x3fffffffu;
-    const uint16_t index = counters.site(site, range.memory, kind, (int)size, range.id);
     const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch, (uint32_t)kind,
                        clocks_.own(me.linear)};
     const bool in_shared = range.memory == Memory::shared;
@@ -349,7 +348,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         cell.writer = now;
     }
     if (uninitialized && !threads_were_killed_) {
-        Failure finding = describe(core, Kind::uninitialized, site);
+        Failure finding = describe(core, Kind::uninitialized, counters.sites[index].address);
         finding.memory = range.memory;
         finding.access = kind;
         finding.size = (int)size;
@@ -359,7 +358,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         add(finding);
     }
     if (!conflict.found) return;
-    Failure finding = race(core, range, conflict, site);
+    Failure finding = race(core, range, conflict, counters.sites[index].address);
     finding.access = kind;
     finding.size = (int)size;
     finding.offset = (int64_t)(address - range.begin);

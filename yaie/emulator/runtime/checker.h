@@ -64,7 +64,7 @@ class Checker {
     void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
                               const void* site);
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                       Access kind, const void* site);
+                       Access kind, uint16_t index);
     void order_by_atomic(Core& core, uintptr_t address);
     Failure race(Core& core, const Range& range, const Conflict& conflict, const void* site);
     void add_shared(const Launch& launch);

@@ -2,13 +2,14 @@
 
 #include <stdlib.h>
 
-#include <random>
+#include <utility>
 
 #include "checker.h"
 #include "failure.h"
 
-extern "C" __thread emulator_Place emulator_place
-    __attribute__((tls_model("initial-exec"))) = {};
+extern "C" {
+__thread emulator_Place emulator_place __attribute__((tls_model("initial-exec"))) = {};
+}
 
 namespace emulator {
 
@@ -46,8 +47,11 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
         order_[i] = schedule.order == Order::reverse ? count - 1 - i : i;
     }
     if (schedule.order == Order::random) {
-        std::minstd_rand random((unsigned)(schedule.seed * 7919 + block_number * 104729 + 1));
-        for (uint32_t i = count; i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+        uint64_t random = schedule.seed * 7919 + block_number * 104729 + 1;
+        for (uint32_t i = count; i > 1; --i) {
+            random = random * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+            std::swap(order_[i - 1], order_[(random >> 33) % i]);
+        }
     }
     uint3 index = {0, 0, 0};
     for (uint32_t i = 0; i < count; ++i) {
@@ -185,6 +189,7 @@ void Core::end_thread(Thread* thread) {
 }
 
 int Core::sync_threads(Vote vote, int predicate, const void* site) {
+    if (stop_asked) time_is_up(site);
     Thread* me = current;
     me->site = site;
     me->epoch = epoch;

@@ -11,7 +11,7 @@ constexpr size_t most_sites = 0xffff;
 
 // How many values differ. Sorts them.
 size_t distinct(uintptr_t* values, size_t count) {
-    std::sort(values, values + count);
+    if (!std::is_sorted(values, values + count)) std::sort(values, values + count);
     return std::unique(values, values + count) - values;
 }
 
@@ -63,6 +63,7 @@ uint64_t count_wavefronts(const uintptr_t* addresses, const uint32_t* lanes, siz
 void Counters::clear() {
     sites.clear();
     index_.clear();
+    for (Recent& recent : recent_) recent = {};
     logs_.clear();
     logged_ = 0;
     truncated = false;
@@ -76,6 +77,13 @@ void Counters::begin_block(uint32_t num_threads) {
 
 uint16_t Counters::site(const void* address, Memory memory, Access access, int size, int range) {
     const uint64_t key = (uint64_t)address << 6 ^ (uint64_t)memory << 2 ^ (uint64_t)access;
+    Recent& recent = recent_[key / 64 % num_recent];
+    if (recent.key != key) recent = {key, find_site(address, memory, access, size, range, key)};
+    return recent.site;
+}
+
+uint16_t Counters::find_site(const void* address, Memory memory, Access access, int size,
+                             int range, uint64_t key) {
     auto [place, added] = index_.try_emplace(key, (uint16_t)sites.size());
     if (!added) return place->second;
     if (sites.size() == most_sites) return place->second = 0;

@@ -53,11 +53,20 @@ class Counters {
         const Entry* entries[32];
     };
 
+    struct Recent {  // a few sites that need no look into the index
+        uint64_t key = 0;
+        uint16_t site = 0;
+    };
+    static constexpr size_t num_recent = 256;
+
+    uint16_t find_site(const void* address, Memory memory, Access access, int size, int range,
+                       uint64_t key);
     void count(const Core& core, uint32_t warp, const Request& request);
     size_t flush_together(const Core& core, uint32_t warp);
     void flush_apart(const Core& core, uint32_t warp, size_t from);
 
     std::unordered_map<uint64_t, uint16_t> index_;
+    Recent recent_[num_recent];
     std::vector<std::vector<Entry>> logs_;  // for each thread
     size_t logged_ = 0;
 };

@@ -84,6 +84,7 @@ uint32_t equal_lanes(const Thread* warp, uint32_t lanes, uint64_t value) {
 
 uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                           int width, const void* site) {
+    if (stop_asked) time_is_up(site);
     Thread* me = current;
     const uint32_t bit = 1u << me->lane();
     me->operation = operation;
