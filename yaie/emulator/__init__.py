@@ -4,3 +4,12 @@ A `.cu` file is compiled by the C++ compiler with headers that stand in for CUDA
 thread blocks run on the cores of the CPU. What is not modelled: time, caches, occupancy,
 registers, tensor cores, TMA, asynchrony.
 """
+
+from __future__ import annotations
+
+from yaie.emulator.build import CompileError, compile
+from yaie.emulator.checks import Report
+from yaie.emulator.launch import Checker, KernelError, Module
+from yaie.emulator.runtime import settings
+
+__all__ = ["Checker", "CompileError", "KernelError", "Module", "Report", "compile", "settings"]

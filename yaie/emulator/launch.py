@@ -101,12 +101,14 @@ class Checker:
         self._given = list(arguments)
         self._memories: list[Memory] = []
         self._places: list[tuple[int, int, int]] = []  # original address, bytes, address here
+        self._written: list[tuple[int, int, int]] = []  # those that go back
         self.arguments: list[Any] = []
 
     def __enter__(self) -> Checker:
         lib = runtime.library()
         lib.emulator_check_begin()
         groups = self._groups()
+        constant = {p.name for p in self._launcher.wanted if p.constant}
         self._arena = mmap.mmap(-1, sum(e - b + GAP + ALIGNMENT for b, e, _ in groups) + GAP)
         self._anchor = ctypes.c_char.from_buffer(self._arena)
         cursor = ctypes.addressof(self._anchor)
@@ -116,6 +118,8 @@ class Checker:
             lib.emulator_check_range(cursor, end - begin, len(self._memories))
             self._memories.append(Memory(" and ".join(names), end - begin))
             self._places.append((begin, end - begin, cursor))
+            if not set(names) <= constant:  # memory that is only read may be mapped read-only
+                self._written.append(self._places[-1])
             cursor += end - begin
         for array in shared_arrays(self._module.library):
             owner = array.kernel if array.kernel in self._module._kernels else ""
@@ -126,7 +130,7 @@ class Checker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for original, size, here in self._places:
+        for original, size, here in self._written:
             ctypes.memmove(original, here, size)
         runtime.library().emulator_check_end()
         del self._anchor

@@ -80,7 +80,7 @@ def _inline(source: str, path: Path, files: list[Path]) -> str:
         if header not in files or "#pragma once" not in text:
             files.append(header)
             parts.append("\n" + _inline(text, header, files))
-        line = source.count("\n", 0, found.end()) + 1
+        line = source.count("\n", 0, found.end()) + 2  # of what follows
         parts.append("\n" + _line_mark(line, path).rstrip("\n"))
         end = found.end()
     parts.append(_rewrite_file(source[end:], path, source, end))

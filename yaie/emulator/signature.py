@@ -38,11 +38,15 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a launcher: a pointer to `kind`, a number, or the stream."""
+    """One parameter of a launcher: a pointer to `kind`, a number, or the stream.
+
+    `constant` is a pointer through which nothing is written.
+    """
 
     name: str
     kind: str
     pointer: bool
+    constant: bool = False
 
     @property
     def is_stream(self) -> bool:
@@ -83,7 +87,10 @@ def _parameter(launcher: str, text: str) -> Parameter:
     pointer = "*" in text
     plain = re.sub(r"\b(const|volatile|struct|__restrict__|restrict)\b|\*", " ", text)
     *kind, name = plain.split()
-    parameter = Parameter(name, " ".join(kind), pointer)
+    if not kind:  # a type without a name
+        kind, name = [name], ""
+    constant = re.search(r"\bconst\b", text.partition("*")[0]) is not None
+    parameter = Parameter(name, " ".join(kind), pointer, constant)
     if text.count("*") > 1 or not (pointer or parameter.is_stream or parameter.kind in _NUMBERS):
         raise TypeError(
             f"{launcher}: parameter {name!r} has the type {' '.join(text.split())!r}; a launcher "

@@ -96,6 +96,7 @@ def draw_banks(
     for word in sorted({w for o in offsets.values() for w in _units(o, size, BANK)}):
         words[word % BANKS].append(word)
     deepest = max(len(column) for column in words.values())
+    least = max(1, size // BANK)  # words in each bank if the lanes lay side by side
     height = min(0.16, 2.4 / deepest)
     page = style.Page(width, TOP + LANE_HEIGHT + FALL + deepest * height + 0.62, at)
     most = style.count(deepest, "word")
@@ -108,7 +109,7 @@ def draw_banks(
         style.box(
             page.ax, x, top, step - 0.03, deepest * height, style.WASH, style.FAINT, 0.6, 0.02
         )
-        color = style.VERMILION if len(column) > 1 else style.BLUE
+        color = style.VERMILION if len(column) > least else style.BLUE
         for depth in range(len(column)):
             style.box(page.ax, x, top + depth * height, step - 0.03, height * 0.9, color,
                       radius=0.01)  # fmt: skip
