@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -286,3 +288,32 @@ def test_without_hand_written_switches():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["True", "5000.0"], done.stderr
+
+
+def test_calls_from_several_python_threads(kernels):
+    results = []
+
+    def sums(value: float) -> None:
+        x, out = torch.full((512,), value), torch.empty(2)
+        for _ in range(5):
+            kernels.run_tree_sum(x, out, 512)
+            results.append(out.sum().item() == 512 * value)
+
+    threads = [threading.Thread(target=sums, args=(float(i),)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 20
+
+
+def test_a_forked_process_has_its_own_cores():
+    kernels = Module(SOURCE.read_text(), SOURCE)
+    ints, total = torch.zeros(5, dtype=torch.int32), torch.zeros(1)
+    wrapped = torch.zeros(1, dtype=torch.int32)
+    kernels.run_atomics(ints, total, wrapped)  # starts the helpers, which a fork does not copy
+    child = os.fork()
+    if child == 0:
+        kernels.run_atomics(ints, total, wrapped)
+        os._exit(0 if ints[0] == 37 * 96 else 1)
+    assert os.waitpid(child, 0)[1] == 0

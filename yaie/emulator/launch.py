@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from yaie.emulator.rewrite import rewrite
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 GAP = 1 << 20  # bytes of nobody's memory between two arguments
+_one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 ALIGNMENT = 512  # as cudaMalloc gives it
 
 
@@ -66,6 +68,18 @@ class Module:
         function = getattr(self._loaded, launcher.name)
         function.restype = ctypes.c_int
         function.argtypes = [p.ctype for p in launcher.parameters]
+        with _one_call:
+            error, stopped = self._run(function, launcher, arguments)
+        if stopped:
+            lines = Lines(self.library, {stopped.site, stopped.other_site})
+            raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
+        if error:
+            raise KernelError(f"{launcher.name} returned {error_name(error)}")
+
+    def _run(
+        self, function: Any, launcher: Launcher, arguments: tuple[Any, ...]
+    ) -> tuple[int, runtime.RawFailure | None]:
+        """Call a launcher; returns its error code and what stopped a kernel, if something did."""
         runtime.begin_call()
         if self.checked:
             with Checker(self, launcher, arguments) as checker:
@@ -77,11 +91,7 @@ class Module:
             error = function(*self._values(launcher, values))
             stopped = runtime.failure()
         sys.stdout.write(runtime.printed())
-        if stopped:
-            lines = Lines(self.library, {stopped.site, stopped.other_site})
-            raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
-        if error:
-            raise KernelError(f"{launcher.name} returned {error_name(error)}")
+        return error, stopped
 
     @staticmethod
     def _values(launcher: Launcher, given: Sequence[Any]) -> list[Any]:
