@@ -92,16 +92,15 @@ def attention(
     scale = head_dim**-0.5 if scale is None else scale
     precision = torch.promote_types(q.dtype, torch.float32)
     # The query heads that share a KV head become rows of one product: [KV heads, group × q, dim].
-    grouped = q.to(precision).view(num_q, num_kv_heads, group, head_dim).permute(1, 2, 0, 3)
-    grouped = grouped.reshape(num_kv_heads, group * num_q, head_dim) * scale
-    scores = grouped @ k.to(precision).permute(1, 2, 0)
-    scores = scores.view(num_heads, num_q, num_k)
+    grouped = (q.to(precision) * scale).reshape(num_q, num_kv_heads, group, head_dim)
+    grouped = grouped.permute(1, 2, 0, 3).reshape(num_kv_heads, group * num_q, head_dim)
+    scores = torch.bmm(grouped, k.to(precision).permute(1, 2, 0))
     if causal and num_q > 1:  # one query is the last token, and sees everything
-        scores.masked_fill_(~causal_mask(num_q, num_k, q.device), float("-inf"))
+        hidden = ~causal_mask(num_q, num_k, q.device)
+        scores.view(num_heads, num_q, num_k).masked_fill_(hidden, float("-inf"))
     weights, lse = _softmax(scores)
-    out = weights.view(num_kv_heads, group * num_q, num_k) @ v.to(precision).transpose(0, 1)
-    out = out.view(num_heads, num_q, head_dim).transpose(0, 1)
-    return out.to(q.dtype), lse.T.float()
+    out = torch.bmm(weights, v.to(precision).transpose(0, 1)).view(num_heads, num_q, head_dim)
+    return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()
 
 
 def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> torch.Tensor:
