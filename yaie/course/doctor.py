@@ -261,7 +261,7 @@ def probe_model() -> tuple[str, ...]:
 
 
 def probe_disk() -> tuple[str, ...]:
-    from yaie.model.pull import cache_root
+    from yaie.cache import cache_root
 
     cache = cache_root()
     while not cache.exists():

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from yaie.cache import cache_root
 from yaie.emulator.rewrite import rewrite
 
 HERE = Path(__file__).resolve().parent
@@ -122,16 +123,8 @@ def compiler_version() -> str:
     return done.stdout.splitlines()[0]
 
 
-def cache_folder() -> Path:
-    """Where built kernels are kept: $YAIE_CACHE or $XDG_CACHE_HOME/yaie, in `emulator`."""
-    root = os.environ.get("YAIE_CACHE")
-    if not root:
-        root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
-    return Path(root).expanduser() / "emulator"
-
-
 def _folder() -> Path:
-    folder = cache_folder()
+    folder = cache_root() / "emulator"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

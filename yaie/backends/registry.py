@@ -1,0 +1,139 @@
+"""Which code computes an operator.
+
+Every operator has a reference in plain PyTorch; most have kernels in Triton and in CUDA C++ as
+well. `auto` takes the first of a device's list that has the operator and can compute the arguments.
+Any other name is a demand: that back end computes it, or a ValueError says why it cannot. So
+`backend="cuda"` runs on a CPU too, through the emulator, and `backend="triton"` through Triton's
+interpreter: slowly, but the same kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+AUTO = "auto"
+ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
+
+# Operator -> back end -> the function, as module:name. All functions of a row take the same
+# arguments, those of the operator, which `yaie.ops` has checked.
+_FUNCTIONS: dict[str, dict[str, str | Callable]] = {
+    "add": {"reference": "yaie.functional:add"},
+    "add_relu": {"reference": "yaie.functional:add_relu"},
+    "silu_and_mul": {"reference": "yaie.functional:silu_and_mul"},
+    "transpose": {"reference": "yaie.functional:transpose"},
+    "row_sum": {"reference": "yaie.functional:row_sum"},
+    "softmax": {"reference": "yaie.functional:softmax"},
+    "rms_norm": {"reference": "yaie.functional:rms_norm"},
+    "add_rms_norm": {"reference": "yaie.functional:add_rms_norm"},
+    "rotary": {"reference": "yaie.attention:apply_rotary"},
+    "matmul": {"reference": "yaie.functional:matmul"},
+}
+_preferred: dict[str, str] = {}
+_announced: set[tuple[str, str, str]] = set()
+
+
+class Unsupported(NotImplementedError):
+    """A back end cannot compute these arguments; the message says which and what it can.
+
+    Raised by a back end's function before it has written anything.
+    """
+
+
+class FallbackWarning(UserWarning):
+    """`auto` passed a back end over. Said once for each operator, back end and reason."""
+
+
+def register(operator: str, backend: str, function: Callable) -> None:
+    """Add a back end of your own, or replace one, for one operator.
+
+    Args:
+        operator: one of `operators()`.
+        backend: any name but "auto"; give it as `backend=` to have it used, or see `prefer`.
+        function: takes the operator's arguments, and may raise `Unsupported`.
+    """
+    functions = _of(operator)
+    if backend == AUTO:
+        raise ValueError('backend must be a name of its own, got "auto"')
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {type(function).__name__}")
+    functions[backend] = function
+
+
+def prefer(operator: str, backend: str | None) -> None:
+    """Have `auto` try this back end first for one operator; None ends the preference."""
+    functions = _of(operator)
+    if backend is None:
+        _preferred.pop(operator, None)
+        return
+    if backend not in functions:
+        raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
+    _preferred[operator] = backend
+
+
+def operators() -> list[str]:
+    """The names of all operators."""
+    return list(_FUNCTIONS)
+
+
+def backends(operator: str) -> list[str]:
+    """The names of the back ends that have an operator."""
+    return list(_of(operator))
+
+
+def order(operator: str, device: str) -> list[str]:
+    """The back ends that `auto` tries on a device ("cpu" or "cuda"), best first."""
+    functions = _of(operator)
+    names = dict.fromkeys([_preferred.get(operator), *ORDER[device]])
+    return [name for name in names if name in functions]
+
+
+def resolve(operator: str, backend: str) -> Callable:
+    """The function of an operator's back end. The first use imports its module."""
+    functions = _of(operator)
+    function = functions.get(backend)
+    if function is None:
+        raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        function = functions[backend] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
+    """Compute an operator with a back end, or with the first that can if it is "auto".
+
+    Raises ValueError if `backend` cannot, or is unknown. A back end that `auto` passes over is
+    announced by a FallbackWarning.
+    """
+    if backend != AUTO:
+        try:
+            return resolve(operator, backend)(*arguments)
+        except Unsupported as reason:
+            raise ValueError(f"{operator}: backend {backend!r} cannot: {reason}") from reason
+    *better, last = order(operator, device)
+    for name in better:
+        try:
+            return resolve(operator, name)(*arguments)
+        except Unsupported as reason:
+            _announce(operator, name, str(reason))
+    return resolve(operator, last)(*arguments)
+
+
+def _announce(operator: str, backend: str, reason: str) -> None:
+    if (operator, backend, reason) not in _announced:
+        _announced.add((operator, backend, reason))
+        message = f"{operator}: {backend!r} passed over: {reason}"
+        warnings.warn(message, FallbackWarning, stacklevel=4)
+
+
+def _of(operator: str) -> dict[str, str | Callable]:
+    if operator not in _FUNCTIONS:
+        raise ValueError(f"operator must be {_names(_FUNCTIONS)}, got {operator!r}")
+    return _FUNCTIONS[operator]
+
+
+def _names(table: dict[str, Any]) -> str:
+    return " or ".join(map(repr, table))

@@ -1,0 +1,77 @@
+"""The model's small operators in plain PyTorch: what every kernel is compared with.
+
+Each computes in float32 (float64 if given it) and rounds once, when it returns to the dtype of its
+input. The kernels do the same, so they differ from these only by the order of their additions.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """x + y, both of one shape."""
+    return x + y
+
+
+def add_relu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """max(x + y, 0): two tensors are read and one written, where two operators move five."""
+    return torch.relu(x + y)
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """silu(gate) × up of `[..., 2 × size]`, gate in the first half and up in the second.
+
+    Returns `[..., size]`. silu(g) is g / (1 + exp(-g)).
+    """
+    gate, up = x.to(_wide(x)).chunk(2, dim=-1)
+    return (torch.nn.functional.silu(gate) * up).to(x.dtype)
+
+
+def transpose(x: torch.Tensor) -> torch.Tensor:
+    """`[rows, columns]` -> `[columns, rows]`, written out in its new order."""
+    return x.t().contiguous()
+
+
+def row_sum(x: torch.Tensor) -> torch.Tensor:
+    """The sum of each row of `[rows, columns]`: `[rows]`, float32 (float64 if given it)."""
+    return x.to(_wide(x)).sum(dim=-1)
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row of `[rows, columns]`; a row of -inf alone gives zeros, not NaN."""
+    wide = x.to(_wide(x))
+    highest = wide.amax(dim=-1, keepdim=True) if x.shape[-1] else wide.sum(-1, keepdim=True)
+    weights = torch.exp(wide - highest.masked_fill(highest == -torch.inf, 0.0))
+    total = weights.sum(dim=-1, keepdim=True)
+    return (weights / total.masked_fill(total == 0.0, 1.0)).to(x.dtype)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+    """x / sqrt(mean(x²) + eps) × weight over the last axis of `[..., size]`.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+    wide = x.to(_wide(x))
+    scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)
+    return (wide * scale * weight.to(wide.dtype)).to(x.dtype)
+
+
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of x + residual, and the sum itself, which the next layer adds to.
+
+    The sum is rounded to the dtype of x before it is normalized, so both results agree.
+    """
+    total = x + residual
+    return rms_norm(total, weight, eps), total
+
+
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`[m, k]` × `[k, n]` -> `[m, n]`, in the dtype of a."""
+    return a @ b
+
+
+def _wide(x: torch.Tensor) -> torch.dtype:
+    return torch.float64 if x.dtype == torch.float64 else torch.float32

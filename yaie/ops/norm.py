@@ -1,0 +1,63 @@
+"""Row operators: sum, softmax and RMSNorm, each over the last axis."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.backends.registry import AUTO
+from yaie.ops.checks import FLOATS, check_tensor
+from yaie.ops.library import define
+
+_WIDE = {torch.float64: torch.float64}  # the dtype of sums; all else is summed in float32
+
+
+def row_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
+    """The sum of each row; see `yaie.functional.row_sum`."""
+    check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
+    return _row_sum(x, backend=backend)
+
+
+def softmax(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
+    """Softmax of each row; see `yaie.functional.softmax`."""
+    check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
+    return _softmax(x, backend=backend)
+
+
+def rms_norm(
+    x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, backend: str = AUTO
+) -> torch.Tensor:
+    """RMSNorm of each row; see `yaie.functional.rms_norm`."""
+    check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
+    check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)
+    return _rms_norm(x, weight, eps, backend=backend)
+
+
+def add_rms_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float = 1e-6,
+    *,
+    backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of x + residual, and the sum; see `yaie.functional.add_rms_norm`."""
+    check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
+    check_tensor("residual", residual, tuple(x.shape), (x.dtype,), like=x, contiguous=True)
+    check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)
+    return _add_rms_norm(x, residual, weight, eps, backend=backend)
+
+
+_row_sum = define(
+    'row_sum(Tensor x, *, str backend="auto") -> Tensor',
+    lambda x: x.new_empty(x.shape[0], dtype=_WIDE.get(x.dtype, torch.float32)),
+)
+_softmax = define('softmax(Tensor x, *, str backend="auto") -> Tensor', torch.empty_like)
+_rms_norm = define(
+    'rms_norm(Tensor x, Tensor weight, float eps, *, str backend="auto") -> Tensor',
+    lambda x, weight, eps: torch.empty_like(x),
+)
+_add_rms_norm = define(
+    "add_rms_norm(Tensor x, Tensor residual, Tensor weight, float eps, *, "
+    'str backend="auto") -> (Tensor, Tensor)',
+    lambda x, residual, weight, eps: (torch.empty_like(x), torch.empty_like(x)),
+)
