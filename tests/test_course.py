@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from yaie import radix
-from yaie.course import build, exercise, manifest, notebook, plug, render, tell
+from yaie.course import build, cuda, exercise, manifest, notebook, plug, render, tell
 from yaie.course.exercise import Broken
 from yaie.course.manifest import Exercise, UnknownExercise, exercises, find, select
 from yaie.course.paths import ROOT
@@ -295,6 +295,23 @@ def test_cuda_stub_is_the_file_with_its_region_emptied(folders: Path, monkeypatc
     assert render.stub(cuda).endswith(CUDA.replace(region, hole))
     with pytest.raises(ValueError, match="no region"):
         render.stub(made("csrc/copy.cu#copy", number=2))
+
+
+def test_cuda_exercise_may_have_several_regions_and_neighbors(folders: Path, monkeypatch) -> None:
+    monkeypatch.setattr(render, "ROOT", folders)
+    (folders / "csrc").mkdir()
+    second = CUDA.replace("99.1", "99.2").replace("copy", "other").partition("\n\n")[2]
+    told = CUDA.replace("99.1 begin", "99.1 begin: the copy")
+    (folders / "csrc" / "copy.cu").write_text(f"{told}\n{CUDA.partition(chr(10))[2]}\n{second}")
+    stub = render.stub(made("csrc/copy.cu#copy"))
+    hole = "// exercise 99.1 begin: the copy\n    // your lines\n    // exercise 99.1 end\n"
+    assert hole in stub and stub.count("// exercise 99.1 begin") == 2
+    assert stub.count("out[i] = in[i]") == 1 and "99.2" not in stub
+
+
+def test_cuda_stub_is_unsolved_whatever_its_comments_say(folders: Path) -> None:
+    assert cuda.same_code("int i; // here", "/* there */ int  i;\n")
+    assert not cuda.same_code("int i;", "int j;")
 
 
 def test_committed_files_are_what_the_reference_gives() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from yaie.course import render
+from yaie.course import cuda, render
 from yaie.course.expect import UNSOLVED, short
 from yaie.course.manifest import Exercise, find
 from yaie.course.paths import ROOT, exercises_dir
@@ -48,6 +48,7 @@ def load(exercise: Exercise, path: Path) -> Any:
     """Load a file of the shape of `exercise`: a class, a function, functions or a `.cu` path."""
     text = read(exercise, path)
     if exercise.is_cuda:
+        _require_kernels(exercise, path, text)
         return path
     try:
         module = _run(exercise, path, text)
@@ -73,9 +74,12 @@ def read(exercise: Exercise, path: Path) -> str:
 
 
 def is_untouched(exercise: Exercise, text: str) -> bool:
-    """Whether every target still is what its stub is: a docstring, and the error that it raises."""
+    """Whether every target still is what its stub is: a docstring, and the error that it raises.
+
+    CUDA C++ has none of these: there it is the stub's text, comments aside.
+    """
     if exercise.is_cuda:
-        return text.split() == render.stub(exercise).split()
+        return cuda.same_code(text, render.stub(exercise))
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
@@ -128,6 +132,16 @@ def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
         imported = isinstance(found, FunctionType) and found.__module__ != module.__name__
         if found is None or imported:
             raise Broken(f"{exercise.shown} no longer defines {name}. {restore}")
+
+
+def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
+    """Refuse a `.cu` file that does not compile or lacks a launcher."""
+    if said := cuda.compile_errors(text, path, exercise.shown):
+        raise Broken(f"The file does not compile.\n{said}")
+    reference = (ROOT / exercise.source).read_text(encoding="utf-8")
+    if changed := cuda.changed_launcher(text, reference):
+        restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
+        raise Broken(f"The launcher in {exercise.shown} is not what it was: {changed}. {restore}")
 
 
 def describe(error: BaseException, exercise: Exercise, path: Path) -> str:

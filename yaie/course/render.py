@@ -239,15 +239,26 @@ def _member_order(name: str) -> tuple[int, str]:
 
 
 def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
-    """The whole file, with the marked region emptied unless solved."""
-    mark = rf"[ \t]*// exercise {re.escape(exercise.id)}"
-    region = re.search(rf"^({mark} begin.*\n)((?:.*\n)*?){mark} end", source, re.MULTILINE)
-    if region is None:
+    """The whole file, with its marked regions emptied unless solved.
+
+    `// exercise 13.1 begin: the bound` may say what is to be written there. Marks of other
+    exercises in the file are left out.
+    """
+    mark = rf"^[ \t]*// exercise {re.escape(exercise.id)}"
+    region = re.compile(rf"({mark} begin.*\n)(?:.*\n)*?({mark} end)", re.MULTILINE)
+    if not region.search(source):
         wanted = f"// exercise {exercise.id} begin … end"
         raise ValueError(f"{exercise.id}: {exercise.source} has no region {wanted}")
-    header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     if not solved:
-        indent = region[1].partition("/")[0]
-        todo = f"{indent}// Exercise {exercise.id}: {exercise.title}\n"
-        source = source[: region.start(2)] + todo + source[region.end(2) :]
+        source = region.sub(lambda found: found[1] + _hole(exercise, found[1]) + found[2], source)
+    others = rf"^[ \t]*// exercise (?!{re.escape(exercise.id)} )\d\d\.\d (begin|end).*\n"
+    source = re.sub(others, "", source, flags=re.MULTILINE)
+    header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     return f"{header}\n{source}"
+
+
+def _hole(exercise: Exercise, begin: str) -> str:
+    """The line in place of a region."""
+    indent, _, told = begin.rstrip().partition("//")
+    words = "your lines" if ":" in told else f"Exercise {exercise.id}: {exercise.title}"
+    return f"{indent}// {words}\n"

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from yaie.course import cuda
 from yaie.course.exercise import Broken, describe, is_untouched, learner_path, load, read, where
 from yaie.course.expect import CheckFailed, is_unsolved
 from yaie.course.limit import TimeUp, can_limit, time_limit
@@ -20,6 +21,7 @@ from yaie.course.manifest import Exercise
 from yaie.course.paths import ROOT
 
 SECONDS = 20.0  # a check takes well under one; this is for loops that never end
+MOST_PRINTED = 4000  # characters that reach the learner
 
 _UNFINISHED = "This line of the stub still runs; put your code in its place:"
 
@@ -52,13 +54,30 @@ def judge(exercise: Exercise, path: Path | None = None, seconds: float = SECONDS
         return Verdict(exercise.id, "broken", str(broken))
     if is_untouched(exercise, text):
         return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
-    if can_limit() and not exercise.is_cuda:
+    if exercise.is_cuda:
+        return _judge_kernel(exercise, path, seconds, text)
+    if can_limit():
         return _judge_here(exercise, path, seconds)
     return _judge_elsewhere(exercise, path, seconds)
 
 
+def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> Verdict:
+    """Judge in another process, which takes seconds: once for each text that passes."""
+    if (exercise.id, text) not in _passed:
+        verdict = _judge_elsewhere(exercise, path, seconds)
+        if verdict.state != "passes":
+            return verdict
+        _passed[exercise.id, text] = verdict
+    return _passed[exercise.id, text]
+
+
+_passed: dict[tuple[str, str], Verdict] = {}
+
+
 def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
-    if not exercise.is_cuda:
+    if exercise.is_cuda:
+        cuda.warm_up()
+    else:
         importlib.import_module(exercise.module)  # its time is not the learner's
     return _tried(exercise, path, seconds, lambda: exercise.check(load(exercise, path)))
 
@@ -111,6 +130,7 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
             )
         except subprocess.TimeoutExpired:
             return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
+        _pass_on(done.stdout.decode(errors="replace"))
         try:
             return Verdict(**json.loads(answer.read_text(encoding="utf-8")))
         except (FileNotFoundError, json.JSONDecodeError):
@@ -118,6 +138,13 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     last = said[-1] if said else f"exit status {done.returncode}"
     message = f"Your code ended the process that checked it: {last}"
     return Verdict(exercise.id, "fails", message, crashed=True)
+
+
+def _pass_on(printed: str) -> None:
+    """Print what the learner's code printed, as far as anybody would read it."""
+    if len(printed) > MOST_PRINTED:
+        printed = f"{printed[:MOST_PRINTED]}\n… and {len(printed) - MOST_PRINTED:,} characters\n"
+    sys.stdout.write(printed)
 
 
 def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
