@@ -37,6 +37,9 @@ class Finding:
         kind: one of `runtime.KINDS`, such as "race" or "out_of_bounds".
         line: where; 0 if unknown. `other_line` is the other side of a race or a deadlock.
         count: how often.
+        memory: "global", "shared" or "none".
+        name, offset: of the argument or shared array that is touched, and the byte in it.
+        access, other_access: "load", "store" or "atomic".
     """
 
     kind: str
@@ -47,6 +50,11 @@ class Finding:
     memory: str
     thread: tuple[int, int, int]
     thread_block: tuple[int, int, int]
+    other_thread: tuple[int, int, int] = (0, 0, 0)
+    name: str = ""
+    offset: int = 0
+    access: str = ""
+    other_access: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -273,6 +281,11 @@ def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) 
         runtime.MEMORIES[raw.memory],
         (raw.thread.x, raw.thread.y, raw.thread.z),
         (raw.block.x, raw.block.y, raw.block.z),
+        (raw.other_thread.x, raw.other_thread.y, raw.other_thread.z),
+        _name(raw.range, memories),
+        raw.offset,
+        runtime.ACCESSES[raw.access],
+        runtime.ACCESSES[raw.other_access],
     )
 
 
