@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -123,6 +124,47 @@ def _softmax(scores: torch.Tensor) -> State:
 def _finite(maximum: torch.Tensor) -> torch.Tensor:
     """Replace -inf by 0, because -inf - -inf is NaN."""
     return maximum.masked_fill(maximum == float("-inf"), 0.0)
+
+
+# ------------------------------------------------------------------------------------- ragged
+
+
+def ragged_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    attention: Callable[..., State] = attention,
+) -> State:
+    """Attention of several sequences of any lengths that lie end to end, without padding.
+
+    Sequence `i` has the queries `cu_seqlens_q[i]` to `cu_seqlens_q[i + 1]` and the keys
+    `cu_seqlens_k[i]` to `cu_seqlens_k[i + 1]`. Either may be none. Each sequence is computed by
+    itself, so no query sees a key of another one.
+
+    Args:
+        q: `[query tokens, heads, head_dim]`.
+        k, v: `[key tokens, KV heads, head_dim]`.
+        cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, ascending from 0: where each sequence
+            begins.
+        causal: the queries of a sequence are its last tokens (aligned bottom-right).
+        scale: factor of the scores, by default 1 / sqrt(head_dim).
+        attention: computes one sequence; takes the arguments of `attention`.
+
+    Returns:
+        Output `[query tokens, heads, head_dim]`, in the dtype of q, and log-sum-exp, float32
+        `[query tokens, heads]`. A query with nothing to see has zeros and -inf.
+    """
+    out = torch.zeros_like(q)
+    lse = torch.full(q.shape[:2], float("-inf"), device=q.device)
+    starts = zip(pairwise(cu_seqlens_q.tolist()), pairwise(cu_seqlens_k.tolist()), strict=True)
+    for (q_start, q_end), (k_start, k_end) in starts:
+        rows, columns = slice(q_start, q_end), slice(k_start, k_end)
+        out[rows], lse[rows] = attention(q[rows], k[columns], v[columns], causal, scale)
+    return out, lse
 
 
 # ------------------------------------------------------------------------------------- online
