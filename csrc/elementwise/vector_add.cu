@@ -1,0 +1,78 @@
+// Vector addition, rungs 1 and 2: an element a thread, then 16 bytes a thread.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n], float32, float16 or bfloat16
+// Owns      vector_add: a thread has one element. vector_add_wide: a thread has 16 bytes, that is
+//           4 floats or 8 elements of 16 bits. A thread block is 256 threads, whatever they own.
+// Moves     each input once and the output once: 3 × n × the size of an element
+// Oracle    x + y in float64, in tests/test_kernels.py
+// Idea      rung 2 asks for the same bytes in a quarter or an eighth of the instructions, so that
+//           each thread has more of them under way. It needs addresses that are multiples of 16.
+#include "common.cuh"
+
+constexpr int THREADS = 256;
+
+template <typename T>
+__global__ void vector_add(const T* x, const T* y, T* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = from_float<T>(to_float(x[i]) + to_float(y[i]));
+}
+
+template <typename T>
+__global__ void vector_add_wide(const T* x, const T* y, T* out, int n) {
+    constexpr int SIZE = Vec<T>::SIZE;
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * SIZE;
+    if (first + SIZE <= n) {
+        Vec<T> a = load16(x + first), b = load16(y + first), sum;
+        for (int k = 0; k < SIZE; ++k) sum[k] = from_float<T>(to_float(a[k]) + to_float(b[k]));
+        store16(out + first, sum);
+    } else {  // the tail: what is left of n when it is no multiple of SIZE
+        for (int i = first; i < n; ++i) out[i] = from_float<T>(to_float(x[i]) + to_float(y[i]));
+    }
+}
+
+template <typename T>
+cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    vector_add<<<ceil_div(n, THREADS), THREADS, 0, stream>>>(x, y, out, n);
+    return cudaGetLastError();
+}
+
+template <typename T>
+cudaError_t launch_wide(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
+    if (!aligned16(x, y, out)) return launch(x, y, out, n, stream);
+    if (n == 0) return cudaSuccess;
+    int elements = THREADS * Vec<T>::SIZE;  // of a thread block
+    vector_add_wide<<<ceil_div(n, elements), THREADS, 0, stream>>>(x, y, out, n);
+    return cudaGetLastError();
+}
+
+extern "C" {
+
+cudaError_t vector_add_f32(const float* x, const float* y, float* out, int n,
+                           cudaStream_t stream) {
+    return launch(x, y, out, n, stream);
+}
+cudaError_t vector_add_f16(const __half* x, const __half* y, __half* out, int n,
+                           cudaStream_t stream) {
+    return launch(x, y, out, n, stream);
+}
+cudaError_t vector_add_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* out,
+                            int n, cudaStream_t stream) {
+    return launch(x, y, out, n, stream);
+}
+
+cudaError_t vector_add_wide_f32(const float* x, const float* y, float* out, int n,
+                                cudaStream_t stream) {
+    return launch_wide(x, y, out, n, stream);
+}
+cudaError_t vector_add_wide_f16(const __half* x, const __half* y, __half* out, int n,
+                                cudaStream_t stream) {
+    return launch_wide(x, y, out, n, stream);
+}
+cudaError_t vector_add_wide_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y,
+                                 __nv_bfloat16* out, int n, cudaStream_t stream) {
+    return launch_wide(x, y, out, n, stream);
+}
+
+}  // extern "C"
