@@ -2,3 +2,7 @@
 
 The third back end, the reference, is the plain modules beside this folder.
 """
+
+from yaie.backends.interpreter import choose_interpreter
+
+choose_interpreter()

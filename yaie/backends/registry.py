@@ -20,15 +20,36 @@ ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 # Operator -> back end -> the function, as module:name. All functions of a row take the same
 # arguments, those of the operator, which `yaie.ops` has checked.
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
-    "add": {"reference": "yaie.functional:add"},
-    "add_relu": {"reference": "yaie.functional:add_relu"},
-    "silu_and_mul": {"reference": "yaie.functional:silu_and_mul"},
+    "add": {"reference": "yaie.functional:add", "triton": "yaie.backends.triton.elementwise:add"},
+    "add_relu": {
+        "reference": "yaie.functional:add_relu",
+        "triton": "yaie.backends.triton.elementwise:add_relu",
+    },
+    "silu_and_mul": {
+        "reference": "yaie.functional:silu_and_mul",
+        "triton": "yaie.backends.triton.elementwise:silu_and_mul",
+    },
     "transpose": {"reference": "yaie.functional:transpose"},
-    "row_sum": {"reference": "yaie.functional:row_sum"},
-    "softmax": {"reference": "yaie.functional:softmax"},
-    "rms_norm": {"reference": "yaie.functional:rms_norm"},
-    "add_rms_norm": {"reference": "yaie.functional:add_rms_norm"},
-    "rotary": {"reference": "yaie.attention:apply_rotary"},
+    "row_sum": {
+        "reference": "yaie.functional:row_sum",
+        "triton": "yaie.backends.triton.norm:row_sum",
+    },
+    "softmax": {
+        "reference": "yaie.functional:softmax",
+        "triton": "yaie.backends.triton.norm:softmax",
+    },
+    "rms_norm": {
+        "reference": "yaie.functional:rms_norm",
+        "triton": "yaie.backends.triton.norm:rms_norm",
+    },
+    "add_rms_norm": {
+        "reference": "yaie.functional:add_rms_norm",
+        "triton": "yaie.backends.triton.norm:add_rms_norm",
+    },
+    "rotary": {
+        "reference": "yaie.attention:apply_rotary",
+        "triton": "yaie.backends.triton.rotary:rotary",
+    },
     "matmul": {"reference": "yaie.functional:matmul"},
 }
 _preferred: dict[str, str] = {}
