@@ -31,6 +31,7 @@ _KERNEL = re.compile(
     r"__global__\b(?:\s*(?:static|inline|__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)))*"
     r"\s*\bvoid\b(?:\s*__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\))?\s*(\w+)\s*\("
 )
+CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -52,8 +53,8 @@ class Rewritten:
 def rewrite(source: str, path: str | Path) -> Rewritten:
     """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
 
-    Headers included with quotes are looked for beside the file that includes them. Raises
-    SyntaxError, with path and line, for a launch that has no end.
+    Headers included with quotes are looked for beside the file that includes them, then in csrc/.
+    Raises SyntaxError, with path and line, for a launch that has no end.
     """
     path = Path(path)
     files: list[Path] = [path]
@@ -68,12 +69,13 @@ def hide(source: str) -> str:
 
 
 def _inline(source: str, path: Path, files: list[Path]) -> str:
-    """One file, rewritten, with the headers beside it in place of their #include lines."""
+    """One file, rewritten, with the headers it shares in place of their #include lines."""
     parts, end = [_line_mark(1, path)], 0
     hidden = _SKIPPED.sub(_blank_comment, source)
     for found in _INCLUDE.finditer(hidden):
-        header = path.parent / found[1]
-        if not header.is_file():
+        candidates = (path.parent / found[1], CSRC / found[1])
+        header = next((file for file in candidates if file.is_file()), None)
+        if header is None:
             continue  # ours, or the compiler's own
         parts.append(_rewrite_file(source[end : found.start()], path, source, end))
         text = header.read_text()

@@ -112,6 +112,8 @@ struct Small {
     friend Small __habs(Small a) { return from_bits(a.bits & 0x7fffu); }
     friend Small __hmax(Small a, Small b) { return Small(fmaxf(a, b)); }
     friend Small __hmin(Small a, Small b) { return Small(fminf(a, b)); }
+    friend Small __hmax_nan(Small a, Small b) { return a != a ? a : b != b ? b : __hmax(a, b); }
+    friend Small __hmin_nan(Small a, Small b) { return a != a ? a : b != b ? b : __hmin(a, b); }
     friend bool __heq(Small a, Small b) { return a == b; }
     friend bool __hne(Small a, Small b) { return a != b; }
     friend bool __hlt(Small a, Small b) { return a < b; }
@@ -161,6 +163,12 @@ struct alignas(4) Pair {
     friend Pair __habs2(Pair a) { return {__habs(a.x), __habs(a.y)}; }
     friend Pair __hmax2(Pair a, Pair b) { return {__hmax(a.x, b.x), __hmax(a.y, b.y)}; }
     friend Pair __hmin2(Pair a, Pair b) { return {__hmin(a.x, b.x), __hmin(a.y, b.y)}; }
+    friend Pair __hmax2_nan(Pair a, Pair b) {
+        return {__hmax_nan(a.x, b.x), __hmax_nan(a.y, b.y)};
+    }
+    friend Pair __hmin2_nan(Pair a, Pair b) {
+        return {__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)};
+    }
     friend Pair h2exp(Pair a) { return {hexp(a.x), hexp(a.y)}; }
     friend Pair h2rsqrt(Pair a) { return {hrsqrt(a.x), hrsqrt(a.y)}; }
     friend S __low2half(Pair a) { return a.x; }
