@@ -26,6 +26,7 @@ class Place:
 
 
 NOWHERE = Place("", 0)
+HEADERS = (".cuh", ".h", ".hpp")
 
 
 class Lines:
@@ -53,12 +54,14 @@ class Lines:
 
 
 def _first_of_the_learner(frames: list[str]) -> Place:
-    """The innermost frame that is not in the emulator's own headers."""
+    """The innermost frame in the source; if there is none, the innermost in a header of its own."""
+    places = []
     for frame in frames:
         file, _, line = frame.partition(" (discriminator")[0].rpartition(":")
         if line.isdigit() and not file.startswith(str(INCLUDE)) and "/c++/" not in file:
-            return Place(file, int(line))
-    return NOWHERE
+            places.append(Place(file, int(line)))
+    in_source = (place for place in places if Path(place.file).suffix not in HEADERS)
+    return next(in_source, places[0] if places else NOWHERE)
 
 
 def _mapped(library: Path) -> tuple[int, int]:

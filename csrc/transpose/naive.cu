@@ -1,0 +1,46 @@
+// Transpose, rung 1 of 3: every element on its own.
+//
+// Computes  out[c][r] = in[r][c]
+// Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
+// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Oracle    x.t(), in tests/test_kernels.py
+// Idea      none yet. A warp reads 32 elements that lie side by side, and writes them `rows`
+//           elements apart: 32 sectors, of each of which it fills one element.
+#include "common.cuh"
+
+constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
+constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+
+template <typename T>
+__global__ void transpose_naive(const T* in, T* out, int rows, int columns) {
+    int column = blockIdx.x * TILE + threadIdx.x;
+    for (int step = threadIdx.y; step < TILE; step += STEP) {
+        int row = blockIdx.y * TILE + step;
+        if (row < rows && column < columns) {
+            T value = in[(size_t)row * columns + column];
+            out[(size_t)column * rows + row] = value;
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* in, T* out, int rows, int columns, cudaStream_t stream) {
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    dim3 tiles(ceil_div(columns, TILE), ceil_div(rows, TILE));
+    transpose_naive<<<tiles, dim3(TILE, STEP), 0, stream>>>(in, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t transpose_naive_f32(const float* in, float* out, int rows, int columns,
+                                           cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_naive_f16(const __half* in, __half* out, int rows, int columns,
+                                           cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_naive_bf16(const __nv_bfloat16* in, __nv_bfloat16* out, int rows,
+                                            int columns, cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}

@@ -1,0 +1,57 @@
+// Transpose, rung 2 of 3: through a tile in shared memory.
+//
+// Computes  out[c][r] = in[r][c]
+// Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
+// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Oracle    x.t(), in tests/test_kernels.py
+// Idea      both sides of the copy go by rows: a warp reads a row of the tile from `in`, and writes
+//           a row of the turned tile to `out`. The turn itself happens in shared memory, where
+//           32 threads that read one column meet in one bank: 32 wavefronts.
+#include "common.cuh"
+
+constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
+constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+
+template <typename T>
+__global__ void transpose_tile(const T* in, T* out, int rows, int columns) {
+    __shared__ T tile[TILE][TILE];
+
+    int column = blockIdx.x * TILE + threadIdx.x;
+    for (int step = threadIdx.y; step < TILE; step += STEP) {
+        int row = blockIdx.y * TILE + step;
+        if (row < rows && column < columns) {
+            tile[step][threadIdx.x] = in[(size_t)row * columns + column];
+        }
+    }
+    __syncthreads();
+
+    int row = blockIdx.y * TILE + threadIdx.x;
+    for (int step = threadIdx.y; step < TILE; step += STEP) {
+        int column = blockIdx.x * TILE + step;
+        if (row < rows && column < columns) {
+            out[(size_t)column * rows + row] = tile[threadIdx.x][step];
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* in, T* out, int rows, int columns, cudaStream_t stream) {
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    dim3 tiles(ceil_div(columns, TILE), ceil_div(rows, TILE));
+    transpose_tile<<<tiles, dim3(TILE, STEP), 0, stream>>>(in, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t transpose_tile_f32(const float* in, float* out, int rows, int columns,
+                                          cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_tile_f16(const __half* in, __half* out, int rows, int columns,
+                                          cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_tile_bf16(const __nv_bfloat16* in, __nv_bfloat16* out, int rows,
+                                           int columns, cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
