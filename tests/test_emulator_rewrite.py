@@ -133,7 +133,7 @@ def test_signatures():
         ("n", "int", False, False),
     ]
     with pytest.raises(TypeError, match="run: parameter 'd' has the type 'dim3 d'"):
-        find_launchers("cudaError_t run(dim3 d) {")
+        find_launchers('extern "C" cudaError_t run(dim3 d) {')
 
 
 def test_a_file_without_a_launcher(tmp_path):

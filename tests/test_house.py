@@ -19,7 +19,10 @@ LARGEST_FILE = 1024 * 1024
 LAYERS = [
     {"cache"},
     {"emulator"},
+    {"nvcc"},
     {"jit"},
+    {"online_softmax"},
+    {"flash"},
     {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional"},
     {"backends"},
     {"ops"},

@@ -33,8 +33,13 @@ class Module:
         report: of the last call, if the module was loaded with `checked=True`.
     """
 
-    def __init__(self, source: str, path: str | Path, checked: bool = False,
-                 flags: Sequence[str] = ()) -> None:  # fmt: skip
+    def __init__(
+        self,
+        source: str,
+        path: str | Path,
+        checked: bool = False,
+        flags: Sequence[str] = (),
+    ) -> None:
         self.path = Path(path)
         self.source = source
         self.checked = checked

@@ -71,16 +71,33 @@ class Launcher:
 
 
 def find_launchers(source: str) -> dict[str, Launcher]:
-    """Every `cudaError_t name(...)` defined in the source, by name.
+    """Every `extern "C" cudaError_t name(...)` defined in the source, by name.
+
+    They are read as they stand: one that a macro writes is not found.
 
     Raises TypeError for a parameter of a type that Python cannot pass.
     """
     found = {}
-    for match in _LAUNCHER.finditer(hide(source)):
+    hidden = hide(source)
+    for match in _LAUNCHER.finditer(hidden):
+        if not _is_extern(hidden[: match.start()].rstrip()):
+            continue
         texts = [text for text in match[2].split(",") if text.strip() not in ("", "void")]
         parameters = tuple(_parameter(match[1], text) for text in texts)
         found[match[1]] = Launcher(match[1], parameters)
     return found
+
+
+def _is_extern(before: str) -> bool:
+    """Whether what follows this text, whose literals are blanked, is extern "C"."""
+    if re.search(r"\bextern$", before):
+        return True
+    depth = 0
+    for position in range(len(before) - 1, -1, -1):
+        if before[position] == "{" and depth == 0:
+            return re.search(r"\bextern\s*$", before[:position]) is not None
+        depth += (before[position] == "}") - (before[position] == "{")
+    return False
 
 
 def _parameter(launcher: str, text: str) -> Parameter:

@@ -1,0 +1,188 @@
+"""CUDA C++ compiled for the GPU: the compiler, the architectures, and what it says of errors.
+
+Nothing here needs a GPU or loads torch, except `build_inline`, which goes through torch's
+`load_inline` in its fast form: no torch header is read, and the result is a plain shared object.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from yaie.emulator.build import CompileError
+from yaie.emulator.rewrite import CSRC
+
+OPTIONS = ("-O3", "-std=c++17", "-lineinfo")
+# torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
+_UNDONE = (
+    *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__"),
+    *("-U__CUDA_NO_HALF2_OPERATORS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"),
+)
+_path_lock = threading.Lock()
+
+
+def find() -> Path | None:
+    """Where nvcc is: in $CUDA_HOME or $CUDA_PATH, on the path, or in /usr/local/cuda."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if home:
+        places = [Path(home, "bin", "nvcc")]
+    else:
+        on_path = shutil.which("nvcc")
+        places = [Path(on_path)] if on_path else [Path("/usr/local/cuda/bin/nvcc")]
+    return next((place for place in places if place.is_file()), None)
+
+
+def nvcc() -> Path:
+    """The compiler. Raises CompileError that says how to get it."""
+    found = find()
+    if found is None:
+        raise CompileError(
+            "no nvcc: install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads, or "
+            "conda install -c nvidia cuda-nvcc), and name its folder with CUDA_HOME if it is not "
+            "on the path"
+        )
+    return found
+
+
+@lru_cache(maxsize=4)
+def version(compiler: Path) -> str:
+    """What nvcc says of itself, in one line."""
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+# -------------------------------------------------------------------------- architectures
+
+
+def parse_architectures(text: str) -> tuple[str, ...]:
+    """The architectures of a list such as "8.0;9.0a+PTX", which TORCH_CUDA_ARCH_LIST has.
+
+    Raises ValueError for what is none.
+    """
+    found = tuple(dict.fromkeys(re.split(r"[;,\s]+", text.strip(" ;,"))))
+    for architecture in found:
+        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", architecture):
+            raise ValueError(
+                f"architectures are written like 9.0, 9.0a or 8.0+PTX, got {architecture!r}"
+            )
+    return found
+
+
+def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
+    """What to compile for a card: TORCH_CUDA_ARCH_LIST if it is set, else what the card is.
+
+    From Hopper on with the instructions that only this very architecture has (9.0a).
+    """
+    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
+    if listed and listed != "native":
+        return parse_architectures(listed)
+    major, minor = capability
+    return (f"{major}.{minor}{'a' if major >= 9 else ''}",)
+
+
+def architecture_flags(architectures: Sequence[str]) -> list[str]:
+    """The -gencode flags: machine code for each architecture, and PTX where +PTX is asked for."""
+    flags = []
+    for architecture in architectures:
+        number = architecture.removesuffix("+PTX").replace(".", "")
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if architecture.endswith("+PTX"):
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags
+
+
+# -------------------------------------------------------------------------------- building
+
+
+def marked(source: str, path: Path) -> str:
+    """The source under its own name: what the compiler says is then said of the learner's file."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{escaped}"\n{source}'
+
+
+def build(
+    source: str,
+    path: Path,
+    architectures: Sequence[str],
+    target: Path,
+    flags: Sequence[str] = (),
+) -> None:
+    """Compile with nvcc alone; a target that ends in .o is only compiled, else it is linked.
+
+    Needs no GPU. Raises CompileError.
+    """
+    unit = target.with_name(f"{target.name}.cu")
+    unit.write_text(marked(source, path))
+    kind = ["-c"] if target.suffix == ".o" else ["-shared"]
+    command = [
+        *(str(nvcc()), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
+        *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
+        *(*kind, str(unit), "-o", str(target)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+    unit.unlink()
+    if done.returncode:
+        raise CompileError(only_the_message(done.stdout + done.stderr, unit, path))
+
+
+def build_inline(
+    source: str, path: Path, architectures: Sequence[str], folder: Path, flags: Sequence[str] = ()
+) -> Path:
+    """Compile through torch's load_inline in an empty folder; returns the shared object in it.
+
+    The folder is this build's own, so that no lock file of another build can be waited for.
+    Raises CompileError.
+    """
+    nvcc()
+    from torch.utils.cpp_extension import load_inline
+
+    name = re.sub(r"\W", "_", path.stem)
+    with _path_lock:
+        before = os.environ.get("PATH", "")
+        # torch calls ninja by its name, which an environment that is not activated does not have.
+        os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), before])
+        try:
+            load_inline(
+                name,
+                cpp_sources="",
+                cuda_sources=marked(source, path),
+                extra_cuda_cflags=[*OPTIONS, *_UNDONE, *architecture_flags(architectures), *flags],
+                extra_include_paths=[str(place) for place in include_folders(path)],
+                build_directory=str(folder),
+                no_implicit_headers=True,
+                is_python_module=False,
+            )
+        except RuntimeError as error:
+            raise CompileError(only_the_message(str(error), folder / "cuda.cu", path)) from None
+        finally:
+            os.environ["PATH"] = before
+    return folder / f"{name}.so"
+
+
+def include_folders(path: Path) -> list[Path]:
+    """Where headers that a source names in quotes are looked for."""
+    return list(dict.fromkeys([path.resolve().parent, CSRC]))
+
+
+def only_the_message(output: str, unit: Path, path: Path) -> str:
+    """What nvcc says of the source, without the commands and what is said of temporary files."""
+    kept, inside = [], False
+    for line in output.splitlines():
+        if re.match(r"\S.*\(\d+\): (catastrophic |fatal )?(error|warning)|\S+:\d+:\d*:? ", line):
+            inside = True
+        elif re.match(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included", line):
+            inside = False
+        if inside and line.strip():
+            kept.append(line.replace(str(unit), str(path)))
+    return "\n".join(kept) or output.strip()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C"}
