@@ -16,11 +16,11 @@ from yaie.attention import (
     apply_rotary,
     attention,
     causal_mask,
-    flash_attention,
     merge_states,
     paged_attention,
     rotary_tables,
 )
+from yaie.flash import flash_attention
 
 INF = math.inf
 HEADS = [(1, 1), (3, 1), (3, 3), (8, 1), (9, 3), (8, 8)]

@@ -1,4 +1,4 @@
-"""Attention, written to be read: dense, in tiles, and over a paged cache.
+"""Attention, written to be read: dense, ragged, and over a paged cache; in tiles, in yaie.flash.
 
 Shapes, everywhere: queries `[query tokens, heads, head_dim]`, keys and values
 `[key tokens, KV heads, head_dim]`. With grouped-query attention, heads is a multiple of KV heads
@@ -13,13 +13,15 @@ Half-precision inputs are computed in float32, float64 inputs in float64.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import nn
 
-State = tuple[torch.Tensor, torch.Tensor]  # output, log-sum-exp
+from yaie.flash import flash_attention as flash_attention
+from yaie.online_softmax import OnlineSoftmax as OnlineSoftmax
+from yaie.online_softmax import State, safe_softmax
+from yaie.online_softmax import merge_states as merge_states
 
 # ------------------------------------------------------------------------------------- rotary
 
@@ -99,7 +101,7 @@ def attention(
     if causal and num_q > 1:  # one query is the last token, and sees everything
         hidden = ~causal_mask(num_q, num_k, q.device)
         scores.view(num_heads, num_q, num_k).masked_fill_(hidden, float("-inf"))
-    weights, lse = _softmax(scores)
+    weights, lse = safe_softmax(scores)
     out = torch.bmm(weights, v.to(precision).transpose(0, 1)).view(num_heads, num_q, head_dim)
     return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()
 
@@ -108,22 +110,6 @@ def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> t
     """Which keys each query may see, bool `[num_q, num_k]`, for queries at the sequence's end."""
     positions = torch.arange(num_k - num_q, num_k, device=device)
     return torch.arange(num_k, device=device) <= positions.unsqueeze(1)
-
-
-def _softmax(scores: torch.Tensor) -> State:
-    """Softmax over the last dimension and its log-sum-exp; a fully masked row gives zeros."""
-    if scores.shape[-1] == 0:
-        return scores, scores.new_full(scores.shape[:-1], float("-inf"))
-    # A maximum of -inf is raised to the least float, because -inf - -inf is NaN.
-    maximum = scores.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
-    weights = (scores - maximum).exp_()
-    total = weights.sum(dim=-1, keepdim=True)  # at least 1, or 0 where all is masked
-    return weights / total.clamp(min=1.0), (maximum + total.log()).squeeze(-1)
-
-
-def _finite(maximum: torch.Tensor) -> torch.Tensor:
-    """Replace -inf by 0, because -inf - -inf is NaN."""
-    return maximum.masked_fill(maximum == float("-inf"), 0.0)
 
 
 # ------------------------------------------------------------------------------------- ragged
@@ -164,110 +150,6 @@ def ragged_attention(
     for (q_start, q_end), (k_start, k_end) in starts:
         rows, columns = slice(q_start, q_end), slice(k_start, k_end)
         out[rows], lse[rows] = attention(q[rows], k[columns], v[columns], causal, scale)
-    return out, lse
-
-
-# ------------------------------------------------------------------------------------- online
-
-
-@dataclass
-class OnlineSoftmax:
-    """Softmax-weighted sums of values, fed a tile of scores at a time.
-
-    Keeps, for each row, the maximum score seen, the sum of exponentials relative to it, and the
-    weighted sum of values relative to it. When a larger maximum comes, what was summed before is
-    scaled down to it. Source: Milakov and Gimelshein, "Online normalizer calculation for
-    softmax", 2018.
-
-    Attributes:
-        maximum, total: `[..., rows]`.
-        accumulator: `[..., rows, head_dim]`.
-    """
-
-    maximum: torch.Tensor
-    total: torch.Tensor
-    accumulator: torch.Tensor
-
-    @classmethod
-    def empty(cls, rows: tuple[int, ...], head_dim: int, like: torch.Tensor) -> OnlineSoftmax:
-        """The state before any score: maximum -inf, sums 0; dtype and device of `like`."""
-        return cls(
-            like.new_full(rows, float("-inf")),
-            like.new_zeros(rows),
-            like.new_zeros((*rows, head_dim)),
-        )
-
-    def update(self, scores: torch.Tensor, values: torch.Tensor) -> None:
-        """Take in scores `[..., rows, keys]` and the values `[..., keys, head_dim]` behind them."""
-        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))
-        rescale = (self.maximum - _finite(maximum)).exp()
-        weights = (scores - _finite(maximum).unsqueeze(-1)).exp()
-        self.total = self.total * rescale + weights.sum(dim=-1)
-        self.accumulator = self.accumulator * rescale.unsqueeze(-1) + weights @ values
-        self.maximum = maximum
-
-    def finish(self) -> State:
-        """Divide by the sums, once: output `[..., rows, head_dim]`, log-sum-exp `[..., rows]`."""
-        divisor = self.total.masked_fill(self.total == 0, 1.0).unsqueeze(-1)
-        return self.accumulator / divisor, self.maximum + self.total.log()
-
-
-def merge_states(a: State, b: State) -> State:
-    """Merge attention over two disjoint sets of keys into attention over their union.
-
-    Each state is an output `[tokens, heads, head_dim]` and its log-sum-exp `[tokens, heads]`. The
-    operation is associative and commutative, so partial results may be merged in any order.
-    """
-    (out_a, lse_a), (out_b, lse_b) = a, b
-    lse = torch.logaddexp(lse_a, lse_b)
-    weight_a = (lse_a - _finite(lse)).exp().unsqueeze(-1)
-    weight_b = (lse_b - _finite(lse)).exp().unsqueeze(-1)
-    return (out_a * weight_a + out_b * weight_b).to(out_a.dtype), lse
-
-
-def flash_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    tile_q: int = 64,
-    tile_k: int = 64,
-) -> State:
-    """Compute what `attention` computes, a tile of queries against a tile of keys at a time.
-
-    Never more than `tile_q * tile_k` scores a head exist at once. Causal tiles that no query may
-    see are skipped. Source: Dao et al., "FlashAttention", 2022, and "FlashAttention-2", 2023.
-
-    Args and returns: as for `attention`.
-    """
-    if tile_q < 1 or tile_k < 1:
-        raise ValueError(f"tile_q and tile_k must be at least 1, got {tile_q} and {tile_k}")
-    (num_q, num_heads, head_dim), (num_k, num_kv_heads, _) = q.shape, k.shape
-    scale = head_dim**-0.5 if scale is None else scale
-    precision = torch.promote_types(q.dtype, torch.float32)
-    group = num_heads // num_kv_heads
-    queries = q.to(precision).transpose(0, 1) * scale
-    keys = k.to(precision).transpose(0, 1).repeat_interleave(group, dim=0)
-    values = v.to(precision).transpose(0, 1).repeat_interleave(group, dim=0)
-    out = torch.empty_like(q)
-    lse = torch.empty(num_q, num_heads, dtype=torch.float32, device=q.device)
-    for q_start in range(0, num_q, tile_q):
-        q_end = min(q_start + tile_q, num_q)
-        past = num_k - num_q
-        visible = min(num_k, past + q_end) if causal else num_k
-        state = OnlineSoftmax.empty((num_heads, q_end - q_start), head_dim, like=queries)
-        for k_start in range(0, visible, tile_k):
-            k_end = min(k_start + tile_k, visible)
-            scores = queries[:, q_start:q_end] @ keys[:, k_start:k_end].transpose(1, 2)
-            if causal:
-                rows = torch.arange(past + q_start, past + q_end, device=q.device).unsqueeze(1)
-                columns = torch.arange(k_start, k_end, device=q.device)
-                scores.masked_fill_(columns > rows, float("-inf"))
-            state.update(scores, values[:, k_start:k_end])
-        tile_out, tile_lse = state.finish()
-        out[q_start:q_end] = tile_out.transpose(0, 1).to(q.dtype)
-        lse[q_start:q_end] = tile_lse.T
     return out, lse
 
 

@@ -4,7 +4,8 @@ Queries, keys and values of one sequence arrive. Score every key for every query
 that a query must not see, turn the scores into weights, and average the values with them. Return
 the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
 merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
-imports the reference's two helpers; `causal_mask` is worth a look, `_softmax` is not needed here.
+imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
+here.
 
 Check it:     yaie check 01.1
 A hint:       yaie hint 01.1
@@ -17,7 +18,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.attention import State, _softmax, causal_mask
+from yaie.attention import causal_mask
+from yaie.online_softmax import State, safe_softmax
 
 
 def attention(

@@ -4,7 +4,8 @@ Queries, keys and values of one sequence arrive. Score every key for every query
 that a query must not see, turn the scores into weights, and average the values with them. Return
 the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
 merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
-imports the reference's two helpers; `causal_mask` is worth a look, `_softmax` is not needed here.
+imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
+here.
 
 Generated from attention in yaie/attention.py.
 Edit it there, and run `python -m yaie.course build`.
@@ -14,7 +15,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.attention import State, _softmax, causal_mask
+from yaie.attention import causal_mask
+from yaie.online_softmax import State, safe_softmax
 
 
 def attention(
@@ -51,6 +53,6 @@ def attention(
     if causal and num_q > 1:  # one query is the last token, and sees everything
         hidden = ~causal_mask(num_q, num_k, q.device)
         scores.view(num_heads, num_q, num_k).masked_fill_(hidden, float("-inf"))
-    weights, lse = _softmax(scores)
+    weights, lse = safe_softmax(scores)
     out = torch.bmm(weights, v.to(precision).transpose(0, 1)).view(num_heads, num_q, head_dim)
     return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()

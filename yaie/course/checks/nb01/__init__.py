@@ -35,7 +35,7 @@ EXERCISES = [
             "the values with them. Return the output, and for each row the logarithm of the sum "
             "of exp(score), which later notebooks need to merge partial results. Use whatever "
             "torch offers: `einsum`, `softmax`, `logsumexp`. The file imports the reference's two "
-            "helpers; `causal_mask` is worth a look, `_softmax` is not needed here."
+            "helpers; `causal_mask` is worth a look, `safe_softmax` is not needed here."
         ),
         difficulty=2,
         minutes=20,
