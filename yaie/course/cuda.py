@@ -11,7 +11,7 @@ def check_vector_add(path):
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ EXPLAIN: Explain = {
     "race": "Two threads touch it in no order, and one of them writes: which comes first is luck.",
     "uninitialized": "Shared memory holds nothing until a thread of the thread block writes it.",
     "divergent_barrier": "All threads of a thread block have to reach the same __syncthreads().",
+    "deadlock": "Some threads wait for others that wait for them.",
     "inactive_lane": "What a shuffle gets from a lane that does not take part is undefined.",
     "wrong_mask": "Every lane has to be in the mask that it passes itself.",
     "time_limit": "Is there a loop whose condition never changes?",
@@ -77,15 +78,17 @@ def launch(
             getattr(kernels, name)(*arguments)
     except KernelError as error:
         if kernels.report and kernels.report.findings:
-            _reject(kernels.report.findings[0], kernels.source, explain)
+            _reject(kernels.report.findings, kernels.source, explain)
         told = next((text for kind, text in explain.items() if kind in str(error)), "")
         fail(f"{error}. {told(None) if callable(told) else told}".rstrip())
     if kernels.report and kernels.report.findings:
-        _reject(kernels.report.findings[0], kernels.source, explain)
+        _reject(kernels.report.findings, kernels.source, explain)
     return kernels.report
 
 
-def _reject(finding: Finding, source: str, explain: Explain) -> None:
+def _reject(findings: Sequence[Finding], source: str, explain: Explain) -> None:
+    """Tell the first finding that is no consequence: a barrier that not all reach causes races."""
+    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
     lines = source.splitlines()
     text = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
     told = explain.get(finding.kind, "")
