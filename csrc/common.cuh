@@ -13,19 +13,19 @@ constexpr int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
 // ---------------------------------------------------------------------------- conversions
 
-__device__ inline float to_float(float x) { return x; }
-__device__ inline float to_float(__half x) { return __half2float(x); }
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
 // from_float<T>(x) rounds to the nearest T.
 template <typename T>
-__device__ inline T from_float(float x);
+__device__ __forceinline__ T from_float(float x);
 template <>
-__device__ inline float from_float<float>(float x) { return x; }
+__device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <>
-__device__ inline __half from_float<__half>(float x) { return __float2half(x); }
+__device__ __forceinline__ __half from_float<__half>(float x) { return __float2half(x); }
 template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16(x); }
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16(x); }
 
 // -------------------------------------------------------------------------- 16-byte vectors
 
@@ -38,14 +38,16 @@ struct alignas(16) Vec {
     __device__ const T& operator[](int i) const { return items[i]; }
 };
 
-// The address has to be a multiple of 16.
+// The address has to be a multiple of 16. The bytes go as a uint4, which the compiler moves in one
+// instruction; structures of __half2 it would take apart.
 template <typename T>
-__device__ inline Vec<T> load16(const T* from) {
-    return *reinterpret_cast<const Vec<T>*>(from);
+__device__ __forceinline__ Vec<T> load16(const T* from) {
+    uint4 bits = *reinterpret_cast<const uint4*>(from);
+    return reinterpret_cast<const Vec<T>&>(bits);
 }
 template <typename T>
-__device__ inline void store16(T* to, const Vec<T>& vec) {
-    *reinterpret_cast<Vec<T>*>(to) = vec;
+__device__ __forceinline__ void store16(T* to, const Vec<T>& vec) {
+    *reinterpret_cast<uint4*>(to) = reinterpret_cast<const uint4&>(vec);
 }
 
 // Whether load16 and store16 may be used at all of these addresses.
@@ -57,7 +59,7 @@ bool aligned16(Pointers... pointers) {
 // --------------------------------------------------------------------------------- sums
 
 // The sum of a warp's values, in every lane. All 32 lanes have to call it.
-__device__ inline float warp_sum(float value) {
+__device__ __forceinline__ float warp_sum(float value) {
     for (int step = WARP / 2; step > 0; step /= 2)
         value += __shfl_xor_sync(ALL_LANES, value, step);
     return value;

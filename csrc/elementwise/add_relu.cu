@@ -22,11 +22,11 @@ template <>
 struct Unit<__nv_bfloat16> { using type = __nv_bfloat162; };
 
 // Written as a comparison, since fmaxf(NaN, 0) would be 0.
-__device__ inline float add_relu(float x, float y) { return x + y < 0.0f ? 0.0f : x + y; }
-__device__ inline __half2 add_relu(__half2 x, __half2 y) {
+__device__ __forceinline__ float add_relu(float x, float y) { return x + y < 0.0f ? 0.0f : x + y; }
+__device__ __forceinline__ __half2 add_relu(__half2 x, __half2 y) {
     return __hmax2_nan(__hadd2(x, y), __float2half2_rn(0.0f));
 }
-__device__ inline __nv_bfloat162 add_relu(__nv_bfloat162 x, __nv_bfloat162 y) {
+__device__ __forceinline__ __nv_bfloat162 add_relu(__nv_bfloat162 x, __nv_bfloat162 y) {
     return __hmax2_nan(__hadd2(x, y), __float2bfloat162_rn(0.0f));
 }
 
@@ -55,18 +55,15 @@ cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-extern "C" {
-
-cudaError_t add_relu_f32(const float* x, const float* y, float* out, int n, cudaStream_t stream) {
+extern "C" cudaError_t add_relu_f32(const float* x, const float* y, float* out, int n,
+                                    cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
-cudaError_t add_relu_f16(const __half* x, const __half* y, __half* out, int n,
-                         cudaStream_t stream) {
+extern "C" cudaError_t add_relu_f16(const __half* x, const __half* y, __half* out, int n,
+                                    cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
-cudaError_t add_relu_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* out,
-                          int n, cudaStream_t stream) {
+extern "C" cudaError_t add_relu_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y,
+                                     __nv_bfloat16* out, int n, cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
-
-}  // extern "C"

@@ -47,32 +47,28 @@ cudaError_t launch_wide(const T* x, const T* y, T* out, int n, cudaStream_t stre
     return cudaGetLastError();
 }
 
-extern "C" {
-
-cudaError_t vector_add_f32(const float* x, const float* y, float* out, int n,
-                           cudaStream_t stream) {
+extern "C" cudaError_t vector_add_f32(const float* x, const float* y, float* out, int n,
+                                      cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
-cudaError_t vector_add_f16(const __half* x, const __half* y, __half* out, int n,
-                           cudaStream_t stream) {
+extern "C" cudaError_t vector_add_f16(const __half* x, const __half* y, __half* out, int n,
+                                      cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
-cudaError_t vector_add_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y, __nv_bfloat16* out,
-                            int n, cudaStream_t stream) {
+extern "C" cudaError_t vector_add_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y,
+                                       __nv_bfloat16* out, int n, cudaStream_t stream) {
     return launch(x, y, out, n, stream);
 }
 
-cudaError_t vector_add_wide_f32(const float* x, const float* y, float* out, int n,
-                                cudaStream_t stream) {
+extern "C" cudaError_t vector_add_wide_f32(const float* x, const float* y, float* out, int n,
+                                           cudaStream_t stream) {
     return launch_wide(x, y, out, n, stream);
 }
-cudaError_t vector_add_wide_f16(const __half* x, const __half* y, __half* out, int n,
-                                cudaStream_t stream) {
+extern "C" cudaError_t vector_add_wide_f16(const __half* x, const __half* y, __half* out, int n,
+                                           cudaStream_t stream) {
     return launch_wide(x, y, out, n, stream);
 }
-cudaError_t vector_add_wide_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y,
-                                 __nv_bfloat16* out, int n, cudaStream_t stream) {
+extern "C" cudaError_t vector_add_wide_bf16(const __nv_bfloat16* x, const __nv_bfloat16* y,
+                                            __nv_bfloat16* out, int n, cudaStream_t stream) {
     return launch_wide(x, y, out, n, stream);
 }
-
-}  // extern "C"
