@@ -1,0 +1,137 @@
+// RMSNorm, rung 2: the row stays in registers; the engine's.
+//
+// Computes  out[r][c] = x[r][c] / √(mean of x[r]² + eps) × weight[c], in float32, rounded once.
+//           add_rms_norm first sets total = x + residual, rounded, and norms that.
+// Shapes    x, residual, total and out [rows, size], weight [size]: float32, float16 or bfloat16
+// Owns      a thread block: a row, or several rows of up to 512 bytes, a warp each.
+//           A thread: VECS pieces of a row, 16 bytes each, blockDim.x pieces apart.
+// Moves     x in once, out once, weight once: (2 × rows + 1) × size × the size of an element;
+//           with a residual (4 × rows + 1)
+// Oracle    the formula in float64, in tests/test_kernels.py
+// Idea      a row is needed twice, for its mean and for its result. A thread's pieces fit in its
+//           registers, so they are read once, by 16-byte loads that are all under way together.
+//           Rows that are too long, or begin at no multiple of 16, are read twice, by elements.
+#include "common.cuh"
+
+constexpr int MAX_THREADS = 1024;
+
+// The sum over the threads of a row: a warp, or the whole thread block, which then all calls it.
+static __device__ float row_sum(float value) {
+    __shared__ float of_warp[MAX_THREADS / WARP];
+    value = warp_sum(value);
+    if (blockDim.x == WARP) return value;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    if (lane == 0) of_warp[warp] = value;
+    __syncthreads();
+    return warp_sum(lane < blockDim.x / WARP ? of_warp[lane] : 0.0f);
+}
+
+template <typename T>
+static __device__ float square(T x) {
+    return to_float(x) * to_float(x);
+}
+
+template <typename T, int VECS>
+__global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total,
+                         int rows, int size, float eps) {
+    int row = blockIdx.x * blockDim.y + threadIdx.y;
+    if (row >= rows) return;  // a whole warp, whose thread block has no barrier then
+    size_t start = (size_t)row * size;
+    int first = threadIdx.x * Vec<T>::SIZE, step = blockDim.x * Vec<T>::SIZE;  // columns
+
+    Vec<T> kept[VECS];
+    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)
+        kept[v] = load16(x + start + column);
+    if (residual) {
+        for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
+            Vec<T> other = load16(residual + start + column);
+            for (int k = 0; k < Vec<T>::SIZE; ++k)
+                kept[v][k] = from_float<T>(to_float(kept[v][k]) + to_float(other[k]));
+            store16(total + start + column, kept[v]);
+        }
+    }
+
+    float sum = 0.0f;
+    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
+        for (int k = 0; k < Vec<T>::SIZE; ++k) sum += square(kept[v][k]);
+    }
+    float scale = rsqrtf(row_sum(sum) / size + eps);
+
+    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step) {
+        Vec<T> weights = load16(weight + column);
+        for (int k = 0; k < Vec<T>::SIZE; ++k)
+            kept[v][k] = from_float<T>(to_float(kept[v][k]) * scale * to_float(weights[k]));
+        store16(out + start + column, kept[v]);
+    }
+}
+
+// Any size and any address: by elements, and the second time from a cache.
+template <typename T>
+__global__ void rms_norm_by_elements(const T* x, const T* residual, const T* weight, T* out,
+                                     T* total, int size, float eps) {
+    size_t start = (size_t)blockIdx.x * size, end = start + size;
+    if (residual) {
+        for (size_t i = start + threadIdx.x; i < end; i += blockDim.x)
+            total[i] = from_float<T>(to_float(x[i]) + to_float(residual[i]));
+        x = total;  // each thread reads only what it wrote
+    }
+    float sum = 0.0f;
+    for (size_t i = start + threadIdx.x; i < end; i += blockDim.x) sum += square(x[i]);
+    float scale = rsqrtf(row_sum(sum) / size + eps);
+    for (size_t i = start + threadIdx.x; i < end; i += blockDim.x)
+        out[i] = from_float<T>(to_float(x[i]) * scale * to_float(weight[i - start]));
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out, T* total,
+                          int rows, int size, float eps, cudaStream_t stream) {
+    if (rows == 0 || size == 0) return cudaSuccess;
+    int vecs = size / Vec<T>::SIZE;  // of a row
+    bool wide = size % Vec<T>::SIZE == 0 && aligned16(x, residual, weight, out, total);
+    if (!wide || vecs > 4 * MAX_THREADS) {
+        int threads = min(ceil_div(size, WARP) * WARP, MAX_THREADS);
+        rms_norm_by_elements<<<rows, threads, 0, stream>>>(x, residual, weight, out, total, size,
+                                                           eps);
+        return cudaGetLastError();
+    }
+    // The more pieces a thread has, the more loads are under way and the fewer warps meet.
+    int vecs_each = vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4;
+    auto kernel = rms_norm<T, 4>;
+    if (vecs_each == 1) kernel = rms_norm<T, 1>;
+    if (vecs_each == 2) kernel = rms_norm<T, 2>;
+    int threads = ceil_div(ceil_div(vecs, vecs_each), WARP) * WARP;  // of a row
+    int rows_each = threads == WARP ? 4 : 1;                         // of a thread block
+    kernel<<<ceil_div(rows, rows_each), dim3(threads, rows_each), 0, stream>>>(
+        x, residual, weight, out, total, rows, size, eps);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t rms_norm_f32(const float* x, const float* weight, float* out, int rows,
+                                    int size, float eps, cudaStream_t stream) {
+    return launch<float>(x, nullptr, weight, out, nullptr, rows, size, eps, stream);
+}
+extern "C" cudaError_t rms_norm_f16(const __half* x, const __half* weight, __half* out, int rows,
+                                    int size, float eps, cudaStream_t stream) {
+    return launch<__half>(x, nullptr, weight, out, nullptr, rows, size, eps, stream);
+}
+extern "C" cudaError_t rms_norm_bf16(const __nv_bfloat16* x, const __nv_bfloat16* weight,
+                                     __nv_bfloat16* out, int rows, int size, float eps,
+                                     cudaStream_t stream) {
+    return launch<__nv_bfloat16>(x, nullptr, weight, out, nullptr, rows, size, eps, stream);
+}
+extern "C" cudaError_t add_rms_norm_f32(const float* x, const float* residual,
+                                        const float* weight, float* out, float* total, int rows,
+                                        int size, float eps, cudaStream_t stream) {
+    return launch(x, residual, weight, out, total, rows, size, eps, stream);
+}
+extern "C" cudaError_t add_rms_norm_f16(const __half* x, const __half* residual,
+                                        const __half* weight, __half* out, __half* total,
+                                        int rows, int size, float eps, cudaStream_t stream) {
+    return launch(x, residual, weight, out, total, rows, size, eps, stream);
+}
+extern "C" cudaError_t add_rms_norm_bf16(const __nv_bfloat16* x, const __nv_bfloat16* residual,
+                                         const __nv_bfloat16* weight, __nv_bfloat16* out,
+                                         __nv_bfloat16* total, int rows, int size, float eps,
+                                         cudaStream_t stream) {
+    return launch(x, residual, weight, out, total, rows, size, eps, stream);
+}
