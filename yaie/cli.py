@@ -107,6 +107,52 @@ def chat(
     ).run()
 
 
+@app.command()
+def serve(
+    model: Annotated[
+        str, typer.Argument(help="A pulled model's name, or a folder.")
+    ] = DEFAULT_MODEL,
+    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    name: Annotated[
+        str | None, typer.Option(help="What requests call the model.", show_default="the model")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="Demand this key under /v1.")
+    ] = None,
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 64,
+    max_queued: Annotated[
+        int, typer.Option(min=0, help="Requests that may wait; more are answered 429.")
+    ] = 256,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest answer.", show_default="the context")
+    ] = None,
+    num_blocks: Annotated[
+        int | None, typer.Option(min=1, help="KV blocks.", show_default="1 GiB of them")
+    ] = None,
+    shutdown_timeout: Annotated[
+        int, typer.Option(min=0, help="Seconds that answers may still take at the end.")
+    ] = 30,
+    exercises: Annotated[
+        bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
+    ] = False,
+) -> None:
+    """Serve the model over HTTP, in the form of OpenAI's API."""
+    from yaie.server.app import Settings
+    from yaie.server.run import serve as run
+
+    run(
+        model,
+        Settings(name or Path(model).name, api_key, max_queued=max_queued, max_tokens=max_tokens),
+        host=host,
+        port=port,
+        shutdown_timeout=shutdown_timeout,
+        max_num_seqs=max_num_seqs,
+        num_blocks=num_blocks,
+        exercises=exercises or None,
+    )
+
+
 bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
@@ -133,6 +179,28 @@ def bench_radix() -> None:
     from yaie.bench import radix
 
     radix.run()
+
+
+@bench_app.command("kernels")
+def bench_kernels(
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Operators with these words: norm,matmul.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="bfloat16 (GPU), float16 or float32 (CPU).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="Also save the results as JSON, and a plot beside it.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller shapes.")] = False,
+) -> None:
+    """Every operator in every back end, against its peers and the device's ceilings."""
+    from yaie.bench import kernels
+
+    record = kernels.run(only, dtype, device, output, quick)
+    wrong = [row for row in record["results"] if row["ours"] and row["failure"]]
+    raise typer.Exit(1 if wrong else 0)
 
 
 app.add_typer(bench_app, name="bench")

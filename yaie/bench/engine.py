@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from yaie.bench.machine import processor
 from yaie.bench.workloads import different_chats, shared_system_chats
 from yaie.engine.llm import LLM
 from yaie.sampling import SamplingParams
@@ -176,7 +177,7 @@ def save(results: list[Result], path: str | Path) -> None:
     record = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": {
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
         },
@@ -188,12 +189,3 @@ def save(results: list[Result], path: str | Path) -> None:
         "results": [asdict(result) for result in results],
     }
     Path(path).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -1,0 +1,356 @@
+"""The benchmark of kernels: its protocol with a clock that pretends, and what it counts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from yaie.bench import kernels, plots
+from yaie.bench.cases import Case, Draw
+from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
+from yaie.bench.ceilings import Ceilings
+from yaie.bench.protocol import (
+    FEWEST_CALLS,
+    MOST_CALLS,
+    compare,
+    poison,
+    relative_error,
+    running_order,
+    was_poisoned,
+)
+
+CPU = torch.device("cpu")
+BEST = Ceilings(copy=4000.0, read=5000.0, matmul={4096: 700.0, 8192: 650.0})
+
+
+class FakeClock:
+    """Calls cost what they return, and a little more each time: a machine that gets warm."""
+
+    def __init__(self, drift: float = 0.0) -> None:
+        self.drift, self.turn, self.log = drift, 0, []
+
+    def times(self, call, count):
+        self.log.append((call, count))
+        cost = call()
+        cost = cost if isinstance(cost, float) else 1.0
+        self.turn += 1
+        return [cost + self.drift * self.turn] * count
+
+
+# ------------------------------------------------------------------------------------- protocol
+
+
+def test_rounds_alternate():
+    assert running_order("ab", 4) == list("abbaabba")
+    assert running_order("abc", 2) == list("abccba")
+
+
+def test_a_drift_favors_nobody():
+    timings = compare({"a": lambda: 1.0, "b": lambda: 1.0}, FakeClock(drift=0.5))
+    assert timings["a"].median == timings["b"].median
+    assert timings["a"].fastest < timings["b"].fastest  # it went first of all
+
+
+def test_the_median_of_the_rounds_counts():
+    costs = iter([3.0, 5.0, 100.0, 1.0, 7.0])  # the first is the estimate
+    timing = compare({"a": lambda: next(costs)}, FakeClock())["a"]
+    assert (timing.median, timing.fastest, timing.slowest) == (6.0, 1.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("cost", "count"), [(0.0, MOST_CALLS), (0.01, MOST_CALLS), (2.5, 10), (500.0, FEWEST_CALLS)]
+)
+def test_a_round_takes_about_as_long_for_everybody(cost, count):
+    clock = FakeClock()
+    compare({"a": lambda: cost}, clock)
+    assert [calls for _, calls in clock.log[1:]] == [count] * 4
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 3, -2])
+def test_rounds_are_even(rounds):
+    with pytest.raises(ValueError, match=f"rounds must be even and at least 2, got {rounds}"):
+        compare({"a": lambda: 1.0}, FakeClock(), rounds)
+
+
+def test_error_is_relative_and_the_largest_of_all_outputs():
+    wanted = torch.tensor([3.0, 4.0]), torch.tensor([[1.0]])
+    assert relative_error((torch.tensor([3.0, 4.5]), torch.tensor([[1.0]])), wanted) == 0.1
+    assert relative_error((torch.tensor([3.0, 4.0]), torch.tensor([[1.5]])), wanted) == 0.5
+    assert relative_error(torch.zeros(3), torch.zeros(3)) == 0.0
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_what_is_not_finite_is_infinitely_wrong(bad):
+    assert relative_error(torch.tensor([1.0, bad]), torch.ones(2)) == math.inf
+
+
+def test_outputs_of_another_shape_are_no_error_but_a_mistake():
+    with pytest.raises(ValueError, match=r"output 1 must have shape \[2\], got \[2, 1\]"):
+        relative_error((torch.ones(1), torch.ones(2, 1)), (torch.ones(1), torch.ones(2)))
+    with pytest.raises(ValueError, match="1 output came, 2 are wanted"):
+        relative_error(torch.ones(1), (torch.ones(1), torch.ones(2)))
+
+
+def test_poison_says_where_it_is():
+    addresses = poison([torch.empty(7, device="meta"), torch.empty(3, 2, device="meta")], CPU)
+    assert [len(r) for r in addresses] == [28, 28, 24, 24]
+    other = torch.zeros(5)
+    assert not was_poisoned([other], addresses)
+    assert was_poisoned([other], [range(other.data_ptr(), other.data_ptr() + 1)])
+
+
+# ------------------------------------------------------------------------------------- ceilings
+
+
+def test_the_floor_is_the_slower_of_moving_and_computing():
+    assert BEST.floor_ms(4_000_000_000, 0) == 1.0
+    assert BEST.floor_ms(4_000_000_000, 0, writes=False) == 0.8
+    assert BEST.floor_ms(4_000_000, 700_000_000_000) == 1.0
+    assert BEST.floor_ms(4_000_000, 7_000_000_000_000) == 10.0
+
+
+# ------------------------------------------------------------------------------------- counting
+
+
+def full_size() -> dict[str, Case]:
+    found = {}
+    for case in kernels.all_cases(torch.bfloat16, on_gpu=True):
+        found.setdefault(f"{case.operator} {case.shape}", case)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "num_bytes", "flops"),
+    [
+        ("add 16384 × 4096", 402_653_184, 0),
+        ("add_relu 16384 × 4096", 402_653_184, 0),
+        ("silu_and_mul 16384 × 2·4096", 402_653_184, 0),
+        ("rotary 16384 × 32 × 128", 268_435_456 + 131_072 + 4_194_304, 0),
+        ("row_sum 16384 × 4096", 134_217_728 + 65_536, 0),
+        ("softmax 16384 × 4096", 268_435_456, 0),
+        ("rms_norm 16384 × 4096", 268_443_648, 0),
+        ("add_rms_norm 16384 × 4096", 536_879_104, 0),
+        ("transpose 8192 × 8192", 268_435_456, 0),
+        ("matmul 4096 × 4096 × 4096", 100_663_296, 137_438_953_472),
+        ("reshape_and_cache 16384 tokens, 8 × 128", 134_217_728 + 131_072, 0),
+        ("copy_blocks 64 blocks of 16, 32 layers", 268_435_456 + 1024, 0),
+        (
+            "paged_attention B64 ctx4096 heads 32/8 d128 block 16",
+            1_073_741_824 + 1_048_576 + 8_192 + 66_052,
+            4_294_967_296,
+        ),
+        ("ragged_attention B4 H32 S4096 d128 full", 538_968_104, 1_099_511_627_776),
+        ("ragged_attention B4 H32 S4096 d128 causal", 538_968_104, 549_890_031_616),
+    ],
+)
+def test_bytes_and_operations_by_hand(name, num_bytes, flops):
+    case = full_size()[name]
+    assert (case.num_bytes, case.flops) == (num_bytes, flops)
+
+
+def test_all_shapes_differ():
+    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 20
+    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 14
+
+
+def tiny() -> list[Case]:
+    whole_blocks = decode(3, 40, 4, 2, 16, 4, torch.float32)
+    return [*kernels.all_cases(torch.float32, on_gpu=False), whole_blocks]
+
+
+@pytest.mark.parametrize("case", tiny(), ids=lambda case: f"{case.operator} {case.shape}")
+def test_bytes_are_those_of_inputs_and_outputs(case):
+    arguments = case.arguments(Draw.on(CPU, torch.float32))
+    inputs = [x for x in arguments if isinstance(x, torch.Tensor)]
+    if case.operator == "copy_blocks":
+        pools, mapping = [*arguments[0], *arguments[1]], arguments[2]
+        wanted = sum(2 * pool[mapping[:, 1]].nbytes for pool in pools) + mapping.nbytes
+    elif case.operator == "reshape_and_cache":
+        keys, values, _, _, slots = inputs
+        wanted = 2 * (keys.nbytes + values.nbytes) + slots.nbytes
+    else:
+        outputs = case.ours("reference")(*arguments)()
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        wanted = sum(x.nbytes for x in (*inputs, *outputs))
+    if "ctx37" in case.shape:  # the last of each sequence's blocks is not full
+        wanted -= 2 * 3 * 3 * 2 * 16 * 4
+    assert case.num_bytes == wanted
+
+
+@pytest.mark.parametrize(("num_q", "num_k"), [(1, 1), (1, 9), (5, 5), (3, 8)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_operations_of_attention_are_those_of_the_visible_scores(num_q, num_k, causal):
+    from yaie.attention import causal_mask
+
+    visible = causal_mask(num_q, num_k).sum().item() if causal else num_q * num_k
+    assert attention_flops(2, 3, num_q, num_k, 7, causal) == 2 * 3 * visible * (2 * 7 + 2 * 7)
+
+
+# ------------------------------------------------------------------------------------- a case
+
+
+def sums(**peers) -> Case:
+    return Case(
+        "add", "5", lambda draw: (draw.normal(5), draw.normal(5)), 60, 0,
+        oracle=lambda x, y: x.double() + y.double(), reference=torch.add, peers=peers,
+    )  # fmt: skip
+
+
+def measure(case):
+    rows = kernels.measure_case(case, torch.float32, CPU, BEST, FakeClock())
+    return {row.who: row for row in rows}
+
+
+def test_a_wrong_result_has_no_time():
+    def crash(x, y):
+        raise RuntimeError("no such kernel")
+
+    rows = measure(
+        sums(
+            right=lambda x, y: lambda: x + y,
+            wrong=lambda x, y: lambda: x - y,
+            unwritten=lambda x, y: lambda: torch.full_like(x, math.nan),
+            shape=lambda x, y: lambda: (x + y).unsqueeze(0),
+            crash=lambda x, y: lambda: crash(x, y),
+        )
+    )
+    assert rows["right"].ms == 1.0 and rows["right"].failure is None
+    assert rows["right"].gb_s == 60 / 1e6 and rows["right"].fraction == 60 / 4000e9 * 1e3
+    assert rows["right"].tflop_s is None
+    failures = {who: row.failure for who, row in rows.items() if row.ms is None}
+    assert failures["wrong"].startswith("wrong: relative error")
+    assert failures["unwritten"] == "wrong: relative error inf"
+    assert "must have shape [5], got [1, 5]" in failures["shape"]
+    assert failures["crash"] == "RuntimeError: no such kernel"
+    assert set(failures) == {"wrong", "unwritten", "shape", "crash"}
+
+
+def test_one_that_writes_nothing_in_place_is_caught():
+    """Though the one before it has written the right values there."""
+    write, copy = cache_writes(40, 2, 5, 2, 16, 4, torch.float32)
+    for case in (write, copy):
+        lazy = case.wrap(lambda *arguments: None)
+        rows = measure(Case(**{**vars(case), "peers": {"lazy": lazy}}))
+        assert rows["reference"].ms == 1.0
+        assert rows["lazy"].failure == "wrong: relative error inf"
+
+
+@pytest.mark.parametrize("case", tiny(), ids=lambda case: f"{case.operator} {case.shape}")
+def test_the_reference_and_its_peers_are_right(case):
+    rows = measure(case)
+    assert {row.failure for row in rows.values()} == {None}
+    assert all(row.error < 1e-6 for row in rows.values())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_oracle_of_attention_is_right(causal):
+    case = prefill(2, 2, 9, 4, causal, torch.float64)
+    q, k, v, *rest = case.arguments(Draw.on(CPU, torch.float64))
+    out, _ = case.oracle(q, k, v, *rest)
+    parts = [x.unflatten(0, (2, 9)).transpose(1, 2) for x in (q, k, v)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
+    torch.testing.assert_close(out, wanted.transpose(1, 2).flatten(0, 1))
+
+
+# ------------------------------------------------------------------------------------- a run
+
+
+def test_a_run_saves_machine_versions_and_results(tmp_path):
+    lines, path = [], tmp_path / "new" / "run.json"
+    kernels.run("norm", device="cpu", output=path, say=lines.append, clock=FakeClock())
+    record = json.loads(path.read_text())
+    assert set(record) == {"date", "machine", "versions", "ceilings", "results"}
+    assert record["machine"]["processor"] and record["versions"]["torch"] == torch.__version__
+    assert {row["operator"] for row in record["results"]} == {"rms_norm", "add_rms_norm"}
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert any("tiny shapes" in line for line in lines)
+    assert not list(path.parent.glob("*.unfinished"))
+
+
+def test_a_run_that_is_cut_short_keeps_what_it_has(tmp_path, monkeypatch):
+    seen, path = [], tmp_path / "run.json"
+    measure_case = kernels.measure_case
+
+    def interrupted(case, *rest):
+        if seen:
+            raise KeyboardInterrupt
+        seen.append(case)
+        return measure_case(case, *rest)
+
+    monkeypatch.setattr(kernels, "measure_case", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        kernels.run("norm", device="cpu", output=path, say=lambda line: None, clock=FakeClock())
+    assert {r["operator"] for r in json.loads(path.read_text())["results"]} == {"rms_norm"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"only": "nothing"}, "only must be part of the name of an operator, got 'nothing'"),
+        ({"dtype": "int8"}, "dtype must be bfloat16 or float16 or float32, got 'int8'"),
+        ({"device": "tpu"}, "device must be .* got 'tpu'"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        kernels.run(**arguments)
+
+
+def row(who, ours, ms, **changes):
+    base = {
+        "operator": "softmax", "shape": "2 × 3", "dtype": "bfloat16", "who": who, "ours": ours,
+        "ms": ms, "gb_s": 4000.0, "tflop_s": None, "fraction": 0.9, "error": 1e-3,
+        "poisoned": True, "failure": None,
+    }  # fmt: skip
+    return base | changes
+
+
+def test_table_and_summary():
+    results = [
+        row("triton", True, 0.5),
+        row("torch.compile", False, 0.6),
+        row("torch.softmax", False, 0.8, poisoned=False),
+        row("cuda", True, None, failure="wrong: relative error 3.0e-01"),
+    ]
+    lines = kernels.table(results)
+    assert lines[1] == "softmax 2 × 3, bfloat16" and len(lines) == 7
+    assert "0.5000" in lines[3] and "90%" in lines[3] and lines[3].endswith("1e-03")
+    assert lines[5].endswith("output not poisoned")
+    assert lines[6].split()[:3] == ["cuda", "wrong:", "relative"]
+    assert kernels.summary(results)[2:] == [
+        "  softmax 2 × 3: triton 90%, 1.20× torch.compile",
+        "  softmax 2 × 3: cuda wrong: relative error 3.0e-01",
+    ]
+    assert kernels.summary(results[1:3]) == []
+
+
+def test_the_plot_has_a_bar_for_each_time():
+    record = {
+        "date": "2026-11-21", "machine": {"gpu": "a GPU"}, "versions": {"torch": "2"},
+        "results": [row("triton", True, 0.5), row("cuda", True, None), row("eager", False, 0.7)],
+    }  # fmt: skip
+    assert len(plots.draw(record).axes[0].patches) == 2
+
+
+def test_the_command(tmp_path):
+    from yaie.cli import app
+
+    path = tmp_path / "run.json"
+    done = CliRunner().invoke(
+        app, ["bench", "kernels", "--only", "transpose", "--device", "cpu", "--output", str(path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "transpose 61 × 61, float32" in done.output
+    assert json.loads(path.read_text())["results"][0]["failure"] is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_quick_run_on_a_gpu():
+    record = kernels.run("norm,paged", quick=True)
+    ours = [row for row in record["results"] if row["ours"]]
+    assert ours and all(row["failure"] is None for row in ours)

@@ -1,0 +1,264 @@
+"""Cases of attention and of the paged cache, with their peers."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from yaie import attention
+from yaie.bench.cases import Case, Draw, Prepare, itemsize
+from yaie.bench.protocol import Call
+from yaie.ops.kv import copy_blocks, reshape_and_cache
+
+WORKSPACE = 512 << 20  # bytes for FlashInfer's partial results
+
+
+def attention_flops(batch: int, heads: int, num_q: int, num_k: int, head_dim: int, causal: bool):
+    """Operations of q · k and of weights × v over the scores that the mask leaves.
+
+    With `causal`, queries are the last tokens: query i of num_q sees num_k - num_q + i + 1 keys.
+    """
+    hidden = num_q * (num_q - 1) // 2 if causal else 0
+    return 4 * batch * heads * head_dim * (num_q * num_k - hidden)
+
+
+# ------------------------------------------------------------------------------------- prefill
+
+
+def prefill(
+    batch: int, heads: int, tokens: int, head_dim: int, causal: bool, dtype: torch.dtype
+) -> Case:
+    """Attention of `batch` sequences of one length over themselves, every head with its own K, V.
+
+    All lie end to end, `[batch × tokens, heads, head_dim]`.
+    """
+    count = batch * tokens * heads * head_dim
+    rest = batch * tokens * heads * 4 + 2 * 4 * (batch + 1)  # log-sum-exp, where sequences begin
+
+    def arguments(draw: Draw) -> tuple:
+        q, k, v = (draw.normal(batch * tokens, heads, head_dim) for _ in range(3))
+        starts = torch.arange(batch + 1, dtype=torch.int32, device=draw.device) * tokens
+        return q, k, v, starts, starts, causal, None
+
+    def oracle(q, k, v, starts_q, starts_k, causal, scale) -> tuple:
+        parts = [
+            _exact(*(x[i * tokens : (i + 1) * tokens] for x in (q, k, v)), causal)
+            for i in range(batch)
+        ]
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+    kind = "causal" if causal else "full"
+    peers = {
+        "SDPA, FlashAttention-2": _sdpa(SDPBackend.FLASH_ATTENTION, batch),
+        "SDPA, cuDNN": _sdpa(SDPBackend.CUDNN_ATTENTION, batch),
+        "FlashInfer, FA3": _flashinfer_prefill,
+    }
+    return Case(
+        "ragged_attention", f"B{batch} H{heads} S{tokens} d{head_dim} {kind}", arguments,
+        4 * count * itemsize(dtype) + rest,
+        attention_flops(batch, heads, tokens, tokens, head_dim, causal),
+        oracle=oracle, reference=attention.ragged_attention, peers=peers, compiled=False,
+        kernels={"SDPA, FlashAttention-2": "flash", "SDPA, cuDNN": "cudnn"},
+    )  # fmt: skip
+
+
+def _exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> tuple:
+    """Attention of one sequence in float64, a head at a time, since the scores are large."""
+    (num_q, heads, head_dim), num_k = q.shape, k.shape[0]
+    group = heads // k.shape[1]
+    out = torch.empty(num_q, heads, head_dim, dtype=torch.float64, device=q.device)
+    lse = torch.empty(num_q, heads, dtype=torch.float64, device=q.device)
+    hidden = torch.ones(num_q, num_k, dtype=torch.bool, device=q.device)
+    hidden = hidden.triu(num_k - num_q + 1) if causal else None
+    for head in range(heads):
+        scores = q[:, head].double() @ k[:, head // group].double().t() / head_dim**0.5
+        if hidden is not None:
+            scores.masked_fill_(hidden, -torch.inf)
+        lse[:, head] = torch.logsumexp(scores, dim=1)
+        out[:, head] = torch.softmax(scores, dim=1) @ v[:, head // group].double()
+    return out, lse
+
+
+def _sdpa(backend: SDPBackend, batch: int) -> Prepare:
+    """torch's scaled_dot_product_attention with one implementation allowed and no other."""
+
+    def prepare(q, k, v, starts_q, starts_k, causal, scale) -> Call:
+        # [batch, heads, tokens, head_dim], as views
+        q, k, v = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in (q, k, v))
+
+        def call() -> torch.Tensor:
+            with sdpa_kernel(backend):
+                out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            return out.transpose(1, 2).flatten(0, 1)
+
+        return call
+
+    return prepare
+
+
+def _flashinfer_prefill(q, k, v, starts_q, starts_k, causal, scale) -> Call:
+    from flashinfer import BatchPrefillWithRaggedKVCacheWrapper
+
+    workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=q.device)
+    wrapper = BatchPrefillWithRaggedKVCacheWrapper(workspace, "NHD", backend="fa3")
+    wrapper.plan(
+        starts_q, starts_k, q.shape[1], k.shape[1], q.shape[2],
+        causal=causal, q_data_type=q.dtype, kv_data_type=k.dtype,
+    )  # fmt: skip
+    return lambda: wrapper.run(q, k, v)
+
+
+# ------------------------------------------------------------------------------------- decode
+
+
+def decode(
+    batch: int, context: int, heads: int, kv_heads: int, head_dim: int, block_size: int,
+    dtype: torch.dtype,
+) -> Case:  # fmt: skip
+    """One query for each of `batch` sequences, over blocks that lie anywhere in the pool."""
+    blocks = -(-context // block_size)
+    size = itemsize(dtype)
+    cache = 2 * batch * context * kv_heads * head_dim * size
+    queries = 2 * batch * heads * head_dim * size + batch * heads * 4  # in, out, log-sum-exp
+    tables = 4 * (batch * blocks + batch + batch + 1)
+
+    def arguments(draw: Draw) -> tuple:
+        pools = (
+            draw.normal(batch * blocks, block_size, kv_heads, head_dim) for _ in ("keys", "values")
+        )
+        return (
+            draw.normal(batch, heads, head_dim),
+            *pools,
+            draw.permutation(batch * blocks).view(batch, blocks).int(),
+            torch.full((batch,), context, dtype=torch.int32, device=draw.device),
+            torch.arange(batch + 1, dtype=torch.int32, device=draw.device),
+            None,
+        )
+
+    def oracle(q, key_pool, value_pool, tables, lengths, starts, scale) -> tuple:
+        parts = []
+        for i in range(batch):
+            keys, values = (
+                pool[tables[i].long()].flatten(0, 1)[:context] for pool in (key_pool, value_pool)
+            )
+            parts.append(_exact(q[i : i + 1], keys, values, causal=False))
+        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+
+    return Case(
+        "paged_attention",
+        f"B{batch} ctx{context} heads {heads}/{kv_heads} d{head_dim} block {block_size}",
+        arguments, cache + queries + tables,
+        attention_flops(batch, heads, 1, context, head_dim, causal=False),
+        oracle=oracle, reference=attention.paged_attention, writes=False, compiled=False,
+        peers={
+            "SDPA, FlashAttention-2, contiguous": _sdpa_decode,
+            "FlashInfer": _flashinfer_decode(tensor_cores=False),
+            "FlashInfer, tensor cores": _flashinfer_decode(tensor_cores=True),
+        },
+    )  # fmt: skip
+
+
+def _sdpa_decode(q, key_pool, value_pool, tables, lengths, starts, scale) -> Call:
+    """A cache without pages, copied together beforehand: what torch alone offers."""
+    context = int(lengths[0])
+    keys, values = (
+        pool[tables.long()].flatten(1, 2)[:, :context].transpose(1, 2).contiguous()
+        for pool in (key_pool, value_pool)
+    )
+    queries = q.unsqueeze(2)
+
+    def call() -> torch.Tensor:
+        with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+            return F.scaled_dot_product_attention(queries, keys, values, enable_gqa=True).squeeze(2)
+
+    return call
+
+
+def _flashinfer_decode(tensor_cores: bool) -> Prepare:
+    def prepare(q, key_pool, value_pool, tables, lengths, starts, scale) -> Call:
+        from flashinfer import BatchDecodeWithPagedKVCacheWrapper
+
+        block_size = key_pool.shape[1]
+        workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=q.device)
+        wrapper = BatchDecodeWithPagedKVCacheWrapper(
+            workspace, "NHD", use_tensor_cores=tensor_cores
+        )
+        pages = torch.arange(len(lengths) + 1, dtype=torch.int32, device=q.device)
+        wrapper.plan(
+            pages * tables.shape[1], tables.flatten(), (lengths - 1) % block_size + 1,
+            q.shape[1], key_pool.shape[2], q.shape[2], block_size,
+            q_data_type=q.dtype, kv_data_type=key_pool.dtype,
+        )  # fmt: skip
+        return lambda: wrapper.run(q, (key_pool, value_pool))
+
+    return prepare
+
+
+# ------------------------------------------------------------------------------------- cache
+
+
+def cache_writes(
+    tokens: int, layers: int, pairs: int, kv_heads: int, head_dim: int, block_size: int,
+    dtype: torch.dtype,
+) -> list[Case]:  # fmt: skip
+    """reshape_and_cache of `tokens` tokens, copy_blocks of `pairs` blocks in every layer."""
+    row = kv_heads * head_dim * itemsize(dtype)
+
+    def new_tokens(draw: Draw) -> tuple:
+        blocks = -(-tokens // block_size)
+        pools = (draw.normal(blocks, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
+        keys, values = (draw.normal(tokens, kv_heads, head_dim) for _ in range(2))
+        return keys, values, *pools, draw.permutation(blocks * block_size)[:tokens]
+
+    def written(keys, values, key_pool, value_pool, slots) -> tuple:
+        return key_pool, value_pool
+
+    def write(keys, values, key_pool, value_pool, slots) -> tuple:
+        targets = []
+        for new, pool in ((keys, key_pool), (values, value_pool)):
+            target = pool.flatten(0, 1).double()
+            target[slots] = new.double()
+            targets.append(target.view_as(pool))
+        return tuple(targets)
+
+    def spoil_slots(keys, values, key_pool, value_pool, slots) -> None:
+        for pool in (key_pool, value_pool):
+            pool.flatten(0, 1)[slots] = torch.nan
+
+    def blocks_to_copy(draw: Draw) -> tuple:
+        pools = [
+            [draw.normal(2 * pairs, block_size, kv_heads, head_dim) for _ in range(layers)]
+            for _ in ("keys", "values")
+        ]
+        return *pools, draw.permutation(2 * pairs).view(pairs, 2)
+
+    def copied(key_pools, value_pools, mapping) -> tuple:
+        return (*key_pools, *value_pools)
+
+    def spoil_targets(key_pools, value_pools, mapping) -> None:
+        for pool in (*key_pools, *value_pools):
+            pool[mapping[:, 1]] = torch.nan
+
+    def copy(key_pools, value_pools, mapping) -> tuple:
+        targets = []
+        for pool in (*key_pools, *value_pools):
+            target = pool.double()
+            target[mapping[:, 1]] = pool[mapping[:, 0]].double()
+            targets.append(target)
+        return tuple(targets)
+
+    return [
+        Case(
+            "reshape_and_cache", f"{tokens} tokens, {kv_heads} × {head_dim}", new_tokens,
+            4 * tokens * row + 8 * tokens, 0,
+            oracle=write, reference=reshape_and_cache, compiled=False,
+            changes=written, spoil=spoil_slots,
+        ),
+        Case(
+            "copy_blocks", f"{pairs} blocks of {block_size}, {layers} layers", blocks_to_copy,
+            4 * layers * pairs * block_size * row + 16 * pairs, 0,
+            oracle=copy, reference=copy_blocks, compiled=False,
+            changes=copied, spoil=spoil_targets,
+        ),
+    ]  # fmt: skip

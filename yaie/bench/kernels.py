@@ -1,0 +1,366 @@
+"""Every operator in every back end, against its peers and against what the device can do.
+
+One run measures the ceilings, then case after case: each way to compute it is checked against
+float64, then all that are right are timed against each other (see `yaie.bench.protocol`). The
+results are saved after each case, so that a run that is cut short loses nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from yaie.bench import cases, ceilings
+from yaie.bench.cases import Case, Draw, Prepare
+from yaie.bench.cases_attention import cache_writes, decode, prefill
+from yaie.bench.machine import describe, installed, versions
+from yaie.bench.protocol import (
+    TOLERANCE,
+    Clock,
+    Timing,
+    clock_for,
+    compare,
+    poison,
+    relative_error,
+    tensors,
+    was_poisoned,
+)
+
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+COMPILED = "torch.compile"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One way to compute one operator at one shape.
+
+    Attributes:
+        who: a back end of this engine, or a peer.
+        ours: whether it is a back end.
+        ms: the median, None if it failed; `fastest` and `slowest` are rounds.
+        gb_s, tflop_s: the bytes and operations that it must at least move and do, over its time.
+        fraction: of the ceiling: the least time that the device's ceilings allow, over its time.
+        error: relative, against float64.
+        poisoned: whether its output is known to have been NaN before.
+        failure: why it has no time.
+    """
+
+    operator: str
+    shape: str
+    dtype: str
+    num_bytes: int
+    flops: int
+    who: str = ""
+    ours: bool = False
+    ms: float | None = None
+    fastest: float | None = None
+    slowest: float | None = None
+    gb_s: float | None = None
+    tflop_s: float | None = None
+    fraction: float | None = None
+    error: float | None = None
+    poisoned: bool | None = None
+    failure: str | None = None
+
+
+def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Case]:
+    """What is measured, in the order of the table."""
+    if not on_gpu:
+        return _tiny_cases(dtype)
+    rows = 4096 if quick else 16384
+    wide = 4096 if quick else 8192
+    kv = {"heads": 32, "kv_heads": 8, "head_dim": 128, "block_size": 16, "dtype": dtype}
+    chosen = [
+        *cases.elementwise(rows, 4096, dtype),
+        cases.rotary(rows, 32, 128, 8192, dtype),
+        *cases.row_wise(rows, 4096, dtype),
+        *cases.matrices(wide, 4096, dtype),
+        *cache_writes(rows, 32, 64, 8, 128, 16, dtype),
+        decode(64, 4096, **kv),
+    ]
+    if not quick:
+        chosen += [decode(*shape, **kv) for shape in ((16, 8192), (128, 1024), (1, 32768))]
+        chosen.append(prefill(4, 32, 4096, 128, False, dtype))
+    chosen.append(prefill(4, 32, 4096, 128, True, dtype))
+    if not quick:
+        chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
+    return chosen
+
+
+def _tiny_cases(dtype: torch.dtype) -> list[Case]:
+    """The same operators at sizes that a CPU does in no time, some of them awkward."""
+    return [
+        *cases.elementwise(61, 130, dtype),
+        cases.rotary(33, 4, 32, 100, dtype),
+        *cases.row_wise(61, 130, dtype),
+        *cases.matrices(61, 96, dtype),
+        *cache_writes(40, 2, 5, 2, 16, 4, dtype),
+        decode(3, 37, 4, 2, 16, 4, dtype),
+        prefill(2, 2, 33, 16, False, dtype),
+        prefill(2, 2, 33, 16, True, dtype),
+    ]
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)  # progress shows at once, into a pipe as well
+
+
+def run(
+    only: str | None = None,
+    dtype: str | None = None,
+    device: str = "auto",
+    output: str | Path | None = None,
+    quick: bool = False,
+    say: Callable[[str], None] = _say,
+    clock: Clock | None = None,
+) -> dict:
+    """Measure, print a table, and return what is saved.
+
+    Args:
+        only: words, separated by commas; an operator is measured if its name has one of them.
+        dtype: of the inputs, by default bfloat16 on a GPU and float32 on a CPU.
+        device: "cuda", "cpu", or "auto": the GPU if there is one.
+        output: a JSON file, written after each case; beside it, plots.
+        quick: fewer and smaller shapes.
+        say: prints a line.
+        clock: times calls; by default that of the device.
+
+    Raises:
+        ValueError: no operator has such a name, or there is no such dtype or device.
+    """
+    on = _device(device)
+    numbers = _dtype(dtype, on)
+    chosen = [case for case in all_cases(numbers, on.type == "cuda", quick) if _wanted(case, only)]
+    if not chosen:
+        raise ValueError(f"only must be part of the name of an operator, got {only!r}")
+    record = {"date": time.strftime("%Y-%m-%d"), "machine": describe(on), "versions": versions()}
+    say(" · ".join(f"{key} {value}" for key, value in record["machine"].items()))
+    say(" · ".join(f"{key} {value}" for key, value in record["versions"].items()))
+    if on.type == "cpu":
+        say("No GPU: tiny shapes of the reference back end, which check this tool and no kernel.")
+    clock = clock or clock_for(on)
+    best = ceilings.measure(on, numbers, clock, quick)
+    record |= {"ceilings": asdict(best), "results": []}
+    say(ceilings_line(best, numbers))
+
+    start = time.monotonic()
+    for number, case in enumerate(chosen, 1):
+        say(f"[{time.monotonic() - start:4.0f} s] {number}/{len(chosen)} "
+            f"{case.operator} {case.shape}")  # fmt: skip
+        rows = measure_case(case, numbers, on, best, clock)
+        record["results"] += [asdict(row) for row in rows]
+        if output is not None:
+            save(record, output)
+    for line in (*table(record["results"]), *summary(record["results"])):
+        say(line)
+    if output is not None:
+        from yaie.bench import plots
+
+        plots.save(record, Path(output).with_suffix(""))
+    return record
+
+
+# ------------------------------------------------------------------------------------- one case
+
+
+def measure_case(
+    case: Case, dtype: torch.dtype, device: torch.device, best: ceilings.Ceilings, clock: Clock
+) -> list[Row]:
+    """Check every way to compute a case, time those that are right, and make rows of it."""
+    blank = Row(
+        case.operator, case.shape, str(dtype).removeprefix("torch."), case.num_bytes, case.flops
+    )
+    try:
+        arguments = case.arguments(Draw.on(device, dtype))
+        wanted = tensors(case.oracle(*arguments))
+    except torch.OutOfMemoryError as failure:
+        return [replace(blank, who="the inputs", failure=str(failure))]
+    calls, rows = {}, {}
+    for who, ours, prepare in ways(case, device):
+        base = rows[who] = replace(blank, who=who, ours=ours)
+        try:
+            call, error, poisoned = _check(case, prepare, arguments, wanted, ours)
+        except Exception as failure:  # a way that fails is a line of the table, not the end of it
+            rows[who] = replace(base, failure=f"{type(failure).__name__}: {failure}")
+            continue
+        rows[who] = replace(base, error=error, poisoned=poisoned)
+        if not error <= TOLERANCE[dtype]:
+            rows[who] = replace(rows[who], failure=f"wrong: relative error {error:.1e}")
+            continue
+        calls[who] = call
+    del wanted
+    floor = best.floor_ms(case.num_bytes, case.flops, case.writes)
+    for who, timing in compare(calls, clock).items() if calls else ():
+        rows[who] = _timed(rows[who], timing, floor)
+    for who, word in case.kernels.items():
+        if device.type == "cuda" and who in calls:
+            names = kernel_names(calls[who])
+            if not any(word in name.lower() for name in names):
+                rows[who] = replace(rows[who], ms=None, failure=f"ran {names}, not {word}")
+    calls.clear()
+    torch._dynamo.reset()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    return list(rows.values())
+
+
+def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]]:
+    """All that compute a case on a device: name, whether it is a back end, and how."""
+    on_gpu = device.type == "cuda"
+    for backend in case.back_ends():
+        if on_gpu or backend == "reference":  # else kernels would be emulated
+            library = on_gpu and backend == "reference"
+            named = case.calls_reference if library else backend
+            yield named, backend != "reference", _late(case, backend)
+    if not on_gpu and case.operator in ("ragged_attention", "paged_attention"):
+        return  # those peers have no CPU
+    if case.compiled and on_gpu:
+        compiled = torch.compile(case.reference, dynamic=False)
+        yield COMPILED, False, case.wrap(compiled)
+    for name, prepare in case.peers.items():
+        if not name.startswith("FlashInfer") or installed("flashinfer"):
+            yield name, False, prepare
+
+
+def _late(case: Case, backend: str) -> Prepare:
+    """Import the back end when it is prepared, where an error becomes a row."""
+    return lambda *arguments: case.ours(backend)(*arguments)
+
+
+def _check(
+    case: Case, prepare: Prepare, arguments: tuple, wanted: tuple, ours: bool
+) -> tuple[Callable[[], object], float, bool]:
+    """Prepare a call, run it on poisoned outputs, and return it with its error."""
+    first = tensors(prepare(*arguments)())  # compiles, too
+    likeness = [torch.empty_like(t, device="meta") for t in first]
+    del first
+    call = prepare(*arguments)  # anew, since some work in place
+    if case.spoil is None:
+        addresses = poison(likeness, arguments[0].device)
+        got = tensors(call())
+        poisoned = was_poisoned(got, addresses)
+    else:
+        case.spoil(*arguments)
+        got, poisoned = tensors(call()), True
+    # Peers return the output, back ends the log-sum-exp as well.
+    error = relative_error(got, wanted if ours else wanted[: len(got)])
+    return call, error, poisoned
+
+
+def _timed(row: Row, timing: Timing, floor: float) -> Row:
+    return replace(
+        row,
+        ms=timing.median,
+        fastest=timing.fastest,
+        slowest=timing.slowest,
+        gb_s=row.num_bytes / timing.median / 1e6,
+        tflop_s=row.flops / timing.median / 1e9 if row.flops else None,
+        fraction=floor / timing.median,
+    )
+
+
+def kernel_names(call: Callable[[], object]) -> list[str]:
+    """The names of the kernels that a call launches, as torch's profiler sees them."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        call()
+        torch.cuda.synchronize()
+    return sorted({event.name for event in profile.events()})
+
+
+# ------------------------------------------------------------------------------------- report
+
+
+def ceilings_line(best: ceilings.Ceilings, dtype: torch.dtype) -> str:
+    """The ceilings in a line."""
+    products = ", ".join(f"{size}³ {rate:.2f}" for size, rate in best.matmul.items())
+    name = str(dtype).removeprefix("torch.")
+    return (
+        f"ceilings: copy {best.copy:.0f} GB/s, read {best.read:.0f} GB/s, "
+        f"{name} matmul {products} TFLOP/s"
+    )
+
+
+def table(results: list[dict]) -> list[str]:
+    """The results as lines of text, a section a case."""
+    head = ("who", "ms", "GB/s", "TFLOP/s", "of ceiling", "error", "")
+    lines, before = [], None
+    for row in results:
+        case = f"{row['operator']} {row['shape']}"
+        if case != before:
+            lines += ["", f"{case}, {row['dtype']}", _cells(head)]
+            before = case
+        if row["ms"] is None:
+            lines.append(f"  {row['who']:36}{row['failure']}"[:160])
+            continue
+        tflop_s = "" if row["tflop_s"] is None else f"{row['tflop_s']:.1f}"
+        poisoned = "" if row["poisoned"] else "output not poisoned"
+        lines.append(_cells((
+            row["who"], f"{row['ms']:.4f}", f"{row['gb_s']:.0f}", tflop_s,
+            f"{row['fraction']:.0%}", f"{row['error']:.0e}", poisoned,
+        )))  # fmt: skip
+    return lines
+
+
+def summary(results: list[dict]) -> list[str]:
+    """Our back ends in a line each: their fraction of the ceiling, and against the best peer."""
+    lines = ["", "Our back ends: of the ceiling, and how many times as fast as the fastest peer"]
+    for row in results:
+        if not row["ours"]:
+            continue
+        what = f"  {row['operator']} {row['shape']}: {row['who']}"
+        if row["ms"] is None:
+            lines.append(f"{what} {row['failure']}"[:160])
+            continue
+        same = [
+            other for other in results
+            if other["operator"] == row["operator"] and other["shape"] == row["shape"]
+            and other["ms"] is not None and not other["ours"]
+        ]  # fmt: skip
+        peer = min(same, key=lambda other: other["ms"], default=None)
+        against = "" if peer is None else f", {peer['ms'] / row['ms']:.2f}× {peer['who']}"
+        lines.append(f"{what} {row['fraction']:.0%}{against}")
+    return lines if len(lines) > 2 else []
+
+
+def _cells(cells: tuple[str, ...]) -> str:
+    who, *numbers, note = cells
+    return (f"  {who:36}" + "".join(f"{number:>12}" for number in numbers) + f"  {note}").rstrip()
+
+
+def save(record: dict, path: str | Path) -> None:
+    """Write the record as JSON; a reader sees the old file or the new one, never half of one."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    unfinished.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    unfinished.replace(path)
+
+
+# ------------------------------------------------------------------------------------- arguments
+
+
+def _device(name: str) -> torch.device:
+    if name not in ("auto", "cuda", "cpu"):
+        raise ValueError(f'device must be "auto", "cuda" or "cpu", got {name!r}')
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ValueError('device "cuda": torch finds no GPU here')
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
+
+
+def _dtype(name: str | None, device: torch.device) -> torch.dtype:
+    if name is None:
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if name not in DTYPES:
+        raise ValueError(f"dtype must be {' or '.join(DTYPES)}, got {name!r}")
+    return DTYPES[name]
+
+
+def _wanted(case: Case, only: str | None) -> bool:
+    return only is None or any(word.strip() in case.operator for word in only.split(","))

@@ -1,0 +1,168 @@
+"""How kernels are timed, so that the figures of two of them may be compared.
+
+- Before each timed call a buffer several times as large as the L2 cache is read, so that no input
+  is found there. It is read, not written: dirty lines would be written back while the kernel runs.
+- That read also gives the processor time to queue the call, so that the events around it measure
+  the GPU and not the launch.
+- Rounds alternate in order, A B, then B A, so that a clock that rises or falls favors nobody. The
+  median of a round counts, and the median of the rounds.
+- Memory that outputs will be written to is filled with NaN first, and results are compared with
+  float64. A wrong result has no time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+Call = Callable[[], object]
+MILLISECONDS_A_ROUND = 25.0
+FEWEST_CALLS, MOST_CALLS = 3, 30
+# Largest relative error, ‖out − wanted‖ / ‖wanted‖, of a result that is right in its dtype.
+TOLERANCE = {
+    torch.bfloat16: 1e-2,
+    torch.float16: 2e-3,
+    torch.float32: 1e-4,  # TF32, which rounds to 10 bits, is at 3e-4
+    torch.float64: 1e-12,
+}
+
+
+class Clock(Protocol):
+    """What times calls. Tests bring one that only pretends."""
+
+    def times(self, call: Call, count: int) -> list[float]:
+        """Milliseconds of each of `count` calls."""
+
+
+class CudaClock:
+    """Events around each call, with the L2 cache emptied before it."""
+
+    def __init__(self, device: torch.device) -> None:
+        l2 = torch.cuda.get_device_properties(device).L2_cache_size
+        self._unrelated = torch.ones(max(8 * l2, 512 << 20) // 4, device=device)
+
+    def times(self, call: Call, count: int) -> list[float]:
+        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
+        for start, end in events:
+            self._unrelated.sum()
+            start.record()
+            call()
+            end.record()
+        torch.cuda.synchronize()
+        return [start.elapsed_time(end) for start, end in events]
+
+
+class CpuClock:
+    """The clock on the wall around each call, with the caches emptied before it."""
+
+    def __init__(self) -> None:
+        self._unrelated = torch.ones(16 << 20)
+
+    def times(self, call: Call, count: int) -> list[float]:
+        measured = []
+        for _ in range(count):
+            self._unrelated.sum()
+            start = time.perf_counter()
+            call()
+            measured.append(1e3 * (time.perf_counter() - start))
+        return measured
+
+
+def clock_for(device: torch.device) -> Clock:
+    """The clock of a device."""
+    return CudaClock(device) if device.type == "cuda" else CpuClock()
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds of a call: the median over rounds, and the fastest and slowest round."""
+
+    median: float
+    fastest: float
+    slowest: float
+
+
+def compare(calls: dict[str, Call], clock: Clock, rounds: int = 4) -> dict[str, Timing]:
+    """Time calls against each other, in rounds of alternating order.
+
+    Args:
+        calls: by name; each has been called before, so that nothing is compiled any more.
+        rounds: even, so that everybody goes first as often as last.
+    """
+    if rounds < 2 or rounds % 2:
+        raise ValueError(f"rounds must be even and at least 2, got {rounds}")
+    counts = {name: _calls_a_round(clock.times(call, 3)) for name, call in calls.items()}
+    medians: dict[str, list[float]] = {name: [] for name in calls}
+    for name in running_order(list(calls), rounds):
+        medians[name].append(statistics.median(clock.times(calls[name], counts[name])))
+    return {
+        name: Timing(statistics.median(times), min(times), max(times))
+        for name, times in medians.items()
+    }
+
+
+def running_order(names: Sequence[str], rounds: int) -> list[str]:
+    """Who is timed when: forward and backward in turn."""
+    return [name for i in range(rounds) for name in (names if i % 2 == 0 else reversed(names))]
+
+
+def _calls_a_round(first: Sequence[float]) -> int:
+    fit = int(MILLISECONDS_A_ROUND / max(statistics.median(first), 1e-3))
+    return min(max(fit, FEWEST_CALLS), MOST_CALLS)
+
+
+# ------------------------------------------------------------------------------------- correctness
+
+
+def tensors(result: object) -> tuple[torch.Tensor, ...]:
+    """The tensors that a call returned, one or several."""
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def poison(like: Sequence[torch.Tensor], device: torch.device) -> list[range]:
+    """Leave NaN in memory of these sizes, which the allocator hands out next.
+
+    Returns:
+        The addresses that hold NaN.
+    """
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # so that nothing else is there to be handed out
+    filled = [
+        torch.full(t.shape, torch.nan, dtype=t.dtype, device=device) for t in like for _ in "ab"
+    ]
+    return [range(t.data_ptr(), t.data_ptr() + t.nbytes) for t in filled]
+
+
+def was_poisoned(result: Sequence[torch.Tensor], addresses: Sequence[range]) -> bool:
+    """Whether each of a call's outputs lies where NaN was."""
+    return all(any(t.data_ptr() in poisoned for poisoned in addresses) for t in result)
+
+
+def relative_error(got: object, wanted: object) -> float:
+    """The largest ‖got − wanted‖ / ‖wanted‖ of all outputs; infinite where one is not finite.
+
+    Raises:
+        ValueError: the outputs are not as many, or not of the shapes, that are wanted.
+    """
+    got, wanted = tensors(got), tensors(wanted)
+    if len(got) != len(wanted):
+        raise ValueError(f"{len(got)} output came, {len(wanted)} are wanted")
+    pairs = list(zip(got, wanted, strict=True))
+    for number, (one, other) in enumerate(pairs):
+        if one.shape != other.shape:
+            raise ValueError(
+                f"output {number} must have shape {list(other.shape)}, got {list(one.shape)}"
+            )
+    return max(_relative_error(one, other) for one, other in pairs)
+
+
+def _relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    if not got.isfinite().all():
+        return float("inf")
+    difference = torch.linalg.vector_norm(got.double() - wanted.double())
+    return (difference / torch.linalg.vector_norm(wanted.double()).clamp(min=1e-300)).item()
