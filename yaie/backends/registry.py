@@ -20,14 +20,20 @@ ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 # Operator -> back end -> the function, as module:name. All functions of a row take the same
 # arguments, those of the operator, which `yaie.ops` has checked.
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
-    "add": {"reference": "yaie.functional:add", "triton": "yaie.backends.triton.elementwise:add"},
+    "add": {
+        "reference": "yaie.functional:add",
+        "triton": "yaie.backends.triton.elementwise:add",
+        "cuda": "yaie.backends.cuda.elementwise:add",
+    },
     "add_relu": {
         "reference": "yaie.functional:add_relu",
         "triton": "yaie.backends.triton.elementwise:add_relu",
+        "cuda": "yaie.backends.cuda.elementwise:add_relu",
     },
     "silu_and_mul": {
         "reference": "yaie.functional:silu_and_mul",
         "triton": "yaie.backends.triton.elementwise:silu_and_mul",
+        "cuda": "yaie.backends.cuda.elementwise:silu_and_mul",
     },
     "transpose": {"reference": "yaie.functional:transpose"},
     "row_sum": {
@@ -41,14 +47,17 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "rms_norm": {
         "reference": "yaie.functional:rms_norm",
         "triton": "yaie.backends.triton.norm:rms_norm",
+        "cuda": "yaie.backends.cuda.norm:rms_norm",
     },
     "add_rms_norm": {
         "reference": "yaie.functional:add_rms_norm",
         "triton": "yaie.backends.triton.norm:add_rms_norm",
+        "cuda": "yaie.backends.cuda.norm:add_rms_norm",
     },
     "rotary": {
         "reference": "yaie.attention:apply_rotary",
         "triton": "yaie.backends.triton.rotary:rotary",
+        "cuda": "yaie.backends.cuda.rotary:rotary",
     },
     "matmul": {"reference": "yaie.functional:matmul"},
 }

@@ -1,0 +1,39 @@
+"""Calling the launchers of `csrc/`: which file, which dtype, and what they cannot do."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from yaie import jit, nvcc
+from yaie.backends.registry import Unsupported
+
+SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
+
+
+def launch(file: str, name: str, dtype: torch.dtype, *arguments: Any) -> None:
+    """Call the launcher `name` of a file of `csrc/`, the variant for `dtype`.
+
+    Raises Unsupported for a dtype that has no variant, for tensors whose elements 32 bits cannot
+    count, and where there is no compiler.
+    """
+    if dtype not in SUFFIXES:
+        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
+    tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+    if any(tensor.numel() > MOST for tensor in tensors):
+        sizes = [tensor.numel() for tensor in tensors]
+        raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {sizes}")
+    try:
+        getattr(_module(file), f"{name}_{SUFFIXES[dtype]}")(*arguments)
+    except jit.CompileError as error:
+        if tensors[0].is_cuda and nvcc.find() is None:
+            raise Unsupported(str(error)) from None
+        raise
+
+
+@cache
+def _module(file: str) -> jit.Module:
+    return jit.load(file)

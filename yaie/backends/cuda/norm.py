@@ -1,0 +1,25 @@
+"""RMSNorm by CUDA C++ kernels."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.backends.cuda.launching import launch
+
+FILE = "norm/rms_norm.cu"
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """RMSNorm of each row of `[rows, size]`."""
+    out = torch.empty_like(x)
+    launch(FILE, "rms_norm", x.dtype, x, weight, out, *x.shape, eps)
+    return out
+
+
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of x + residual, and the sum."""
+    out, total = torch.empty_like(x), torch.empty_like(x)
+    launch(FILE, "add_rms_norm", x.dtype, x, residual, weight, out, total, *x.shape, eps)
+    return out, total
