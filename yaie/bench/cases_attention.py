@@ -90,7 +90,7 @@ def _sdpa(backend: SDPBackend, batch: int) -> Prepare:
         def call() -> torch.Tensor:
             with sdpa_kernel(backend):
                 out = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            return out.transpose(1, 2).flatten(0, 1)
+            return out.transpose(1, 2)
 
         return call
 
