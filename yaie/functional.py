@@ -6,6 +6,8 @@ input. The kernels do the same, so they differ from these only by the order of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
@@ -71,6 +73,32 @@ def add_rms_norm(
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`[m, k]` × `[k, n]` -> `[m, n]`, in the dtype of a."""
     return a @ b
+
+
+def reshape_and_cache(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """Write `[tokens, KV heads, head_dim]` into the slots of two pools; see `yaie.ops.kv`."""
+    key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
+    value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
+
+
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """Copy the blocks that `[pairs, 2]` names, source and target, in every pool.
+
+    Sources are read before any target is written, so a chain of pairs moves each block once.
+    """
+    sources, targets = block_mapping.unbind(dim=1)
+    for pool in (*key_pools, *value_pools):
+        pool[targets] = pool[sources]
 
 
 def _wide(x: torch.Tensor) -> torch.dtype:

@@ -59,7 +59,27 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.backends.triton.rotary:rotary",
         "cuda": "yaie.backends.cuda.rotary:rotary",
     },
-    "matmul": {"reference": "yaie.functional:matmul"},
+    "matmul": {
+        "reference": "yaie.functional:matmul",
+        "triton": "yaie.backends.triton.matmul:matmul",
+    },
+    "attention": {
+        "reference": "yaie.attention:attention",
+        "triton": "yaie.backends.triton.flash:attention",
+    },
+    "ragged_attention": {
+        "reference": "yaie.attention:ragged_attention",
+        "triton": "yaie.backends.triton.flash:ragged_attention",
+    },
+    "paged_attention": {
+        "reference": "yaie.attention:paged_attention",
+        "triton": "yaie.backends.triton.paged:paged_attention",
+    },
+    "reshape_and_cache": {
+        "reference": "yaie.functional:reshape_and_cache",
+        "triton": "yaie.backends.triton.kv:reshape_and_cache",
+    },
+    "copy_blocks": {"reference": "yaie.functional:copy_blocks"},
 }
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()

@@ -1,4 +1,4 @@
-"""Attention operators: dense, and over the paged cache."""
+"""Attention operators: dense, ragged, and over the paged cache."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import torch
 
-from yaie import attention as reference
+from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor
+from yaie.ops.library import define
 
 
 def attention_forward(
@@ -16,13 +17,35 @@ def attention_forward(
     v: torch.Tensor,
     causal: bool = True,
     scale: float | None = None,
+    cu_seqlens_q: torch.Tensor | None = None,
+    cu_seqlens_k: torch.Tensor | None = None,
+    *,
+    backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of one sequence; see `yaie.attention.attention` for arguments and result."""
+    """Attention of one sequence, or of several that lie end to end.
+
+    Args:
+        q, k, v, causal, scale: see `yaie.attention.attention`.
+        cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, where each sequence's queries and keys
+            begin; see `yaie.attention.ragged_attention`. Both or neither.
+        backend: see `yaie.backends.registry`.
+
+    Returns:
+        Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`.
+    """
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
     check_tensor("k", k, ("keys", "kv_heads", q.shape[2]), (q.dtype,), like=q)
     check_tensor("v", v, tuple(k.shape), (q.dtype,), like=q)
     check_heads(q.shape[1], k.shape[1])
-    return reference.attention(q, k, v, causal, scale)
+    if cu_seqlens_q is None and cu_seqlens_k is None:
+        return _attention(q, k, v, causal, scale, backend=backend)
+    check_tensor("cu_seqlens_q", cu_seqlens_q, ("batch + 1",), (torch.int32,), like=q)
+    shape = tuple(cu_seqlens_q.shape)
+    check_tensor("cu_seqlens_k", cu_seqlens_k, shape, (torch.int32,), like=q)
+    if q.device.type == "cpu":  # a GPU would have to be awaited
+        _check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), len(q), "q")
+        _check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), len(k), "k")
+    return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
 def paged_attention_forward(
@@ -33,6 +56,8 @@ def paged_attention_forward(
     context_lens: torch.Tensor,
     cu_seqlens: torch.Tensor,
     scale: float | None = None,
+    *,
+    backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of a ragged batch over the paged cache; see `yaie.attention.paged_attention`."""
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
@@ -45,10 +70,10 @@ def paged_attention_forward(
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     check_heads(q.shape[1], key_pool.shape[2])
-    if q.device.type == "cpu":  # a GPU would have to be awaited
+    if q.device.type == "cpu":
         _check_lengths(q, key_pool, block_tables, context_lens, cu_seqlens)
-    return reference.paged_attention(
-        q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale
+    return _paged_attention(
+        q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend
     )
 
 
@@ -62,8 +87,7 @@ def _check_lengths(
     """Check that queries, contexts and block tables fit each other."""
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     counts = [end - start for start, end in pairwise(starts)]
-    if starts[0] != 0 or starts[-1] != len(q) or min(counts, default=0) < 0:
-        raise ValueError(f"cu_seqlens must ascend from 0 to {len(q)} (rows of q), got {starts}")
+    _check_starts("cu_seqlens", starts, len(q), "q")
     if any(length < count for length, count in zip(lengths, counts, strict=True)):
         raise ValueError(f"context_lens must be at least the queries {counts}, got {lengths}")
     room = block_tables.shape[1] * key_pool.shape[1]
@@ -72,3 +96,31 @@ def _check_lengths(
     first_tokens = torch.arange(block_tables.shape[1]) * key_pool.shape[1]
     in_use = first_tokens < context_lens.unsqueeze(1)
     check_range("block_tables", block_tables[in_use], len(key_pool))
+
+
+def _check_starts(name: str, starts: list[int], size: int, of: str) -> None:
+    steps = [end - start for start, end in pairwise(starts)]
+    if not starts or starts[0] != 0 or starts[-1] != size or min(steps, default=0) < 0:
+        raise ValueError(f"{name} must ascend from 0 to {size} (rows of {of}), got {starts}")
+
+
+def _empty_state(q: torch.Tensor, *_: object) -> tuple[torch.Tensor, torch.Tensor]:
+    return q.new_empty(q.shape), q.new_empty(q.shape[:2], dtype=torch.float32)
+
+
+_attention = define(
+    "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
+    'str backend="auto") -> (Tensor, Tensor)',
+    _empty_state,
+)
+_ragged_attention = define(
+    "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "
+    'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor)',
+    _empty_state,
+)
+_paged_attention = define(
+    "paged_attention(Tensor q, Tensor key_pool, Tensor value_pool, Tensor block_tables, "
+    "Tensor context_lens, Tensor cu_seqlens, float? scale, *, "
+    'str backend="auto") -> (Tensor, Tensor)',
+    _empty_state,
+)

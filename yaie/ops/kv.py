@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
+from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_distinct, check_range, check_tensor
+from yaie.ops.library import define
 
 
 def reshape_and_cache(
@@ -15,6 +17,8 @@ def reshape_and_cache(
     key_pool: torch.Tensor,
     value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
+    *,
+    backend: str = AUTO,
 ) -> None:
     """Write the keys and values of new tokens into their slots.
 
@@ -32,14 +36,15 @@ def reshape_and_cache(
     check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
     check_range("slot_mapping", slot_mapping, shape[0] * shape[1])
     check_distinct("slot_mapping", slot_mapping, "slot")
-    key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
-    value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
+    _reshape_and_cache(keys, values, key_pool, value_pool, slot_mapping, backend=backend)
 
 
 def copy_blocks(
     key_pools: Sequence[torch.Tensor],
     value_pools: Sequence[torch.Tensor],
     block_mapping: torch.Tensor,
+    *,
+    backend: str = AUTO,
 ) -> None:
     """Copy blocks within the cache, in every layer.
 
@@ -50,8 +55,7 @@ def copy_blocks(
             any target is written; a target that stands twice is an error.
     """
     check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
-    sources, targets = block_mapping.unbind(dim=1)
-    check_distinct("block_mapping", targets, "target")
+    check_distinct("block_mapping", block_mapping[:, 1], "target")
     if len(key_pools) != len(value_pools):
         raise ValueError(
             f"key_pools and value_pools must be one a layer, got {len(key_pools)} and "
@@ -62,5 +66,17 @@ def copy_blocks(
         for layer, pool in enumerate(pools):
             check_tensor(f"{name}[{layer}]", pool, shape, FLOATS, like=block_mapping)
             check_range("block_mapping", block_mapping, len(pool))
-    for pool in (*key_pools, *value_pools):
-        pool[targets] = pool[sources]
+    if key_pools:
+        _copy_blocks(list(key_pools), list(value_pools), block_mapping, backend=backend)
+
+
+_reshape_and_cache = define(
+    "reshape_and_cache(Tensor keys, Tensor values, Tensor(a!) key_pool, Tensor(b!) value_pool, "
+    'Tensor slot_mapping, *, str backend="auto") -> ()',
+    lambda *_: None,
+)
+_copy_blocks = define(
+    "copy_blocks(Tensor(a!)[] key_pools, Tensor(b!)[] value_pools, Tensor block_mapping, *, "
+    'str backend="auto") -> ()',
+    lambda *_: None,
+)

@@ -31,7 +31,9 @@ if INTERPRETED and isinstance(tl.sum, triton.JITFunction):
     )
 
 
-def launches(float32_result: int | None = None) -> Callable[[Callable], Callable]:
+def launches(
+    float32_result: int | None = None, computes: bool = True
+) -> Callable[[Callable], Callable]:
     """Decorate a function that launches kernels: say what Triton cannot do, choose the device.
 
     The interpreter multiplies the bits of bfloat16 as if they were integers, so there bfloat16
@@ -39,14 +41,17 @@ def launches(float32_result: int | None = None) -> Callable[[Callable], Callable
 
     Args:
         float32_result: which result, if any, is float32 whatever the dtype of the arguments.
+        computes: False if the kernel only moves elements, whatever their bits mean.
     """
 
     def decorate(function: Callable) -> Callable:
         @functools.wraps(function)
         def launch(*arguments: Any) -> Any:
             x = arguments[0]
-            if x.dtype == torch.float64:
+            if x.dtype == torch.float64 and computes:
                 raise Unsupported("the kernels compute in float32, got float64")
+            if INTERPRETED and not computes:
+                return function(*arguments)
             if INTERPRETED:
                 with np.errstate(all="ignore"):  # a GPU does not warn of exp(-inf) either
                     results = function(*map(_widened, arguments))
