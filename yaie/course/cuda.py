@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 from yaie.course.expect import fail
 
 if TYPE_CHECKING:
-    from yaie.emulator import Module, Report
+    from yaie.emulator import Report
     from yaie.emulator.checks import Finding
     from yaie.emulator.signature import Launcher
+    from yaie.jit import Module
 
 SECONDS = 3.0  # of one launch: those of a check take milliseconds
 
@@ -106,17 +107,13 @@ def poisoned(*shape: int, dtype: Any = None) -> Any:
 
 
 def compiled(path: Path, checked: bool = False) -> Module:
-    """The module of a `.cu` file as it is now; built once for each text.
-
-    Raises:
-        CompileError, SyntaxError: as `yaie.emulator` tells them.
-    """
+    """The kernels of a `.cu` file as it is now; built once for each text."""
     return _compiled(path.read_text(encoding="utf-8"), path, checked)
 
 
 @lru_cache(maxsize=32)
 def _compiled(source: str, path: Path, checked: bool) -> Module:
-    from yaie.emulator import Module
+    from yaie.jit import Module
 
     return Module(source, path, checked)
 
@@ -160,10 +157,10 @@ def _types(launcher: Launcher) -> list[tuple[str, bool]]:
 
 def compile_errors(text: str, path: Path, shown: str) -> str | None:
     """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
-    from yaie.emulator import CompileError
+    from yaie.emulator import CompileError, compile
 
     try:
-        _compiled(text, path, False)
+        compile(text, path, checked=False)
     except (CompileError, SyntaxError) as error:
         said = [line for line in str(error).splitlines() if ": In " not in line]
         return "\n".join(said).replace(str(path), shown)

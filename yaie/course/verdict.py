@@ -132,7 +132,8 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
             return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
         _pass_on(done.stdout.decode(errors="replace"))
         try:
-            return Verdict(**json.loads(answer.read_text(encoding="utf-8")))
+            verdict = Verdict(**json.loads(answer.read_text(encoding="utf-8")))
+            return replace(verdict, picture=_kept_picture(answer.with_suffix(".png")))
         except (FileNotFoundError, json.JSONDecodeError):
             said = done.stderr.decode(errors="replace").strip().splitlines()
     last = said[-1] if said else f"exit status {done.returncode}"
@@ -148,6 +149,32 @@ def _pass_on(printed: str) -> None:
 
 
 def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
-    """Write the verdict as JSON, for `_judge_elsewhere`; the picture does not travel."""
-    verdict = replace(_judge_here(exercise, path, seconds), picture=None)
-    answer.write_text(json.dumps(asdict(verdict)), encoding="utf-8")
+    """Write the verdict as JSON, for `_judge_elsewhere`, and beside it the picture as PNG."""
+    verdict = _judge_here(exercise, path, seconds)
+    if verdict.picture is not None:
+        _keep_picture(verdict.picture, answer.with_suffix(".png"))
+    answer.write_text(json.dumps(asdict(replace(verdict, picture=None))), encoding="utf-8")
+
+
+def _keep_picture(draw: Callable[[], Any], path: Path) -> None:
+    """A state that is too wrong to be drawn has no picture."""
+    from yaie.viz.style import png
+
+    try:
+        with time_limit(5.0):
+            path.write_bytes(png(draw()))
+    except (Exception, TimeUp):
+        return
+
+
+def _kept_picture(path: Path) -> Callable[[], Any] | None:
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+
+    def draw() -> Any:
+        from yaie.viz.style import from_png
+
+        return from_png(content)
+
+    return draw

@@ -51,6 +51,7 @@ class Finding:
     thread: tuple[int, int, int]
     thread_block: tuple[int, int, int]
     other_thread: tuple[int, int, int] = (0, 0, 0)
+    other_thread_block: tuple[int, int, int] = (0, 0, 0)
     name: str = ""
     offset: int = 0
     access: str = ""
@@ -282,6 +283,7 @@ def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) 
         (raw.thread.x, raw.thread.y, raw.thread.z),
         (raw.block.x, raw.block.y, raw.block.z),
         (raw.other_thread.x, raw.other_thread.y, raw.other_thread.z),
+        (raw.other_block.x, raw.other_block.y, raw.other_block.z),
         _name(raw.range, memories),
         raw.offset,
         runtime.ACCESSES[raw.access],
@@ -310,12 +312,16 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
     size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
     if size is None:
         return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
-    return f"{_verb(raw)}, {raw.offset - size:,} bytes past the end of {name} ({size:,} bytes)"
+    past, what = raw.offset - size, f"the end of {name} ({size:,} bytes)"
+    if past < 0:
+        return f"{_verb(raw)} that begins inside and ends {past + raw.size:,} bytes past {what}"
+    return f"{_verb(raw)}, {past:,} bytes past {what}"
 
 
 def _misaligned(raw, here, there, memories) -> str:
     name = _name(raw.range, memories)
-    return f"{_verb(raw)} at byte {raw.offset:,} of {name}, which is no multiple of {raw.size}"
+    where = f"byte {raw.offset:,} of {name}"
+    return f"{_verb(raw)} at an address that is no multiple of {raw.size}, {where}"
 
 
 def _race(raw, here, there, memories) -> str:

@@ -36,6 +36,12 @@ _HOME = {
     "draw_head_groups": "heads",
     "TraceRecord": "trace",
     "draw_trace": "trace",
+    "Launch": "grid",
+    "draw_grid": "grid",
+    "draw_written": "grid",
+    "Call": "launches",
+    "draw_launches": "launches",
+    "draw_access": "access",
     "draw_course_map": "course_map",
     "draw_readme_strip": "readme",
 }

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from matplotlib import font_manager
+from matplotlib import font_manager, image
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_rgb
@@ -272,6 +272,14 @@ def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, facecolor=PAPER, metadata={"Software": None})
     return buffer.getvalue()
+
+
+def from_png(content: bytes) -> Picture:
+    """A picture of which only the bytes of its PNG file are left."""
+    pixels = image.imread(io.BytesIO(content), format="png")
+    picture = Picture(pixels.shape[1] / DPI, pixels.shape[0] / DPI)
+    picture.figimage(pixels)
+    return picture
 
 
 @dataclass(frozen=True)

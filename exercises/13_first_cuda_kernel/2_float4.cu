@@ -1,0 +1,51 @@
+// Exercise 13.2: Four elements in one load.
+//
+// Let each thread add four neighboring elements, read and written 16 bytes at a time through
+// pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand in the way: `n` need
+// not be a multiple of 4, and a tensor that is a slice need not begin at an address that is a
+// multiple of 16. `is_aligned(pointer)` tells about the second, and `vector_add`, which takes one
+// element a thread, is there for that case.
+//
+// Check it:     yaie check 13.2
+// A hint:       yaie hint 13.2
+// Start again:  yaie reset 13.2
+//
+// The reference is vector_add_float4 in csrc/elementwise/vector_add_float4.cu.
+
+// Vector addition, four elements a thread, by one load of 16 bytes from each input. In float32
+// only; vector_add.cu has the other dtypes.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n], float32
+// Owns      a thread: four elements side by side; a thread block: 4 × THREADS
+// Moves     each input once and the output once: 12 × n bytes, as one element a thread does
+// Oracle    x + y, equal in every element (yaie/course/checks/nb13)
+// Idea      the same bytes in a quarter of the requests, so that each thread has more of them under
+//           way. The addresses have to be multiples of 16; where they are not, each thread takes one
+//           element.
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+constexpr int THREADS = 256;  // of a thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+}
+
+__global__ void vector_add_float4(const float* x, const float* y, float* out, int n) {
+    // exercise 13.2 begin: four elements at once, or one by one those that are left at the end
+    // your lines
+    // exercise 13.2 end
+}
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    // exercise 13.2 begin: which of the two kernels, and how many thread blocks of it
+    // your lines
+    // exercise 13.2 end
+    return cudaGetLastError();
+}

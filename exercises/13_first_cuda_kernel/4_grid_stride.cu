@@ -1,0 +1,37 @@
+// Exercise 13.4: A grid of any size: the grid-stride loop.
+//
+// Here the caller says how many thread blocks there are, and there may be far fewer threads than
+// elements, or more. Write the kernel so that the whole vector is added, every element once, and so
+// that in every turn of the loop the threads of a warp take neighboring elements.
+//
+// Check it:     yaie check 13.4
+// A hint:       yaie hint 13.4
+// Start again:  yaie reset 13.4
+//
+// The reference is vector_add in csrc/elementwise/vector_add_stride.cu.
+
+// Vector addition with a grid that is smaller than the vector: a grid-stride loop.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n], float32; thread_blocks: as many as the caller wants
+// Owns      a thread: every (thread_blocks × THREADS)-th element
+// Moves     each input once and the output once: 12 × n bytes
+// Oracle    x + y, equal in every element (yaie/course/checks/nb13)
+// Idea      the size of the grid follows the machine instead of the data. In every turn of the loop
+//           a warp's elements still lie side by side.
+#include <cuda_runtime.h>
+
+constexpr int THREADS = 256;  // of a thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    // exercise 13.4 begin: the elements of this thread, one after another
+    // your lines
+    // exercise 13.4 end
+}
+
+extern "C" cudaError_t vector_add_stride_f32(const float* x, const float* y, float* out, int n,
+                                             int thread_blocks, cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
+    return cudaGetLastError();
+}

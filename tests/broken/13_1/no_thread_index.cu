@@ -1,0 +1,18 @@
+// All threads of a thread block add one element.
+// EXPECT = "Does the index count threadIdx.x?"
+#include <cuda_runtime.h>
+
+constexpr int THREADS = 256;  // of a thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x;
+    if (i < n) out[i] = x[i] + y[i];
+}
+
+extern "C" cudaError_t vector_add_scalar_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;  // a grid without thread blocks would be refused
+    int thread_blocks = (n + THREADS - 1) / THREADS;
+    vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
+    return cudaGetLastError();
+}
