@@ -21,7 +21,7 @@ from yaie.model.manifest import DamagedModel, write_manifest
 from yaie.sampling import SamplingParams
 
 COMMANDS = {
-    *("doctor", "pull", "chat", "bench"),
+    *("doctor", "pull", "chat", "serve", "bench"),
     *("check", "hint", "solution", "reset", "status", "watch"),
 }
 

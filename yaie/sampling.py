@@ -9,6 +9,8 @@ from numbers import Integral, Real
 
 import torch
 
+MOST_LOGPROBS = 20
+
 
 @dataclass(frozen=True)
 class SamplingParams:
@@ -27,6 +29,9 @@ class SamplingParams:
         stop: strings that end the text; they are not part of it. None is the same as none.
         stop_token_ids: tokens that end the text, beside the model's own end token.
         ignore_eos: go on after the model's end token (for benchmarks).
+        logprobs: also report the log-probability of every token chosen, and of this many of the
+            likeliest; those of the model itself, before penalties, temperature and filters. None
+            reports nothing.
     """
 
     temperature: float = 1.0
@@ -39,6 +44,7 @@ class SamplingParams:
     stop: str | Sequence[str] | None = ()
     stop_token_ids: Sequence[int] | None = ()
     ignore_eos: bool = False
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         for name, type_ in (
@@ -62,6 +68,10 @@ class SamplingParams:
             fits = -(2**63) <= self.seed < 2**64
             _check_range("seed", self.seed, fits, "a number of 64 bits")
             object.__setattr__(self, "seed", int(self.seed))
+        if self.logprobs is not None:
+            _check_type("logprobs", self.logprobs, Integral)
+            fits = 0 <= self.logprobs <= MOST_LOGPROBS
+            _check_range("logprobs", self.logprobs, fits, f"from 0 to {MOST_LOGPROBS}")
         object.__setattr__(self, "stop", _strings("stop", self.stop))
         object.__setattr__(self, "stop_token_ids", _items("stop_token_ids", self.stop_token_ids))
 

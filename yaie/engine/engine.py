@@ -9,7 +9,7 @@ import torch
 
 from yaie.engine.checks import check_count
 from yaie.engine.parts import Parts
-from yaie.engine.request import Request, RequestOutput
+from yaie.engine.request import Request, RequestOutput, TokenLogprob
 from yaie.engine.runner import Runner
 from yaie.engine.text import OutputText
 from yaie.model.llama import Llama
@@ -214,6 +214,11 @@ class Engine:
     @torch.inference_mode()
     def _choose(self, requests: list[Request], logits: torch.Tensor) -> dict[str, int]:
         """The next token by request id; a request whose logits allow none gets an error instead."""
+        logprobs = {  # of the model itself, so before anything changes its logits
+            request.request_id: logits[row].float().log_softmax(dim=-1)
+            for row, request in enumerate(requests)
+            if request.params.logprobs is not None
+        }
         for row, request in enumerate(requests):
             penalty = request.params.repetition_penalty
             if penalty != 1.0:
@@ -227,6 +232,9 @@ class Engine:
         if not requests:
             return {}
         tokens = self._sample(requests, logits).tolist()
+        for request, token in zip(requests, tokens, strict=True):
+            if request.request_id in logprobs:
+                note_logprob(request, token, logprobs[request.request_id])
         return {request.request_id: token for request, token in zip(requests, tokens, strict=True)}
 
     def _seen(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
@@ -277,3 +285,10 @@ class Engine:
         request.metrics.finished_time = time.perf_counter()
         del self.requests[request.request_id]
         self.scheduler.finish(request, reason)
+
+
+def note_logprob(request: Request, token: int, logprobs: torch.Tensor) -> None:
+    """Add the log-probability of a request's new token, given those of the whole vocabulary."""
+    best = logprobs.topk(min(request.params.logprobs, len(logprobs)))
+    top = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+    request.logprobs.append(TokenLogprob(token, logprobs[token].item(), top))

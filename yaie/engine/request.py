@@ -44,6 +44,19 @@ class Metrics:
         return self.first_token_time - self.arrival_time
 
 
+@dataclass(frozen=True)
+class TokenLogprob:
+    """How likely the model held a token to be, as natural logarithms.
+
+    Attributes:
+        top: the likeliest tokens and their log-probabilities, best first.
+    """
+
+    token_id: int
+    logprob: float
+    top: dict[int, float]
+
+
 class Request:
     """A request inside the engine.
 
@@ -54,6 +67,7 @@ class Request:
         steps_waited: scheduling steps that passed it over.
         seen: which tokens it has had, bool `[vocabulary]`, if a repetition penalty asks for it.
         text: what the generated tokens say, as far as it may be shown.
+        logprobs: of every generated token, if its parameters ask for them.
         namespace: requests of different namespaces share no cached prefix.
     """
 
@@ -72,6 +86,7 @@ class Request:
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
         self.text = ""
+        self.logprobs: list[TokenLogprob] = []
         self.num_computed_tokens = 0
         self.status = Status.WAITING
         self.finish_reason: str | None = None
@@ -121,6 +136,7 @@ class Request:
             finish_reason=self.finish_reason,
             metrics=self.metrics,
             error=self.error,
+            logprobs=list(self.logprobs),
         )
 
     def __repr__(self) -> str:
@@ -137,6 +153,7 @@ class RequestOutput:
     Attributes:
         finish_reason: "stop" (end token, stop token or stop string), "length" (`max_tokens` or
             the context is full), "abort", "error" (`error` says what); None while it runs.
+        logprobs: one for each of `token_ids` if the parameters asked for them, else none.
     """
 
     request_id: str
@@ -146,3 +163,4 @@ class RequestOutput:
     finish_reason: str | None
     metrics: Metrics
     error: str | None = None
+    logprobs: list[TokenLogprob] = field(default_factory=list)

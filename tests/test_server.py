@@ -1,0 +1,461 @@
+"""The server: OpenAI's own client, the engine's answers, limits, endings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import threading
+import time
+
+import httpx
+import openai
+import pytest
+import torch
+from engines import check_whole
+from prometheus_client.parser import text_string_to_metric_families
+from servers import Running, serving
+from tiny import make_batch, make_pools, make_tiny_model
+
+from yaie import LLM, SamplingParams
+
+LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    # Untied: a random tied model says its last token again and again, whatever came before.
+    folder = tmp_path_factory.mktemp("server") / "tiny"
+    return make_tiny_model(folder, tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="module")
+def reference(folder):
+    """An engine of the same model without a server."""
+    return LLM(folder, num_blocks=256)
+
+
+@pytest.fixture(scope="module")
+def running(folder):
+    with serving(LLM(folder, num_blocks=256, max_num_seqs=8), max_body_bytes=100_000) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def client(running):
+    return openai.OpenAI(base_url=f"{running.url}/v1", api_key="none", max_retries=0)
+
+
+MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
+
+
+# ---------------------------------------------------------------------------- the same answers
+
+
+def test_a_completion_is_the_engines_answer(client, reference):
+    params = SamplingParams(temperature=0.8, top_p=0.9, seed=7, max_tokens=12)
+    want = reference.generate("Once upon a time", params)[0]
+    got = client.completions.create(
+        model="tiny", prompt="Once upon a time", temperature=0.8, top_p=0.9, seed=7, max_tokens=12
+    )
+    assert got.choices[0].text == want.text
+    assert got.choices[0].finish_reason == want.finish_reason
+    assert got.usage.prompt_tokens == len(want.prompt_token_ids)
+    assert got.usage.completion_tokens == len(want.token_ids)
+    assert got.usage.total_tokens == got.usage.prompt_tokens + got.usage.completion_tokens
+
+
+def test_a_chat_is_the_engines_answer(client, reference):
+    want = reference.chat(MESSAGES, SamplingParams(temperature=0.0, max_tokens=9))[0]
+    got = client.chat.completions.create(
+        model="tiny", messages=MESSAGES, temperature=0, max_completion_tokens=9
+    )
+    assert got.choices[0].message.content == want.text
+    assert got.choices[0].message.role == "assistant"
+
+
+@pytest.mark.parametrize("stop", [None, "e", [" upon", "zz"]])
+def test_a_stream_is_the_same_answer_in_pieces(client, stop):
+    call = {"model": "tiny", "messages": MESSAGES, "seed": 5, "max_tokens": 40, "n": 3,
+            "stop": stop, "temperature": 1.5}  # fmt: skip
+    whole = client.chat.completions.create(**call)
+    texts, reasons, usage = {}, {}, None
+    for chunk in client.chat.completions.create(
+        **call, stream=True, stream_options={"include_usage": True}
+    ):
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
+            if choice.finish_reason:
+                assert choice.index not in reasons, "two endings"
+                reasons[choice.index] = choice.finish_reason
+    assert texts == {c.index: c.message.content for c in whole.choices}
+    assert reasons == {c.index: c.finish_reason for c in whole.choices}
+    assert usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_a_completion_streams_too(client):
+    call = {"model": "tiny", "prompt": ["Once", "A block"], "seed": 5, "max_tokens": 8, "n": 2}
+    whole = client.completions.create(**call)
+    texts = ["", "", "", ""]
+    for chunk in client.completions.create(**call, stream=True):
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+    assert texts == [choice.text for choice in whole.choices]
+
+
+def test_prompts_may_be_token_ids(client, reference):
+    ids = reference.tokenizer.encode("A block holds")
+    texts = [
+        client.completions.create(model="tiny", prompt=prompt, temperature=0).choices[0].text
+        for prompt in ("A block holds", ids, [ids])
+    ]
+    assert len(set(texts)) == 1
+
+
+def test_seeds_make_answers_repeatable_and_different_from_each_other(client):
+    def ask(seed):
+        got = client.completions.create(
+            model="tiny", prompt="a", temperature=2.0, seed=seed, n=4, max_tokens=12
+        )
+        return [choice.text for choice in got.choices]
+
+    assert ask(1) == ask(1)
+    assert len(set(ask(1))) > 1
+
+
+def test_a_shared_prompt_is_cached(client, running):
+    text = "You are a helpful assistant. " * 6
+    first = client.completions.create(model="tiny", prompt=text, max_tokens=2)
+    second = client.completions.create(model="tiny", prompt=text, max_tokens=2)
+    other = client.completions.create(
+        model="tiny", prompt=text, max_tokens=2, extra_body={"cache_salt": "mine"}
+    )
+    block = running.llm.engine.kv.block_size
+    length = second.usage.prompt_tokens
+    assert first.usage.prompt_tokens_details.cached_tokens < block
+    assert second.usage.prompt_tokens_details.cached_tokens == (length - 1) // block * block
+    assert other.usage.prompt_tokens_details.cached_tokens == 0
+
+
+def test_logprobs_are_the_models(client, reference):
+    got = client.chat.completions.create(
+        model="tiny", messages=MESSAGES, temperature=0, max_tokens=5, logprobs=True, top_logprobs=3
+    )
+    model, tokenizer = reference.engine.runner.model, reference.tokenizer
+    tokens = tokenizer.apply_chat_template(MESSAGES)
+    for found in got.choices[0].logprobs.content:
+        pools = make_pools(model.config, 1, len(tokens))
+        logits = model(make_batch([(tokens, 0, [0])], len(tokens)), *pools)[0]
+        want = logits.double().log_softmax(dim=-1)
+        best = want.topk(3)
+        chosen = int(best.indices[0])
+        assert found.token == tokenizer.decode([chosen], skip_special_tokens=False)
+        assert found.logprob == pytest.approx(float(best.values[0]), abs=1e-4)
+        values = [top.logprob for top in found.top_logprobs]
+        assert values == pytest.approx(best.values.tolist(), abs=1e-4)
+        assert bytes(found.bytes).decode() == found.token
+        tokens.append(chosen)
+
+
+def test_streamed_logprobs_are_all_there(client):
+    call = {"model": "tiny", "messages": MESSAGES, "seed": 2, "max_tokens": 20, "logprobs": True}
+    whole = client.chat.completions.create(**call).choices[0].logprobs.content
+    pieces = []
+    for chunk in client.chat.completions.create(**call, stream=True):
+        for choice in chunk.choices:
+            pieces += choice.logprobs.content if choice.logprobs else []
+    assert [p.token for p in pieces] == [w.token for w in whole]
+
+
+def test_completion_logprobs_have_offsets(client):
+    got = client.completions.create(model="tiny", prompt="Once", max_tokens=6, logprobs=2, seed=1)
+    logprobs = got.choices[0].logprobs
+    assert len(logprobs.tokens) == len(logprobs.token_logprobs) == 6
+    for token, offset in zip(logprobs.tokens, logprobs.text_offset, strict=True):
+        assert got.choices[0].text[offset:].startswith(token) or "\ufffd" in token
+
+
+# ---------------------------------------------------------------------------- the small endpoints
+
+
+def test_models_and_health(client, running):
+    (model,) = client.models.list().data
+    assert model.id == "tiny"
+    with running.client() as http:
+        assert http.get("/health").status_code == 200
+
+
+def test_metrics_count_what_happened(folder):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+
+        def read():
+            families = text_string_to_metric_families(http.get("/metrics").text)
+            return {s.name: s.value for f in families for s in f.samples if "le" not in s.labels}
+
+        body = {"model": "tiny", "prompt": "Once upon a time", "max_tokens": 5, "ignore_eos": True}
+        usage = [http.post("/v1/completions", json=body).json()["usage"] for _ in range(3)]
+        found = read()
+        assert found["yaie_generation_tokens_total"] == 15
+        assert found["yaie_prompt_tokens_total"] == sum(u["prompt_tokens"] for u in usage)
+        assert found["yaie_request_finished_total"] == 3
+        assert found["yaie_time_to_first_token_seconds_count"] == 3
+        assert found["yaie_inter_token_latency_seconds_count"] == 12
+        assert found["yaie_num_requests_running"] == found["yaie_num_requests_waiting"] == 0
+        assert found["yaie_kv_blocks_in_use"] == found["yaie_kv_blocks_cached"]
+
+
+# ---------------------------------------------------------------------------- bad requests
+
+
+def body(**fields):
+    return {"model": "tiny", "prompt": "a"} | fields
+
+
+@pytest.mark.parametrize(
+    "sent, status, param, words",
+    [
+        ({}, 400, "model", "required"),
+        (body(model="gpt"), 404, "model", "not served"),
+        (body(prompt=[]), 400, "prompt", "at least 1"),
+        (body(prompt=""), 400, "prompt", "at least one token"),
+        (body(prompt=[10**6]), 400, "prompt", "token id 1000000"),
+        (body(prompt=[True]), 400, "prompt", "valid"),
+        (body(prompt="a " * 2000), 400, "prompt", "at most 512 fit"),
+        (body(max_tokens=600), 400, "max_tokens", "exceed"),
+        (body(max_tokens=0), 400, "max_tokens", "greater than"),
+        (body(temperature=-1), 400, "temperature", "greater than"),
+        (body(temperature="1"), 400, "temperature", "number"),
+        (body(top_p=0), 400, "top_p", "greater than 0"),
+        (body(stop=[""]), 400, "stop", "at least 1 character"),
+        (body(n=0), 400, "n", "greater than"),
+        (body(tools=[]), 400, "tools", "not supported"),
+        (body(frequency_penalty=1), 400, "frequency_penalty", "less than or equal to 0"),
+        (body(logprobs=21), 400, "logprobs", "20"),
+        (body(stop_token_ids=[999]), 400, None, "stop_token_ids"),
+    ],
+)
+def test_bad_requests_say_what_is_wrong(running, sent, status, param, words):
+    with running.client() as http:
+        answer = http.post("/v1/completions", json=sent)
+    error = answer.json()["error"]
+    assert answer.status_code == status
+    assert (error["param"] or "").startswith(param or "")
+    assert words in error["message"]
+    assert error["type"] in ("invalid_request_error", "not_found_error")
+
+
+@pytest.mark.parametrize(
+    "content, status",
+    [
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b'{"model": "tiny", "prompt": "\\ud800"}', 400),
+        (b'{"model": "tiny", "prompt": "a", "temperature": NaN}', 400),
+        (b"[" * 50_000, 400),
+        (b"x" * 200_000, 413),
+    ],
+)
+def test_bodies_that_are_no_request(running, content, status):
+    with running.client() as http:
+        for sent in (content, iter([content[:7], content[7:]])):
+            headers = {"Content-Type": "application/json"}
+            answer = http.post("/v1/completions", content=sent, headers=headers)
+            assert answer.status_code == status
+            assert answer.json()["error"]["message"]
+
+
+def test_chat_refuses_what_it_lacks(running):
+    with running.client() as http:
+        for messages, words in (
+            ([], "at least 1"),
+            ([{"role": "tool", "content": "a"}], "'system', 'developer', 'user' or 'assistant'"),
+            ([{"role": "user"}], "required"),
+            ([{"role": "user", "content": [{"type": "image_url"}]}], "'text'"),
+        ):
+            answer = http.post("/v1/chat/completions", json={"model": "tiny", "messages": messages})
+            assert answer.status_code == 400
+            assert words in answer.json()["error"]["message"]
+        parts = [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]
+        sent = {"model": "tiny", "messages": parts, "max_tokens": 1}
+        assert http.post("/v1/chat/completions", json=sent).status_code == 200
+
+
+@pytest.mark.parametrize("method, path, status", [("GET", "/nope", 404), ("PUT", "/health", 405)])
+def test_other_paths_and_methods(running, method, path, status):
+    with running.client() as http:
+        answer = http.request(method, path)
+        assert answer.status_code == status
+        assert answer.json()["error"]["message"]
+
+
+def test_a_key_is_demanded_where_one_is_set(folder):
+    with serving(LLM(folder, num_blocks=16), api_key="sécret") as server, server.client() as http:
+        for value in (None, "Bearer wrong", "sécret", "Bearer", "Basic sécret", "Bearer sécre"):
+            headers = {} if value is None else {"Authorization": value.encode()}
+            answer = http.get("/v1/models", headers=headers)
+            assert answer.status_code == 401
+            assert answer.json()["error"]["code"] == "invalid_api_key"
+        headers = {"Authorization": "Bearer sécret".encode()}
+        assert http.get("/v1/models", headers=headers).status_code == 200
+        assert http.get("/health").status_code == 200
+
+
+# ---------------------------------------------------------------------------- load and endings
+
+
+def test_no_answer_is_lost_or_mixed_up(folder, reference):
+    """64 connections, a tenth of which leave early; every other answer is the engine's own."""
+    number = 2000 if LONG else 200
+    prompts = [f"{i} " + "Once upon a time there was a small engine. "[: i % 40] for i in range(97)]
+    params = {"temperature": 0.9, "max_tokens": 6}
+    want = {
+        (prompt, seed): reference.generate(prompt, SamplingParams(seed=seed, **params))[0].text
+        for prompt in prompts
+        for seed in (1, 2)
+    }
+
+    assert len(set(want.values())) > 100  # so that a mix-up would show
+
+    async def ask(http, rng, limit):
+        prompt, seed = rng.choice(list(want))
+        stream, leaves = rng.random() < 0.5, rng.random() < 0.1
+        sent = {"model": "tiny", "prompt": prompt, "seed": seed, "stream": stream, **params}
+        async with limit:
+            if leaves:
+                with_timeout = http.post("/v1/completions", json=sent, timeout=rng.random() * 0.05)
+                try:
+                    await with_timeout
+                except httpx.TimeoutException:
+                    return "left"
+                return "answered in time"
+            answer = await http.post("/v1/completions", json=sent)
+            assert answer.status_code == 200, answer.text
+            if stream:
+                events = [line[6:] for line in answer.text.splitlines() if line]
+                assert events[-1] == "[DONE]"
+                text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1])
+            else:
+                text = answer.json()["choices"][0]["text"]
+            assert text == want[prompt, seed]
+            return "right"
+
+    async def main(url):
+        rng, limit = random.Random(0), asyncio.Semaphore(64)
+        limits = httpx.Limits(max_connections=64, max_keepalive_connections=32)
+        async with httpx.AsyncClient(
+            base_url=url, timeout=120, limits=limits, trust_env=False
+        ) as http:
+            return await asyncio.gather(*(ask(http, rng, limit) for _ in range(number)))
+
+    llm = LLM(folder, num_blocks=96, max_num_seqs=16)  # tight: some are preempted
+    with serving(llm) as server:
+        outcomes = asyncio.run(main(server.url))
+        server.wait_until_idle()
+    assert len(outcomes) == number
+    assert outcomes.count("right") >= 0.85 * number
+    check_whole(llm.engine)
+    assert llm.engine.kv.pool.num_free + llm.engine.cache.num_cached == 96
+
+
+def slow_down(server: Running, seconds: float = 0.02) -> None:
+    """Make every step take a while, so that requests are under way when something happens."""
+    engine, step = server.llm.engine, server.llm.engine.step
+
+    def slow():
+        time.sleep(seconds)
+        return step()
+
+    engine.step = slow
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_frees_its_blocks(folder, stream):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        slow_down(server)
+        sent = body(max_tokens=400, ignore_eos=True, stream=stream, n=3)
+        with pytest.raises(httpx.ReadTimeout):
+            if stream:
+                with http.stream("POST", "/v1/completions", json=sent, timeout=0.5) as answer:
+                    next(answer.iter_lines())
+                    raise httpx.ReadTimeout("leave")
+            http.post("/v1/completions", json=sent, timeout=0.5)
+        server.wait_until_idle(5)
+        pool = server.llm.engine.kv.pool
+        assert pool.num_free + server.llm.engine.cache.num_cached == pool.num_blocks
+
+
+def test_a_full_queue_is_answered_429(folder):
+    with serving(LLM(folder, num_blocks=64, max_num_seqs=2), max_queued=2) as server:
+        slow_down(server, 0.05)
+        sent = body(max_tokens=30, ignore_eos=True)
+        statuses, lock = [], threading.Lock()
+
+        def ask():
+            with server.client() as http:
+                answer = http.post("/v1/completions", json=sent)
+            with lock:
+                statuses.append((answer.status_code, answer.headers.get("Retry-After")))
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(statuses, key=str) == [(200, None)] * 4 + [(429, "1")] * 4
+        with server.client() as http:  # and goes on afterwards
+            assert http.post("/v1/completions", json=body()).status_code == 200
+
+
+def test_a_step_that_fails_ends_its_requests_and_no_others(folder):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        engine, step = server.llm.engine, server.llm.engine.step
+
+        def fail():
+            raise RuntimeError("a kernel crashed")
+
+        engine.step = fail
+        answer = http.post("/v1/completions", json=body())
+        assert answer.status_code == 500
+        assert answer.json()["error"]["code"] == "engine_error"
+        streamed = http.post("/v1/completions", json=body(stream=True)).text
+        assert '"error"' in streamed
+        assert streamed.endswith("data: [DONE]\n\n")
+        engine.step = step
+        assert http.post("/v1/completions", json=body()).status_code == 200
+        assert not engine.requests
+
+
+def test_logits_that_are_not_finite_end_one_request(folder):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        model = server.llm.engine.runner.model
+        with torch.no_grad():
+            saved = model.embed.clone()
+            model.embed[5] = float("nan")
+        try:
+            answer = http.post("/v1/completions", json=body(prompt=[5, 5]))
+        finally:
+            with torch.no_grad():
+                model.embed.copy_(saved)
+        assert answer.status_code == 500
+        assert "NaN" in answer.json()["error"]["message"]
+
+
+def test_the_end_waits_for_answers_under_way(folder):
+    answers = []
+    with serving(LLM(folder, num_blocks=64)) as server:
+        slow_down(server)
+        sent = body(max_tokens=50, ignore_eos=True)
+
+        def ask():
+            with server.client() as http:
+                answers.append(http.post("/v1/completions", json=sent))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while not server.llm.engine.requests:
+            time.sleep(0.005)
+    thread.join()
+    assert answers[0].status_code == 200
+    assert answers[0].json()["usage"]["completion_tokens"] == 50

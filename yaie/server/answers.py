@@ -1,0 +1,251 @@
+"""From what the engine generates to the answers of the API, whole or streamed."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from pydantic import BaseModel
+
+from yaie.engine.request import RequestOutput, TokenLogprob
+from yaie.model.tokenizer import Tokenizer
+from yaie.server import protocol
+from yaie.server.errors import ApiError
+from yaie.server.worker import Job
+
+
+@dataclass
+class Call:
+    """One HTTP call under way.
+
+    Attributes:
+        job: its requests: the n answers to the first prompt, then those to the second, ...
+        num_answers: n, the answers to each prompt.
+        logprobs: whether the answers carry log-probabilities.
+    """
+
+    job: Job
+    model: str
+    tokenizer: Tokenizer
+    num_answers: int
+    logprobs: bool
+    prefix: str
+    id: str = ""
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def __post_init__(self) -> None:
+        self.id = f"{self.prefix}-{uuid.uuid4().hex}"
+
+    async def outputs(self) -> list[RequestOutput]:
+        """Wait for all of it. Raises ApiError if the engine failed."""
+        latest = {}
+        async for index, output in self.job.updates():
+            check(output)
+            latest[index] = output
+        return [latest[index] for index in range(len(latest))]
+
+    def usage(self, outputs: list[RequestOutput]) -> protocol.Usage:
+        """The tokens of all requests; a prompt with n answers counts once."""
+        prompts = outputs[:: self.num_answers]
+        prompt = sum(len(output.prompt_token_ids) for output in prompts)
+        cached = sum(output.metrics.num_cached_tokens for output in prompts)
+        generated = sum(len(output.token_ids) for output in outputs)
+        return protocol.Usage(
+            prompt_tokens=prompt,
+            completion_tokens=generated,
+            total_tokens=prompt + generated,
+            prompt_tokens_details=protocol.PromptDetails(cached_tokens=cached),
+        )
+
+
+class CompletionCall(Call):
+    """A call of POST /v1/completions."""
+
+    async def whole(self) -> protocol.Completion:
+        """The answer in one piece."""
+        outputs = await self.outputs()
+        choices = [
+            self._choice(index, output, output.text, 0) for index, output in enumerate(outputs)
+        ]
+        return self._response(choices, self.usage(outputs))
+
+    def pieces(self, index: int, output: RequestOutput, seen: Seen) -> list[protocol.Completion]:
+        """What is new in an output, as a chunk of the stream."""
+        if not seen.has_news(output):
+            return []
+        text = output.text[seen.text :]
+        return [self._response([self._choice(index, output, text, seen.tokens, seen.text)])]
+
+    def last(self, outputs: list[RequestOutput]) -> protocol.Completion:
+        """The chunk with the usage."""
+        return self._response([], self.usage(outputs))
+
+    def _response(
+        self, choices: list[protocol.CompletionChoice], usage: protocol.Usage | None = None
+    ) -> protocol.Completion:
+        return protocol.Completion(
+            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
+        )
+
+    def _choice(
+        self, index: int, output: RequestOutput, text: str, first_token: int, offset: int = 0
+    ) -> protocol.CompletionChoice:
+        logprobs = None
+        if self.logprobs:
+            logprobs = self._logprobs(output.logprobs[first_token:], offset)
+        return protocol.CompletionChoice(
+            index=index, text=text, logprobs=logprobs, finish_reason=output.finish_reason
+        )
+
+    def _logprobs(self, found: list[TokenLogprob], offset: int) -> protocol.CompletionLogprobs:
+        texts = [token_text(self.tokenizer, token.token_id) for token in found]
+        offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
+        return protocol.CompletionLogprobs(
+            tokens=texts,
+            token_logprobs=[finite(token.logprob) for token in found],
+            top_logprobs=[
+                {token_text(self.tokenizer, id_): finite(value) for id_, value in token.top.items()}
+                for token in found
+            ],
+            text_offset=offsets,
+        )
+
+
+class ChatCall(Call):
+    """A call of POST /v1/chat/completions."""
+
+    async def whole(self) -> protocol.ChatCompletion:
+        """The answer in one piece."""
+        outputs = await self.outputs()
+        choices = [
+            protocol.ChatChoice(
+                index=index,
+                message=protocol.ChatMessage(role="assistant", content=output.text),
+                logprobs=self._logprobs(output, 0),
+                finish_reason=output.finish_reason,
+            )
+            for index, output in enumerate(outputs)
+        ]
+        return protocol.ChatCompletion(
+            id=self.id,
+            created=self.created,
+            model=self.model,
+            choices=choices,
+            usage=self.usage(outputs),
+        )
+
+    def pieces(
+        self, index: int, output: RequestOutput, seen: Seen
+    ) -> list[protocol.ChatCompletionChunk]:
+        """What is new in an output, as chunks of the stream; the first says who speaks."""
+        chunks = []
+        if not seen.begun:
+            chunks.append(self._chunk(index, protocol.ChatMessage(role="assistant", content="")))
+        if seen.has_news(output):
+            message = protocol.ChatMessage(content=output.text[seen.text :])
+            logprobs = self._logprobs(output, seen.tokens)
+            chunks.append(self._chunk(index, message, logprobs, output.finish_reason))
+        return chunks
+
+    def last(self, outputs: list[RequestOutput]) -> protocol.ChatCompletionChunk:
+        """The chunk with the usage."""
+        return self._response([], self.usage(outputs))
+
+    def _chunk(
+        self,
+        index: int,
+        delta: protocol.ChatMessage,
+        logprobs: protocol.ChatLogprobs | None = None,
+        finish_reason: str | None = None,
+    ) -> protocol.ChatCompletionChunk:
+        choice = protocol.ChatDelta(
+            index=index, delta=delta, logprobs=logprobs, finish_reason=finish_reason
+        )
+        return self._response([choice])
+
+    def _response(
+        self, choices: list[protocol.ChatDelta], usage: protocol.Usage | None = None
+    ) -> protocol.ChatCompletionChunk:
+        return protocol.ChatCompletionChunk(
+            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
+        )
+
+    def _logprobs(self, output: RequestOutput, first_token: int) -> protocol.ChatLogprobs | None:
+        if not self.logprobs:
+            return None
+        return protocol.ChatLogprobs(
+            content=[
+                protocol.TokenLogprob(
+                    **self._token(found.token_id, found.logprob),
+                    top_logprobs=[
+                        protocol.TopLogprob(**self._token(*pair)) for pair in found.top.items()
+                    ],
+                )
+                for found in output.logprobs[first_token:]
+            ]
+        )
+
+    def _token(self, token_id: int, logprob: float) -> dict:
+        text = token_text(self.tokenizer, token_id)
+        return {"token": text, "logprob": finite(logprob), "bytes": list(text.encode())}
+
+
+@dataclass
+class Seen:
+    """How much of an answer a stream has sent: characters and tokens."""
+
+    text: int = 0
+    tokens: int = 0
+    begun: bool = False
+
+    def has_news(self, output: RequestOutput) -> bool:
+        """Whether there is more to send. A token that shows no text yet waits for the next."""
+        return len(output.text) > self.text or output.finish_reason is not None
+
+    def advance(self, output: RequestOutput) -> None:
+        """Note that all of it was sent."""
+        self.begun = True
+        if self.has_news(output):
+            self.text, self.tokens = len(output.text), len(output.token_ids)
+
+
+async def stream(call: CompletionCall | ChatCall, with_usage: bool) -> AsyncIterator[str]:
+    """An answer as server-sent events, piece by piece, ending with `[DONE]`."""
+    seen = [Seen() for _ in call.job.request_ids]
+    latest: dict[int, RequestOutput] = {}
+    try:
+        async for index, output in call.job.updates():
+            check(output)
+            for chunk in call.pieces(index, output, seen[index]):
+                yield _event(chunk)
+            seen[index].advance(output)
+            latest[index] = output
+    except ApiError as error:  # the status was sent long ago: the error is the last event
+        yield f"data: {json.dumps(error.body)}\n\n"
+    else:
+        if with_usage:
+            yield _event(call.last([latest[index] for index in range(len(latest))]))
+    yield "data: [DONE]\n\n"
+
+
+def check(output: RequestOutput) -> None:
+    """Raise ApiError if a request did not end as it should."""
+    if output.finish_reason == "error":
+        raise ApiError(500, output.error or "the engine failed", code="engine_error")
+
+
+def token_text(tokenizer: Tokenizer, token_id: int) -> str:
+    """The text of one token; bytes that are no character by themselves become U+FFFD."""
+    return tokenizer.decode([token_id], skip_special_tokens=False)
+
+
+def finite(logprob: float) -> float:
+    """A log-probability as JSON can hold it: -9999 for minus infinity, as OpenAI has it."""
+    return max(logprob, -9999.0)
+
+
+def _event(chunk: BaseModel) -> str:
+    return f"data: {chunk.model_dump_json(exclude_none=True)}\n\n"

@@ -1,0 +1,249 @@
+"""The routes of the server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+
+from yaie import __version__
+from yaie.engine.engine import Engine
+from yaie.server import errors, protocol
+from yaie.server.answers import ChatCall, CompletionCall, stream
+from yaie.server.errors import ApiError
+from yaie.server.guards import LimitBody, RequireKey
+from yaie.server.metrics import CONTENT_TYPE, Metrics
+from yaie.server.worker import Job, QueueFull, Stopping, Worker
+
+DEFAULT_MAX_TOKENS = 16  # of a completion, as at OpenAI; a chat's answer may fill the context
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the server allows.
+
+    Attributes:
+        model_name: what requests call the model.
+        api_key: what /v1 demands as a bearer token; None lets everybody in.
+        max_queued: requests that may wait for a place in the batch.
+        max_body_bytes: the longest body of a request.
+        max_tokens: the most tokens of an answer; None allows as many as the context holds.
+    """
+
+    model_name: str
+    api_key: str | None = None
+    max_queued: int = 256
+    max_body_bytes: int = 4 * 2**20
+    max_tokens: int | None = None
+
+
+def build_app(engine: Engine, settings: Settings) -> FastAPI:
+    """The server's application. It runs the engine while its lifespan lasts."""
+    metrics = Metrics()
+    worker = Worker(engine, settings.max_queued, metrics)
+    started = int(time.time())
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        worker.start()
+        yield
+        await worker.stop()
+
+    failures = {
+        status: {"model": errors.ErrorResponse}
+        for status in (400, 401, 404, 405, 413, 429, 500, 503)
+    }
+    app = FastAPI(
+        title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
+        redoc_url=None,
+    )  # fmt: skip
+    app.state.worker = worker
+    errors.install(app)
+    app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
+    if settings.api_key is not None:
+        app.add_middleware(RequireKey, key=settings.api_key)
+    server = _Server(engine, worker, settings)
+
+    streams = {200: {"content": {"text/event-stream": {}}}}
+
+    @app.post("/v1/completions", response_model=protocol.Completion, responses=streams)
+    async def completions(body: protocol.CompletionRequest, request: Request) -> Response:
+        """Continue prompts."""
+        return await server.complete(body, request)
+
+    @app.post("/v1/chat/completions", response_model=protocol.ChatCompletion, responses=streams)
+    async def chat_completions(body: protocol.ChatRequest, request: Request) -> Response:
+        """Answer a conversation."""
+        return await server.chat(body, request)
+
+    @app.get("/v1/models")
+    async def models() -> protocol.ModelList:
+        """The model that is served."""
+        card = protocol.ModelCard(
+            id=settings.model_name, created=started, max_model_len=engine.max_model_len
+        )
+        return protocol.ModelList(data=[card])
+
+    @app.get("/health", response_class=PlainTextResponse)
+    async def health() -> str:
+        """Whether the engine runs: 200, or 503."""
+        if not worker.is_alive:
+            raise ApiError(503, "the engine does not run")
+        return "ok"
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def show_metrics() -> Response:
+        """Prometheus' metrics."""
+        metrics.observe_engine(engine)
+        return Response(metrics.text(), media_type=CONTENT_TYPE)
+
+    return app
+
+
+class _Server:
+    """What the two endpoints that generate have in common."""
+
+    def __init__(self, engine: Engine, worker: Worker, settings: Settings) -> None:
+        self.engine = engine
+        self.tokenizer = engine.tokenizer
+        self.worker = worker
+        self.settings = settings
+
+    async def complete(self, body: protocol.CompletionRequest, request: Request) -> Response:
+        self._check_model(body.model)
+        prompts = await asyncio.to_thread(self._encode, body.prompts)
+        max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+        job = self._submit(prompts, body, max_tokens, body.logprobs)
+        call = CompletionCall(
+            job, body.model, self.tokenizer, body.n or 1, body.logprobs is not None, "cmpl"
+        )
+        return await self._answer(call, body, request)
+
+    async def chat(self, body: protocol.ChatRequest, request: Request) -> Response:
+        self._check_model(body.model)
+        if body.top_logprobs is not None and not body.logprobs:
+            raise ApiError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
+        prompt = await asyncio.to_thread(self._render, body.messages)
+        max_tokens = body.max_completion_tokens or body.max_tokens
+        if max_tokens is None:
+            max_tokens = max(1, self._room(prompt))
+        logprobs = (body.top_logprobs or 0) if body.logprobs else None
+        job = self._submit([prompt], body, max_tokens, logprobs)
+        call = ChatCall(
+            job, body.model, self.tokenizer, body.n or 1, bool(body.logprobs), "chatcmpl"
+        )
+        return await self._answer(call, body, request)
+
+    def _check_model(self, name: str) -> None:
+        if name != self.settings.model_name:
+            message = f"model {name!r} is not served here, {self.settings.model_name!r} is"
+            raise ApiError(404, message, param="model", code="model_not_found")
+
+    def _encode(self, prompts: list[str | list[int]]) -> list[list[int]]:
+        encode = self.tokenizer.encode
+        return [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+
+    def _render(self, messages: list[protocol.Message]) -> list[int]:
+        try:
+            return self.tokenizer.apply_chat_template([message.plain() for message in messages])
+        except (ValueError, TypeError) as error:
+            raise ApiError(400, str(error), param="messages") from error
+
+    def _room(self, prompt: list[int]) -> int:
+        """The tokens that may be generated behind a prompt."""
+        room = self.engine.max_model_len - len(prompt)
+        limit = self.settings.max_tokens
+        return room if limit is None else min(room, limit)
+
+    def _submit(
+        self,
+        prompts: list[list[int]],
+        body: protocol.Sampling,
+        max_tokens: int,
+        logprobs: int | None,
+    ) -> Job:
+        """Check all that the engine would refuse, then queue a request for each answer."""
+        param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
+        limit = self.settings.max_tokens
+        if limit is not None and max_tokens > limit:
+            raise ApiError(
+                400, f"max_tokens must be at most {limit}, got {max_tokens}", param="max_tokens"
+            )
+        for prompt in prompts:
+            self._check_room(prompt, max_tokens, param)
+        try:
+            answers = body.sampling_params(max_tokens, logprobs)
+            self.engine.check_params(answers[0])
+        except (ValueError, TypeError) as error:
+            raise ApiError(400, str(error)) from error
+        try:
+            return self.worker.submit(
+                [(prompt, params) for prompt in prompts for params in answers],
+                body.cache_salt or "",
+            )
+        except QueueFull as error:
+            raise ApiError(429, str(error), code="queue_full") from error
+        except Stopping as error:
+            raise ApiError(503, str(error), code="shutting_down") from error
+
+    def _check_room(self, prompt: list[int], max_tokens: int, param: str) -> None:
+        try:
+            self.engine.check_prompt(prompt, param)
+        except (ValueError, TypeError) as error:
+            too_long = len(prompt) >= self.engine.max_model_len
+            code = "context_length_exceeded" if too_long else None
+            raise ApiError(400, str(error), param=param, code=code) from error
+        most = self.engine.max_model_len
+        if len(prompt) + max_tokens > most:
+            raise ApiError(
+                400,
+                f"the prompt's {len(prompt)} tokens and max_tokens {max_tokens} exceed the "
+                f"{most} tokens that fit",
+                param="max_tokens",
+                code="context_length_exceeded",
+            )
+
+    async def _answer(
+        self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
+    ) -> Response:
+        if body.stream:
+            events = self._closing(stream(call, body.wants_usage), call.job)
+            return StreamingResponse(events, media_type="text/event-stream")
+        try:
+            answer = await unless_gone(call.whole(), request)
+        finally:
+            self.worker.abort(call.job)
+        return JSONResponse(answer.model_dump(exclude_none=True))
+
+    async def _closing(self, events: AsyncIterator[str], job: Job) -> AsyncIterator[str]:
+        """Pass events on; a client that leaves ends the job."""
+        try:
+            async for event in events:
+                yield event
+        finally:
+            self.worker.abort(job)
+
+
+async def unless_gone(work: Coroutine[Any, Any, Any], request: Request) -> Any:
+    """Await `work`; if the client leaves before it is done, cancel it and raise ApiError."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
+        raise ApiError(499, "the client left")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,111 @@
+"""Errors in the form of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+log = logging.getLogger("yaie.server")
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong; `param` names the field of the request that is to blame, if one is."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class ErrorResponse(BaseModel):
+    """The body of every response that is an error."""
+
+    error: ErrorDetail
+
+
+class ApiError(Exception):
+    """An error to answer with."""
+
+    def __init__(
+        self, status: int, message: str, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.detail = ErrorDetail(message=message, type=_type(status), param=param, code=code)
+
+    @property
+    def body(self) -> dict:
+        """As JSON."""
+        return ErrorResponse(error=self.detail).model_dump()
+
+    def response(self) -> JSONResponse:
+        """As an HTTP response."""
+        headers = {}
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = "Bearer"
+        if self.status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            headers["Retry-After"] = "1"
+        return JSONResponse(self.body, self.status, headers)
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of an app take this form."""
+
+    @app.exception_handler(ApiError)
+    async def api_error(request: Request, error: ApiError) -> JSONResponse:
+        return error.response()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return _from_validation(error).response()
+
+    @app.exception_handler(HTTPException)
+    async def http_error(request: Request, error: HTTPException) -> JSONResponse:
+        response = ApiError(error.status_code, str(error.detail)).response()
+        response.headers.update(error.headers or {})
+        return response
+
+    @app.exception_handler(Exception)
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return ApiError(500, "the server failed; its log says why").response()
+
+
+def _type(status: int) -> str:
+    types = {
+        401: "authentication_error",
+        404: "not_found_error",
+        429: "rate_limit_error",
+        499: "client_closed_request",
+        503: "service_unavailable",
+    }
+    return types.get(status, "server_error" if status >= 500 else "invalid_request_error")
+
+
+def _from_validation(error: RequestValidationError) -> ApiError:
+    """What pydantic says of the first field that is wrong, in one sentence."""
+    problems = error.errors()
+    first = problems[0]
+    if first["type"] == "json_invalid":
+        reason = first.get("ctx", {}).get("error", "it cannot be parsed")
+        return ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json")
+    param = _field(first)
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"{param} is not supported by this server", param=param)
+    # A field that may be one of several types has a problem for each.
+    root = param.split(".")[0]
+    said = dict.fromkeys(p["msg"] for p in problems if _field(p).split(".")[0] == root)
+    return ApiError(400, f"{param or 'the body'}: {', or: '.join(said)}", param=param or None)
+
+
+def _field(problem: dict) -> str:
+    """The path of a field in the request. Of a union pydantic names the branch too, such as
+    `stop.list[str].0`: what is no name and no number is left out."""
+    path = [part for part in problem["loc"] if part != "body"]
+    return ".".join(str(p) for p in path if isinstance(p, int) or p.isidentifier())

@@ -1,0 +1,73 @@
+"""What a request must pass before anything reads it: its size, and its key."""
+
+from __future__ import annotations
+
+import secrets
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from yaie.server.errors import ApiError
+
+
+class LimitBody:
+    """Reads the body, and refuses one of more than `max_bytes`.
+
+    Of a body that is too long nothing is kept, but `PATIENCE` times as much as allowed is read: a
+    client that is still sending when the connection closes would never see the answer.
+    """
+
+    PATIENCE = 16
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app = app
+        self.max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body, size, more = bytearray(), 0, True
+        while more and size <= self.PATIENCE * self.max_bytes:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            size += len(message.get("body", b""))
+            if size <= self.max_bytes:
+                body += message.get("body", b"")
+            more = message.get("more_body", False)
+        if size > self.max_bytes:
+            error = ApiError(413, f"the body must be at most {self.max_bytes} bytes")
+            response = error.response()
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replay() -> Message:
+            return whole.pop() if whole else await receive()
+
+        await self.app(scope, replay, send)
+
+
+class RequireKey:
+    """Demands `Authorization: Bearer <key>` under /v1; compares in constant time."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self.app = app
+        self.key = key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"].startswith("/v1") and not self._fits(scope):
+            message = "a valid API key is needed: Authorization: Bearer <key>"
+            error = ApiError(401, message, code="invalid_api_key")
+            await error.response()(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _fits(self, scope: Scope) -> bool:
+        given = Headers(scope=scope).get("authorization", "")
+        scheme, _, token = given.partition(" ")
+        # latin-1 is how headers are decoded, so this gives back the bytes that came.
+        matches = secrets.compare_digest(token.strip().encode("latin-1"), self.key)
+        return scheme.lower() == "bearer" and matches

@@ -1,0 +1,261 @@
+"""What requests and responses look like: OpenAI's completions and chat completions.
+
+A field that this server does not have is refused, since to ignore it would change the answer
+without a word; a few that change nothing are taken and ignored. Fields that OpenAI lacks
+(`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `cache_salt`) are vLLM's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from yaie.sampling import SamplingParams
+
+Text = Annotated[str, Field(max_length=1_000_000)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+StopString = Annotated[str, Field(min_length=1, max_length=1000)]
+Zero = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
+
+
+class Strict(BaseModel):
+    """Takes no unknown field, and no value of another type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class StreamOptions(Strict):
+    """What a stream has beside the answer."""
+
+    include_usage: bool | None = None
+
+
+class Sampling(Strict):
+    """The fields that both endpoints share."""
+
+    model: str
+    max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.001, le=1000)] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    n: Annotated[int, Field(ge=1, le=64)] | None = None
+    stop: StopString | Annotated[list[StopString], Field(max_length=16)] | None = None
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=64)] | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    cache_salt: Annotated[str, Field(max_length=256)] | None = None
+    frequency_penalty: Zero | None = None
+    presence_penalty: Zero | None = None
+    user: str | None = None
+
+    def sampling_params(self, max_tokens: int, logprobs: int | None) -> list[SamplingParams]:
+        """Parameters for each of the n answers to one prompt; each has a seed of its own."""
+        given = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "repetition_penalty": self.repetition_penalty,
+            "stop": self.stop,
+            "stop_token_ids": self.stop_token_ids,
+            "ignore_eos": self.ignore_eos,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        seeds = [None if self.seed is None else self.seed + i for i in range(self.n or 1)]
+        return [
+            SamplingParams(max_tokens=max_tokens, logprobs=logprobs, seed=seed, **given)
+            for seed in seeds
+        ]
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with its usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class CompletionRequest(Sampling):
+    """The body of POST /v1/completions."""
+
+    prompt: (
+        Text
+        | Annotated[list[Text], Field(min_length=1, max_length=256)]
+        | Annotated[list[TokenId], Field(min_length=1)]
+        | Annotated[
+            list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=256)
+        ]
+    )
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: Literal[False] | None = None
+    best_of: Literal[1] | None = None
+
+    @property
+    def prompts(self) -> list[str | list[int]]:
+        """The prompts as a list, however many came."""
+        is_single = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        return [self.prompt] if is_single else self.prompt
+
+
+class TextPart(Strict):
+    """A piece of a message's text."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class Message(Strict):
+    """A message of a conversation."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | Annotated[list[TextPart], Field(max_length=256)]
+    name: str | None = None
+
+    def plain(self) -> dict[str, str]:
+        """As chat templates take it."""
+        role = "system" if self.role == "developer" else self.role
+        if isinstance(self.content, str):
+            return {"role": role, "content": self.content}
+        return {"role": role, "content": "".join(part.text for part in self.content)}
+
+
+class ChatRequest(Sampling):
+    """The body of POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=4096)]
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class PromptDetails(BaseModel):
+    """How many of the prompt's tokens were found in the prefix cache."""
+
+    cached_tokens: int
+
+
+class Usage(BaseModel):
+    """What a call cost, in tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+
+
+class CompletionLogprobs(BaseModel):
+    """Log-probabilities by token, in the older endpoint's form."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class TopLogprob(BaseModel):
+    """A token that might have been chosen."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TopLogprob):
+    """The token that was chosen, and the likeliest ones."""
+
+    top_logprobs: list[TopLogprob]
+
+
+class ChatLogprobs(BaseModel):
+    """Log-probabilities by token."""
+
+    content: list[TokenLogprob]
+
+
+FinishReason = Literal["stop", "length"]
+
+
+class CompletionChoice(BaseModel):
+    """An answer, or in a stream its next piece."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None = None
+    finish_reason: FinishReason | None = None
+
+
+class ChatMessage(BaseModel):
+    """The assistant's message, or in a stream its next piece."""
+
+    role: Literal["assistant"] | None = None
+    content: str | None = None
+
+
+class ChatChoice(BaseModel):
+    """An answer."""
+
+    index: int
+    message: ChatMessage
+    logprobs: ChatLogprobs | None = None
+    finish_reason: FinishReason | None = None
+
+
+class ChatDelta(BaseModel):
+    """The next piece of an answer."""
+
+    index: int
+    delta: ChatMessage
+    logprobs: ChatLogprobs | None = None
+    finish_reason: FinishReason | None = None
+
+
+class Response(BaseModel):
+    """What all answers have."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    choices: list[Any]
+    usage: Usage | None = None
+
+
+class Completion(Response):
+    """The answer of POST /v1/completions, and each piece of its stream."""
+
+    object: Literal["text_completion"] = "text_completion"
+    choices: list[CompletionChoice]
+
+
+class ChatCompletion(Response):
+    """The answer of POST /v1/chat/completions."""
+
+    object: Literal["chat.completion"] = "chat.completion"
+    choices: list[ChatChoice]
+
+
+class ChatCompletionChunk(Response):
+    """A piece of the stream of POST /v1/chat/completions."""
+
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    choices: list[ChatDelta]
+
+
+class ModelCard(BaseModel):
+    """A model that is served."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "yaie"
+    max_model_len: int
+
+
+class ModelList(BaseModel):
+    """The answer of GET /v1/models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]

@@ -1,0 +1,101 @@
+"""`yaie serve`: load a model and answer until somebody ends it."""
+
+from __future__ import annotations
+
+import ipaddress
+import signal
+import socket
+import time
+from typing import Any
+
+import uvicorn
+
+from yaie.engine.llm import LLM
+from yaie.server.app import Settings, build_app
+
+
+def serve(
+    model: str,
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    shutdown_timeout: int = 30,
+    **engine: Any,
+) -> None:
+    """Run the server until SIGINT or SIGTERM; then finish what is under way.
+
+    Args:
+        model: name or folder, as for `LLM`.
+        host, port: where to listen; port 0 takes a free one.
+        shutdown_timeout: seconds that answers under way may still take.
+        engine: further options of `LLM`.
+
+    Raises:
+        RuntimeError: the port cannot be had.
+    """
+    listener = bind(host, port)  # before the model is loaded, which takes longer
+    with listener:
+        started = time.perf_counter()
+        print(f"loading {model} ...", flush=True)
+        llm = LLM(model, **engine)
+        address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
+        print(f"ready after {time.perf_counter() - started:.1f} s")
+        listener.listen(1024)  # from here on clients wait instead of being refused
+        for line in welcome(address, settings, is_loopback(host)):
+            print(line, flush=True)
+        config = uvicorn.Config(
+            build_app(llm.engine, settings),
+            log_level="warning",
+            timeout_graceful_shutdown=shutdown_timeout,
+            h11_max_incomplete_event_size=64 * 1024,
+        )
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # uvicorn handles them while it serves, and raises them again when it has ended.
+            signal.signal(number, lambda *_: None)
+        uvicorn.Server(config).run(sockets=[listener])
+        print("stopped")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that owns the port. Raises RuntimeError that says what is in the way."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise RuntimeError(
+            f"cannot listen on {host} port {port} ({error.strerror}): "
+            "choose another with --port, or 0 for any that is free"
+        ) from error
+    return listener
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host name."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def welcome(address: str, settings: Settings, only_here: bool) -> list[str]:
+    """What to print when the server is up."""
+    key = '-H "Authorization: Bearer $YAIE_API_KEY" ' if settings.api_key else ""
+    body = (
+        f'{{"model": "{settings.model_name}", "messages": [{{"role": "user", "content": "Hi"}}]}}'
+    )
+    lines = [
+        f"serving {settings.model_name} at {address}/v1   (Ctrl-C ends it)",
+        f"curl {address}/v1/chat/completions {key}-H 'Content-Type: application/json' -d '{body}'",
+    ]
+    if not only_here and not settings.api_key:
+        lines.append("anybody who reaches this machine can use it: --api-key demands a key")
+    return lines
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
