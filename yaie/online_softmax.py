@@ -71,7 +71,8 @@ class OnlineSoftmax:
         """Take in a tile of scores and the values behind them.
 
         Afterwards `maximum`, `total` and `accumulator` are what they would be if this tile and
-        all before had come at once. Nothing is divided here: `finish` does that, once.
+        all before had come at once. Nothing is divided here: `finish` does that, once. The
+        arguments are left as they are.
 
         Args:
             scores: `[..., rows, keys]`, at least one key; -inf where a key is hidden. A row may

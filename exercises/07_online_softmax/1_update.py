@@ -1,0 +1,38 @@
+"""Exercise 07.1: The update step of the online softmax.
+
+A tile of scores arrives with the values behind them. Bring `self.maximum`, `self.total` and
+`self.accumulator` to where they would be if this tile and all tiles before had come at once. What
+was summed before is relative to the old maximum. Rows may be many, and some may have nothing but
+-inf so far; `finite`, which the file imports, helps there.
+
+Check it:     yaie check 07.1
+A hint:       yaie hint 07.1
+Start again:  yaie reset 07.1
+
+The reference is OnlineSoftmax.update in yaie/online_softmax.py.
+What this file does not define is inherited from there.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie import online_softmax as reference
+from yaie.online_softmax import finite
+
+
+class OnlineSoftmax(reference.OnlineSoftmax):
+    def update(self, scores: torch.Tensor, values: torch.Tensor) -> None:
+        """Take in a tile of scores and the values behind them.
+
+        Afterwards `maximum`, `total` and `accumulator` are what they would be if this tile and
+        all before had come at once. Nothing is divided here: `finish` does that, once. The
+        arguments are left as they are.
+
+        Args:
+            scores: `[..., rows, keys]`, at least one key; -inf where a key is hidden. A row may
+                have no other score, in this tile or so far: its maximum stays as it is, and
+                nothing becomes NaN.
+            values: `[..., keys, head_dim]`.
+        """
+        raise NotImplementedError("Exercise 07.1: The update step of the online softmax")

@@ -1,0 +1,35 @@
+"""Exercise 07.2: Merge two partial results.
+
+Two attentions of the same queries over different keys arrive, each with its output, divided
+already, and its log-sum-exp. Return the output and the log-sum-exp over all the keys, as if they
+had been in one place. A part may have seen no key at all. `finite`, which the file imports, puts
+0 in the place of -inf.
+
+Check it:     yaie check 07.2
+A hint:       yaie hint 07.2
+Start again:  yaie reset 07.2
+
+The reference is merge_states in yaie/online_softmax.py.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.online_softmax import State, finite
+
+
+def merge_states(a: State, b: State) -> State:
+    """Merge attention over two disjoint sets of keys into attention over their union.
+
+    The operation is associative and commutative, so partial results may be merged in any order.
+
+    Args:
+        a, b: outputs `[tokens, heads, head_dim]` and their log-sum-exps, float32
+            `[tokens, heads]`. A row that saw no key has zeros and -inf.
+
+    Returns:
+        The output, in the dtype of a's, and its log-sum-exp, in the dtype of theirs. A row that
+        saw no key in either has zeros and -inf. The arguments are left as they are.
+    """
+    raise NotImplementedError("Exercise 07.2: Merge two partial results")

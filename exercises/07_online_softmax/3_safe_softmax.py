@@ -1,0 +1,32 @@
+"""Exercise 07.3: Softmax of rows with nothing to see.
+
+The softmax of whole rows, and its log-sum-exp, which must survive anything that a mask or a model
+puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
+It is what `attention` of notebook 01 runs on.
+
+Check it:     yaie check 07.3
+A hint:       yaie hint 07.3
+Start again:  yaie reset 07.3
+
+The reference is safe_softmax in yaie/online_softmax.py.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.online_softmax import State
+
+
+def safe_softmax(scores: torch.Tensor) -> State:
+    """Softmax over the last dimension, and its natural log-sum-exp.
+
+    Args:
+        scores: `[..., keys]`, of any floating-point dtype; -inf for a key that is hidden. There
+            may be no keys.
+
+    Returns:
+        Weights `[..., keys]` and log-sum-exp `[...]`, both in the dtype of scores. A row of
+        nothing but -inf has weights of 0 and a log-sum-exp of -inf. The argument is left as it is.
+    """
+    raise NotImplementedError("Exercise 07.3: Softmax of rows with nothing to see")

@@ -1,0 +1,18 @@
+"""Keeps 0 for the maximum of a row that has seen nothing."""
+
+import torch
+
+from yaie import online_softmax as reference
+from yaie.online_softmax import finite
+
+EXPECT = "use a finite number for the subtraction only"
+
+
+class OnlineSoftmax(reference.OnlineSoftmax):
+    def update(self, scores, values):
+        maximum = finite(torch.maximum(self.maximum, scores.amax(dim=-1)))
+        rescale = (self.maximum - finite(maximum)).exp()
+        weights = (scores - finite(maximum).unsqueeze(-1)).exp()
+        self.total = self.total * rescale + weights.sum(dim=-1)
+        self.accumulator = self.accumulator * rescale.unsqueeze(-1) + weights @ values
+        self.maximum = maximum

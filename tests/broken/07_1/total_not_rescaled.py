@@ -1,0 +1,18 @@
+"""Rescales the accumulator, and adds to the sum as it is."""
+
+import torch
+
+from yaie import online_softmax as reference
+from yaie.online_softmax import finite
+
+EXPECT = "The old sum was not rescaled"
+
+
+class OnlineSoftmax(reference.OnlineSoftmax):
+    def update(self, scores, values):
+        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))
+        rescale = (self.maximum - finite(maximum)).exp()
+        weights = (scores - finite(maximum).unsqueeze(-1)).exp()
+        self.total = self.total + weights.sum(dim=-1)
+        self.accumulator = self.accumulator * rescale.unsqueeze(-1) + weights @ values
+        self.maximum = maximum

@@ -1,0 +1,15 @@
+"""Returns float32 whatever the dtype of the outputs."""
+
+import torch
+
+from yaie.online_softmax import finite
+
+EXPECT = "float32"
+
+
+def merge_states(a, b):
+    (out_a, lse_a), (out_b, lse_b) = a, b
+    lse = torch.logaddexp(lse_a, lse_b)
+    weight_a = (lse_a - finite(lse)).exp().unsqueeze(-1)
+    weight_b = (lse_b - finite(lse)).exp().unsqueeze(-1)
+    return out_a * weight_a + out_b * weight_b, lse
