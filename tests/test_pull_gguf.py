@@ -163,7 +163,7 @@ def test_what_lies_beside_the_file_is_not_read(tmp_path, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("asked to run custom code"))
     monkeypatch.chdir(tmp_path)
     folder = find_model("tiny.gguf", tmp_path / "cache")
-    assert Tokenizer(folder).eos_ids == (2,)
+    assert Tokenizer(folder).eos_token_id == 2
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_equals_transformers(tiny, tiny_model):
 @pytest.mark.real_model
 def test_the_real_tokenizer_equals_transformers(real_model):
     ours, theirs = Tokenizer(real_model), oracle(real_model)
-    assert ours.eos_ids == (2,) and ours.vocab_size == 49152
+    assert ours.eos_token_id == 2 and ours.vocab_size == 49152
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text), text
         assert ours.decode(ours.encode(text), False) == text
@@ -186,12 +186,12 @@ def test_half_a_character_is_flushed_at_the_end(tiny):
     assert pieces[-1] == "\ufffd" and "".join(pieces) == "ok \ufffd"
 
 
-def test_end_tokens_of_all_three_files(tiny_model, tmp_path):
+def test_the_end_token_is_the_tokenizers_own(tiny_model, tmp_path):
     folder = shutil.copytree(tiny_model, tmp_path / "model")
-    write_json(folder / "generation_config.json", {"eos_token_id": [0, 2]})
-    assert Tokenizer(folder).eos_ids == (2, 0)
     write_json(folder / "tokenizer_config.json", {"eos_token": {"content": SPECIAL_TOKENS[1]}})
-    assert Tokenizer(folder).eos_ids == (2, 0, 1)
+    assert Tokenizer(folder).eos_token_id == 1
+    write_json(folder / "tokenizer_config.json", {})
+    assert Tokenizer(folder).eos_token_id is None
 
 
 def test_where_a_template_may_stand(tiny_model, tmp_path):

@@ -57,7 +57,7 @@ class Engine:
         config = model.config
         self.tokenizer = tokenizer
         self.config = config
-        self.eos_token_ids = {*config.eos_token_ids, *tokenizer.eos_ids}
+        self.eos_token_ids = {*config.eos_token_ids, tokenizer.eos_token_id} - {None}
         pool = parts.block_pool(num_blocks)
         self.kv = parts.kv_cache(
             num_blocks,

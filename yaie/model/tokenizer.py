@@ -23,7 +23,8 @@ class Tokenizer:
     """The tokenizer of a model folder in Hugging Face format.
 
     Attributes:
-        eos_ids: ids of the tokens that end an answer, from the folder's three JSON files.
+        eos_token_id: the token that ends a message in the chat template, or None; the model's own
+            end tokens, which may be others, are in its configuration.
         special_tokens: their texts by role, such as `{"eos_token": "<|im_end|>"}`.
         chat_template: the jinja source, or None.
     """
@@ -42,7 +43,7 @@ class Tokenizer:
         settings = _optional_json(folder / "tokenizer_config.json")
         self.special_tokens = _special_tokens(settings)
         self.chat_template = _chat_template(folder, settings)
-        self.eos_ids = self._eos_ids(folder)
+        self.eos_token_id = self.backend.token_to_id(self.special_tokens.get("eos_token", ""))
         self._template = None
 
     @property
@@ -87,18 +88,6 @@ class Tokenizer:
             documents=None,
             **self.special_tokens,
         )
-
-    def _eos_ids(self, folder: Path) -> tuple[int, ...]:
-        ids: dict[int, None] = {}
-        for name in ("config.json", "generation_config.json"):
-            named = _optional_json(folder / name).get("eos_token_id")
-            for token in named if isinstance(named, list) else [named]:
-                if token is not None:
-                    ids[int(token)] = None
-        token = self.backend.token_to_id(self.special_tokens.get("eos_token", ""))
-        if token is not None:
-            ids[token] = None
-        return tuple(ids)
 
 
 class StreamDecoder:
