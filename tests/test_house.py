@@ -19,11 +19,11 @@ LARGEST_FILE = 1024 * 1024
 LAYERS = [
     {"cache"},
     {"emulator"},
-    {"nvcc"},
+    {"nvcc", "ahead"},
     {"jit"},
     {"online_softmax"},
     {"flash"},
-    {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional"},
+    {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional", "roofline"},
     {"backends"},
     {"ops"},
     {"model"},
