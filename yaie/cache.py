@@ -1,9 +1,21 @@
-"""Where models and built kernels are kept between runs."""
+"""Where models and built kernels are kept between runs, and how a kernel is built only once."""
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+PATIENCE = 120.0  # seconds to wait for another process that builds the same thing
+KEPT = 30 * 24 * 3600  # seconds after its last use that a built file is kept
 
 
 def cache_root(cache_dir: str | Path | None = None) -> Path:
@@ -13,3 +25,99 @@ def cache_root(cache_dir: str | Path | None = None) -> Path:
     if os.environ.get("YAIE_CACHE"):
         return Path(os.environ["YAIE_CACHE"]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
+
+
+def content_hash(*parts: str) -> str:
+    """Sixteen hexadecimal digits that are others as soon as any part is."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Built:
+    """A file that was built once.
+
+    Attributes:
+        seconds: how long that took, whenever it was.
+        fresh: whether it was built just now.
+    """
+
+    path: Path
+    seconds: float
+    fresh: bool
+
+
+def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
+    """Have a file built unless it is there already, in this process or another.
+
+    Args:
+        target: the file; its name carries a hash of all that goes into it.
+        build: makes the file in the empty folder that it is given and returns its path. It moves
+            to `target` when it is complete, so what bears that name is never half a file.
+
+    A process that builds holds a lock, which the system takes back when it ends in whatever way:
+    nothing that a killed process leaves behind is waited for. A living one is waited for
+    `PATIENCE` seconds; after that the file is built here as well, which does no harm.
+    """
+    note = target.with_suffix(".seconds")
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _lock(target):
+            if not target.exists():
+                _clean(target.parent)
+                started = time.perf_counter()
+                with tempfile.TemporaryDirectory(dir=target.parent, prefix="building-") as folder:
+                    built = build(Path(folder))
+                    seconds = time.perf_counter() - started
+                    note.write_text(f"{seconds:.4f}\n")
+                    os.replace(built, target)
+                return Built(target, seconds, True)
+    os.utime(target)  # in use
+    return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
+
+
+@contextmanager
+def _lock(target: Path) -> Iterator[None]:
+    """Keep other processes from building the same file; gives up after `PATIENCE` seconds."""
+    number = int(content_hash(target.name)[:2], 16) % 64  # so that there are not ever more of them
+    with open(target.parent / f".lock-{number:02}", "w") as file:
+        begin, told = time.monotonic(), False
+        while not _locked(file.fileno()):
+            waited = time.monotonic() - begin
+            if waited > PATIENCE:
+                warnings.warn(
+                    f"another process has been building {target.name} for {waited:.0f} s: "
+                    "building it here too",
+                    stacklevel=4,
+                )
+                break
+            if waited > PATIENCE / 12 and not told:
+                told = True
+                warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
+            time.sleep(0.02)
+        yield  # closing the file gives the lock back
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # a file system without locks: then several may build the same file
+    return True
+
+
+def _clean(folder: Path) -> None:
+    """Remove what was not used for long, and what killed builds left."""
+    for path in folder.iterdir():
+        try:
+            age = time.time() - path.stat().st_mtime
+            if path.name.startswith("building-") and age > 3600:
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.suffix in (".so", ".seconds") and age > KEPT:
+                path.unlink()
+        except FileNotFoundError:
+            pass  # another process was faster

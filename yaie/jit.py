@@ -4,24 +4,26 @@ kernels = load("norm/rms_norm.cu")
 kernels.rms_norm_f32(x, weight, out, rows, columns, eps)
 
 Each `extern "C" cudaError_t name(..., cudaStream_t stream)` of the file becomes a function. It
-takes contiguous tensors for pointers, and numbers; the stream is torch's current one. Nothing is
-compiled before the first call, and then only for the device of its tensors.
+takes contiguous tensors (or None) for pointers, and numbers; the stream is torch's current one.
+Nothing is compiled before the first call, and then only for the device of its tensors. What was
+compiled once is kept in the cache folder, or was built ahead of time (`yaie.ahead`).
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
-import tempfile
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from yaie import emulator, nvcc
-from yaie.cache import cache_root
+from yaie import ahead, emulator, nvcc
+from yaie.cache import Built, content_hash
 from yaie.emulator import CompileError, KernelError, Report
 from yaie.emulator.launch import error_name
 from yaie.emulator.rewrite import CSRC, rewrite
@@ -29,7 +31,6 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
-_modules: dict[tuple, Module] = {}
 _building = threading.RLock()
 
 
@@ -39,54 +40,78 @@ def load(
     *,
     name: str | None = None,
     flags: Sequence[str] = (),
+    verbose: bool | None = None,
 ) -> Module:
     """The launchers of a CUDA C++ file or text.
 
     Args:
-        path_or_source: a path, absolute, relative to `csrc/` or relative to the present folder; or
+        path_or_source: a path, absolute, relative to the present folder or relative to `csrc/`; or
             the source itself, which has more than one line.
         checked: run emulated, with every load and store checked; `module.report` then tells of
             the last call. Needs CPU tensors.
         name: what messages call a source that is no file.
-        flags: further options for the compiler.
+        flags: further options for the compiler, nvcc or the C++ compiler.
+        verbose: say how long compiling took, at the first call. True says it in any case, with the
+            time that was taken back then if the result was kept; so a notebook's output stays the
+            same. None says it where somebody waits: at a terminal, when something was compiled.
 
     Returns:
         The same module as long as the file and the headers it includes are the same.
 
     Raises:
-        FileNotFoundError, or ValueError if the source has no launcher. CompileError is raised by
-        the first call.
+        FileNotFoundError; ValueError if the source has no launcher; TypeError if a launcher has a
+        parameter that Python cannot pass; CompileError if a launch `<<<…>>>` has no end. All other
+        errors of compiling are raised by the first call.
     """
-    source, path = _read(path_or_source, name)
-    files = _files(source, path)
-    key = (str(path), checked, tuple(flags), content_hash(files))
-    module = _modules.get(key)
-    if module is None:
-        module = _modules.setdefault(key, Module(source, path, checked, flags))
-    return module
+    options = (checked, name, tuple(flags), verbose)
+    is_source = isinstance(path_or_source, str) and "\n" in path_or_source
+    path = Path(name or "kernel.cu") if is_source else _find(path_or_source)
+    known = _known.get((path_or_source if is_source else path, options))
+    if known is not None and known.up_to_date():
+        return known.module
+    source = path_or_source if is_source else path.read_text(encoding="utf-8")
+    with _short_names(path):
+        files = rewrite(source, path).files
+    headers = files[1:]
+    stamps = _stamps(headers if is_source else files)
+    key = (path, options, content_hash(source, *(header.read_text() for header in headers)))
+    if key not in _modules:
+        _modules[key] = Module(source, path, checked, flags, verbose)
+    _known[path_or_source if is_source else path, options] = _Known(
+        _modules[key], headers if is_source else files, stamps
+    )
+    return _modules[key]
 
 
 class Module:
-    """The launchers of one source, as functions of tensors and numbers.
+    """The launchers of one source, as functions of tensors and numbers. See `load`.
 
     Attributes:
-        path: what messages call the source.
+        name: what messages call the source.
         source: its text.
         checked: whether every load and store is checked.
+        launchers: their signatures, by name.
     """
 
     def __init__(
-        self, source: str, path: Path, checked: bool = False, flags: Sequence[str] = ()
+        self,
+        source: str,
+        path: Path,
+        checked: bool = False,
+        flags: Sequence[str] = (),
+        verbose: bool | None = None,
     ) -> None:
         self.path = path
+        self.name = short_name(path)
         self.source = source
         self.checked = checked
         self.flags = tuple(flags)
         self.launchers = find_launchers(source)
         if not self.launchers:
-            raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
+            raise ValueError(f'{self.name} has no launcher: extern "C" cudaError_t name(...) {{')
+        self._verbose = verbose
         self._on_cpu: emulator.Module | None = None
-        self._on_gpu: dict[tuple[int, int], ctypes.CDLL] = {}  # by compute capability
+        self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
 
     @property
     def report(self) -> Report | None:
@@ -96,128 +121,135 @@ class Module:
     def __getattr__(self, name: str) -> Callable[..., None]:
         launchers = self.__dict__.get("launchers", {})
         if name not in launchers:
-            raise AttributeError(f"{self.path} has no launcher {name!r}: {', '.join(launchers)}")
+            raise AttributeError(
+                f"{self.__dict__.get('name')} has no launcher {name!r}, but {', '.join(launchers)}"
+            )
         launcher = launchers[name]
 
         def launch(*arguments: Any) -> None:
             self._launch(launcher, arguments)
 
-        self.__dict__[name] = launch
+        launch.__name__ = launch.__qualname__ = name
+        self.__dict__[name] = launch  # the next time without this function
         return launch
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.launchers})
 
     def __repr__(self) -> str:
-        return f"<kernels of {self.path}: {', '.join(self.launchers)}>"
+        return f"<kernels of {self.name}: {', '.join(self.launchers)}>"
 
     def _launch(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
-        check_arguments(launcher, arguments)
-        device = _device(launcher, arguments)
+        device = check_arguments(launcher, arguments)
         if device is None or device.type == "cpu":
-            getattr(self._emulated(), launcher.name)(*arguments)
+            self._emulated().call(launcher, arguments)
         elif device.type == "cuda" and not self.checked:
             self._launch_on_gpu(launcher, arguments, device)
         else:
-            why = "checked mode runs emulated" if self.checked else "there is no other device"
-            raise TypeError(
-                f"{launcher.name}(): tensors must be on the CPU{'' if self.checked else ' or CUDA'}"
-                f", got {device}: {why}"
-            )
+            wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
+            raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
+
+    # ------------------------------------------------------------------------ the devices
 
     def _emulated(self) -> emulator.Module:
         if self._on_cpu is None:
-            with _building:
-                self._on_cpu = emulator.Module(self.source, self.path, self.checked, self.flags)
+            with _building, _short_names(self.path):
+                if self._on_cpu is None:
+                    module = emulator.Module(self.source, self.path, self.checked, self.flags)
+                    self._tell(module.built, "for the CPU")
+                    self._on_cpu = module
         return self._on_cpu
 
-    def _launch_on_gpu(self, launcher: Launcher, arguments: tuple[Any, ...], device: Any) -> None:
+    def _launch_on_gpu(self, launcher: Launcher, arguments: Sequence[Any], device: Any) -> None:
         import torch
 
-        function = getattr(self._library(device), launcher.name)
-        function.restype = ctypes.c_int
-        function.argtypes = [p.ctype for p in launcher.parameters]
+        functions = self._on_gpu.get(device.index) or self._compiled_for(device)
         stream = torch.cuda.current_stream(device).cuda_stream
-        given = iter(arguments)
-        values = [
-            stream if p.is_stream else a.data_ptr() if hasattr(a := next(given), "data_ptr") else a
-            for p in launcher.parameters
-        ]
-        with torch.cuda.device(device):
-            error = function(*values)
+        values = launcher.values(arguments, stream)
+        if torch.cuda.current_device() == device.index:
+            error = functions[launcher.name](*values)
+        else:
+            with torch.cuda.device(device):
+                error = functions[launcher.name](*values)
         if error:
             raise KernelError(f"{launcher.name} returned {error_name(error)}")
 
-    def _library(self, device: Any) -> ctypes.CDLL:
+    def _compiled_for(self, device: Any) -> dict[str, Any]:
         import torch
 
-        capability = torch.cuda.get_device_capability(device)
-        if capability not in self._on_gpu:
-            with _building:
-                self._on_gpu[capability] = ctypes.CDLL(str(self._compiled(capability)))
-        return self._on_gpu[capability]
+        with _building, _short_names(self.path):
+            if device.index not in self._on_gpu:
+                capability = torch.cuda.get_device_capability(device)
+                library = ctypes.CDLL(str(self._library(capability)))
+                functions = {name: x.bind(library) for name, x in self.launchers.items()}
+                self._on_gpu[device.index] = functions
+        return self._on_gpu[device.index]
 
-    def _compiled(self, capability: tuple[int, int]) -> Path:
+    def _library(self, capability: tuple[int, int]) -> Path:
         """The shared object for a card, built if there is none for this very source."""
-        import torch
+        found = ahead.find(self.source, self.path, self.flags, capability)
+        if found is not None:
+            return found
+        built = nvcc.build_for(self.source, self.path, capability, self.flags)
+        self._tell(built, f"for sm_{capability[0]}{capability[1]}")
+        return built.path
 
-        architectures = nvcc.architectures_of(capability)
-        key = content_hash(
-            _files(self.source, self.path),
-            *(*nvcc.OPTIONS, *architectures, *self.flags, torch.__version__),
-            nvcc.version(nvcc.nvcc()),
-        )
-        folder = cache_root() / "cuda"
-        target = folder / f"{self.path.stem or 'kernel'}-{key}.so"
-        if target.exists():
-            return target
-        folder.mkdir(parents=True, exist_ok=True)
-        started = time.perf_counter()
-        with tempfile.TemporaryDirectory(dir=folder, prefix="building-") as own:
-            built = nvcc.build_inline(self.source, self.path, architectures, Path(own), self.flags)
-            os.replace(built, target)
-        self.seconds = time.perf_counter() - started
-        return target
-
-
-def _device(launcher: Launcher, arguments: Sequence[Any]) -> Any:
-    """The device of all tensors, or None if there are none; TypeError if they are on several."""
-    first = None
-    for parameter, argument in zip(launcher.wanted, arguments, strict=True):
-        if not parameter.pointer or argument is None:
-            continue
-        if first is None:
-            first = (parameter.name, argument.device)
-        elif argument.device != first[1]:
-            raise TypeError(
-                f"{launcher.name}(): argument {parameter.name!r} must be on {first[1]} like "
-                f"{first[0]!r}, got {argument.device}"
-            )
-    return first[1] if first else None
+    def _tell(self, built: Built, where: str) -> None:
+        waited = built.fresh and sys.stdout.isatty()
+        if self._verbose or (self._verbose is None and waited):
+            print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
 
 
 # ------------------------------------------------------------------------------- sources
 
+_modules: dict[tuple, Module] = {}  # by path, options and content
 
-def _read(path_or_source: str | Path, name: str | None) -> tuple[str, Path]:
-    """The text and what it is called."""
-    if isinstance(path_or_source, str) and "\n" in path_or_source:
-        return path_or_source, Path(name or "kernel.cu")
-    path = Path(path_or_source).expanduser()
-    for place in (path, CSRC / path):
+
+@dataclass(frozen=True)
+class _Known:
+    """The module of a request, and the files that it was made of as they were then."""
+
+    module: Module
+    files: Sequence[Path]
+    stamps: tuple | None
+
+    def up_to_date(self) -> bool:
+        return self.stamps is not None and self.stamps == _stamps(self.files)
+
+
+_known: dict[tuple, _Known] = {}  # by path or source, and options
+
+
+def _stamps(files: Sequence[Path]) -> tuple | None:
+    """What changes when a file does; None if it may yet change within a tick of the clock."""
+    try:
+        found = [os.stat(file) for file in files]
+    except FileNotFoundError:
+        return None
+    if any(time.time() - stat.st_mtime < 1 for stat in found):
+        return None
+    return tuple((stat.st_mtime_ns, stat.st_size) for stat in found)
+
+
+def _find(name: str | Path) -> Path:
+    path = Path(name).expanduser()
+    for place in (path.absolute(), CSRC / path):
         if place.is_file():
-            return place.read_text(encoding="utf-8"), place
-    raise FileNotFoundError(f"no file {path}, here or in {CSRC}")
+            return place
+    raise FileNotFoundError(f"no file {path}, neither here nor in {CSRC}")
 
 
-def _files(source: str, path: Path) -> list[str]:
-    """The text of a source and of every header that it includes with quotes."""
-    return [source, *(file.read_text() for file in rewrite(source, path).files[1:])]
+def short_name(path: Path) -> str:
+    """What messages call a file: its path in csrc/, else in the repository, else whole."""
+    for base in (CSRC, CSRC.parent):
+        if path.is_relative_to(base):
+            return path.relative_to(base).as_posix()
+    return str(path)
 
 
-def content_hash(texts: Sequence[str], *more: str) -> str:
-    """Sixteen hexadecimal digits that change with any of the texts."""
-    digest = hashlib.sha256()
-    for text in (*texts, *more):
-        digest.update(text.encode() + b"\0")
-    return digest.hexdigest()[:16]
+@contextmanager
+def _short_names(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (CompileError, SyntaxError) as error:
+        raise CompileError(str(error).replace(str(path), short_name(path))) from None

@@ -1,6 +1,6 @@
 """CUDA C++ compiled for the GPU: the compiler, the architectures, and what it says of errors.
 
-Nothing here needs a GPU or loads torch, except `build_inline`, which goes through torch's
+Nothing here needs a GPU or loads torch, except `build_for`, which goes through torch's
 `load_inline` in its fast form: no torch header is read, and the result is a plain shared object.
 """
 
@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from yaie.cache import Built, build_once, cache_root, content_hash
 from yaie.emulator.build import CompileError
-from yaie.emulator.rewrite import CSRC
+from yaie.emulator.rewrite import CSRC, rewrite
 
 OPTIONS = ("-O3", "-std=c++17", "-lineinfo")
 # torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
@@ -98,50 +99,113 @@ def architecture_flags(architectures: Sequence[str]) -> list[str]:
     return flags
 
 
+def _number(architecture: str) -> tuple[int, int]:
+    major, minor = re.match(r"(\d+)\.(\d)", architecture).groups()
+    return int(major), int(minor)
+
+
+def _is_exact(architecture: str) -> bool:
+    """Whether it is one version's own, such as 9.0a."""
+    return re.search(r"\d[af]", architecture) is not None
+
+
+def sm(architecture: str) -> str:
+    """As NVIDIA names it: sm_90a for 9.0a."""
+    return f"sm_{architecture.replace('.', '')}"
+
+
+def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
+    """Whether a card can run what was compiled for these architectures.
+
+    Machine code runs on cards of the same major version that are no older, that of 9.0a and its
+    like on this very version; PTX is compiled by the driver for every newer card.
+    """
+    for architecture in architectures:
+        number = _number(architecture)
+        if number == capability:
+            return True
+        if _is_exact(architecture) or number > capability:
+            continue
+        if number[0] == capability[0] or architecture.endswith("+PTX"):
+            return True
+    return False
+
+
+def needs(source: str) -> str | None:
+    """The architecture that a header line "// Needs     sm_90a …" asks for, as 9.0a."""
+    found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)([af]?)\b", source, re.MULTILINE)
+    return f"{found[1]}.{found[2]}{found[3]}" if found else None
+
+
+def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
+    """Those of the architectures that have what a source needs."""
+    needed = needs(source)
+    if needed is None:
+        return tuple(architectures)
+    if _is_exact(needed):
+        return tuple(a for a in architectures if a.removesuffix("+PTX") == needed)
+    return tuple(a for a in architectures if _number(a) >= _number(needed))
+
+
 # -------------------------------------------------------------------------------- building
 
 
-def marked(source: str, path: Path) -> str:
-    """The source under its own name: what the compiler says is then said of the learner's file."""
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'#line 1 "{escaped}"\n{source}'
-
-
 def build(
-    source: str,
-    path: Path,
-    architectures: Sequence[str],
-    target: Path,
-    flags: Sequence[str] = (),
+    source: str, path: Path, architectures: Sequence[str], target: Path, flags: Sequence[str] = ()
 ) -> None:
     """Compile with nvcc alone; a target that ends in .o is only compiled, else it is linked.
 
-    Needs no GPU. Raises CompileError.
+    Needs no GPU and no torch. Raises CompileError.
     """
-    unit = target.with_name(f"{target.name}.cu")
+    unit = target.with_name(f"{target.stem}.cu")
     unit.write_text(marked(source, path))
-    kind = ["-c"] if target.suffix == ".o" else ["-shared"]
+    kind = ["-c"] if target.suffix == ".o" else ["-shared", "-cudart=shared"]
     command = [
         *(str(nvcc()), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
         *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
         *(*kind, str(unit), "-o", str(target)),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment())
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     unit.unlink()
     if done.returncode:
         raise CompileError(only_the_message(done.stdout + done.stderr, unit, path))
 
 
-def build_inline(
+def build_for(
+    source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()
+) -> Built:
+    """Compile for a card through torch's load_inline, and keep the shared object in the cache.
+
+    Raises CompileError.
+    """
+    import torch
+
+    architectures = architectures_of(capability)
+    if not able(architectures, source):
+        raise CompileError(
+            f"{path} needs {sm(needs(source))}, "
+            f"but is to be compiled for {', '.join(map(sm, architectures))}"
+        )
+    key = content_hash(
+        *(*read_all(source, path), str(path), *OPTIONS, *architectures, *flags),
+        *(version(nvcc()), torch.__version__),
+    )
+    target = cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
+    return build_once(
+        target, lambda folder: load_inline(source, path, architectures, folder, flags)
+    )
+
+
+def load_inline(
     source: str, path: Path, architectures: Sequence[str], folder: Path, flags: Sequence[str] = ()
 ) -> Path:
     """Compile through torch's load_inline in an empty folder; returns the shared object in it.
 
-    The folder is this build's own, so that no lock file of another build can be waited for.
-    Raises CompileError.
+    The folder is this build's own, so there is no lock file of another build that torch could wait
+    for. Raises CompileError.
     """
-    nvcc()
-    from torch.utils.cpp_extension import load_inline
+    from torch.utils import cpp_extension
 
     name = re.sub(r"\W", "_", path.stem)
     with _path_lock:
@@ -149,7 +213,7 @@ def build_inline(
         # torch calls ninja by its name, which an environment that is not activated does not have.
         os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), before])
         try:
-            load_inline(
+            cpp_extension.load_inline(
                 name,
                 cpp_sources="",
                 cuda_sources=marked(source, path),
@@ -166,23 +230,30 @@ def build_inline(
     return folder / f"{name}.so"
 
 
+def read_all(source: str, path: Path) -> list[str]:
+    """The text of a source and of every header of ours that it includes."""
+    return [source, *(header.read_text() for header in rewrite(source, path).files[1:])]
+
+
+def marked(source: str, path: Path) -> str:
+    """The source under its own name: what the compiler says is then said of the learner's file."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{escaped}"\n{source}'
+
+
 def include_folders(path: Path) -> list[Path]:
     """Where headers that a source names in quotes are looked for."""
     return list(dict.fromkeys([path.resolve().parent, CSRC]))
 
 
 def only_the_message(output: str, unit: Path, path: Path) -> str:
-    """What nvcc says of the source, without the commands and what is said of temporary files."""
+    """What nvcc says of the source, without commands, and with its own name."""
     kept, inside = [], False
     for line in output.splitlines():
-        if re.match(r"\S.*\(\d+\): (catastrophic |fatal )?(error|warning)|\S+:\d+:\d*:? ", line):
+        if re.match(r"\S.*\(\d+\): (\w+ )?(error|warning)|\S.*?:\d+:(\d+:)? ", line):
             inside = True
         elif re.match(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included", line):
             inside = False
         if inside and line.strip():
             kept.append(line.replace(str(unit), str(path)))
     return "\n".join(kept) or output.strip()
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "LC_ALL": "C"}

@@ -1,23 +1,20 @@
 """From CUDA C++ to a shared object that runs on the CPU, kept in a cache.
 
 Names of files carry a hash of all that goes into them, so that a changed kernel is a new file: the
-dynamic linker would not load a known name again. A file is written under another name and moved
-into place when it is complete, so two processes may build the same thing at once.
+dynamic linker would not load a known name again.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from yaie.cache import cache_root
+from yaie.cache import Built, build_once, cache_root, content_hash
 from yaie.emulator.rewrite import rewrite
 
 HERE = Path(__file__).resolve().parent
@@ -38,6 +35,10 @@ _CHECKED = [
     *("-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"),
     *("--param", "tsan-instrument-func-entry-exit=0"),
     "-fno-tree-sra",  # else a float4 is loaded in four parts
+    # A struct that goes to a function by value, or comes back from one, straight from memory or to
+    # it, is seen only where the function is inlined.
+    *("-fno-semantic-interposition", "-finline-functions", "-finline-small-functions"),
+    "-finline-limit=100000",
 ]
 
 
@@ -51,29 +52,31 @@ def compile(source: str, path: str | Path, checked: bool, flags: Sequence[str] =
     `path` names the source in messages and tells where its headers are; it need not exist.
     `checked` has every load and store reported. Raises CompileError.
     """
+    return build(source, path, checked, flags).path
+
+
+def build(source: str, path: str | Path, checked: bool, flags: Sequence[str] = ()) -> Built:
+    """As `compile`, and tells what it took."""
     path = Path(path)
-    rewritten = rewrite(source, path)
+    code = rewrite(source, path).code
     runtime = build_runtime()
     options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), *flags]
-    key = _hash([rewritten.code, _headers(), compiler_version(), runtime.name, str(options)])
-    target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
-    if target.exists():
-        return target
-    with _workplace() as folder:
-        unit = Path(folder) / "unit.cpp"
-        unit.write_text(rewritten.code)
-        objects = [] if not checked else [Path(folder) / "unit.o"]
-        search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
+    key = content_hash(code, _headers(), compiler_version(), runtime.name, str(options))
+    search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
+    link = [f"-Wl,-rpath,{runtime.parent}", "-Wl,-Bsymbolic", str(runtime)]
+
+    def compile_in(folder: Path) -> Path:
+        unit, built = folder / "unit.cpp", folder / "unit.so"
+        unit.write_text(code)
         if checked:  # compiled and linked apart, so that the sanitizer's library stays out
-            _run([*options, *search, "-c", str(unit), "-o", str(objects[0])])
-        built = Path(folder) / "unit.so"
-        link = [f"-Wl,-rpath,{runtime.parent}", "-Wl,-Bsymbolic", str(runtime)]
-        if checked:
-            _run(["-shared", "-pthread", str(objects[0]), "-o", str(built), *link])
+            _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
+            _run(["-shared", "-pthread", str(folder / "unit.o"), "-o", str(built), *link])
         else:
             _run([*options, *search, "-shared", str(unit), "-o", str(built), *link])
-        os.replace(built, target)
-    return target
+        return built
+
+    name = f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
+    return build_once(_folder() / name, compile_in)
 
 
 @lru_cache(maxsize=1)
@@ -82,26 +85,25 @@ def build_runtime() -> Path:
     sources = sorted(RUNTIME.glob("*.cpp"))
     texts = [p.read_text() for p in [*sources, *sorted(RUNTIME.glob("*.h"))]]
     options = [*_COMMON, *_RUNTIME]
-    key = _hash([*texts, _headers(), compiler_version(), str(options)])
-    target = _folder() / f"libemulator-{key}.so"
-    if target.exists():
-        return target
-    with _workplace() as folder:
+    key = content_hash(*texts, _headers(), compiler_version(), str(options))
+    name = f"libemulator-{key}.so"
+
+    def compile_in(folder: Path) -> Path:
         # Two units, each of several files: the standard library's headers are read only twice.
         units = [sources[::2], sources[1::2]]
         objects, jobs = [], []
         for number, unit in enumerate(units):
-            source = Path(folder) / f"unit{number}.cpp"
+            source = folder / f"unit{number}.cpp"
             source.write_text("".join(f'#include "{path}"\n' for path in unit))
             objects.append(source.with_suffix(".o"))
             jobs.append(_start([*options, "-c", str(source), "-o", str(objects[-1])]))
         for job in jobs:
             _finish(job)
-        built = Path(folder) / target.name
-        _run(["-shared", "-pthread", f"-Wl,-soname,{target.name}", *map(str, objects),
-              "-o", str(built), "-lrt"])  # fmt: skip
-        os.replace(built, target)
-    return target
+        _run(["-shared", "-pthread", f"-Wl,-soname,{name}", *map(str, objects),
+              "-o", str(folder / name), "-lrt"])  # fmt: skip
+        return folder / name
+
+    return build_once(_folder() / name, compile_in).path
 
 
 @lru_cache(maxsize=1)
@@ -124,20 +126,7 @@ def compiler_version() -> str:
 
 
 def _folder() -> Path:
-    folder = cache_root() / "emulator"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _workplace() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(dir=_folder(), prefix="building-")
-
-
-def _hash(parts: Iterable[str]) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.encode() + b"\0")
-    return digest.hexdigest()[:16]
+    return cache_root() / "emulator"
 
 
 @lru_cache(maxsize=1)

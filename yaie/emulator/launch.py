@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.emulator import runtime
-from yaie.emulator.build import compile
+from yaie.emulator.build import build
 from yaie.emulator.checks import Memory, Report, describe, make_report
 from yaie.emulator.lines import Lines, shared_arrays
 from yaie.emulator.rewrite import rewrite
@@ -34,11 +34,7 @@ class Module:
     """
 
     def __init__(
-        self,
-        source: str,
-        path: str | Path,
-        checked: bool = False,
-        flags: Sequence[str] = (),
+        self, source: str, path: str | Path, checked: bool = False, flags: Sequence[str] = ()
     ) -> None:
         self.path = Path(path)
         self.source = source
@@ -48,33 +44,31 @@ class Module:
         if not self._launchers:
             raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
         self._kernels = rewrite(source, path).kernels
-        self.library = compile(source, path, checked, flags)
+        self.built = build(source, path, checked, flags)
+        self.library = self.built.path
         runtime.library()  # before the kernels, which need it
         self._loaded = ctypes.CDLL(str(self.library))
+        self._functions = {n: x.bind(self._loaded) for n, x in self._launchers.items()}
 
     def __getattr__(self, name: str) -> Any:
         launchers = self.__dict__.get("_launchers", {})
         if name not in launchers:
             raise AttributeError(f"{self.path} has no launcher {name!r}: {', '.join(launchers)}")
-        launcher = launchers[name]
-        return lambda *arguments: self._call(launcher, arguments)
+        return lambda *arguments: self._check_and_call(launchers[name], arguments)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._launchers})
 
-    def _call(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
-        check_arguments(launcher, arguments)
-        for parameter, argument in zip(launcher.wanted, arguments, strict=True):
-            if parameter.pointer and argument is not None and argument.device.type != "cpu":
-                raise TypeError(
-                    f"{launcher.name}(): argument {parameter.name!r} must be on the CPU, "
-                    f"got {argument.device}"
-                )
-        function = getattr(self._loaded, launcher.name)
-        function.restype = ctypes.c_int
-        function.argtypes = [p.ctype for p in launcher.parameters]
+    def _check_and_call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:
+        device = check_arguments(launcher, arguments)
+        if device is not None and device.type != "cpu":
+            raise TypeError(f"{launcher.name}(): tensors must be on the CPU, got {device}")
+        self.call(launcher, arguments)
+
+    def call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:
+        """Call a launcher with arguments that `check_arguments` has passed."""
         with _one_call:
-            error, stopped = self._run(function, launcher, arguments)
+            error, stopped = self._run(launcher, arguments)
         if stopped:
             lines = Lines(self.library, {stopped.site, stopped.other_site})
             raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
@@ -82,26 +76,21 @@ class Module:
             raise KernelError(f"{launcher.name} returned {error_name(error)}")
 
     def _run(
-        self, function: Any, launcher: Launcher, arguments: tuple[Any, ...]
+        self, launcher: Launcher, arguments: Sequence[Any]
     ) -> tuple[int, runtime.RawFailure | None]:
         """Call a launcher; returns its error code and what stopped a kernel, if something did."""
+        function = self._functions[launcher.name]
         runtime.begin_call()
         if self.checked:
             with Checker(self, launcher, arguments) as checker:
-                error = function(*self._values(launcher, checker.arguments))
+                error = function(*launcher.values(checker.arguments))
                 stopped = runtime.failure()
                 self.report = checker.report(stopped)
         else:
-            values = [a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments]
-            error = function(*self._values(launcher, values))
+            error = function(*launcher.values(arguments))
             stopped = runtime.failure()
         sys.stdout.write(runtime.printed())
         return error, stopped
-
-    @staticmethod
-    def _values(launcher: Launcher, given: Sequence[Any]) -> list[Any]:
-        values = iter(given)
-        return [None if p.is_stream else next(values) for p in launcher.parameters]
 
 
 class Checker:

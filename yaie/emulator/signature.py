@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 from yaie.emulator.rewrite import hide
@@ -18,18 +21,20 @@ _NUMBERS = {
     **{"size_t": ctypes.c_size_t, "bool": ctypes.c_bool},
     **{"float": ctypes.c_float, "double": ctypes.c_double},
 }
-# What a pointer may point to, as the names of torch's dtypes; void takes any.
+# What a pointer may point to, as the names of torch's dtypes; void and unknown types take any.
 _DTYPES = {
-    "float": "float32",
-    "double": "float64",
-    **dict.fromkeys(["__half", "half"], "float16"),
-    **dict.fromkeys(["__nv_bfloat16", "nv_bfloat16"], "bfloat16"),
-    **dict.fromkeys(["int", "int32_t", "unsigned", "unsigned int", "uint32_t"], "int32"),
-    **dict.fromkeys(
-        ["long", "long long", "int64_t", "uint64_t", "unsigned long", "unsigned long long"],
-        "int64",
-    ),
-    **dict.fromkeys(["short", "int16_t", "unsigned short", "uint16_t"], "int16 uint16"),
+    **dict.fromkeys(["float", "float2", "float4"], "float32"),
+    **dict.fromkeys(["double", "double2"], "float64"),
+    **dict.fromkeys(["__half", "half", "__half2", "half2"], "float16"),
+    **dict.fromkeys(["__nv_bfloat16", "nv_bfloat16", "__nv_bfloat162"], "bfloat16"),
+    "__nv_fp8_e4m3": "float8_e4m3fn",
+    "__nv_fp8_e5m2": "float8_e5m2",
+    **dict.fromkeys(["int", "int32_t", "int2", "int4"], "int32"),
+    **dict.fromkeys(["unsigned", "unsigned int", "uint32_t"], "int32 uint32"),
+    **dict.fromkeys(["long", "long long", "int64_t"], "int64"),
+    **dict.fromkeys(["uint64_t", "unsigned long", "unsigned long long"], "int64 uint64"),
+    **dict.fromkeys(["short", "int16_t"], "int16"),
+    **dict.fromkeys(["unsigned short", "uint16_t"], "int16 uint16"),
     **dict.fromkeys(["unsigned char", "uint8_t"], "uint8"),
     **dict.fromkeys(["char", "signed char", "int8_t"], "int8"),
     "bool": "bool",
@@ -56,6 +61,14 @@ class Parameter:
     def ctype(self) -> Any:
         return ctypes.c_void_p if self.pointer or self.is_stream else _NUMBERS[self.kind]
 
+    @cached_property
+    def dtypes(self) -> frozenset:
+        """The dtypes of tensors that may be given for a pointer; empty: any."""
+        import torch
+
+        names = _DTYPES.get(self.kind, "").split()
+        return frozenset(getattr(torch, name) for name in names)
+
 
 @dataclass(frozen=True)
 class Launcher:
@@ -64,18 +77,29 @@ class Launcher:
     name: str
     parameters: tuple[Parameter, ...]
 
-    @property
+    @cached_property
     def wanted(self) -> tuple[Parameter, ...]:
         """What the caller gives: all but the stream."""
         return tuple(p for p in self.parameters if not p.is_stream)
+
+    def bind(self, library: ctypes.CDLL) -> Any:
+        """The launcher of a loaded shared object, to be called with `values`."""
+        function = getattr(library, self.name)
+        function.restype = ctypes.c_int
+        function.argtypes = [p.ctype for p in self.parameters]
+        return function
+
+    def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
+        """What is passed: pointers in place of tensors, and the stream where it belongs."""
+        given = iter([a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments])
+        return [stream if p.is_stream else next(given) for p in self.parameters]
 
 
 def find_launchers(source: str) -> dict[str, Launcher]:
     """Every `extern "C" cudaError_t name(...)` defined in the source, by name.
 
-    They are read as they stand: one that a macro writes is not found.
-
-    Raises TypeError for a parameter of a type that Python cannot pass.
+    They are read as they stand: one that a macro writes is not found. Raises TypeError for a
+    parameter of a type that Python cannot pass.
     """
     found = {}
     hidden = hide(source)
@@ -93,10 +117,10 @@ def _is_extern(before: str) -> bool:
     if re.search(r"\bextern$", before):
         return True
     depth = 0
-    for position in range(len(before) - 1, -1, -1):
-        if before[position] == "{" and depth == 0:
-            return re.search(r"\bextern\s*$", before[:position]) is not None
-        depth += (before[position] == "}") - (before[position] == "{")
+    for brace in reversed(list(re.finditer(r"[{}]", before))):
+        if brace[0] == "{" and depth == 0:
+            return re.search(r"\bextern\s*$", before[: brace.start()]) is not None
+        depth += 1 if brace[0] == "}" else -1
     return False
 
 
@@ -116,40 +140,62 @@ def _parameter(launcher: str, text: str) -> Parameter:
     return parameter
 
 
-def check_arguments(launcher: Launcher, arguments: tuple[Any, ...]) -> None:
-    """Compare arguments with the signature; raises TypeError that names the parameter."""
+def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:
+    """Compare arguments with the signature.
+
+    Returns:
+        The device that all tensors are on, or None if there is no tensor.
+
+    Raises:
+        TypeError: names the parameter, what came and what was wanted.
+    """
     wanted = launcher.wanted
     if len(arguments) != len(wanted):
-        names = ", ".join(p.name for p in wanted)
-        raise TypeError(
-            f"{launcher.name}() takes {len(wanted)} arguments ({names}), got {len(arguments)}"
-        )
+        raise TypeError(_wrong_number(launcher, len(arguments)))
+    first: tuple[Parameter, Any] | None = None
     for parameter, argument in zip(wanted, arguments, strict=True):
-        problem = _problem(parameter, argument)
+        if not parameter.pointer:
+            problem = _number_problem(parameter, argument)
+        elif argument is None:
+            continue
+        else:
+            problem = _tensor_problem(parameter, argument)
+            if not problem and first is None:
+                first = parameter, argument.device
+            elif not problem and argument.device != first[1]:
+                problem = f"must be on {first[1]} like {first[0].name!r}, got {argument.device}"
         if problem:
             raise TypeError(f"{launcher.name}(): argument {parameter.name!r} {problem}")
+    return first[1] if first else None
 
 
-def _problem(parameter: Parameter, argument: Any) -> str | None:
-    if not parameter.pointer:
-        whole = parameter.kind not in ("float", "double")
-        if isinstance(argument, int) or (isinstance(argument, float) and not whole):
-            return _range_problem(parameter, argument) if whole else None
-        return f"must be a number ({parameter.kind}), got {type(argument).__name__}"
-    if argument is None:
-        return None
+def _wrong_number(launcher: Launcher, given: int) -> str:
+    names = [p.name for p in launcher.wanted]
+    missing = f": {', '.join(map(repr, names[given:]))} missing" if given < len(names) else ""
+    return (
+        f"{launcher.name}() takes {len(names)} arguments ({', '.join(names)}), got {given}{missing}"
+    )
+
+
+def _tensor_problem(parameter: Parameter, argument: Any) -> str | None:
     if not hasattr(argument, "data_ptr"):
         return f"must be a tensor or None, got {type(argument).__name__}"
-    dtype = str(argument.dtype).removeprefix("torch.")
-    allowed = _DTYPES.get(parameter.kind)
-    if allowed and dtype not in allowed.split():
-        return f"must be a tensor of {allowed.replace(' ', ' or ')}, got {dtype}"
+    if parameter.dtypes and argument.dtype not in parameter.dtypes:
+        names = sorted(map(_plain, parameter.dtypes))
+        return f"must be a tensor of {' or '.join(names)}, got {_plain(argument.dtype)}"
     if not argument.is_contiguous():
         return f"must be contiguous, got strides {tuple(argument.stride())}"
     return None
 
 
-def _range_problem(parameter: Parameter, value: int) -> str | None:
-    if parameter.ctype(value).value == value:
-        return None
-    return f"must fit in {parameter.kind}, got {value}"
+def _plain(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _number_problem(parameter: Parameter, argument: Any) -> str | None:
+    whole = parameter.kind not in ("float", "double")
+    if not isinstance(argument, Integral if whole else Real):
+        return f"must be a number ({parameter.kind}), got {type(argument).__name__}"
+    if whole and parameter.ctype(int(argument)).value != argument:
+        return f"must fit in {parameter.kind}, got {argument}"
+    return None

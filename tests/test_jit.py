@@ -1,0 +1,468 @@
+"""A `.cu` file as functions: what is compiled when, what is refused, what a broken build says."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie import ahead, cache, jit, nvcc
+from yaie.jit import CompileError, KernelError
+
+SOURCE = """#include <cuda_runtime.h>
+#ifndef FACTOR
+#define FACTOR 2
+#endif
+__global__ void scale(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = FACTOR * x[i];
+}
+extern "C" cudaError_t scale_f32(const float* x, float* out, int n, cudaStream_t stream) {
+    scale<<<(n + 255) / 256, 256, 0, stream>>>(x, out, n);
+    return cudaGetLastError();
+}
+"""
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """An empty cache, and nothing remembered of the usual one."""
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(jit, "_modules", {})
+    monkeypatch.setattr(jit, "_known", {})
+    return tmp_path / "cache"
+
+
+def works(module, n: int = 300, factor: float = 2.0, device: str = "cpu") -> bool:
+    x, out = torch.randn(n, device=device), torch.full((n,), -1.0, device=device)
+    module.scale_f32(x, out, n)
+    return torch.equal(out, factor * x)
+
+
+# ---------------------------------------------------------------------------- what is loaded
+
+
+def test_a_source_a_path_and_a_path_in_csrc(tmp_path, monkeypatch):
+    assert works(jit.load(SOURCE))
+    (tmp_path / "mine.cu").write_text(SOURCE)
+    assert works(jit.load(tmp_path / "mine.cu"))
+    monkeypatch.chdir(tmp_path)
+    assert works(jit.load("mine.cu"))
+    some = jit.load("elementwise/vector_add.cu")
+    assert some.name == "elementwise/vector_add.cu"
+    assert set(some.launchers) <= set(dir(some))
+    with pytest.raises(FileNotFoundError, match=r"no file missing\.cu"):
+        jit.load("missing.cu")
+    with pytest.raises(AttributeError, match="has no launcher 'scale_f64', but scale_f32"):
+        _ = jit.load(SOURCE).scale_f64
+    with pytest.raises(ValueError, match="has no launcher"):
+        jit.load("\n__global__ void f() {}\n")
+
+
+def test_loading_compiles_nothing(own_cache):
+    module = jit.load(SOURCE)
+    assert not own_cache.exists()
+    assert works(module)
+    assert len(list((own_cache / "emulator").glob("kernel-*.so"))) == 1
+
+
+def test_an_unchanged_file_is_the_same_module(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(SOURCE)
+    module = jit.load(path)
+    assert jit.load(path) is module
+    old = time.time() - 60
+    os.utime(path, (old, old))
+    assert jit.load(path) is module and jit.load(str(path)) is module
+    assert jit.load(path) is module  # by the file's time alone
+    assert jit.load(path, checked=True) is not module
+    assert jit.load(SOURCE) is jit.load(SOURCE)
+
+
+def test_a_changed_file_is_another_module(tmp_path):
+    path = tmp_path / "mine.cu"
+    for factor in (2, 3, 4):  # the same length, and within one second
+        path.write_text(SOURCE.replace("FACTOR 2", f"FACTOR {factor}"))
+        assert works(jit.load(path), factor=factor)
+
+
+def test_a_changed_header_is_another_module(tmp_path):
+    path, header = tmp_path / "mine.cu", tmp_path / "factor.cuh"
+    path.write_text('#include "factor.cuh"\n' + SOURCE)
+    for factor in (5, 6):
+        header.write_text(f"#pragma once\n#define FACTOR {factor}\n")
+        assert works(jit.load(path), factor=factor)
+
+
+def test_flags_reach_the_compiler():
+    assert works(jit.load(SOURCE, flags=["-DFACTOR=7"]), factor=7)
+    assert works(jit.load(SOURCE))
+
+
+def test_checked_mode_reports(tmp_path):
+    module = jit.load(SOURCE.replace("i < n", "i <= n"), checked=True)
+    assert module.report is None
+    assert works(module)
+    assert [f.line for f in module.report.out_of_bounds] == [7]
+
+
+# ------------------------------------------------------------------------- what is refused
+
+X, OUT = torch.zeros(8), torch.zeros(8)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ((X, OUT), r"takes 3 arguments \(x, out, n\), got 2: 'n' missing"),
+        ((X,), "got 1: 'out', 'n' missing"),
+        ((X, OUT, 8, 9), "takes 3 arguments .*, got 4$"),
+        ((X.double(), OUT, 8), "'x' must be a tensor of float32, got float64"),
+        ((X, torch.zeros(8, 2).T[0], 8), r"'out' must be contiguous, got strides \(2,\)"),
+        ((X, OUT, 8.0), r"'n' must be a number \(int\), got float"),
+        ((X, OUT, X), r"'n' must be a number \(int\), got Tensor"),
+        ((X, OUT, 1 << 31), "'n' must fit in int, got 2147483648"),
+        ((X, [0.0], 8), "'out' must be a tensor or None, got list"),
+        ((X, OUT.to("meta"), 8), "'out' must be on cpu like 'x', got meta"),
+        ((X.to("meta"), OUT.to("meta"), 8), "must be on the CPU or a CUDA device, got meta"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, problem):
+    with pytest.raises(TypeError, match=rf"scale_f32\(\).*{problem}"):
+        jit.load(SOURCE).scale_f32(*arguments)
+
+
+def test_none_and_numpy_numbers_are_taken():
+    import numpy
+
+    module = jit.load(SOURCE)
+    module.scale_f32(X, OUT, numpy.int64(8))
+    module.scale_f32(X, OUT, True)
+    with pytest.raises(KernelError, match="segmentation fault"):
+        module.scale_f32(None, OUT, 8)
+    with pytest.raises(KernelError, match="scale_f32 returned cudaErrorInvalidConf"):
+        module.scale_f32(X, OUT, 0)
+
+
+def test_a_compile_error_is_told_in_the_learners_lines(tmp_path):
+    path = tmp_path / "mine.cu"
+    path.write_text(SOURCE.replace("FACTOR * x[i]", "FACTOR * y[i]"))
+    with pytest.raises(CompileError) as caught:
+        works(jit.load(path))
+    lines = str(caught.value).splitlines()
+    assert f"{path}:7:" in lines[0] + lines[1]
+    assert "'y' was not declared" in str(caught.value)
+    assert "building-" not in str(caught.value) and "emulator/include" not in str(caught.value)
+    module = jit.load(SOURCE.replace("x[i]", "y[i]"), name="lesson.cu")
+    with pytest.raises(CompileError, match=r"^lesson\.cu: .*\n?lesson\.cu:7:\d+: error: "):
+        works(module)
+
+
+def test_a_launch_without_an_end(tmp_path):
+    with pytest.raises(CompileError, match=r"lesson\.cu:10: a kernel launch is written"):
+        jit.load(SOURCE.replace("stream>>>(", "stream("), name="lesson.cu")
+
+
+# --------------------------------------------------------------------------- what is told
+
+
+def test_the_time_is_told_where_it_is_wanted(own_cache, monkeypatch, capsys):
+    assert works(jit.load(SOURCE)) and capsys.readouterr().out == ""
+
+    def told(**options) -> str:
+        monkeypatch.setattr(jit, "_modules", {})
+        monkeypatch.setattr(jit, "_known", {})
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+        module = jit.load(SOURCE, name="lesson.cu", **options)
+        assert works(module) and works(module)
+        return capsys.readouterr().out
+
+    line = r"compiled lesson\.cu for the CPU in \d+\.\d\d s\n"
+    assert re.fullmatch(line, told())  # at a terminal, and once
+    assert told() == ""  # kept
+    first = told(verbose=True)
+    assert re.fullmatch(line, first) and told(verbose=True) == first
+    assert told(verbose=False, flags=["-DFACTOR=2"]) == ""
+
+
+# ------------------------------------------------------------------- several that build at once
+
+CHILD = """
+import sys, torch
+from yaie import jit
+x, out = torch.ones(40), torch.zeros(40)
+jit.load(sys.argv[1]).scale_f32(x, out, 40)
+assert (out == 2).all()
+"""
+
+
+def compiler_that(tmp_path: Path, does: str) -> str:
+    """A C++ compiler that does something before it compiles the learner's unit."""
+    script = tmp_path / "compiler"
+    test = 'case "$*" in *unit.cpp*) ' + does + " ;; esac"
+    script.write_text(f'#!/bin/sh\n{test}\nexec g++ "$@"\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+def child(path: Path, **environment: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path)],
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_processes_that_load_at_once_build_once(own_cache, tmp_path):
+    path, log = tmp_path / "mine.cu", tmp_path / "log"
+    path.write_text(SOURCE)
+    compiler = compiler_that(tmp_path, f"echo once >>{log}; sleep 0.3")
+    children = [child(path, CXX=compiler) for _ in range(3)]
+    for process in children:
+        errors = process.communicate()[1]
+        assert process.returncode == 0, errors
+    assert log.read_text() == "once\n"
+
+
+def test_threads_that_load_at_once(own_cache):
+    results = []
+    module = jit.load(SOURCE)
+    threads = [threading.Thread(target=lambda: results.append(works(module))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [True] * 4
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_what_a_killed_build_leaves_is_not_waited_for(own_cache, tmp_path):
+    path, begun = tmp_path / "mine.cu", tmp_path / "begun"
+    path.write_text(SOURCE)
+    compiler = compiler_that(tmp_path, f"touch {begun}; exec sleep 1")
+    process = child(path, CXX=compiler)
+    wait_for(begun.exists)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert list((own_cache / "emulator").glob("building-*"))  # it left something
+    started = time.monotonic()
+    assert works(jit.load(path))
+    assert time.monotonic() - started < cache.PATIENCE / 4
+
+
+def test_a_build_that_does_not_end_is_not_waited_for_forever(own_cache, tmp_path, monkeypatch):
+    path, begun, done = tmp_path / "mine.cu", tmp_path / "begun", tmp_path / "done"
+    path.write_text(SOURCE)
+    waits = f"touch {begun}; until [ -e {done} ]; do sleep 0.05; done"
+    module = jit.load(path)
+    process = child(path, CXX=compiler_that(tmp_path, waits), YAIE_CACHE=str(own_cache))
+    wait_for(begun.exists)
+    monkeypatch.setattr(cache, "PATIENCE", 0.5)
+    with pytest.warns(UserWarning) as told:
+        assert works(module)
+    texts = [str(warning.message) for warning in told]
+    assert any(re.match(r"waiting for another process to build mine-\w+\.so", t) for t in texts)
+    assert any("building it here too" in text for text in texts)
+    done.touch()
+    errors = process.communicate()[1]
+    assert process.returncode == 0, errors
+
+
+def test_what_was_not_used_for_long_is_removed(tmp_path):
+    def build(folder: Path) -> Path:
+        (folder / "x").write_text("built")
+        return folder / "x"
+
+    old = cache.build_once(tmp_path / "old.so", build)
+    used = cache.build_once(tmp_path / "used.so", build)
+    left = tmp_path / "building-left"
+    left.mkdir()
+    then = time.time() - 2 * cache.KEPT
+    for path in (left, old.path, used.path, *tmp_path.glob("*.seconds")):
+        os.utime(path, (then, then))
+    again = cache.build_once(used.path, build)
+    assert not again.fresh and again.seconds == pytest.approx(used.seconds, abs=1e-3)
+    assert cache.build_once(tmp_path / "new.so", build).fresh
+    assert {p.name for p in tmp_path.glob("*.so")} == {"used.so", "new.so"}
+    assert not left.exists()
+
+
+# ---------------------------------------------------------------------------- architectures
+
+
+def test_architectures(monkeypatch):
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    assert nvcc.architectures_of((8, 6)) == ("8.6",)
+    assert nvcc.architectures_of((9, 0)) == ("9.0a",)
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 9.0+PTX;")
+    assert nvcc.architectures_of((9, 0)) == ("8.0", "9.0+PTX")
+    assert nvcc.architecture_flags(("8.0", "9.0+PTX", "10.0a")) == [
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_90,code=sm_90",
+        "-gencode=arch=compute_90,code=compute_90",
+        "-gencode=arch=compute_100a,code=sm_100a",
+    ]
+    with pytest.raises(ValueError, match=r"written like 9\.0, .* got 'sm_90'"):
+        nvcc.parse_architectures("8.0,sm_90")
+
+
+@pytest.mark.parametrize(
+    ("architectures", "capability", "runs"),
+    [
+        (("8.0",), (8, 0), True),
+        (("8.0",), (8, 6), True),
+        (("8.6",), (8, 0), False),
+        (("8.0",), (9, 0), False),
+        (("8.0+PTX",), (9, 0), True),
+        (("9.0a",), (9, 0), True),
+        (("9.0a",), (10, 0), False),
+        (("10.0a",), (10, 3), False),
+        (("7.5", "9.0+PTX"), (12, 0), True),
+        (("7.5", "9.0+PTX"), (8, 0), False),
+    ],
+)
+def test_what_runs_on_a_card(architectures, capability, runs):
+    assert nvcc.runs_on(architectures, capability) is runs
+
+
+def test_what_a_source_needs():
+    assert nvcc.needs(SOURCE) is None
+    tensor_cores = "// Matrix product.\n// Needs     sm_80: mma.sync\n"
+    assert nvcc.able(("7.5", "8.0", "9.0+PTX"), tensor_cores) == ("8.0", "9.0+PTX")
+    hopper = "// Needs sm_90a: wgmma\n"
+    assert nvcc.able(("9.0", "9.0a", "10.0"), hopper) == ("9.0a",)
+
+
+def test_no_nvcc_is_told(monkeypatch, tmp_path):
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(CompileError, match="no nvcc: install the CUDA toolkit"):
+        nvcc.nvcc()
+
+
+def test_a_stale_file_that_was_built_ahead_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(ahead, "BUILD", tmp_path)
+    path = jit.CSRC / "elementwise" / "vector_add.cu"
+    source = path.read_text()
+    assert ahead.find(source, path, (), (9, 0)) is None
+    built = ahead.target(source, path)
+    built.parent.mkdir(parents=True)
+    built.write_bytes(b"")
+    built.with_suffix(".json").write_text('{"architectures": ["9.0"]}')
+    assert ahead.find(source, path, (), (9, 0)) == built
+    assert ahead.find(source, path, (), (8, 0)) is None  # another card
+    assert ahead.find(source + "\n", path, (), (9, 0)) is None  # another source
+    assert ahead.find(source, path, ("-DX",), (9, 0)) is None  # another option
+    assert ahead.find(source, tmp_path / "mine.cu", (), (9, 0)) is None
+
+
+# ------------------------------------------------------------------------------ on a GPU
+
+
+@pytest.fixture
+def gpu(own_cache, monkeypatch, tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA GPU")
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    monkeypatch.setattr(ahead, "BUILD", tmp_path / "ahead")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.mark.gpu
+def test_gpu_one_module_on_both_devices(gpu, capsys):
+    module = jit.load(SOURCE, name="lesson.cu", verbose=True)
+    assert works(module, device="cuda") and works(module, device="cpu")
+    assert works(module, device="cuda")
+    major, minor = torch.cuda.get_device_capability()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(" in ")[0] for line in lines] == [
+        f"compiled lesson.cu for sm_{major}{minor}",
+        "compiled lesson.cu for the CPU",
+    ]
+
+
+@pytest.mark.gpu
+def test_gpu_kept_between_processes(gpu, own_cache):
+    assert works(jit.load(SOURCE), device="cuda")
+    (built,) = (own_cache / "cuda").glob("kernel-*.so")
+    before = built.stat().st_ino
+    jit._modules.clear()
+    jit._known.clear()
+    assert works(jit.load(SOURCE), device="cuda")
+    assert built.stat().st_ino == before
+    assert not list((own_cache / "cuda").glob("building-*"))
+
+
+@pytest.mark.gpu
+def test_gpu_a_lock_file_of_torch_is_not_waited_for(gpu, own_cache):
+    left = own_cache / "cuda" / "building-left"
+    left.mkdir(parents=True)
+    (left / "lock").touch()
+    assert works(jit.load(SOURCE), device="cuda")
+
+
+@pytest.mark.gpu
+def test_gpu_wrong_arguments(gpu):
+    module = jit.load(SOURCE)
+    x = torch.zeros(8, device=gpu)
+    with pytest.raises(TypeError, match="'out' must be on cuda:0 like 'x', got cpu"):
+        module.scale_f32(x, torch.zeros(8), 8)
+    with pytest.raises(TypeError, match="'out' must be on cpu like 'x', got cuda:0"):
+        module.scale_f32(torch.zeros(8), x, 8)
+    with pytest.raises(TypeError, match="must be on the CPU in checked mode, got cuda:0"):
+        jit.load(SOURCE, checked=True).scale_f32(x, x, 8)
+    with pytest.raises(KernelError, match="scale_f32 returned cudaErrorInvalidConf"):
+        module.scale_f32(x, x, 0)
+    assert works(module, device="cuda")  # that error was no lasting one
+
+
+@pytest.mark.gpu
+def test_gpu_a_compile_error_is_told_in_the_learners_lines(gpu):
+    module = jit.load(SOURCE.replace("x[i]", "y[i]"), name="lesson.cu")
+    with pytest.raises(CompileError, match=r'^lesson\.cu\(7\): error: identifier "y" is undefined'):
+        works(module, device="cuda")
+
+
+@pytest.mark.gpu
+def test_gpu_the_current_stream_and_graphs(gpu):
+    module = jit.load(SOURCE)
+    assert works(module, device="cuda")
+    x, out = torch.ones(1 << 20, device=gpu), torch.zeros(1 << 20, device=gpu)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # fails for a launch on any other stream
+        module.scale_f32(x, out, x.numel())
+    assert not out.any()
+    graph.replay()
+    assert (out == 2).all()
+
+
+@pytest.mark.gpu
+def test_gpu_what_was_built_ahead_is_used(gpu, own_cache):
+    capability = torch.cuda.get_device_capability()
+    said: list[str] = []
+    wanted = nvcc.architectures_of(capability)
+    assert ahead.build_all(wanted, said.append) == 0
+    assert all(line.startswith("compiled ") for line in said), said
+    module = jit.load("elementwise/vector_add.cu")
+    x, y = torch.randn(1000, device=gpu), torch.randn(1000, device=gpu)
+    out = torch.empty_like(x)
+    getattr(module, next(n for n in module.launchers if n.endswith("_f32")))(x, y, out, 1000)
+    assert torch.equal(out, x + y)
+    assert not (own_cache / "cuda").exists()  # nothing was compiled
+    again: list[str] = []
+    assert ahead.build_all(wanted, again.append) == 0
+    assert all(line.endswith(": up to date") for line in again), again

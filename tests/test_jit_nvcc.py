@@ -1,0 +1,81 @@
+"""Every kernel compiles for the GPUs it is meant for, wherever nvcc is found; no GPU is needed."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from yaie import ahead, nvcc
+from yaie.emulator.rewrite import CSRC
+from yaie.jit import CompileError
+
+SOURCES = sorted(CSRC.rglob("*.cu"))
+pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(CSRC).as_posix())
+def test_it_compiles(path, tmp_path):
+    source = path.read_text()
+    architectures = nvcc.able(("7.5", "8.0", "9.0"), source) or (nvcc.needs(source),)
+    nvcc.build(source, path, architectures, tmp_path / "kernel.o", ["--threads=2"])
+    assert (tmp_path / "kernel.o").stat().st_size > 0
+
+
+def test_an_error_is_told_in_the_sources_own_lines(tmp_path):
+    source = "#include <cuda_runtime.h>\n\n__global__ void f(int* p) {\n    p[0] = wrong;\n}\n"
+    with pytest.raises(CompileError) as caught:
+        nvcc.build(source, tmp_path / "mine.cu", ("8.0",), tmp_path / "kernel.o")
+    told = str(caught.value)
+    assert told.startswith(f'{tmp_path}/mine.cu(4): error: identifier "wrong" is undefined\n')
+    assert "kernel" not in told and "1 error detected" not in told
+    with pytest.raises(CompileError, match=r"mine\.cu:1:\d+: fatal error: nowhere\.h: No such"):
+        nvcc.build('#include "nowhere.h"\n', tmp_path / "mine.cu", ("8.0",), tmp_path / "kernel.o")
+    assert not list(tmp_path.glob("*.cu"))
+
+
+def test_everything_is_built_ahead_once_and_again_after_a_change(tmp_path, monkeypatch):
+    sources = tmp_path / "csrc"
+    (sources / "topic").mkdir(parents=True)
+    (sources / "common.cuh").write_text("#pragma once\n#include <cuda_runtime.h>\n")
+    for name in ("one", "two"):
+        (sources / "topic" / f"{name}.cu").write_text(
+            '#include "common.cuh"\n__global__ void f(int* p) { p[0] = 1; }\n'
+            'extern "C" cudaError_t run(int* p, cudaStream_t s) {\n'
+            "    f<<<1, 1, 0, s>>>(p);\n    return cudaGetLastError();\n}\n"
+        )
+    (sources / "topic" / "hopper.cu").write_text("// Needs     sm_90a: wgmma\n")
+    for module in (ahead, nvcc):
+        monkeypatch.setattr(module, "CSRC", sources)
+    monkeypatch.setattr("yaie.emulator.rewrite.CSRC", sources)
+    monkeypatch.setattr(ahead, "BUILD", tmp_path / "build")
+
+    def build() -> list[str]:
+        said: list[str] = []
+        assert ahead.build_all(("8.0", "9.0+PTX"), said.append) == 0
+        return sorted(re.sub(r"\d+\.\d s$", "… s", line) for line in said)
+
+    def files() -> set[str]:
+        return {path.name for path in (tmp_path / "build").rglob("*") if path.is_file()}
+
+    hopper = "topic/hopper.cu: needs sm_90a, which is not among the architectures"
+    compiled = "compiled topic/{}.cu for sm_80, sm_90+PTX in … s"
+    assert build() == [compiled.format("one"), compiled.format("two"), hopper]
+    first = files()
+    assert len(first) == 4
+    assert build() == [hopper, "topic/one.cu: up to date", "topic/two.cu: up to date"]
+    path = sources / "topic" / "one.cu"
+    built = ahead.find(path.read_text(), path, (), (12, 0))
+    assert built is not None and built.name in first
+    assert json.loads(built.with_suffix(".json").read_text())["architectures"] == ["8.0", "9.0+PTX"]
+
+    path.write_text(path.read_text().replace("= 1", "= 2"))
+    assert ahead.find(path.read_text(), path, (), (8, 0)) is None
+    assert build() == [compiled.format("one"), hopper, "topic/two.cu: up to date"]
+    assert len(files()) == 4 and built.name not in files()
+
+    path.write_text(path.read_text().replace("p[0]", "q[0]"))
+    said: list[str] = []
+    assert ahead.build_all(("8.0",), said.append) == 1
+    assert any(re.search(r"one\.cu: not compiled\n.*one\.cu\(2\): error", line) for line in said)
