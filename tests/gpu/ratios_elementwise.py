@@ -4,8 +4,8 @@
 
 Prints JSON. Each kernel is checked against float64 on fresh inputs, into outputs that hold NaN,
 and timed in one set of alternating rounds (`yaie.bench.protocol`) with a large copy, with
-torch.compile of the reference, and with variants of itself: other numbers of pieces or threads, and streaming
-loads and stores, which say whether the choices made in the source are right on this card.
+torch.compile of the reference, and with variants of itself: other numbers of pieces or threads,
+and streaming loads and stores. They tell whether the choices in the source are right on this card.
 """
 
 from __future__ import annotations

@@ -1,0 +1,206 @@
+"""The kernels of `csrc/` as a table: what goes in, how each is launched, what has to come out.
+
+To add a kernel, add a `Case` to `CASES`: tests/test_kernels.py does the rest, for every dtype, on
+the emulator and, where there is one, on the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from yaie.attention import rotary_tables
+from yaie.ops import elementwise, norm, rotary
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+EPS = 1e-6
+# A result is rounded once: half a unit in the last place, and a little for float32 arithmetic.
+RTOL = {torch.float32: 3e-6, torch.float16: 2**-11 + 3e-6, torch.bfloat16: 2**-8 + 3e-6}
+ATOL = 1e-6
+LENGTHS = tuple((n,) for n in (0, 1, 31, 32, 33, 1023, 1025, 1823 * 781))
+MATRICES = ((0, 5), (3, 0), (1, 1), (4, 31), (5, 32), (3, 33), (2, 1023), (2, 1025), (1823, 781))
+SMALL = 5000  # elements of the largest shape that is run with every access checked
+
+Shape = tuple[int, ...]
+Draw = Callable[..., torch.Tensor]  # sizes -> random numbers of the dtype that is tested
+Tensors = tuple[torch.Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launcher.
+
+    Attributes:
+        name: of the launcher, without the dtype's suffix.
+        file: below `csrc/`.
+        shapes: what is tried; what they mean is up to `inputs`.
+        inputs: (shape, draw) -> tensors.
+        outputs: inputs -> the shape of each tensor that the launcher writes, all of them.
+        arguments: (inputs, outputs) -> what the launcher is called with.
+        oracle: inputs -> what must come out, computed in float64.
+        operator: the public operator that the back end computes by this launcher; it takes the
+            inputs. None if there is none.
+        exact: whether results equal the oracle's, rounded, in every bit.
+        atol: absolute tolerance, for results that are differences of larger numbers.
+        output_dtype: if it is not that of the inputs.
+    """
+
+    name: str
+    file: str
+    shapes: Sequence[Shape]
+    inputs: Callable[[Shape, Draw], Tensors]
+    outputs: Callable[..., Sequence[Shape]]
+    arguments: Callable[[Tensors, Tensors], Sequence[Any]]
+    oracle: Callable[..., Tensors]
+    operator: Callable[..., Any] | None = None
+    exact: bool = False
+    atol: float = ATOL
+    output_dtype: torch.dtype | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def small_shapes(self) -> list[Shape]:
+        """Those that can be run many times, or checked."""
+        return [shape for shape in self.shapes if torch.Size(shape).numel() <= SMALL]
+
+    def check(self, got: Sequence[torch.Tensor], inputs: Tensors) -> None:
+        """Compare outputs with the oracle; raises AssertionError."""
+        wanted = self.oracle(*(tensor.cpu() for tensor in inputs))
+        for one, other in zip(got, wanted, strict=True):
+            one = one.cpu()
+            if self.exact:
+                torch.testing.assert_close(one, other.to(one.dtype), rtol=0.0, atol=0.0)
+            else:
+                torch.testing.assert_close(
+                    one.double(), other, rtol=RTOL[one.dtype], atol=self.atol
+                )
+
+
+# ------------------------------------------------------------------------------- elementwise
+
+
+def pair(shape: Shape, draw: Draw) -> Tensors:
+    """Two tensors of the shape."""
+    return draw(*shape), draw(*shape)
+
+
+def like_first(x: torch.Tensor, *_: torch.Tensor) -> list[Shape]:
+    """One output, of the first input's shape."""
+    return [tuple(x.shape)]
+
+
+def counted(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    """Inputs, outputs, and how many elements."""
+    return *inputs, *outputs, inputs[0].numel()
+
+
+def summed(x: torch.Tensor, y: torch.Tensor) -> Tensors:
+    """x + y."""
+    return (x.double() + y.double(),)
+
+
+def summed_relu(x: torch.Tensor, y: torch.Tensor) -> Tensors:
+    """max(x + y, 0)."""
+    return ((x.double() + y.double()).clamp(min=0.0),)
+
+
+def silu_and_mul(x: torch.Tensor) -> Tensors:
+    """silu of the first half of each row, times the second."""
+    gate, up = x.double().chunk(2, dim=1)
+    return (gate / (1.0 + torch.exp(-gate)) * up,)
+
+
+# ---------------------------------------------------------------------------------- row-wise
+
+
+def rms_normed(x: torch.Tensor, weight: torch.Tensor) -> Tensors:
+    """x / sqrt(mean(x²) + eps) × weight of each row."""
+    x = x.double()
+    mean = x.square().sum(dim=1, keepdim=True) / max(x.shape[1], 1)
+    return (x / torch.sqrt(mean + EPS) * weight.double(),)
+
+
+def add_rms_normed(x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor) -> Tensors:
+    """The same of x + residual, rounded; and the sum."""
+    total = x.double() + residual.double()
+    return *rms_normed(total.to(x.dtype), weight), total
+
+
+def rms_norm_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    return *inputs, *outputs, *inputs[0].shape, EPS
+
+
+# Besides the awkward ones: a warp a row, one, two and four pieces a thread, and rows too long.
+NORM_SHAPES = (*MATRICES, (9, 8), (7, 64), (3, 512), (2, 4096), (1, 16384), (1, 33000), (1, 32776))
+
+
+# ------------------------------------------------------------------------------------ rotary
+
+
+def rotary_inputs(shape: Shape, draw: Draw) -> Tensors:
+    """`[tokens, heads, head_dim]`, positions and tables; as in a model, of 40 positions."""
+    x = draw(*shape)
+    cos, sin = (table.to(x.device) for table in rotary_tables(max(shape[2], 2), 40))
+    positions = torch.arange(shape[0], device=x.device) * 7 % 40
+    return x, positions, cos[:, : shape[2] // 2], sin[:, : shape[2] // 2]
+
+
+def rotated(
+    x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> Tensors:
+    """Each pair (x[i], x[half + i]) turned by its angle."""
+    first, second = x.double().chunk(2, dim=2)
+    c, s = (table.double()[positions].unsqueeze(1) for table in (cos, sin))
+    return (torch.cat((first * c - second * s, second * c + first * s), dim=2),)
+
+
+def rotary_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    tokens, heads, head_dim = inputs[0].shape
+    return *inputs, *outputs, tokens, heads, head_dim // 2, heads * head_dim, head_dim
+
+
+CASES = [
+    Case(
+        "vector_add", "elementwise/vector_add.cu", LENGTHS, pair, like_first, counted, summed,
+        exact=True,
+    ),
+    Case(
+        "vector_add_wide", "elementwise/vector_add.cu", LENGTHS, pair, like_first, counted, summed,
+        operator=elementwise.add, exact=True,
+    ),
+    Case(
+        "add_relu", "elementwise/add_relu.cu", LENGTHS, pair, like_first, counted, summed_relu,
+        operator=elementwise.add_relu, exact=True,
+    ),
+    Case(
+        "silu_and_mul", "activation/silu_and_mul.cu", (*MATRICES, (7, 64)),
+        inputs=lambda shape, draw: (draw(shape[0], 2 * shape[1]),),
+        outputs=lambda x: [(x.shape[0], x.shape[1] // 2)],
+        arguments=lambda inputs, outputs: (*inputs, *outputs, *outputs[0].shape),
+        oracle=silu_and_mul, operator=elementwise.silu_and_mul,
+    ),
+    Case(
+        "rms_norm", "norm/rms_norm.cu", NORM_SHAPES,
+        inputs=lambda shape, draw: (draw(*shape), draw(shape[1])),
+        outputs=like_first, arguments=rms_norm_arguments, oracle=rms_normed,
+        operator=lambda x, weight, **options: norm.rms_norm(x, weight, EPS, **options),
+    ),
+    Case(
+        "add_rms_norm", "norm/rms_norm.cu", NORM_SHAPES,
+        inputs=lambda shape, draw: (draw(*shape), draw(*shape), draw(shape[1])),
+        outputs=lambda x, *_: [tuple(x.shape)] * 2,
+        arguments=rms_norm_arguments, oracle=add_rms_normed,
+        operator=lambda x, y, weight, **options: norm.add_rms_norm(x, y, weight, EPS, **options),
+    ),
+    Case(
+        "rotary", "rotary/rotary.cu",
+        ((0, 3, 8), (3, 0, 8), (1, 1, 2), (5, 3, 6), (33, 3, 16), (9, 2, 64), (7, 1, 62),
+         (1823, 11, 70)),
+        rotary_inputs, like_first, rotary_arguments, rotated, operator=rotary.rotary,
+    ),
+]  # fmt: skip

@@ -1,0 +1,275 @@
+"""Every kernel of the CUDA back end against float64: on the emulator, and on the GPU if any.
+
+Outputs hold NaN before a kernel runs. What is expected of a kernel beyond its result: the same bits
+whatever the order of its threads, no finding in checked mode, any alignment.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from kernel_cases import CASES, DTYPES, EPS, Case, Draw, Shape, Tensors
+
+from yaie import jit, nvcc
+from yaie.attention import rotary_tables
+from yaie.emulator import settings
+from yaie.ops import elementwise, norm, rotary
+
+SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
+        ],
+    ),
+]
+OPERATORS = [case for case in CASES if case.operator is not None]
+
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_operator = pytest.mark.parametrize("case", OPERATORS, ids=str)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
+each_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def drawing(dtype: torch.dtype, device: str = "cpu", offset: int = 0, seed: int = 0) -> Draw:
+    """Draws normal numbers, `offset` elements behind an address that is a multiple of 16."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*sizes: int) -> torch.Tensor:
+        numbers = torch.randn(*sizes, generator=generator).to(dtype)
+        memory = torch.empty(numbers.numel() + offset, dtype=dtype, device=device)
+        return memory[offset:].view(sizes).copy_(numbers)
+
+    return draw
+
+
+def poisoned(case: Case, inputs: Tensors, dtype: torch.dtype, offset: int = 0) -> Tensors:
+    """The outputs of a launcher, full of NaN."""
+    shapes = case.outputs(*inputs)
+    dtype, device = case.output_dtype or dtype, inputs[0].device
+    sizes = [torch.Size(shape).numel() for shape in shapes]
+    memories = [torch.full((n + offset,), torch.nan, dtype=dtype, device=device) for n in sizes]
+    return tuple(memory[offset:].view(s) for memory, s in zip(memories, shapes, strict=True))
+
+
+def launched(
+    case: Case, inputs: Tensors, dtype: torch.dtype, checked: bool = False, offset: int = 0
+) -> Tensors:
+    """The outputs of a launcher that was called directly; in checked mode nothing may be found."""
+    module = jit.load(case.file, checked)
+    outputs = poisoned(case, inputs, dtype, offset)
+    getattr(module, f"{case.name}_{SUFFIXES[dtype]}")(*case.arguments(inputs, outputs))
+    assert not checked or module.report.clean, module.report
+    return outputs
+
+
+def bits(tensors: Tensors) -> list[torch.Tensor]:
+    """What can be compared bit by bit."""
+    return [t.view({2: torch.int16, 4: torch.int32}[t.element_size()]) for t in tensors]
+
+
+def each_small(case: Case, draw: Draw) -> Iterator[tuple[Shape, Tensors]]:
+    for shape in case.small_shapes:
+        yield shape, case.inputs(shape, draw)
+
+
+# ---------------------------------------------------------------------------------- launchers
+
+
+@each_device
+@each_dtype
+@each_case
+def test_equals_the_oracle(case: Case, dtype: torch.dtype, device: str) -> None:
+    for shape in case.shapes:
+        inputs = case.inputs(shape, drawing(dtype, device))
+        case.check(launched(case, inputs, dtype), inputs)
+
+
+@each_dtype
+@each_case
+def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
+    for shape, inputs in each_small(case, drawing(dtype)):
+        forward = bits(launched(case, inputs, dtype))
+        for order, seed in (("reverse", 0), ("random", 1), ("random", 2)):
+            with settings(order=order, seed=seed):
+                other = bits(launched(case, inputs, dtype))
+            assert all(map(torch.equal, forward, other)), f"{shape}, {order} {seed}"
+
+
+@each_dtype
+@each_case
+def test_clean_in_checked_mode(case: Case, dtype: torch.dtype) -> None:
+    for _, inputs in each_small(case, drawing(dtype)):
+        case.check(launched(case, inputs, dtype, checked=True), inputs)
+
+
+@each_dtype
+@each_case
+def test_any_alignment(case: Case, dtype: torch.dtype) -> None:
+    """Inputs and outputs each one element behind an aligned address, in checked mode."""
+    for inputs_offset, outputs_offset in ((1, 0), (0, 1), (1, 1)):
+        for _, inputs in each_small(case, drawing(dtype, offset=inputs_offset)):
+            outputs = launched(case, inputs, dtype, checked=True, offset=outputs_offset)
+            case.check(outputs, inputs)
+
+
+def test_accesses_of_a_header_are_told_on_the_line_that_calls() -> None:
+    module = jit.load("elementwise/vector_add.cu", checked=True)
+    x, out = torch.ones(512), torch.empty(512)
+    module.vector_add_wide_f32(x, x, out, 512)
+    lines = module.source.splitlines()
+    for access in module.report.accesses:
+        assert "16(" in lines[access.line - 1] and access.size == 16
+        assert access.per_request == access.ideal == 16.0
+
+
+# ---------------------------------------------------------------------------------- operators
+
+
+@each_device
+@each_dtype
+@each_operator
+def test_public_operator(case: Case, dtype: torch.dtype, device: str) -> None:
+    for _, inputs in each_small(case, drawing(dtype, device)):
+        got = case.operator(*inputs, backend="cuda")
+        case.check(got if isinstance(got, tuple) else (got,), inputs)
+
+
+@each_device
+@each_operator
+def test_opcheck(case: Case, device: str) -> None:
+    """The operator's schema and its fake say what it does; all of torch.library's own checks."""
+    inputs = case.inputs(case.small_shapes[-1], drawing(torch.float32, device))
+    eps = [EPS] if "rms_norm" in case.name else []
+    name = {"vector_add_wide": "add"}.get(case.name, case.name)
+    operator = getattr(torch.ops.yaie, name).default
+    torch.library.opcheck(operator, (*inputs, *eps), {"backend": "cuda"})
+
+
+@pytest.mark.parametrize(
+    "compiler", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)]
+)
+@each_device
+def test_compiled_as_one_graph(device: str, compiler: str) -> None:
+    draw = drawing(torch.float32, device)
+    x, y, weight = draw(5, 64), draw(5, 64), draw(64)
+    cos, sin = (table.to(device) for table in rotary_tables(16, 40))
+    positions = torch.arange(5, device=device)
+
+    def layer(x: torch.Tensor, y: torch.Tensor, backend: str) -> torch.Tensor:
+        normed, total = norm.add_rms_norm(x, y, weight, backend=backend)
+        heads = rotary.rotary(normed.view(5, 4, 16), positions, cos, sin, backend=backend)
+        both = torch.cat((heads.view(5, 64), total), dim=1)
+        gated = elementwise.silu_and_mul(both, backend=backend)
+        gated = norm.rms_norm(gated, weight, backend=backend)
+        gated = elementwise.add(gated, elementwise.add_relu(x, y, backend=backend), backend=backend)
+        return gated * 2.0
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=compiler)
+    wanted = layer(x, y, "reference")
+    torch.testing.assert_close(compiled(x, y, "cuda"), wanted, rtol=1e-5, atol=1e-5)
+
+
+@each_dtype
+def test_add_relu_is_relu_of_the_sum(dtype: torch.dtype) -> None:
+    """Of every pair of awkward numbers, NaN and both infinities among them."""
+    limits = torch.finfo(dtype)
+    numbers = [0.0, 1.0, 1 / 3, limits.max, limits.tiny, limits.tiny / 4, limits.eps, torch.inf]
+    numbers = torch.tensor(numbers, dtype=dtype)
+    numbers = torch.cat((numbers, -numbers, torch.tensor([torch.nan], dtype=dtype)))
+    x, y = torch.cartesian_prod(numbers, numbers).unbind(1)
+    x, y = x.contiguous(), y.contiguous()
+    wanted = torch.relu(x + y)
+    for size in (len(x), len(x) - 1):  # through pairs, and one by one
+        got = elementwise.add_relu(x[-size:], y[-size:], backend="cuda")
+        torch.testing.assert_close(got, wanted[-size:], rtol=0.0, atol=0.0, equal_nan=True)
+
+
+@each_dtype
+@pytest.mark.parametrize("head_dim", [6, 16, 64])
+def test_rotary_of_a_part(dtype: torch.dtype, head_dim: int) -> None:
+    """Queries and keys may lie side by side in one tensor, as a fused product leaves them."""
+    fused = drawing(dtype)(9, 7, head_dim)
+    cos, sin = rotary_tables(head_dim, 40)
+    positions = torch.arange(9)
+    for part in (fused[:, :4], fused[:, 4:6], fused[:, 6:], fused[::2, 1:3], fused[:0]):
+        arguments = (positions[: len(part)], cos, sin)
+        got = rotary.rotary(part, *arguments, backend="cuda")
+        alone = rotary.rotary(part.contiguous(), *arguments, backend="cuda")
+        assert torch.equal(got, alone)
+    turned = drawing(dtype)(9, head_dim, 4).transpose(1, 2)  # a head is not contiguous
+    got = rotary.rotary(turned, positions, cos, sin, backend="cuda")
+    reference = rotary.rotary(turned, positions, cos, sin, backend="reference")
+    torch.testing.assert_close(got, reference)
+
+
+def test_bad_arguments() -> None:
+    x, weight = torch.randn(4, 8), torch.randn(8)
+    with pytest.raises(ValueError, match=r"y must have shape \[4, 8\], got \[4, 7\]"):
+        elementwise.add(x, torch.randn(4, 7), backend="cuda")
+    with pytest.raises(TypeError, match="y must be float32, got float16"):
+        elementwise.add_relu(x, x.half(), backend="cuda")
+    with pytest.raises(ValueError, match="x must be contiguous"):
+        elementwise.add_relu(x.t(), x.t(), backend="cuda")
+    with pytest.raises(ValueError, match="x must have an even number of columns, got 7"):
+        elementwise.silu_and_mul(torch.randn(4, 7), backend="cuda")
+    with pytest.raises(ValueError, match=r"weight must have shape \[8\], got \[7\]"):
+        norm.rms_norm(x, weight[:7], backend="cuda")
+    with pytest.raises(ValueError, match=r"cannot: the kernels take float32, .* got torch.float64"):
+        norm.rms_norm(x.double(), weight.double(), backend="cuda")
+    with pytest.raises(TypeError, match=r"argument 'y' must be a tensor of float32, got float16"):
+        jit.load("elementwise/add_relu.cu").add_relu_f32(x, x.half(), x, 32)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+@each_operator
+def test_captured_in_a_cuda_graph(case: Case) -> None:
+    """Kernels are queued on the current stream, so a graph can hold them and run them again."""
+    shape = case.small_shapes[-1]
+    inputs = case.inputs(shape, drawing(torch.bfloat16, "cuda"))
+    case.operator(*inputs, backend="cuda")  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = case.operator(*inputs, backend="cuda")
+    fresh = case.inputs(shape, drawing(torch.bfloat16, "cuda", seed=1))
+    for old, new in zip(inputs, fresh, strict=True):
+        old.copy_(new)
+    graph.replay()
+    case.check(got if isinstance(got, tuple) else (got,), inputs)
+
+
+# ----------------------------------------------------------------------------------- compiler
+
+FILES = sorted({case.file for case in CASES})
+TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
+    *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
+    *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
+@pytest.mark.parametrize("file", FILES)
+def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
+    """For sm_75, sm_80 and sm_90, without a warning, and without a register in memory."""
+    flags = nvcc.architecture_flags(["7.5", "8.0", "9.0"])
+    command = [
+        *(nvcc.nvcc(), "-std=c++17", "-O3", f"-I{nvcc.CSRC}", *TORCH_FORBIDS, *flags),
+        *("-Xcompiler=-Wall", "-Xptxas=-v", "--threads=3"),
+        *("-c", nvcc.CSRC / file, "-o", tmp_path / "kernels.o"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr, done.stderr
+    assert "spill" not in done.stderr.replace("0 bytes spill", ""), done.stderr
+    assert "stack frame" not in done.stderr.replace("0 bytes stack frame", ""), done.stderr
