@@ -86,6 +86,29 @@ def test_wide_accesses_to_shared_memory(kernels):
     assert report.line(line_of("d[threadIdx.x] =")).wavefronts_per_request == 2
 
 
+# Measured on an H200: see notebooks/data/14_agreement.json.
+@pytest.mark.parametrize(
+    "name, number, wavefronts",
+    [
+        *[("doubles_apart", stride, n) for stride, n in ((0, 1), (1, 2), (2, 4), (3, 2))],
+        *[("float4_apart", stride, n) for stride, n in ((0, 2), (1, 4), (2, 8), (3, 4))],
+        *[("doubles_meet", bit, n) for bit, n in enumerate((1, 1, 2, 2, 2))],
+        *[("float4_meet", bit, n) for bit, n in enumerate((2, 2, 4, 4, 4))],
+        *[("doubles_lanes", lanes, n) for lanes, n in ((0xFFFF, 1), (0x7F0000FF, 2))],
+    ],
+)
+def test_wide_loads_are_served_in_parts(kernels, name, number, wavefronts):
+    line = run(kernels, name, number).line(line_of("sum(s[without(threadIdx.x, bit) * stride])"))
+    assert line.access("shared", "load").per_request == wavefronts
+
+
+@pytest.mark.parametrize("bit", [0, 5])
+def test_wide_stores_never_share_a_wavefront(kernels, bit):
+    kernels.run_float4_stored(torch.randn(4096), torch.zeros(4096), bit)
+    line = kernels.report.line(line_of("s[without(threadIdx.x, bit)] = in"))
+    assert line.access("shared", "store").per_request == 4
+
+
 def test_lanes_that_go_different_ways(kernels):
     report = run(kernels, "branches", 0)
     everybody = report.line(line_of("sum += in[k * 32 + i];")).access("global")

@@ -199,14 +199,14 @@ LAUNCH(misaligned_right, 1, 8, 0)
 __global__ void misaligned_half2(const float* x, float* out, int n) {
     const __half* h = (const __half*)x;
     __half2 v = *(const __half2*)(h + 2 * threadIdx.x + 1);  // FAULT: misaligned
-    out[threadIdx.x] = __low2float(v);
+    out[threadIdx.x] = __low2float(v) + __high2float(v);
 }
 LAUNCH(misaligned_half2, 1, 8, 0)
 
 __global__ void misaligned_half2_right(const float* x, float* out, int n) {
     const __half* h = (const __half*)x;
     __half2 v = *(const __half2*)(h + 2 * threadIdx.x);
-    out[threadIdx.x] = __low2float(v);
+    out[threadIdx.x] = __low2float(v) + __high2float(v);
 }
 LAUNCH(misaligned_half2_right, 1, 8, 0)
 
@@ -840,3 +840,51 @@ __global__ void tile_race_right(const float* x, float* out, int n) {
     out[threadIdx.x] = s[threadIdx.x ^ 8];
 }
 LAUNCH(tile_race_right, 1, 64, 0)
+
+// --------------------------------------------------- structs that functions take and return
+
+struct Pair {
+    float value, weight;
+};
+
+__device__ float product(Pair p) { return p.value * p.weight; }
+
+__device__ Pair combine(Pair a, Pair b) {
+    return {a.value * a.weight + b.value * b.weight, a.weight + b.weight};
+}
+
+__global__ void struct_by_value(const float* x, float* out, int n) {
+    const Pair* pairs = (const Pair*)x;
+    out[threadIdx.x] = product(pairs[threadIdx.x]);  // FAULT: out_of_bounds
+}
+LAUNCH(struct_by_value, 1, 64, 0)
+
+__global__ void struct_by_value_right(const float* x, float* out, int n) {
+    const Pair* pairs = (const Pair*)x;
+    if (threadIdx.x < n / 2) out[threadIdx.x] = product(pairs[threadIdx.x]);
+}
+LAUNCH(struct_by_value_right, 1, 64, 0)
+
+__global__ void struct_returned(const float* x, float* out, int n) {
+    __shared__ Pair s[65];
+    s[threadIdx.x] = {x[threadIdx.x], 1.0f};
+    if (threadIdx.x == 0) s[64] = {0.0f, 0.0f};
+    __syncthreads();
+    s[threadIdx.x] = combine(s[threadIdx.x], s[threadIdx.x + 1]);  // FAULT: race
+    __syncthreads();
+    out[threadIdx.x] = s[threadIdx.x].value;
+}
+LAUNCH(struct_returned, 1, 64, 0)
+
+__global__ void struct_returned_right(const float* x, float* out, int n) {
+    __shared__ Pair s[65];
+    s[threadIdx.x] = {x[threadIdx.x], 1.0f};
+    if (threadIdx.x == 0) s[64] = {0.0f, 0.0f};
+    __syncthreads();
+    Pair sum = combine(s[threadIdx.x], s[threadIdx.x + 1]);
+    __syncthreads();
+    s[threadIdx.x] = sum;
+    __syncthreads();
+    out[threadIdx.x] = s[threadIdx.x].value;
+}
+LAUNCH(struct_returned_right, 1, 64, 0)

@@ -43,17 +43,32 @@ uint64_t conflicts(const uintptr_t* addresses, size_t count, size_t size) {
     return most;
 }
 
+// Whether every lane's address is that of the lane whose number differs from its own by `apart`;
+// lanes that take no part do not count.
+bool paired(const uintptr_t* addresses, const uint32_t* lanes, size_t count, uint32_t apart) {
+    uintptr_t of_lane[32] = {};
+    for (size_t i = 0; i < count; ++i) of_lane[lanes[i]] = addresses[i];
+    for (size_t i = 0; i < count; ++i) {
+        const uintptr_t other = of_lane[lanes[i] ^ apart];
+        if (other && other != addresses[i]) return false;
+    }
+    return true;
+}
+
 // Wavefronts of a request to shared memory. Accesses of 8 bytes are served for half a warp at a
-// time, of 16 bytes for a quarter; parts that together have no conflict go in one wavefront.
+// time, of 16 bytes for a quarter; loads for twice as many lanes if neighbors read the same.
 uint64_t count_wavefronts(const uintptr_t* addresses, const uint32_t* lanes, size_t count,
-                          size_t size) {
-    if (conflicts(addresses, count, size) <= 1) return 1;
-    const uint32_t part = size <= 4 ? 32 : size <= 8 ? 16 : 8;
+                          const Site& site) {
+    uint32_t part = site.size <= 4 ? 32 : site.size <= 8 ? 16 : 8;
+    if (part < 32 && site.access == Access::load &&
+        (paired(addresses, lanes, count, 1) || paired(addresses, lanes, count, 2))) {
+        part *= 2;
+    }
     uint64_t total = 0;
     for (size_t begin = 0, end; begin < count; begin = end) {
         end = begin;
         while (end < count && lanes[end] / part == lanes[begin] / part) ++end;
-        total += conflicts(addresses + begin, end - begin, size);
+        total += conflicts(addresses + begin, end - begin, site.size);
     }
     return total;
 }
@@ -120,7 +135,7 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
     uint64_t units, ideal;
     count_sectors(addresses, count, site.size, &units, &ideal);
     if (site.memory == Memory::shared) {
-        units = count_wavefronts(addresses, lanes, count, site.size);
+        units = count_wavefronts(addresses, lanes, count, site);
         ideal = (ideal + 3) / 4;  // a wavefront carries 128 bytes
     }
     ++site.requests;
