@@ -1,0 +1,55 @@
+// Exercise 14.1: Transpose through a padded tile.
+//
+// A thread block of 32 × 8 threads turns a tile of 32 × 32 elements; `blockIdx.x` says which tile
+// across, `blockIdx.y` which tile down. Read the tile from `in` row by row into shared memory, wait,
+// and write it to `out` row by row. The matrix has any number of rows and columns, so the last tiles
+// are cut off. Each warp must ask for neighbors only (4 sectors a request in float32), and no two
+// lanes may meet in a bank (1 wavefront), in float16 as well.
+//
+// Check it:     yaie check 14.1
+// A hint:       yaie hint 14.1
+// Start again:  yaie reset 14.1
+//
+// The reference is transpose in csrc/transpose/transpose.cu.
+
+// Transpose, rung 3 of 3: through a padded tile; the engine's.
+//
+// Computes  out[c][r] = in[r][c]
+// Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
+// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Oracle    x.t(), in tests/test_kernels.py
+// Idea      every row of the tile has one word of 4 bytes more, and so begins one bank further on
+//           than the row before: a column lies in 32 different banks, one wavefront.
+#include "common.cuh"
+
+constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
+constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+
+template <typename T>
+__global__ void transpose(const T* in, T* out, int rows, int columns) {
+    // exercise 14.1 begin
+    // Exercise 14.1: Transpose through a padded tile
+    // exercise 14.1 end
+}
+
+template <typename T>
+static cudaError_t launch(const T* in, T* out, int rows, int columns, cudaStream_t stream) {
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    dim3 tiles(ceil_div(columns, TILE), ceil_div(rows, TILE));
+    transpose<<<tiles, dim3(TILE, STEP), 0, stream>>>(in, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t transpose_f32(const float* in, float* out, int rows, int columns,
+                                     cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_f16(const __half* in, __half* out, int rows, int columns,
+                                     cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_bf16(const __nv_bfloat16* in, __nv_bfloat16* out, int rows,
+                                      int columns, cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}

@@ -1,0 +1,60 @@
+// Exercise 14.3: A total by shuffles, known to every thread.
+//
+// Divide each row by its sum. The rows are shared out as in 14.2, and there are whole warps: the
+// number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the warps' sums
+// together in `of_warp`, and see to it that every thread of the thread block knows the total, since
+// each has columns to divide. `warp`, `lane` and `warps` are there for you.
+//
+// Check it:     yaie check 14.3
+// A hint:       yaie hint 14.3
+// Start again:  yaie reset 14.3
+//
+// The reference is normalize_rows in csrc/reduce/normalize_rows.cu.
+
+// Divide each row by its sum, as a sampler does once it has thrown tokens out: warp shuffles.
+//
+// Computes  out[r][c] = x[r][c] / Σ x[r][k] over k, the sum in float32
+// Shapes    x and out [rows, columns] of float32, float16 or bfloat16; the caller says how many
+//           thread blocks there are and how many threads each has, a multiple of 32 up to 1024
+// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
+//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
+// Moves     every element in once and out once; the second read of a row finds it in a cache
+// Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
+// Idea      the lanes of a warp hand each other their registers. Five exchanges give every lane the
+//           warp's sum, with no barrier; only one number for each warp goes through shared memory.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <typename T>
+__global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
+    __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    // exercise 14.3 begin
+    // Exercise 14.3: A total by shuffles, known to every thread
+    // exercise 14.3 end
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, T* out, int rows, int columns, int blocks, int threads,
+                          cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    normalize_rows<<<blocks, threads, 0, stream>>>(x, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t normalize_rows_f32(const float* x, float* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_f16(const __half* x, __half* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_bf16(const __nv_bfloat16* x, __nv_bfloat16* out, int rows,
+                                           int columns, int blocks, int threads,
+                                           cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}

@@ -1,0 +1,75 @@
+// Solution of exercise 14.3: A total by shuffles, known to every thread.
+//
+// Divide each row by its sum. The rows are shared out as in 14.2, and there are whole warps: the
+// number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the warps' sums
+// together in `of_warp`, and see to it that every thread of the thread block knows the total, since
+// each has columns to divide. `warp`, `lane` and `warps` are there for you.
+//
+// Generated from normalize_rows in csrc/reduce/normalize_rows.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Divide each row by its sum, as a sampler does once it has thrown tokens out: warp shuffles.
+//
+// Computes  out[r][c] = x[r][c] / Σ x[r][k] over k, the sum in float32
+// Shapes    x and out [rows, columns] of float32, float16 or bfloat16; the caller says how many
+//           thread blocks there are and how many threads each has, a multiple of 32 up to 1024
+// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
+//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
+// Moves     every element in once and out once; the second read of a row finds it in a cache
+// Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
+// Idea      the lanes of a warp hand each other their registers. Five exchanges give every lane the
+//           warp's sum, with no barrier; only one number for each warp goes through shared memory.
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <typename T>
+__global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
+    __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    // exercise 14.3 begin
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + (size_t)row * columns;
+        float sum = 0.0f;
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            sum += static_cast<float>(from[column]);
+        }
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
+
+        if (lane == 0) of_warp[warp] = sum;
+        __syncthreads();
+        float total = lane < warps ? of_warp[lane] : 0.0f;
+        for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(ALL_LANES, total, step);
+        __syncthreads();  // of_warp has been read, the next row may write it
+
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            float value = static_cast<float>(from[column]);
+            out[(size_t)row * columns + column] = static_cast<T>(value / total);
+        }
+    }
+    // exercise 14.3 end
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, T* out, int rows, int columns, int blocks, int threads,
+                          cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    normalize_rows<<<blocks, threads, 0, stream>>>(x, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t normalize_rows_f32(const float* x, float* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_f16(const __half* x, __half* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_bf16(const __nv_bfloat16* x, __nv_bfloat16* out, int rows,
+                                           int columns, int blocks, int threads,
+                                           cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}

@@ -1,0 +1,49 @@
+// The barrier stands inside of the bound, where not every thread comes.
+// EXPECT = "outside of every `if`"
+#include "common.cuh"
+
+constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
+constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+
+template <typename T>
+__global__ void transpose(const T* in, T* out, int rows, int columns) {
+    __shared__ T tile[TILE][TILE + 4 / sizeof(T)];
+
+    int column = blockIdx.x * TILE + threadIdx.x;
+    for (int step = threadIdx.y; step < TILE; step += STEP) {
+        int row = blockIdx.y * TILE + step;
+        if (row < rows && column < columns) {
+            tile[step][threadIdx.x] = in[(size_t)row * columns + column];
+            __syncthreads();
+        }
+    }
+
+    int row = blockIdx.y * TILE + threadIdx.x;
+    for (int step = threadIdx.y; step < TILE; step += STEP) {
+        int column = blockIdx.x * TILE + step;
+        if (row < rows && column < columns) {
+            out[(size_t)column * rows + row] = tile[threadIdx.x][step];
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* in, T* out, int rows, int columns, cudaStream_t stream) {
+    if (rows == 0 || columns == 0) return cudaSuccess;
+    dim3 tiles(ceil_div(columns, TILE), ceil_div(rows, TILE));
+    transpose<<<tiles, dim3(TILE, STEP), 0, stream>>>(in, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t transpose_f32(const float* in, float* out, int rows, int columns,
+                                     cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_f16(const __half* in, __half* out, int rows, int columns,
+                                     cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}
+extern "C" cudaError_t transpose_bf16(const __nv_bfloat16* in, __nv_bfloat16* out, int rows,
+                                      int columns, cudaStream_t stream) {
+    return launch(in, out, rows, columns, stream);
+}

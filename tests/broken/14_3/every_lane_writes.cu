@@ -1,0 +1,54 @@
+// All lanes of a warp write its sum, and into one place.
+// EXPECT = "One lane of each warp writes"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <typename T>
+__global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
+    __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + (size_t)row * columns;
+        float sum = 0.0f;
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            sum += static_cast<float>(from[column]);
+        }
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
+
+        of_warp[0] = sum;
+        __syncthreads();
+        float total = lane < warps ? of_warp[lane] : 0.0f;
+        for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(ALL_LANES, total, step);
+        __syncthreads();  // of_warp has been read, the next row may write it
+
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            float value = static_cast<float>(from[column]);
+            out[(size_t)row * columns + column] = static_cast<T>(value / total);
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, T* out, int rows, int columns, int blocks, int threads,
+                          cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    normalize_rows<<<blocks, threads, 0, stream>>>(x, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t normalize_rows_f32(const float* x, float* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_f16(const __half* x, __half* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_bf16(const __nv_bfloat16* x, __nv_bfloat16* out, int rows,
+                                           int columns, int blocks, int threads,
+                                           cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}

@@ -1,0 +1,52 @@
+// Adds up in shared memory, and no lane hands anything to another.
+// EXPECT = "no lane has handed a register to another"
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+template <typename T>
+__global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
+    __shared__ float partial[1024];
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + (size_t)row * columns;
+        float sum = 0.0f;
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            sum += static_cast<float>(from[column]);
+        }
+
+        partial[threadIdx.x] = sum;
+        __syncthreads();
+        float total = 0.0f;
+        for (int i = 0; i < blockDim.x; ++i) total += partial[i];
+        __syncthreads();  // of_warp has been read, the next row may write it
+
+        for (int column = threadIdx.x; column < columns; column += blockDim.x) {
+            float value = static_cast<float>(from[column]);
+            out[(size_t)row * columns + column] = static_cast<T>(value / total);
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, T* out, int rows, int columns, int blocks, int threads,
+                          cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    normalize_rows<<<blocks, threads, 0, stream>>>(x, out, rows, columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t normalize_rows_f32(const float* x, float* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_f16(const __half* x, __half* out, int rows, int columns,
+                                          int blocks, int threads, cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
+extern "C" cudaError_t normalize_rows_bf16(const __nv_bfloat16* x, __nv_bfloat16* out, int rows,
+                                           int columns, int blocks, int threads,
+                                           cudaStream_t stream) {
+    return launch(x, out, rows, columns, blocks, threads, stream);
+}
