@@ -35,10 +35,19 @@ STREAMING = {
     ),
 }
 PIECES = "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
+LOOP = "    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)"
+EARLY = {
+    f"    float sum = 0.0f;\n{LOOP}": (
+        f"    Vec<T> early[VECS];\n{LOOP}\n        early[v] = load16(weight + column);\n"
+        f"    float sum = 0.0f;\n{LOOP}"
+    ),
+    "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
+}
 THREADS = "constexpr int THREADS = 256;"
 VARIANTS = {
     "norm/rms_norm.cu": {
         **{f"{n} pieces a thread": {PIECES: str(n)} for n in (1, 2, 4)},
+        "weights before the sum": EARLY,
         "streaming": STREAMING,
     },
     "elementwise/add_relu.cu": {
