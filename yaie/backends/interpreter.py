@@ -21,10 +21,15 @@ def choose_interpreter() -> None:
         os.environ.setdefault(VARIABLE, "1")
 
 
+def interpreted() -> bool:
+    """Whether Triton's kernels run in its interpreter."""
+    return os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
 def how_triton_runs() -> str:
     """One sentence on where the Triton kernels run on this machine, for a reader."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed (it exists for Linux only): the reference is used instead."
-    if os.environ.get(VARIABLE, "0") in ("", "0"):
+    if not interpreted():
         return f"Triton compiles its kernels for the {torch.cuda.get_device_name()}."
     return "No GPU is used: Triton's kernels run in its interpreter, on the CPU, slowly."

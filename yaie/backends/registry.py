@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 AUTO = "auto"
@@ -35,10 +35,14 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.backends.triton.elementwise:silu_and_mul",
         "cuda": "yaie.backends.cuda.elementwise:silu_and_mul",
     },
-    "transpose": {"reference": "yaie.functional:transpose"},
+    "transpose": {
+        "reference": "yaie.functional:transpose",
+        "cuda": "yaie.backends.cuda.matrix:transpose",
+    },
     "row_sum": {
         "reference": "yaie.functional:row_sum",
         "triton": "yaie.backends.triton.norm:row_sum",
+        "cuda": "yaie.backends.cuda.reduce:row_sum",
     },
     "softmax": {
         "reference": "yaie.functional:softmax",
@@ -133,6 +137,30 @@ def backends(operator: str) -> list[str]:
     return list(_of(operator))
 
 
+def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str, str]:
+    """A back end for each of some operators.
+
+    Args:
+        names: the operators.
+        backends: one back end, or "auto", for all that have it, with "auto" for the rest; or a
+            mapping with a back end for some of them, and "auto" for the rest.
+
+    Raises ValueError for an operator or a back end that there is not.
+    """
+    names = list(names)
+    if isinstance(backends, str):
+        known = {AUTO}.union(*(_of(name) for name in names))
+        if backends not in known:
+            raise ValueError(f"backend must be {_names(sorted(known))}, got {backends!r}")
+        return {name: backends if backends in _of(name) else AUTO for name in names}
+    for name, backend in backends.items():
+        if name not in names:
+            raise ValueError(f"operators are {_names(names)}, got {name!r}")
+        if backend != AUTO and backend not in _of(name):
+            raise ValueError(f"backend of {name} must be {_names(_of(name))}, got {backend!r}")
+    return {name: backends.get(name, AUTO) for name in names}
+
+
 def order(operator: str, device: str) -> list[str]:
     """The back ends that `auto` tries on a device ("cpu" or "cuda"), best first."""
     functions = _of(operator)
@@ -150,6 +178,15 @@ def resolve(operator: str, backend: str) -> Callable:
         module, _, name = function.partition(":")
         function = functions[backend] = getattr(importlib.import_module(module), name)
     return function
+
+
+def location(operator: str, backend: str) -> str:
+    """Where the function of an operator's back end is, as module:name. Imports nothing."""
+    function = _of(operator)[backend]
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}:{name}"
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
@@ -185,5 +222,5 @@ def _of(operator: str) -> dict[str, str | Callable]:
     return _FUNCTIONS[operator]
 
 
-def _names(table: dict[str, Any]) -> str:
+def _names(table: Iterable[str]) -> str:
     return " or ".join(map(repr, table))

@@ -20,7 +20,7 @@ LONGEST_ROW = 32768  # in registers: 32 elements for each of 1024 threads
 LARGE = 1 << 22  # elements from which on the configurations are timed
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def softmax_kernel(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
     """Softmax of rows that fit in registers: one read, one write."""
     offsets = tl.arange(0, BLOCK)
@@ -59,7 +59,7 @@ def long_softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
         tl.store(out_ptr + start + column + offsets, tl.exp(x - highest) / total, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def rms_norm_kernel(
     x_ptr, weight_ptr, out_ptr, rows, size, eps, BLOCK: tl.constexpr, STAGES: tl.constexpr
 ):
@@ -75,7 +75,7 @@ def rms_norm_kernel(
         tl.store(out_ptr + start + offsets, x * scale * weight, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def add_rms_norm_kernel(
     x_ptr,
     residual_ptr,

@@ -36,7 +36,11 @@ def find_sequence(cu_seqlens_ptr, tile, batch, group, BLOCK_M: tl.constexpr):
     return low
 
 
-@triton.jit
+# A batch of another size needs no other machine code.
+_SIZES = ["batch", "num_tokens", "num_heads", "group", "max_blocks", "splits"]
+
+
+@triton.jit(do_not_specialize=_SIZES)
 def paged_attention_kernel(
     q_ptr,  # [tokens, heads, HEAD_DIM], any strides but the last
     key_pool_ptr,
@@ -128,7 +132,7 @@ def paged_attention_kernel(
     )
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def merge_kernel(
     parts_ptr,  # [SPLITS, rows, HEAD_DIM] float32
     part_lse_ptr,  # [SPLITS, rows]
@@ -255,8 +259,9 @@ def _configs(block_m: int, dim: int, element_size: int) -> list[Config]:
     if block_m > 16:
         tiles = [(64, 4, 2), (64, 4, 3), (128, 4, 2), (32, 4, 3), (64, 8, 3)]
         return [_config(*tile, programs=4) for tile in tiles]
-    tiles = [(64, 4, 3), (32, 2, 3), (32, 4, 4), (64, 2, 3), (64, 4, 4), (128, 4, 2), (128, 4, 3)]
-    tiles += [(128, 8, 3), (32, 1, 4), (64, 4, 2)]
+    # A load that waits for a table's entry is a stage later: 5 stages are two buffers, 7 three.
+    tiles = [(64, 4, 3), (32, 2, 3), (32, 4, 5), (32, 2, 5), (64, 2, 3), (64, 2, 5), (64, 4, 5)]
+    tiles += [(64, 4, 7), (128, 4, 3), (128, 8, 3), (128, 8, 5)]
     return [_config(*tile, programs=programs) for programs in (8, 16, 32) for tile in tiles]
 
 
