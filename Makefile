@@ -4,6 +4,8 @@ PYTHON ?= python3
 PORT ?= 8888
 LAB_ARGS ?=
 BENCH_ARGS ?= engine --device cpu
+# Architectures for build-kernels, such as 8.0;9.0a or native. Empty: all cards since Turing.
+ARCH ?=
 # An extra package index to take torch from, such as PyTorch's own index of CPU builds.
 TORCH_INDEX ?=
 
@@ -17,7 +19,7 @@ export PIP_USER := 0
 export JUPYTER_PREFER_ENV_PATH := 1
 export TORCH_INDEX
 
-.PHONY: help lab test env model format notebooks exercises bench clean
+.PHONY: help lab test env model build-kernels format notebooks exercises bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +28,7 @@ help:
 	@echo "make test        the environment if needed, then everything that CI runs"
 	@echo "make env         only the environment, in $(VENV)     (PYTHON=python3.12 picks the Python)"
 	@echo "make model       only the model (93 MB, kept in your cache folder)"
+	@echo "make build-kernels   compile the CUDA kernels ahead of time, with nvcc   (ARCH='8.0;9.0a')"
 	@echo "make bench       what the engine achieves on this machine   (BENCH_ARGS='$(BENCH_ARGS)')"
 	@echo "make format      for authors: sort imports and format"
 	@echo "make notebooks   for authors: run every notebook again and keep the outputs"
@@ -47,6 +50,9 @@ lab: model
 
 test: model
 	@$(BIN)/python .ci/test.py
+
+build-kernels: $(READY)
+	@$(BIN)/python csrc/setup.py $(if $(ARCH),--arch "$(ARCH)")
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

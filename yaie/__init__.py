@@ -9,13 +9,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from yaie.backends.info import kernel_info
     from yaie.engine.llm import LLM
     from yaie.sampling import SamplingParams
 
 __version__ = "0.1.0"
-__all__ = ["LLM", "SamplingParams", "__version__"]
+__all__ = ["LLM", "SamplingParams", "__version__", "kernel_info"]
 
-_HOME = {"LLM": "yaie.engine.llm", "SamplingParams": "yaie.sampling"}
+_HOME = {
+    "LLM": "yaie.engine.llm",
+    "SamplingParams": "yaie.sampling",
+    "kernel_info": "yaie.backends.info",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -81,7 +81,8 @@ def _build(path: Path, architectures: Sequence[str], say: Callable[[str], None])
             old.unlink()
     note.write_text(json.dumps({"architectures": wanted, "nvcc": nvcc.version(nvcc.nvcc())}))
     os.replace(part, built)
-    say(f"compiled {name} for {', '.join(map(nvcc.sm, wanted))} in {time.perf_counter() - started:.1f} s")
+    seconds = time.perf_counter() - started
+    say(f"compiled {name} for {', '.join(map(nvcc.sm, wanted))} in {seconds:.1f} s")
     return True
 
 

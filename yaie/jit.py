@@ -149,6 +149,24 @@ class Module:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
 
+    def how(self, device: Any) -> str:
+        """Which code a call with tensors on this device would run. Compiles nothing.
+
+        "emulated", "built ahead of time", "compiled", "compiled at first use", or "no nvcc".
+        """
+        import torch
+
+        device = torch.device(device)
+        if device.type == "cpu":
+            return "emulated"
+        capability = torch.cuda.get_device_capability(device)
+        if ahead.find(self.source, self.path, self.flags, capability):
+            return "built ahead of time"
+        if nvcc.find() is None:
+            return "no nvcc"
+        kept = nvcc.kept(self.source, self.path, capability, self.flags)
+        return "compiled" if kept.exists() else "compiled at first use"
+
     # ------------------------------------------------------------------------ the devices
 
     def _emulated(self) -> emulator.Module:

@@ -179,22 +179,27 @@ def build_for(
 
     Raises CompileError.
     """
-    import torch
-
     architectures = architectures_of(capability)
     if not able(architectures, source):
         raise CompileError(
             f"{path} needs {sm(needs(source))}, "
             f"but is to be compiled for {', '.join(map(sm, architectures))}"
         )
+    return build_once(
+        kept(source, path, capability, flags),
+        lambda folder: load_inline(source, path, architectures, folder, flags),
+    )
+
+
+def kept(source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()) -> Path:
+    """Where `build_for` keeps what it compiles. Raises CompileError if there is no nvcc."""
+    import torch
+
     key = content_hash(
-        *(*read_all(source, path), str(path), *OPTIONS, *architectures, *flags),
+        *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability), *flags),
         *(version(nvcc()), torch.__version__),
     )
-    target = cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
-    return build_once(
-        target, lambda folder: load_inline(source, path, architectures, folder, flags)
-    )
+    return cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
 
 
 def load_inline(
