@@ -13,10 +13,10 @@ from typing import Any
 import torch
 
 from yaie.attention import rotary_tables
-from yaie.ops import elementwise, norm, rotary
+from yaie.ops import elementwise, matrix, norm, rotary
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-EPS = 1e-6
+EPS = 1e-2  # large enough to be missed
 # A result is rounded once: half a unit in the last place, and a little for float32 arithmetic.
 RTOL = {torch.float32: 3e-6, torch.float16: 2**-11 + 3e-6, torch.bfloat16: 2**-8 + 3e-6}
 ATOL = 1e-6
@@ -36,7 +36,8 @@ class Case:
     Attributes:
         name: of the launcher, without the dtype's suffix.
         file: below `csrc/`.
-        shapes: what is tried; what they mean is up to `inputs`.
+        shapes: what is tried; what they mean is up to `inputs`. The last two that are small are
+            also run misaligned, so their kernels should be those that need alignment.
         inputs: (shape, draw) -> tensors.
         outputs: inputs -> the shape of each tensor that the launcher writes, all of them.
         arguments: (inputs, outputs) -> what the launcher is called with.
@@ -135,6 +136,39 @@ def rms_norm_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
     return *inputs, *outputs, *inputs[0].shape, EPS
 
 
+def of_matrix(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    """Inputs, outputs, rows and columns."""
+    return *inputs, *outputs, *inputs[0].shape
+
+
+def by_3_blocks(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    """The same, by 3 thread blocks of 96 threads."""
+    return *of_matrix(inputs, outputs), 3, 96
+
+
+def transposed(x: torch.Tensor) -> Tensors:
+    """Columns as rows."""
+    return (x.double().t(),)
+
+
+def one_a_row(x: torch.Tensor) -> list[Shape]:
+    """One number for each row."""
+    return [(x.shape[0],)]
+
+
+def row_sums(x: torch.Tensor) -> Tensors:
+    """The sum of each row."""
+    return (x.double().sum(dim=1),)
+
+
+def shares(x: torch.Tensor) -> Tensors:
+    """Each element's share of its row's sum."""
+    return (x.double() / x.double().sum(dim=1, keepdim=True),)
+
+
+TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
+
+
 # Besides the awkward ones: a warp a row, one, two and four pieces a thread, and rows too long.
 NORM_SHAPES = (*MATRICES, (9, 8), (7, 64), (3, 512), (2, 4096), (1, 16384), (1, 33000), (1, 32776))
 
@@ -197,10 +231,43 @@ CASES = [
         arguments=rms_norm_arguments, oracle=add_rms_normed,
         operator=lambda x, y, weight, **options: norm.add_rms_norm(x, y, weight, EPS, **options),
     ),
+    *(
+        Case(
+            name, f"transpose/{file}.cu", TRANSPOSE_SHAPES,
+            inputs=lambda shape, draw: (draw(*shape),),
+            outputs=lambda x: [(x.shape[1], x.shape[0])], arguments=of_matrix, oracle=transposed,
+            operator=operator, exact=True,
+        )
+        for name, file, operator in (
+            ("transpose_naive", "naive", None),
+            ("transpose_tile", "tile", None),
+            ("transpose", "transpose", matrix.transpose),
+        )
+    ),
+    Case(
+        "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),
+        inputs=lambda shape, draw: (draw(*shape),), outputs=one_a_row, arguments=by_3_blocks,
+        oracle=row_sums, atol=1e-4, output_dtype=torch.float32,
+    ),
+    Case(
+        "row_sum", "reduce/row_sum.cu", (*MATRICES, (9, 8), (7, 64), (2, 4096), (1, 33000)),
+        inputs=lambda shape, draw: (draw(*shape),), outputs=one_a_row, arguments=of_matrix,
+        oracle=row_sums, operator=norm.row_sum, atol=1e-4, output_dtype=torch.float32,
+    ),
+    Case(
+        "normalize_rows", "reduce/normalize_rows.cu", (*MATRICES, (7, 64)),
+        inputs=lambda shape, draw: (draw(*shape).abs() + 0.5,), outputs=like_first,
+        arguments=by_3_blocks, oracle=shares,
+    ),
+    Case(
+        "rms_norm_simple", "norm/rms_norm_simple.cu", MATRICES,
+        inputs=lambda shape, draw: (draw(*shape), draw(shape[1])),
+        outputs=like_first, arguments=rms_norm_arguments, oracle=rms_normed,
+    ),
     Case(
         "rotary", "rotary/rotary.cu",
-        ((0, 3, 8), (3, 0, 8), (1, 1, 2), (5, 3, 6), (33, 3, 16), (9, 2, 64), (7, 1, 62),
-         (1823, 11, 70)),
+        ((0, 3, 8), (3, 0, 8), (1, 1, 2), (3, 2, 4), (3, 2, 8), (5, 3, 6), (4, 2, 24), (7, 1, 62),
+         (33, 3, 16), (9, 2, 64), (1823, 11, 70)),
         rotary_inputs, like_first, rotary_arguments, rotated, operator=rotary.rotary,
     ),
 ]  # fmt: skip

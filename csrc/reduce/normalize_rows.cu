@@ -9,22 +9,19 @@
 // Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
 // Idea      the lanes of a warp hand each other their registers. Five exchanges give every lane the
 //           warp's sum, with no barrier; only one number for each warp goes through shared memory.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-constexpr unsigned ALL_LANES = 0xffffffffu;
+//           (Five lines that recur in every kernel; common.cuh has them as warp_sum.)
+#include "common.cuh"
 
 template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
     __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     // exercise 14.3 begin
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
         float sum = 0.0f;
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
-            sum += static_cast<float>(from[column]);
+            sum += to_float(from[column]);
         }
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
 
@@ -35,8 +32,8 @@ __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
         __syncthreads();  // of_warp has been read, the next row may write it
 
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
-            float value = static_cast<float>(from[column]);
-            out[(size_t)row * columns + column] = static_cast<T>(value / total);
+            float value = to_float(from[column]);
+            out[(size_t)row * columns + column] = from_float<T>(value / total);
         }
     }
     // exercise 14.3 end

@@ -22,16 +22,13 @@
 // Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
 // Idea      the lanes of a warp hand each other their registers. Five exchanges give every lane the
 //           warp's sum, with no barrier; only one number for each warp goes through shared memory.
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-constexpr unsigned ALL_LANES = 0xffffffffu;
+//           (Five lines that recur in every kernel; common.cuh has them as warp_sum.)
+#include "common.cuh"
 
 template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
     __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     // exercise 14.3 begin
     // Exercise 14.3: A total by shuffles, known to every thread
     // exercise 14.3 end

@@ -1,10 +1,6 @@
 // Adds up in shared memory, and no lane hands anything to another.
 // EXPECT = "no lane has handed a register to another"
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-constexpr unsigned ALL_LANES = 0xffffffffu;
+#include "common.cuh"
 
 template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
@@ -13,7 +9,7 @@ __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
         const T* from = x + (size_t)row * columns;
         float sum = 0.0f;
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
-            sum += static_cast<float>(from[column]);
+            sum += to_float(from[column]);
         }
 
         partial[threadIdx.x] = sum;
@@ -23,8 +19,8 @@ __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
         __syncthreads();  // of_warp has been read, the next row may write it
 
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
-            float value = static_cast<float>(from[column]);
-            out[(size_t)row * columns + column] = static_cast<T>(value / total);
+            float value = to_float(from[column]);
+            out[(size_t)row * columns + column] = from_float<T>(value / total);
         }
     }
 }
