@@ -117,3 +117,4 @@ def test_an_operation_on_the_whole_reads_and_writes_it():
     y.mul_(2)
     assert (memory.read, memory.written) == (192, 144)
     assert torch.empty_like(x).shape == x.shape and memory.written == 144
+    assert torch.zeros_like(x).shape == x.shape and memory.written == 192 and memory.read == 192

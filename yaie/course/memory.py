@@ -21,6 +21,7 @@ import torch
 from torch.utils._pytree import tree_flatten, tree_map_only
 
 _MAKES_ROOM = {"empty_like", "new_empty", "empty_strided", "new_empty_strided"}
+_FILLS = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _keep(result: Any, function: Any, name: str, inputs: list[_Placed], memory: 
     in_place = name.endswith("_") and not name.endswith("__")
     if not in_place and all(x.untyped_storage().data_ptr() in sources for x in tensors):
         return tree_map_only(torch.Tensor, lambda x: memory.place(x, inputs[0].label), result)
-    for x in inputs:
+    for x in [] if name in _FILLS else inputs:
         memory.note("read", x, x.label, 0, len(x) if x.ndim else 1)
     for x in tensors:
         memory.note("write", x, name, 0, len(x) if x.ndim else 1)

@@ -11,7 +11,7 @@ from yaie.viz import style
 from yaie.viz.online import number
 
 MARGIN = 0.14
-BOX = 1.12, 0.62
+BOX = 1.0, 0.62
 GAP = 0.16
 LEVEL = 1.02  # inches from a node to its children
 

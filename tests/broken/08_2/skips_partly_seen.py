@@ -1,0 +1,10 @@
+"""Rounds down what the last query sees."""
+
+EXPECT = "of which only a part is seen was skipped"
+
+
+def key_tiles(first, last, num_k, tile_k, causal=True):
+    num_tiles = -(-num_k // tile_k)
+    if not causal or first >= num_k - 1:
+        return num_tiles, num_tiles
+    return max(0, first + 1) // tile_k, max(0, last + 1) // tile_k
