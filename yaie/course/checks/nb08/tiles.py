@@ -9,13 +9,13 @@ from yaie.course.expect import equal, fail, given, short
 
 WRONG_SEEN = [
     (
+        lambda first, last, n, size: -(-max(0, last) // size),
+        "The query at position {last} sees {keys} keys, its own included.",
+    ),
+    (
         lambda first, last, n, size: max(0, last + 1) // size,
         "A tile of which only a part is seen was skipped: round up what the last query sees, "
         "{keys} keys, to tiles of {size}.",
-    ),
-    (
-        lambda first, last, n, size: -(-max(0, last) // size),
-        "The query at position {last} sees {keys} keys, its own included.",
     ),
     (
         lambda first, last, n, size: -(-max(0, first + 1) // size),
