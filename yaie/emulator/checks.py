@@ -23,10 +23,14 @@ _UNNAMED = {-2: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a va
 
 @dataclass(frozen=True)
 class Memory:
-    """A stretch of memory that the checker knows by name: an argument or a shared array."""
+    """A stretch of memory that the checker knows by name: an argument or a shared array.
+
+    `lead` is how many bytes it begins behind the beginning of a sector.
+    """
 
     name: str
     size: int  # bytes
+    lead: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ class Access:
         requests: how often a warp executed it.
         units: sectors of 32 bytes (global) or wavefronts (shared), over all requests.
         ideal_units: the fewest that could carry the bytes that differ.
-        worst: the byte offset that each lane of the worst request touched, by lane.
+        worst: the byte that each lane of the worst request touched, by lane, counted from the
+            beginning of the sector in which the memory begins.
     """
 
     line: int
@@ -260,9 +265,10 @@ def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list
         access.ideal_units += site.ideal_units
         if site.worst_units > access.worst_units:
             access.worst_units = site.worst_units
-            access.worst = {
-                lane: site.worst_offsets[lane] for lane in range(32) if site.worst_lanes >> lane & 1
-            }
+            lanes = [lane for lane in range(32) if site.worst_lanes >> lane & 1]
+            known = 0 <= site.range < len(memories)
+            lead = memories[site.range].lead if known else 0
+            access.worst = {lane: site.worst_offsets[lane] + lead for lane in lanes}
     return [access for access in found.values() if access.requests]
 
 

@@ -120,7 +120,7 @@ class Checker:
             cursor = -(-(cursor + GAP) // ALIGNMENT) * ALIGNMENT + begin % 32
             ctypes.memmove(cursor, begin, end - begin)
             lib.emulator_check_range(cursor, end - begin, len(self._memories))
-            self._memories.append(Memory(" and ".join(names), end - begin))
+            self._memories.append(Memory(" and ".join(names), end - begin, begin % 32))
             self._places.append((begin, end - begin, cursor))
             if not set(names) <= constant:  # memory that is only read may be mapped read-only
                 self._written.append(self._places[-1])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from yaie.course.checks.nb13.add import check_vector_add, draw_vector_add
+from yaie.course.checks.nb13.add import check_vector_add
 from yaie.course.checks.nb13.float4 import check_float4, draw_float4
 from yaie.course.checks.nb13.relu import check_add_relu, draw_add_relu
-from yaie.course.checks.nb13.stride import check_stride, draw_stride
+from yaie.course.checks.nb13.stride import check_stride
 from yaie.course.manifest import Exercise
 
 NOTEBOOK = "13_first_cuda_kernel"
@@ -43,7 +43,6 @@ EXERCISES = [
             "and the order of the threads made no difference."
         ),
         check=check_vector_add,
-        picture=draw_vector_add,
     ),
     Exercise(
         id="13.2",
@@ -151,6 +150,5 @@ EXERCISES = [
             "too many."
         ),
         check=check_stride,
-        picture=draw_stride,
     ),
 ]

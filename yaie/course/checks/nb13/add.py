@@ -62,13 +62,3 @@ def whole_warps(report: Any, n: int, what: str) -> None:
                     f"{fewest:,} would do: the 32 threads of a warp ask together. Launch thread "
                     "blocks of THREADS threads, and let neighbors take neighboring elements."
                 )
-
-
-def draw_vector_add(path: Path) -> Any:
-    """The first request of a warp to each tensor, from a run of 1,000 elements."""
-    from yaie.viz.access import draw_access
-
-    x, y = vector(1000, 1), vector(1000, 2)
-    _, report = add(path, NAME, x, y, what="n = 1,000", explain={})
-    loads = [a for a in report.accesses if a.name == "x"]
-    return draw_access(max(loads, key=lambda a: a.requests))

@@ -57,12 +57,3 @@ def side_by_side(report: Any, what: str) -> None:
                     f"sectors of x where {access.ideal:.3g} would do: each thread has neighbors to "
                     "itself. Let the 32 threads of a warp take 32 neighbors, and then all step."
                 )
-
-
-def draw_stride(path: Path) -> Any:
-    from yaie.viz.access import draw_access
-
-    x, y = vector(2000, 1), vector(2000, 2)
-    _, report = add(path, NAME, x, y, 2, what="n = 2,000", explain={})
-    loads = [a for a in report.accesses if a.name == "x"]
-    return draw_access(max(loads, key=lambda a: a.requests))
