@@ -9,6 +9,7 @@ import torch
 from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie.attention import apply_rotary
+from yaie.backends.registry import register
 from yaie.model.linear import Linear
 from yaie.model.weights import load_model
 from yaie.ops.attention import paged_attention_forward
@@ -149,8 +150,10 @@ def test_operators_can_be_replaced(tiny_model, prompts):
         calls.append(("attend", tuple(q.shape)))
         return paged_attention_forward(q, *rest)
 
-    operators = {"apply_rotary": rotary, "paged_attention": attend}
-    model = load_model(tiny_model, **operators)
+    register("rotary", "counted", rotary)
+    register("paged_attention", "counted", attend)
+    backends = {"rotary": "counted", "paged_attention": "counted"}
+    model = load_model(tiny_model, backends=backends)
     pools = make_pools(model.config, 4, 16)
     batch = make_batch([(prompts[2], 0, [2])], 16)
     torch.testing.assert_close(model(batch, *pools), load_model(tiny_model)(batch, *pools))

@@ -55,8 +55,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
     """
     wide = x.to(_wide(x))
-    scale = torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + eps)
-    return (wide * scale * weight.to(wide.dtype)).to(x.dtype)
+    return torch.nn.functional.rms_norm(wide, weight.shape, weight.to(wide.dtype), eps).to(x.dtype)
 
 
 def add_rms_norm(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from yaie.backends.registry import AUTO, choose, register
 from yaie.engine.checks import check_count
 from yaie.engine.engine import Engine
 from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
-from yaie.model.llama import Llama
+from yaie.model.llama import OPERATORS, Llama
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.sampling import SamplingParams
 
+EXERCISES = "exercises"  # the back end that is the learner's code
 Prompt = str | Sequence[int]
 Message = dict[str, str]
 
@@ -32,6 +34,8 @@ class LLM:
         kv_cache_memory_bytes: memory for keys and values.
         max_num_seqs, max_num_batched_tokens, enable_prefix_caching, enable_chunked_prefill,
             policy: see `Scheduler`.
+        backend: who computes the operators: "auto", "reference", "triton", "cuda", or a mapping
+            with a back end for some of them; see `yaie.backends.registry`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
             code runs. By default YAIE_USE_EXERCISES decides (1, true or yes).
 
@@ -52,6 +56,7 @@ class LLM:
         enable_prefix_caching: bool = True,
         enable_chunked_prefill: bool = True,
         policy: str = "fcfs",
+        backend: str | Mapping[str, str] = AUTO,
         exercises: bool | None = None,
     ) -> None:
         if exercises is None:
@@ -62,9 +67,7 @@ class LLM:
         check_count("block_size", block_size)
         folder = find_model(model)
         self.tokenizer = Tokenizer(folder)
-        llama = load_model(
-            folder, dtype, apply_rotary=parts.apply_rotary, paged_attention=parts.paged_attention
-        )
+        llama = load_model(folder, dtype, backends=_with_exercises(backend, parts))
         if num_blocks is None:
             num_blocks = _blocks_in(kv_cache_memory_bytes, llama, block_size)
         self.engine = Engine(
@@ -212,6 +215,15 @@ class TextStream(Iterator[str]):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
+    """A back end for each operator of the model: the learner's code where there is some."""
+    backends = choose(OPERATORS, backend)
+    for operator, function in parts.operators.items():
+        register(operator, EXERCISES, function)
+        backends[operator] = EXERCISES
+    return backends
 
 
 def _switch(name: str) -> bool:

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from yaie.attention import apply_rotary
 from yaie.engine.scheduler import Scheduler
 from yaie.kv_cache import BlockPool, KVCacheManager
-from yaie.ops.attention import paged_attention_forward
 from yaie.prefix_cache import RadixCache
 from yaie.radix import RadixTree
 from yaie.sampling import FastSampler, SamplingKernel
@@ -22,6 +20,8 @@ class Parts:
     """What the engine builds on; the reference implementation unless something else is given.
 
     Attributes:
+        apply_rotary, paged_attention: back ends of the operators `rotary` and `paged_attention`;
+            None leaves the choice to the engine's `backend`.
         report: whose code each part is, a line each; empty if all are the reference.
     """
 
@@ -31,9 +31,15 @@ class Parts:
     radix_cache: type[RadixCache] = RadixCache
     scheduler: type[Scheduler] = Scheduler
     sampler: type[SamplingKernel] = FastSampler
-    apply_rotary: Callable = apply_rotary
-    paged_attention: Callable = paged_attention_forward
+    apply_rotary: Callable | None = None
+    paged_attention: Callable | None = None
     report: tuple[str, ...] = ()
+
+    @property
+    def operators(self) -> dict[str, Callable]:
+        """The operators that are replaced, by name."""
+        given = {"rotary": self.apply_rotary, "paged_attention": self.paged_attention}
+        return {name: function for name, function in given.items() if function is not None}
 
 
 def learner_parts() -> Parts:

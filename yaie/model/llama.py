@@ -11,18 +11,27 @@ product costs the reading of its weights, and fewer, larger products read them a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import embedding, rms_norm, silu
+from torch.nn.functional import embedding
 
-from yaie.attention import apply_rotary, rotary_tables
+from yaie.attention import rotary_tables
+from yaie.backends.registry import AUTO, choose
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import Linear
-from yaie.ops.attention import paged_attention_forward
-from yaie.ops.kv import reshape_and_cache
+from yaie.ops import operators
+from yaie.ops.attention import check_lengths
+from yaie.ops.checks import check_range
+from yaie.ops.kv import check_slots
+
+OPERATORS = (
+    *("rms_norm", "add_rms_norm", "silu_and_mul", "rotary"),
+    *("reshape_and_cache", "paged_attention"),
+)
 
 
 class Llama(nn.Module):
@@ -32,8 +41,8 @@ class Llama(nn.Module):
         config: sizes and constants.
         dtype: of weights, activations and cache; logits are float32 in any case.
         device: where the weights lie.
-        apply_rotary, paged_attention: the operators to compute with, those of the engine by
-            default (`yaie.attention.apply_rotary`, `yaie.ops.attention.paged_attention_forward`).
+        backends: who computes the operators (`OPERATORS`): one back end for all, or a mapping with
+            a back end for each, "auto" for those that it leaves out. See `yaie.backends.registry`.
     """
 
     def __init__(
@@ -41,12 +50,11 @@ class Llama(nn.Module):
         config: ModelConfig,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
-        apply_rotary: Callable = apply_rotary,
-        paged_attention: Callable = paged_attention_forward,
+        backends: str | Mapping[str, str] = AUTO,
     ):
         super().__init__()
         self.config, self.dtype = config, dtype
-        self.apply_rotary, self.paged_attention = apply_rotary, paged_attention
+        self.backends = choose(OPERATORS, backends)
 
         def weight(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)
@@ -69,16 +77,20 @@ class Llama(nn.Module):
         Keys and values of all tokens of the batch are written into the pools, one of each a layer,
         `[num_blocks, block_size, num_key_value_heads, head_dim]`.
         """
+        self._check(batch, key_pools[0])
         eps = self.config.rms_norm_eps
-        hidden = embedding(batch.token_ids, self.embed)
-        for layer, key_pool, value_pool in zip(self.layers, key_pools, value_pools, strict=True):
-            normed = rms_norm(hidden, layer.attention_norm.shape, layer.attention_norm, eps)
-            hidden = hidden + self._attend(layer, normed, batch, key_pool, value_pool)
-            normed = rms_norm(hidden, layer.mlp_norm.shape, layer.mlp_norm, eps)
-            gate, up = layer.gate_up(normed).chunk(2, dim=-1)
-            hidden = hidden + layer.down(silu(gate) * up)
-        hidden = rms_norm(hidden[batch.logit_rows], self.norm.shape, self.norm, eps)
-        return self.lm_head(hidden).float()
+        total = embedding(batch.token_ids, self.embed)  # what all layers so far have added up to
+        normed = self._compute("rms_norm", total, self.layers[0].attention_norm, eps)
+        for index, layer in enumerate(self.layers):
+            out = self._attend(layer, normed, batch, key_pools[index], value_pools[index])
+            normed, total = self._compute("add_rms_norm", out, total, layer.mlp_norm, eps)
+            out = layer.down(self._compute("silu_and_mul", layer.gate_up(normed)))
+            if index + 1 < len(self.layers):
+                weight = self.layers[index + 1].attention_norm
+            else:
+                weight, out, total = self.norm, out[batch.logit_rows], total[batch.logit_rows]
+            normed, total = self._compute("add_rms_norm", out, total, weight, eps)
+        return self.lm_head(normed).float()
 
     def _attend(
         self,
@@ -92,13 +104,33 @@ class Llama(nn.Module):
         num_q, num_kv = config.num_attention_heads, config.num_key_value_heads
         heads = layer.qkv(hidden).unflatten(-1, (-1, config.head_dim))
         # Queries and keys turn by the same angles: one call rotates both.
-        rotated = self.apply_rotary(heads[:, : num_q + num_kv], batch.positions, self.cos, self.sin)
+        rotated = self._compute(
+            "rotary", heads[:, : num_q + num_kv], batch.positions, self.cos, self.sin
+        )
         q, k, v = rotated[:, :num_q], rotated[:, num_q:], heads[:, num_q + num_kv :]
-        reshape_and_cache(k, v, key_pool, value_pool, batch.slot_mapping)
-        out, _ = self.paged_attention(
-            q, key_pool, value_pool, batch.block_tables, batch.context_lens, batch.cu_seqlens
+        self._compute("reshape_and_cache", k, v, key_pool, value_pool, batch.slot_mapping)
+        out, _ = self._compute(
+            "paged_attention",
+            *(q, key_pool, value_pool, batch.block_tables, batch.context_lens, batch.cu_seqlens),
+            None,
         )
         return layer.output(out.flatten(1))
+
+    def _compute(self, operator: str, *arguments: Any) -> Any:
+        """Compute an operator. Nothing is checked: shapes fit by construction, and `_check` saw
+        the numbers once for all layers."""
+        return getattr(operators, operator)(*arguments, backend=self.backends[operator])
+
+    def _check(self, batch: Batch, key_pool: torch.Tensor) -> None:
+        """Check the batch's numbers; on a GPU they would have to be awaited."""
+        if key_pool.device.type != "cpu":
+            return
+        check_range("positions", batch.positions, len(self.cos))
+        check_slots(batch.slot_mapping, key_pool.shape)
+        check_lengths(
+            len(batch.token_ids),
+            *(key_pool.shape, batch.block_tables, batch.context_lens, batch.cu_seqlens),
+        )
 
     def pack(self) -> None:
         """Lay the weights out for fast products, once they are all in place."""

@@ -7,13 +7,14 @@ numbers; it is mapped into memory and copied to where the model wants it, once.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 
+from yaie.backends.registry import AUTO
 from yaie.model.config import ModelConfig, read_json
 from yaie.model.llama import Llama
 from yaie.model.manifest import DamagedModel, check
@@ -33,17 +34,17 @@ def load_model(
     folder: str | Path,
     dtype: str | torch.dtype = "float32",
     device: torch.device | str = "cpu",
-    **operators: Any,
+    backends: str | Mapping[str, str] = AUTO,
 ) -> Llama:
     """Load the model in `folder` (Hugging Face format), its weights converted to `dtype`.
 
-    `operators` go to `Llama`. Raises ValueError that names the file and the tensor if weights are
+    `backends` goes to `Llama`. Raises ValueError that names the file and the tensor if weights are
     missing, unexpected, of the wrong shape or dtype, cut short or changed since they were fetched.
     """
     folder, dtype = Path(folder), parse_dtype(dtype)
     config, files = _check_headers(folder)
     check(folder)
-    model = Llama(config, dtype=dtype, device=device, **operators)
+    model = Llama(config, dtype=dtype, device=device, backends=backends)
     places = model.places()
     for file, names in files.items():
         with _open(file) as tensors:

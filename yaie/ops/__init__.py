@@ -1,1 +1,14 @@
-"""Operators of the engine: one module a family, each with its checks and its dispatch."""
+"""Operators of the engine: one module a family, each with its checks and its dispatch.
+
+`operators.<name>` is the bare operator, for callers who have checked its arguments themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.ops import attention, elementwise, kv, matrix, norm, rotary  # each registers its own
+
+__all__ = ["attention", "elementwise", "kv", "matrix", "norm", "operators", "rotary"]
+
+operators = torch.ops.yaie

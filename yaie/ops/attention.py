@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -71,31 +72,32 @@ def paged_attention_forward(
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     check_heads(q.shape[1], key_pool.shape[2])
     if q.device.type == "cpu":
-        _check_lengths(q, key_pool, block_tables, context_lens, cu_seqlens)
+        check_lengths(len(q), pool_shape, block_tables, context_lens, cu_seqlens)
     return _paged_attention(
         q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend
     )
 
 
-def _check_lengths(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
+def check_lengths(
+    num_queries: int,
+    pool_shape: Sequence[int],
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
     cu_seqlens: torch.Tensor,
 ) -> None:
-    """Check that queries, contexts and block tables fit each other."""
+    """Check that queries, contexts, block tables and pools fit each other; CPU tensors only."""
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     counts = [end - start for start, end in pairwise(starts)]
-    _check_starts("cu_seqlens", starts, len(q), "q")
+    _check_starts("cu_seqlens", starts, num_queries, "q")
     if any(length < count for length, count in zip(lengths, counts, strict=True)):
         raise ValueError(f"context_lens must be at least the queries {counts}, got {lengths}")
-    room = block_tables.shape[1] * key_pool.shape[1]
+    num_blocks, block_size = pool_shape[:2]
+    room = block_tables.shape[1] * block_size
     if max(lengths, default=0) > room:
         raise ValueError(f"block_tables hold {room} tokens a sequence, context_lens has {lengths}")
-    first_tokens = torch.arange(block_tables.shape[1]) * key_pool.shape[1]
+    first_tokens = torch.arange(block_tables.shape[1]) * block_size
     in_use = first_tokens < context_lens.unsqueeze(1)
-    check_range("block_tables", block_tables[in_use], len(key_pool))
+    check_range("block_tables", block_tables[in_use], num_blocks)
 
 
 def _check_starts(name: str, starts: list[int], size: int, of: str) -> None:

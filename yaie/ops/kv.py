@@ -34,9 +34,14 @@ def reshape_and_cache(
     shape = tuple(key_pool.shape)
     check_tensor("value_pool", value_pool, shape, (keys.dtype,), like=keys, contiguous=True)
     check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
-    check_range("slot_mapping", slot_mapping, shape[0] * shape[1])
-    check_distinct("slot_mapping", slot_mapping, "slot")
+    check_slots(slot_mapping, shape)
     _reshape_and_cache(keys, values, key_pool, value_pool, slot_mapping, backend=backend)
+
+
+def check_slots(slot_mapping: torch.Tensor, pool_shape: Sequence[int]) -> None:
+    """Check that slots are in the pool, and none is written twice; on a CPU only."""
+    check_range("slot_mapping", slot_mapping, pool_shape[0] * pool_shape[1])
+    check_distinct("slot_mapping", slot_mapping, "slot")
 
 
 def copy_blocks(

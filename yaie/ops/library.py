@@ -1,6 +1,7 @@
 """Operators of `torch.library`: what torch.compile, autograd and CUDA graphs need to know of them.
 
-`torch.ops.yaie.<name>` takes checked arguments and asks the registry, at each call, who computes.
+`torch.ops.yaie.<name>` takes arguments that somebody has checked and asks the registry, at each
+call, who computes. The public functions of this package check, then call it.
 """
 
 from __future__ import annotations
