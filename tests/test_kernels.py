@@ -39,36 +39,33 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
 each_device = pytest.mark.parametrize("device", DEVICES)
 
 
-def drawing(dtype: torch.dtype, device: str = "cpu", offset: int = 0, seed: int = 0) -> Draw:
-    """Draws normal numbers, `offset` elements behind an address that is a multiple of 16."""
+def drawing(dtype: torch.dtype, device: str = "cpu", seed: int = 0) -> Draw:
+    """Draws normal numbers."""
     generator = torch.Generator().manual_seed(seed)
-
-    def draw(*sizes: int) -> torch.Tensor:
-        numbers = torch.randn(*sizes, generator=generator).to(dtype)
-        memory = torch.empty(numbers.numel() + offset, dtype=dtype, device=device)
-        return memory[offset:].view(sizes).copy_(numbers)
-
-    return draw
+    return lambda *sizes: torch.randn(*sizes, generator=generator).to(device, dtype)
 
 
-def poisoned(case: Case, inputs: Tensors, dtype: torch.dtype, offset: int = 0) -> Tensors:
+def shifted(tensor: torch.Tensor) -> torch.Tensor:
+    """The same, one element behind an address that is a multiple of 16."""
+    memory = torch.empty(tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    return memory[1:].view(tensor.shape).copy_(tensor)
+
+
+def poisoned(case: Case, inputs: Tensors, dtype: torch.dtype) -> Tensors:
     """The outputs of a launcher, full of NaN."""
-    shapes = case.outputs(*inputs)
-    dtype, device = case.output_dtype or dtype, inputs[0].device
-    sizes = [torch.Size(shape).numel() for shape in shapes]
-    memories = [torch.full((n + offset,), torch.nan, dtype=dtype, device=device) for n in sizes]
-    return tuple(memory[offset:].view(s) for memory, s in zip(memories, shapes, strict=True))
+    options = {"dtype": case.output_dtype or dtype, "device": inputs[0].device}
+    return tuple(torch.full(shape, torch.nan, **options) for shape in case.outputs(*inputs))
 
 
-def launched(
-    case: Case, inputs: Tensors, dtype: torch.dtype, checked: bool = False, offset: int = 0
+def run(
+    case: Case, inputs: Tensors, dtype: torch.dtype, checked: bool = False, out: Tensors = ()
 ) -> Tensors:
     """The outputs of a launcher that was called directly; in checked mode nothing may be found."""
     module = jit.load(case.file, checked)
-    outputs = poisoned(case, inputs, dtype, offset)
-    getattr(module, f"{case.name}_{SUFFIXES[dtype]}")(*case.arguments(inputs, outputs))
+    out = out or poisoned(case, inputs, dtype)
+    getattr(module, f"{case.name}_{SUFFIXES[dtype]}")(*case.arguments(inputs, out))
     assert not checked or module.report.clean, module.report
-    return outputs
+    return out
 
 
 def bits(tensors: Tensors) -> list[torch.Tensor]:
@@ -90,17 +87,17 @@ def each_small(case: Case, draw: Draw) -> Iterator[tuple[Shape, Tensors]]:
 def test_equals_the_oracle(case: Case, dtype: torch.dtype, device: str) -> None:
     for shape in case.shapes:
         inputs = case.inputs(shape, drawing(dtype, device))
-        case.check(launched(case, inputs, dtype), inputs)
+        case.check(run(case, inputs, dtype), inputs)
 
 
 @each_dtype
 @each_case
 def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
     for shape, inputs in each_small(case, drawing(dtype)):
-        forward = bits(launched(case, inputs, dtype))
+        forward = bits(run(case, inputs, dtype))
         for order, seed in (("reverse", 0), ("random", 1), ("random", 2)):
             with settings(order=order, seed=seed):
-                other = bits(launched(case, inputs, dtype))
+                other = bits(run(case, inputs, dtype))
             assert all(map(torch.equal, forward, other)), f"{shape}, {order} {seed}"
 
 
@@ -108,17 +105,23 @@ def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
 @each_case
 def test_clean_in_checked_mode(case: Case, dtype: torch.dtype) -> None:
     for _, inputs in each_small(case, drawing(dtype)):
-        case.check(launched(case, inputs, dtype, checked=True), inputs)
+        case.check(run(case, inputs, dtype, checked=True), inputs)
 
 
 @each_dtype
 @each_case
 def test_any_alignment(case: Case, dtype: torch.dtype) -> None:
-    """Inputs and outputs each one element behind an aligned address, in checked mode."""
-    for inputs_offset, outputs_offset in ((1, 0), (0, 1), (1, 1)):
-        for _, inputs in each_small(case, drawing(dtype, offset=inputs_offset)):
-            outputs = launched(case, inputs, dtype, checked=True, offset=outputs_offset)
-            case.check(outputs, inputs)
+    """Each tensor in turn at an address that is no multiple of 16, then all of them."""
+    for shape in case.small_shapes[-2:]:
+        inputs = case.inputs(shape, drawing(dtype))
+        tensors = [*inputs, *poisoned(case, inputs, dtype)]
+        moved = [shifted(tensor) for tensor in tensors]
+        choices = [[*tensors[:i], moved[i], *tensors[i + 1 :]] for i in range(len(tensors))]
+        for choice in [*choices, moved]:
+            given, out = tuple(choice[: len(inputs)]), tuple(choice[len(inputs) :])
+            for tensor in out:
+                tensor.fill_(torch.nan)
+            case.check(run(case, given, dtype, checked=True, out=out), given)
 
 
 def test_accesses_of_a_header_are_told_on_the_line_that_calls() -> None:
