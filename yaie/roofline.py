@@ -195,6 +195,7 @@ def thread_blocks_per_sm(
         threads: of a thread block.
         registers: of a thread.
         shared_bytes: of a thread block, as the kernel declares or is launched with.
+        sm: what the multiprocessor has; by default that of an H100 or H200.
 
     Returns:
         The number; 0 if a thread block asks for more than `sm` allows one, and cannot be launched.

@@ -1,0 +1,47 @@
+"""Exercise 09.3: Thread blocks on a multiprocessor.
+
+A kernel is launched with thread blocks of some threads, each thread with some registers, each
+thread block with some shared memory. Say how many thread blocks a multiprocessor holds at once:
+the scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
+`WARP` are there for you.
+
+Check it:     yaie check 09.3
+A hint:       yaie hint 09.3
+Start again:  yaie reset 09.3
+
+The reference is thread_blocks_per_sm in yaie/roofline.py.
+"""
+
+from __future__ import annotations
+
+from yaie.roofline import HOPPER, WARP, Multiprocessor, round_up
+
+
+def thread_blocks_per_sm(
+    threads: int, registers: int, shared_bytes: int, sm: Multiprocessor = HOPPER
+) -> int:
+    """How many thread blocks of a kernel are resident on a multiprocessor at once.
+
+    A thread block is resident as a whole or not at all. Four things may run out:
+
+    - threads, of which a thread block takes whole warps of 32;
+    - places for thread blocks;
+    - registers: a warp takes 32 times those of a thread, rounded up to a multiple of
+      `sm.register_unit`, from one of the `sm.partitions` equal parts of `sm.registers`; the warps
+      of a thread block may lie in any parts;
+    - shared memory: a thread block takes `shared_bytes` and `sm.reserved_shared`, together rounded
+      up to a multiple of `sm.shared_unit`.
+
+    Args:
+        threads: of a thread block.
+        registers: of a thread.
+        shared_bytes: of a thread block, as the kernel declares or is launched with.
+        sm: what the multiprocessor has; by default that of an H100 or H200.
+
+    Returns:
+        The number; 0 if a thread block asks for more than `sm` allows one, and cannot be launched.
+
+    Raises:
+        ValueError: threads or registers below 1, or shared_bytes below 0.
+    """
+    raise NotImplementedError("Exercise 09.3: Thread blocks on a multiprocessor")

@@ -1,0 +1,55 @@
+"""Solution of exercise 09.1: Count operations and bytes.
+
+Count what a linear layer and the attention of a decode step must do at least: floating-point
+operations, a multiplication and an addition being two, and bytes between memory and the chip,
+each number read once or written once. Return both as `Work(flops, num_bytes)`.
+
+Generated from linear_work, decode_attention_work in yaie/roofline.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from yaie.roofline import Work
+
+
+def linear_work(tokens: int, in_features: int, out_features: int, itemsize: int = 2) -> Work:
+    """The work of a linear layer without bias: every token's row times one matrix of weights.
+
+    The tokens share the matrix, which is read once for all of them.
+
+    Args:
+        tokens: rows of the input, `[tokens, in_features]`, and of the output,
+            `[tokens, out_features]`.
+        itemsize: bytes of a number, of weights, inputs and outputs alike.
+
+    Returns:
+        Operations: a multiplication and an addition for each weight and token. Bytes: weights and
+        inputs read, outputs written.
+    """
+    weights = in_features * out_features
+    rows = tokens * (in_features + out_features)
+    return Work(2 * tokens * weights, itemsize * (weights + rows))
+
+
+def decode_attention_work(
+    batch: int, context: int, num_heads: int, num_kv_heads: int, head_dim: int, itemsize: int = 2
+) -> Work:
+    """The work of attention in a decode step: one new query for each sequence, over its cache.
+
+    Every query head multiplies its query with each key of its sequence, and each value with a
+    weight. The `num_heads // num_kv_heads` query heads of a group read the same keys and values,
+    which come from memory once. The softmax between the two products is not counted.
+
+    Args:
+        batch: sequences, each with a cache of its own.
+        context: tokens of each sequence, the new one included.
+        itemsize: bytes of a number, of queries, keys, values and outputs alike.
+
+    Returns:
+        Operations of the two products. Bytes: keys, values and queries read, outputs written.
+    """
+    flops = 4 * batch * context * num_heads * head_dim
+    cache = 2 * batch * context * num_kv_heads * head_dim
+    queries = 2 * batch * num_heads * head_dim  # in and out
+    return Work(flops, itemsize * (cache + queries))

@@ -1,0 +1,37 @@
+"""Solution of exercise 09.2: The roofline and its ridge.
+
+A device computes at most `peak` operations a second, and moves at most `bandwidth` bytes a
+second, both at once. Say how many operations a second it can reach at a given arithmetic
+intensity, and at which intensity the two limits meet.
+
+Generated from attainable, ridge_point in yaie/roofline.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+
+def attainable(intensity: float, peak: float, bandwidth: float) -> float:
+    """The most operations a second that a device can do at an arithmetic intensity.
+
+    Args:
+        intensity: operations a byte.
+        peak: operations a second, if no byte had to move.
+        bandwidth: bytes a second.
+
+    Returns:
+        Operations a second: what computing allows, or what moving allows, whichever is less.
+    """
+    return min(peak, intensity * bandwidth)
+
+
+def ridge_point(peak: float, bandwidth: float) -> float:
+    """The intensity at which computing takes as long as moving, in operations a byte.
+
+    Below it an operation is memory-bound, above it compute-bound.
+
+    Args:
+        peak: operations a second.
+        bandwidth: bytes a second.
+    """
+    return peak / bandwidth

@@ -1,0 +1,17 @@
+"""Counts the bits of attention."""
+
+from yaie.roofline import Work
+
+EXPECT = "`itemsize` is in bytes already"
+
+
+def linear_work(tokens, in_features, out_features, itemsize=2):
+    weights = in_features * out_features
+    rows = tokens * (in_features + out_features)
+    return Work(2 * tokens * weights, itemsize * (weights + rows))
+
+
+def decode_attention_work(batch, context, num_heads, num_kv_heads, head_dim, itemsize=2):
+    cache = 2 * batch * context * num_kv_heads * head_dim
+    queries = 2 * batch * num_heads * head_dim
+    return Work(4 * batch * context * num_heads * head_dim, 8 * itemsize * (cache + queries))

@@ -1,0 +1,24 @@
+"""Accepts a thread block of no threads."""
+
+from yaie.roofline import HOPPER, WARP, round_up
+
+EXPECT = "It is no number that a kernel can have"
+
+
+def thread_blocks_per_sm(threads, registers, shared_bytes, sm=HOPPER):
+    if threads < 1 or registers < 1 or shared_bytes < 0:
+        return 0
+    if threads > sm.threads_per_block or registers > sm.registers_per_thread:
+        return 0
+    if shared_bytes > sm.shared_per_block:
+        return 0
+    warps = -(-threads // WARP)
+    registers_a_warp = round_up(WARP * registers, sm.register_unit)
+    warps_with_registers = sm.partitions * (sm.registers // sm.partitions // registers_a_warp)
+    shared_a_block = round_up(shared_bytes + sm.reserved_shared, sm.shared_unit)
+    return min(
+        sm.threads // (WARP * warps),
+        sm.thread_blocks,
+        warps_with_registers // warps,
+        sm.shared_bytes // max(shared_a_block, 1),
+    )
