@@ -50,6 +50,11 @@ _HOME = {
     "Call": "launches",
     "draw_launches": "launches",
     "draw_access": "access",
+    "draw_costs": "costs",
+    "TileAccess": "banks",
+    "draw_tile_banks": "banks",
+    "Stage": "reduction",
+    "draw_reduction": "reduction",
     "draw_course_map": "course_map",
     "draw_readme_strip": "readme",
 }

@@ -1,0 +1,94 @@
+"""A sum, step by step: which place takes in which, and what each place holds after every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from yaie.viz import style
+
+LEFT, RIGHT = 0.75, 0.12
+TOP = 0.32
+CELL_HEIGHT = 0.28
+FALL = 0.42  # from one row of places to the next
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One step of a reduction.
+
+    Attributes:
+        values: what the places hold after it.
+        reads: place -> the other place that it adds to its own. Empty for the first row.
+        title: what is said of it at the left, such as "step 8".
+    """
+
+    values: Sequence[float]
+    reads: dict[int, int]
+    title: str
+
+
+def draw_reduction(steps: Sequence[Stage], what: str = "", at: style.Place | None = None) -> Figure:
+    """Draw the steps from top to bottom; places that no longer count are pale.
+
+    Args:
+        steps: the numbers that are given first, then each step.
+        what: a place, in the picture's words: "thread", "lane".
+    """
+    if not steps:
+        raise ValueError("steps must have at least the numbers that are given, got none")
+    count = len(steps[0].values)
+    if any(len(step.values) != count for step in steps):
+        raise ValueError(
+            f"each step must have {count} values, got {[len(s.values) for s in steps]}"
+        )
+    cell = (style.WIDTH - LEFT - RIGHT) / count
+    height = TOP + len(steps) * CELL_HEIGHT + (len(steps) - 1) * FALL + 0.1
+    page = style.Page(style.WIDTH, height, at)
+    style.put(page.ax, LEFT - 0.1, TOP / 2, what, style.SMALL, style.MUTED, "right")
+    for place in range(count):
+        style.put(page.ax, LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, style.MUTED,
+                  "center")  # fmt: skip
+    for number, step in enumerate(steps):
+        y = TOP + number * (CELL_HEIGHT + FALL)
+        style.put(page.ax, LEFT - 0.1, y + CELL_HEIGHT / 2, step.title, style.SMALL, style.MUTED,
+                  "right")  # fmt: skip
+        _draw_adds(page, step, y, cell)
+        _draw_values(page, steps, number, y, cell)
+    return page.figure
+
+
+def _draw_values(
+    page: style.Page, steps: Sequence[Stage], number: int, y: float, cell: float
+) -> None:
+    step = steps[number]
+    later = steps[number + 1 :]
+    needed = {p for s in later[:1] for pair in s.reads.items() for p in pair}
+    done = not later
+    for place, value in enumerate(step.values):
+        changed = place in step.reads
+        counts = place in needed or (done and (changed or number == 0))
+        face = style.tint(style.BLUE, 0.45) if changed else style.tint(style.BLUE, 0.14)
+        if not counts:
+            face = style.PAPER
+        style.box(page.ax, LEFT + place * cell + 0.02, y, cell - 0.04, CELL_HEIGHT, face,
+                  style.FAINT, 0.8, 0.03)  # fmt: skip
+        size = 7.0 if cell > 0.4 else 5.6
+        style.put(page.ax, LEFT + (place + 0.5) * cell, y + CELL_HEIGHT / 2, f"{value:g}", size,
+                  style.INK if counts else style.FAINT, "center",
+                  weight="bold" if changed and counts else "normal")  # fmt: skip
+
+
+def _draw_adds(page: style.Page, step: Stage, y: float, cell: float) -> None:
+    """A line from each place that is read down to the place that takes it in."""
+    above, below = y - FALL + 0.02, y - 0.02
+    for target, source in step.reads.items():
+        x, other = (LEFT + (place + 0.5) * cell for place in (target, source))
+        page.ax.plot([x, x], [above, below], color=style.FAINT, linewidth=0.9)
+        page.ax.annotate(
+            "", (x, below), (other, above),
+            arrowprops={"arrowstyle": "-|>", "color": style.BLUE, "linewidth": 0.8,
+                        "shrinkA": 0, "shrinkB": 0, "mutation_scale": 6},
+        )  # fmt: skip
