@@ -11,7 +11,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Sequence
-from functools import lru_cache
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
 from pathlib import Path
 
 from yaie.cache import Built, build_once, cache_root, content_hash
@@ -42,6 +43,15 @@ _CHECKED = [
 ]
 
 
+# No library names another: what is loaded first is found by what comes after it.
+_LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
+PARTS = ("core", "checker")
+_SOURCES = {
+    "core": ("core", "failure", "grid", "memory", "stacks", "warp"),
+    "checker": ("checker", "counters", "hooks", "shadow"),
+}
+
+
 class CompileError(RuntimeError):
     """The compiler refused a source. The message is what it said, in the source's own lines."""
 
@@ -56,51 +66,59 @@ def compile(source: str, path: str | Path, checked: bool, flags: Sequence[str] =
 
 
 def build(source: str, path: str | Path, checked: bool, flags: Sequence[str] = ()) -> Built:
-    """As `compile`, and tells what it took."""
+    """As `compile`, and tells what it took.
+
+    What all kernels share is built at the same time, if it is not there yet.
+    """
     path = Path(path)
     code = rewrite(source, path).code
-    runtime = build_runtime()
     options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), *flags]
-    key = content_hash(code, _headers(), compiler_version(), runtime.name, str(options))
+    key = content_hash(code, _headers(), compiler_version(), str(options))
     search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
-    link = [f"-Wl,-rpath,{runtime.parent}", "-Wl,-Bsymbolic", str(runtime)]
 
     def compile_in(folder: Path) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
         if checked:  # compiled and linked apart, so that the sanitizer's library stays out
             _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
-            _run(["-shared", "-pthread", str(folder / "unit.o"), "-o", str(built), *link])
+            _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
         else:
-            _run([*options, *search, "-shared", str(unit), "-o", str(built), *link])
+            _run([*options, *search, *_LINK, str(unit), "-o", str(built)])
         return built
 
     name = f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
-    return build_once(_folder() / name, compile_in)
+    with ThreadPoolExecutor() as pool:
+        shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
+        built = build_once(_folder() / name, compile_in)
+        for part in shared:
+            part.result()
+    return built
 
 
-@lru_cache(maxsize=1)
-def build_runtime() -> Path:
-    """Build what all kernels share (fibers, barriers, checks), once for each version of it."""
-    sources = sorted(RUNTIME.glob("*.cpp"))
-    texts = [p.read_text() for p in [*sources, *sorted(RUNTIME.glob("*.h"))]]
+@cache
+def build_runtime(part: str) -> Path:
+    """Build what all kernels share, once for each version of it.
+
+    The "checker" calls the "core", which has to be loaded before it.
+    """
+    sources = [RUNTIME / f"{name}.cpp" for name in _SOURCES[part]]
+    headers = sorted(RUNTIME.glob("*.h"))
     options = [*_COMMON, *_RUNTIME]
+    texts = [file.read_text() for file in (*sources, *headers)]
     key = content_hash(*texts, _headers(), compiler_version(), str(options))
-    name = f"libemulator-{key}.so"
+    name = f"libemulator-{part}-{key}.so"
 
     def compile_in(folder: Path) -> Path:
         # Two units, each of several files: the standard library's headers are read only twice.
-        units = [sources[::2], sources[1::2]]
         objects, jobs = [], []
-        for number, unit in enumerate(units):
+        for number, unit in enumerate([sources[::2], sources[1::2]]):
             source = folder / f"unit{number}.cpp"
             source.write_text("".join(f'#include "{path}"\n' for path in unit))
             objects.append(source.with_suffix(".o"))
             jobs.append(_start([*options, "-c", str(source), "-o", str(objects[-1])]))
         for job in jobs:
             _finish(job)
-        _run(["-shared", "-pthread", f"-Wl,-soname,{name}", *map(str, objects),
-              "-o", str(folder / name), "-lrt"])  # fmt: skip
+        _run([*_LINK, *map(str, objects), "-o", str(folder / name), "-lrt"])
         return folder / name
 
     return build_once(_folder() / name, compile_in).path

@@ -225,7 +225,7 @@ def make_report(
     addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
     lines = Lines(library, addresses)
     findings = merge([describe(failure, lines, memories) for failure in raw])
-    truncated = bool(runtime.library().emulator_counters_truncated())
+    truncated = bool(runtime.checker().emulator_counters_truncated())
     return Report(findings, _accesses(sites, lines, memories), source, truncated)
 
 

@@ -46,7 +46,7 @@ class Module:
         self._kernels = rewrite(source, path).kernels
         self.built = build(source, path, checked, flags)
         self.library = self.built.path
-        runtime.library()  # before the kernels, which need it
+        (runtime.checker if checked else runtime.library)()  # before the kernels, which need it
         self._loaded = ctypes.CDLL(str(self.library))
         self._functions = {n: x.bind(self._loaded) for n, x in self._launchers.items()}
 
@@ -109,7 +109,7 @@ class Checker:
         self.arguments: list[Any] = []
 
     def __enter__(self) -> Checker:
-        lib = runtime.library()
+        lib = runtime.checker()
         lib.emulator_check_begin()
         groups = self._groups()
         constant = {p.name for p in self._launcher.wanted if p.constant}
@@ -136,7 +136,7 @@ class Checker:
     def __exit__(self, *_: object) -> None:
         for original, size, here in self._written:
             ctypes.memmove(original, here, size)
-        runtime.library().emulator_check_end()
+        runtime.checker().emulator_check_end()
         del self._anchor
         self._arena.close()
 

@@ -9,7 +9,7 @@ from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_void_
 from ctypes import c_int64 as i64
 from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
-from functools import lru_cache
+from functools import cache
 
 from yaie.emulator.build import build_runtime
 
@@ -57,25 +57,42 @@ class RawSite(ctypes.Structure):
     ]
 
 
-@lru_cache(maxsize=1)
+@cache
 def library() -> ctypes.CDLL:
-    """The runtime, built if need be, with the types of its functions declared."""
-    lib = ctypes.CDLL(str(build_runtime()), mode=ctypes.RTLD_GLOBAL)
-    signatures = {
-        "emulator_configure": (None, [c_int, u64, c_double, c_int]),
-        "emulator_begin": (None, []),
-        "emulator_failure": (c_int, [POINTER(RawFailure)]),
-        "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
-        "emulator_check_begin": (None, []),
-        "emulator_check_end": (None, []),
-        "emulator_check_range": (None, [c_void_p, c_size_t, c_int]),
-        "emulator_check_symbol": (None, [c_size_t, c_size_t, c_char_p, c_int]),
-        "emulator_num_findings": (c_size_t, []),
-        "emulator_finding": (None, [c_size_t, POINTER(RawFailure)]),
-        "emulator_num_sites": (c_size_t, []),
-        "emulator_site": (None, [c_size_t, POINTER(RawSite)]),
-        "emulator_counters_truncated": (c_int, []),
-    }
+    """The runtime's core, built if need be, with the types of its functions declared."""
+    return _load(
+        "core",
+        {
+            "emulator_configure": (None, [c_int, u64, c_double, c_int]),
+            "emulator_begin": (None, []),
+            "emulator_failure": (c_int, [POINTER(RawFailure)]),
+            "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
+        },
+    )
+
+
+@cache
+def checker() -> ctypes.CDLL:
+    """What checked mode needs besides the core."""
+    library()
+    return _load(
+        "checker",
+        {
+            "emulator_check_begin": (None, []),
+            "emulator_check_end": (None, []),
+            "emulator_check_range": (None, [c_void_p, c_size_t, c_int]),
+            "emulator_check_symbol": (None, [c_size_t, c_size_t, c_char_p, c_int]),
+            "emulator_num_findings": (c_size_t, []),
+            "emulator_finding": (None, [c_size_t, POINTER(RawFailure)]),
+            "emulator_num_sites": (c_size_t, []),
+            "emulator_site": (None, [c_size_t, POINTER(RawSite)]),
+            "emulator_counters_truncated": (c_int, []),
+        },
+    )
+
+
+def _load(part: str, signatures: dict[str, tuple]) -> ctypes.CDLL:
+    lib = ctypes.CDLL(str(build_runtime(part)), mode=ctypes.RTLD_GLOBAL)
     for name, (result, arguments) in signatures.items():
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
@@ -140,9 +157,9 @@ def printed() -> str:
 def findings() -> list[RawFailure]:
     """What the checker found in the call that just ended."""
     found = []
-    for index in range(library().emulator_num_findings()):
+    for index in range(checker().emulator_num_findings()):
         raw = RawFailure()
-        library().emulator_finding(index, ctypes.byref(raw))
+        checker().emulator_finding(index, ctypes.byref(raw))
         found.append(raw)
     return found
 
@@ -150,8 +167,8 @@ def findings() -> list[RawFailure]:
 def sites() -> list[RawSite]:
     """The counters of each instruction of the call that just ended."""
     found = []
-    for index in range(library().emulator_num_sites()):
+    for index in range(checker().emulator_num_sites()):
         raw = RawSite()
-        library().emulator_site(index, ctypes.byref(raw))
+        checker().emulator_site(index, ctypes.byref(raw))
         found.append(raw)
     return found

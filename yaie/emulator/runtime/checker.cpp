@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-#include "grid.h"
+// Where this library's code begins and ends; the linker knows.
+extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" char etext[] __attribute__((visibility("hidden")));
 
 namespace emulator {
 
@@ -14,7 +16,7 @@ Checker checker;
 namespace {
 
 // Range ids that need no name from Python, which has the same numbers.
-constexpr int unknown = -1, dynamic_shared = -2, variables = -5;
+constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5;
 constexpr size_t most_findings = 256;
 constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was meant for it
 
@@ -90,11 +92,11 @@ void Checker::begin() {
     end();
     findings.clear();
     counters.clear();
-    active = true;
+    observer = this;
 }
 
 void Checker::end() {
-    active = false;
+    observer = nullptr;
     ranges_.clear();
     symbols_.clear();
     for (Shadow* shadow : shadows_) delete shadow;
@@ -116,7 +118,9 @@ void Checker::add_range(void* begin, size_t size, int id) {
     last_found_ = 0;
 }
 
-void Checker::remove_range(void* begin) {
+void Checker::allocated(void* begin, size_t size) { add_range(begin, size, from_malloc); }
+
+void Checker::freed(void* begin) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
     for (size_t i = 0; i < ranges_.size(); ++i) {
         if (ranges_[i].begin == address) ranges_.erase(ranges_.begin() + i--);
@@ -149,7 +153,11 @@ const Range* Checker::find(uintptr_t address, size_t size) {
 // For cudaMemcpy and cudaMemset: a range that begins in device memory must end there.
 bool Checker::host_range_is_valid(const void* begin, size_t size) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    return !active || !find(address, 1) || find(address, size);
+    return !find(address, 1) || find(address, size);
+}
+
+bool Checker::holds_code(const void* instruction) const {
+    return instruction >= __ehdr_start && instruction < etext;
 }
 
 void Checker::begin_launch() {
@@ -454,12 +462,6 @@ void Checker::inactive_lane(Core& core, const Thread& thread, uint32_t source) {
 using namespace emulator;
 
 extern "C" {
-
-void emulator_note_atomic(const void* address, size_t size, const void* site) {
-    Core* core = this_core;
-    if (!core || !core->checking || !core->current) return;
-    checker.access(*core, reinterpret_cast<uintptr_t>(address), size, Access::atomic, site);
-}
 
 // ------------------------------------------------------------------ for Python (runtime.py)
 

@@ -10,6 +10,7 @@
 
 #include "counters.h"
 #include "failure.h"
+#include "observer.h"
 #include "shadow.h"
 
 namespace emulator {
@@ -29,33 +30,32 @@ struct SharedSymbol {  // a `__shared__` array of the compiled file
     int id;
 };
 
-class Checker {
+class Checker final : public Observer {
   public:
-    bool active = false;
     std::vector<Failure> findings;
     Counters counters;
 
     void begin();
     void end();
     void add_range(void* begin, size_t size, int id);
-    void remove_range(void* begin);
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
-    bool host_range_is_valid(const void* begin, size_t size);
-
-    void begin_launch();
-    void begin_block(Core& core);
-    void end_block(Core& core);
 
     // One access of the current thread; `site` is the address after the instruction.
     void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
 
-    // What threads do together.
-    void arrive(Core& core, bool first);
-    void pass_barrier(Core& core);
-    void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp);
-    void outside_own_mask(Core& core);
-    void inactive_lane(Core& core, const Thread& thread, uint32_t source);
+    void begin_launch() override;
+    void begin_block(Core& core) override;
+    void end_block(Core& core) override;
+    void arrive(Core& core, bool first) override;
+    void pass_barrier(Core& core) override;
+    void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
+    void outside_own_mask(Core& core) override;
+    void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
+    void allocated(void* begin, size_t size) override;
+    void freed(void* begin) override;
+    bool host_range_is_valid(const void* begin, size_t size) override;
+    bool holds_code(const void* instruction) const override;
 
   private:
     Failure describe(Core& core, Kind kind, const void* site) const;

@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "checker.h"
 #include "failure.h"
+#include "observer.h"
 
 extern "C" {
 __thread emulator_Place emulator_place __attribute__((tls_model("initial-exec"))) = {};
@@ -78,13 +78,13 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
 void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_number_) {
     block_number = block_number_;
     prepare(launch_, schedule);
-    if (checking) checker.begin_block(*this);
+    if (checking) observer->begin_block(*this);
     Thread* first = &threads[order_[started_++]];
     start(first);
     become(first);
     switch_context(&main_, first->context);
     current = nullptr;
-    if (checking) checker.end_block(*this);
+    if (checking) observer->end_block(*this);
 }
 
 void Core::become(Thread* thread) {
@@ -196,7 +196,7 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
     me->state = State::at_barrier;
     votes_ += predicate != 0;
     ++arrived_;
-    if (checking) checker.arrive(*this, arrived_ == 1);
+    if (checking) observer->arrive(*this, arrived_ == 1);
     if (arrived_ == alive_) release_barrier();
     yield();
     me->state = State::ready;
@@ -210,7 +210,7 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
 }
 
 void Core::release_barrier() {
-    if (checking) checker.pass_barrier(*this);
+    if (checking) observer->pass_barrier(*this);
     released_votes_ = votes_;
     released_count_ = (int)arrived_;
     votes_ = 0;

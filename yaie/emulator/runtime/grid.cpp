@@ -15,11 +15,12 @@
 #include <thread>
 #include <vector>
 
-#include "checker.h"
+#include "observer.h"
 
 namespace emulator {
 
 Settings settings;
+Observer* observer = nullptr;
 
 namespace {
 
@@ -71,7 +72,7 @@ void work(Grid& grid) {
     static thread_local std::unique_ptr<Core> core(new Core);
     Watch watch(settings.time_limit);
     this_core = core.get();
-    core->checking = grid.launch->checked && checker.active;
+    core->checking = grid.launch->checked && observer;
     core->stop_asked = 0;
     for (;;) {
         const uint64_t n = grid.next.fetch_add(1, std::memory_order_relaxed);
@@ -158,14 +159,14 @@ int check(const Launch& launch) {
 void run_grid(const Launch& launch) {
     const uint3 g = launch.grid, b = launch.thread_block;
     Grid grid{&launch, settings.schedule, (uint64_t)g.x * g.y * g.z};
-    const bool checking = launch.checked && checker.active;
+    const bool checking = launch.checked && observer;
     const uint64_t threads = grid.num_blocks * b.x * b.y * b.z;
     // Checking needs one order of events, so it stays on one core.
     uint64_t cores = checking || threads < worth_waking ? 1 : (uint64_t)num_cores();
     if (cores > grid.num_blocks) cores = grid.num_blocks;
     Handlers handlers;
     present = &grid;
-    if (checking) checker.begin_launch();
+    if (checking) observer->begin_launch();
     if (cores > 1) {
         pool()->run(grid, (int)cores - 1);
     } else {

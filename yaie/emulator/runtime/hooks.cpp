@@ -34,6 +34,9 @@ HOOKS(8)
 HOOKS(16)
 
 extern "C" {
+void emulator_note_atomic(void* address, size_t size, const void* site) {
+    report(address, size, Access::atomic, site);
+}
 void __tsan_read_range(void* address, size_t size) {
     report(address, size, Access::load, __builtin_return_address(0));
 }

@@ -1,7 +1,7 @@
 // Shuffles, votes and reductions. A lane that arrives leaves its value and waits; the last lane
 // of the mask works every lane's result out, so that nobody reads a value that is gone.
-#include "checker.h"
 #include "core.h"
+#include "observer.h"
 
 namespace emulator {
 namespace {
@@ -93,7 +93,7 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
     me->width = width;
     me->site = site;
     me->outside_mask = !(mask & bit);
-    if (checking && me->outside_mask) checker.outside_own_mask(*this);
+    if (checking && me->outside_mask) observer->outside_own_mask(*this);
     me->mask = mask | bit;
     me->state = State::at_collective;
     const uint32_t warp = me->linear / 32;
@@ -110,7 +110,7 @@ void Core::try_collective(uint32_t warp, uint32_t mask) {
     for (uint32_t rest = needed; rest; rest &= rest - 1) {
         if (threads[warp * 32 + __builtin_ctz(rest)].mask != mask) return;
     }
-    if (checking) checker.meet(*this, warp, needed, needed == warps_[warp].alive);
+    if (checking) observer->meet(*this, warp, needed, needed == warps_[warp].alive);
     evaluate(warp, needed);
     warps_[warp].waiting &= ~needed;
 }
@@ -126,7 +126,7 @@ void Core::evaluate(uint32_t warp, uint32_t lanes) {
             const uint32_t source = source_lane(thread);
             const bool present = lanes >> source & 1;
             thread.result = present ? members[source].value : undefined;
-            if (checking && !present) checker.inactive_lane(*this, thread, source);
+            if (checking && !present) observer->inactive_lane(*this, thread, source);
         } else if (thread.operation == Collective::match_any) {
             thread.result = equal_lanes(members, lanes, thread.value);
         } else if (thread.operation != Collective::sync) {

@@ -49,7 +49,7 @@ uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
 void emulator_fence(void);
-void emulator_note_atomic(const void* address, size_t size, const void* site);
+void emulator_note_atomic(void* address, size_t size, const void* site);
 int emulator_print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void emulator_assert_failed(const char* expression, const char* file, int line);
 void emulator_trap(void);
