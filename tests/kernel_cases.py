@@ -47,6 +47,8 @@ class Case:
         exact: whether results equal the oracle's, rounded, in every bit.
         atol: absolute tolerance, for results that are differences of larger numbers.
         output_dtype: if it is not that of the inputs.
+        dtypes: those that there are launchers for.
+        any_alignment: False if the launcher refuses addresses that its accesses do not allow.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Case:
     exact: bool = False
     atol: float = ATOL
     output_dtype: torch.dtype | None = None
+    dtypes: Sequence[torch.dtype] = DTYPES
+    any_alignment: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -210,6 +214,23 @@ CASES = [
     Case(
         "add_relu", "elementwise/add_relu.cu", LENGTHS, pair, like_first, counted, summed_relu,
         operator=elementwise.add_relu, exact=True,
+    ),
+    Case(
+        "vector_add_scalar", "elementwise/vector_add_scalar.cu", LENGTHS, pair, like_first, counted,
+        summed, exact=True, dtypes=(torch.float32,),
+    ),
+    Case(
+        "vector_add_stride", "elementwise/vector_add_stride.cu", LENGTHS, pair, like_first,
+        lambda inputs, outputs: (*counted(inputs, outputs), 3), summed, exact=True,
+        dtypes=(torch.float32,),
+    ),
+    Case(
+        "vector_add_float4", "elementwise/vector_add_float4.cu", LENGTHS, pair, like_first, counted,
+        summed, exact=True, dtypes=(torch.float32,),
+    ),
+    Case(
+        "add_relu_half2", "elementwise/add_relu_half2.cu", LENGTHS, pair, like_first, counted,
+        summed_relu, exact=True, dtypes=(torch.float16,), any_alignment=False,
     ),
     Case(
         "silu_and_mul", "activation/silu_and_mul.cu", (*MATRICES, (7, 64)),

@@ -33,7 +33,10 @@ DEVICES = [
 ]
 OPERATORS = [case for case in CASES if case.operator is not None]
 
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
+each_kernel = pytest.mark.parametrize(
+    ("case", "dtype"),
+    [pytest.param(case, d, id=f"{case}-{NAMES[d]}") for case in CASES for d in case.dtypes],
+)
 each_operator = pytest.mark.parametrize("case", OPERATORS, ids=str)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
 each_device = pytest.mark.parametrize("device", DEVICES)
@@ -82,16 +85,14 @@ def each_small(case: Case, draw: Draw) -> Iterator[tuple[Shape, Tensors]]:
 
 
 @each_device
-@each_dtype
-@each_case
+@each_kernel
 def test_equals_the_oracle(case: Case, dtype: torch.dtype, device: str) -> None:
     for shape in case.shapes:
         inputs = case.inputs(shape, drawing(dtype, device))
         case.check(run(case, inputs, dtype), inputs)
 
 
-@each_dtype
-@each_case
+@each_kernel
 def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
     for shape, inputs in each_small(case, drawing(dtype)):
         forward = bits(run(case, inputs, dtype))
@@ -101,17 +102,20 @@ def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
             assert all(map(torch.equal, forward, other)), f"{shape}, {order} {seed}"
 
 
-@each_dtype
-@each_case
+@each_kernel
 def test_clean_in_checked_mode(case: Case, dtype: torch.dtype) -> None:
     for _, inputs in each_small(case, drawing(dtype)):
         case.check(run(case, inputs, dtype, checked=True), inputs)
 
 
-@each_dtype
-@each_case
+@each_kernel
 def test_any_alignment(case: Case, dtype: torch.dtype) -> None:
     """Each tensor in turn at an address that is no multiple of 16, then all of them."""
+    if not case.any_alignment:
+        moved = tuple(map(shifted, case.inputs(case.small_shapes[-1], drawing(dtype))))
+        with pytest.raises(jit.KernelError, match="cudaErrorMisalignedAddress"):
+            run(case, moved, dtype)
+        return
     for shape in case.small_shapes[-2:]:
         inputs = case.inputs(shape, drawing(dtype))
         tensors = [*inputs, *poisoned(case, inputs, dtype)]
@@ -182,8 +186,9 @@ def test_compiled_as_one_graph(device: str, compiler: str) -> None:
     torch.testing.assert_close(compiled(x, y, "cuda"), wanted, rtol=1e-5, atol=1e-5)
 
 
+@each_device
 @each_dtype
-def test_add_relu_is_relu_of_the_sum(dtype: torch.dtype) -> None:
+def test_add_relu_is_relu_of_the_sum(dtype: torch.dtype, device: str) -> None:
     """Of every pair of awkward numbers, NaN and both infinities among them."""
     limits = torch.finfo(dtype)
     numbers = [0.0, 1.0, 1 / 3, limits.max, limits.tiny, limits.tiny / 4, limits.eps, torch.inf]
@@ -193,23 +198,25 @@ def test_add_relu_is_relu_of_the_sum(dtype: torch.dtype) -> None:
     x, y = x.contiguous(), y.contiguous()
     wanted = torch.relu(x + y)
     for size in (len(x), len(x) - 1):  # through pairs, and one by one
-        got = elementwise.add_relu(x[-size:], y[-size:], backend="cuda")
+        got = elementwise.add_relu(*(t.to(device)[-size:] for t in (x, y)), backend="cuda").cpu()
         torch.testing.assert_close(got, wanted[-size:], rtol=0.0, atol=0.0, equal_nan=True)
 
 
+@each_device
 @each_dtype
 @pytest.mark.parametrize("head_dim", [6, 16, 64])
-def test_rotary_of_a_part(dtype: torch.dtype, head_dim: int) -> None:
+def test_rotary_of_a_part(dtype: torch.dtype, head_dim: int, device: str) -> None:
     """Queries and keys may lie side by side in one tensor, as a fused product leaves them."""
-    fused = drawing(dtype)(9, 7, head_dim)
-    cos, sin = rotary_tables(head_dim, 40)
-    positions = torch.arange(9)
+    draw = drawing(dtype, device)
+    fused = draw(9, 7, head_dim)
+    cos, sin = (table.to(device) for table in rotary_tables(head_dim, 40))
+    positions = torch.arange(9, device=device)
     for part in (fused[:, :4], fused[:, 4:6], fused[:, 6:], fused[::2, 1:3], fused[:0]):
         arguments = (positions[: len(part)], cos, sin)
         got = rotary.rotary(part, *arguments, backend="cuda")
         alone = rotary.rotary(part.contiguous(), *arguments, backend="cuda")
         assert torch.equal(got, alone)
-    turned = drawing(dtype)(9, head_dim, 4).transpose(1, 2)  # a head is not contiguous
+    turned = draw(9, head_dim, 4).transpose(1, 2)  # a head is not contiguous
     got = rotary.rotary(turned, positions, cos, sin, backend="cuda")
     reference = rotary.rotary(turned, positions, cos, sin, backend="reference")
     torch.testing.assert_close(got, reference)
