@@ -1,4 +1,4 @@
-// What the kernels share: 16-byte vectors, conversions to float and back, sums over threads.
+// What the kernels share: 16-byte vectors, conversions to float and back, the sum of a warp.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,7 +25,9 @@ __device__ __forceinline__ float from_float<float>(float x) { return x; }
 template <>
 __device__ __forceinline__ __half from_float<__half>(float x) { return __float2half(x); }
 template <>
-__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) { return __float2bfloat16(x); }
+__device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+    return __float2bfloat16(x);
+}
 
 // -------------------------------------------------------------------------- 16-byte vectors
 
@@ -56,7 +58,7 @@ bool aligned16(Pointers... pointers) {
     return ((reinterpret_cast<uintptr_t>(pointers) | ...) % 16) == 0;
 }
 
-// --------------------------------------------------------------------------------- sums
+// -------------------------------------------------------------------------------- warps
 
 // The sum of a warp's values, in every lane. All 32 lanes have to call it.
 __device__ __forceinline__ float warp_sum(float value) {

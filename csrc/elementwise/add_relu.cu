@@ -47,7 +47,7 @@ __global__ void add_relu(const T* x, const T* y, T* out, int n, bool wide) {
 }
 
 template <typename T>
-cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
+static cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
     if (n == 0) return cudaSuccess;
     int elements = THREADS * Vec<T>::SIZE;  // of a thread block
     bool wide = aligned16(x, y, out);

@@ -32,14 +32,14 @@ __global__ void vector_add_wide(const T* x, const T* y, T* out, int n) {
 }
 
 template <typename T>
-cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
+static cudaError_t launch(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
     if (n == 0) return cudaSuccess;
     vector_add<<<ceil_div(n, THREADS), THREADS, 0, stream>>>(x, y, out, n);
     return cudaGetLastError();
 }
 
 template <typename T>
-cudaError_t launch_wide(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
+static cudaError_t launch_wide(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
     if (!aligned16(x, y, out)) return launch(x, y, out, n, stream);
     if (n == 0) return cudaSuccess;
     int elements = THREADS * Vec<T>::SIZE;  // of a thread block
