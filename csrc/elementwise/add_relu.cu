@@ -1,4 +1,4 @@
-// Fused addition and ReLU.
+// Fused addition and ReLU; the engine's.
 //
 // Computes  out[i] = max(x[i] + y[i], 0); NaN stays NaN
 // Shapes    x, y and out [n], float32, float16 or bfloat16

@@ -1,4 +1,4 @@
-// Vector addition, rungs 1 and 2: an element a thread, then 16 bytes a thread.
+// Vector addition in every dtype: an element a thread, then 16 bytes a thread; the engine's.
 //
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n], float32, float16 or bfloat16
@@ -6,7 +6,7 @@
 //           4 floats or 8 elements of 16 bits. A thread block is 256 threads, whatever they own.
 // Moves     each input once and the output once: 3 × n × the size of an element
 // Oracle    x + y in float64, in tests/test_kernels.py
-// Idea      rung 2 asks for the same bytes in a quarter or an eighth of the instructions, so that
+// Idea      the second asks for the same bytes in a quarter or an eighth of the instructions, so that
 //           each thread has more of them under way. It needs addresses that are multiples of 16.
 #include "common.cuh"
 
