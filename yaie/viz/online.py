@@ -13,7 +13,7 @@ from matplotlib.patches import Rectangle
 from yaie.viz import style
 
 MARGIN = 0.14
-BAR = 0.23  # inches from score to score
+CHART = 2.85  # inches for all scores; few of them take less
 HEIGHT = 1.05  # of each of the two charts
 NUMBERS = 1.25  # inches for the numbers beside them
 
@@ -63,9 +63,11 @@ def record_online(state: Any, scores: Sequence[float], values: Any, tile: int) -
 def draw_online(state: OnlineStep, at: style.Place | None = None) -> Figure:
     """Draw the scores with the running maximum, and below them the exponentials that are summed."""
     count = len(state.scores)
+    bar = min(0.23, CHART / count)
+    gap = bar / 4
     left = MARGIN + 0.2
-    width = left + count * BAR + NUMBERS + MARGIN
-    page = style.Page(width, 2 * HEIGHT + 0.95, at)
+    width = left + count * bar + NUMBERS + MARGIN
+    page = style.Page(width, 2 * HEIGHT + 1.0, at)
     ax = page.ax
     finite = [s for s in state.scores if math.isfinite(s)]
     low, high = min([*finite, 0.0]), max([*finite, 1.0])
@@ -75,41 +77,41 @@ def draw_online(state: OnlineStep, at: style.Place | None = None) -> Figure:
         return floor - (score - low) / (high - low) * HEIGHT * 0.92
 
     style.put(ax, MARGIN, 0.16, "scores", style.SMALL, style.MUTED)
-    tile_x = left + state.start * BAR - 0.03
-    tile_width = (state.end - state.start) * BAR
+    tile_x = left + state.start * bar - gap / 2
+    tile_width = (state.end - state.start) * bar
     ax.add_artist(
         Rectangle((tile_x, top - 0.05), tile_width, 2 * HEIGHT + 0.5, facecolor=style.WASH)
     )
     zero = height(0.0)
     for i, score in enumerate(state.scores):
-        x = left + i * BAR
+        x = left + i * bar
         if not math.isfinite(score):
-            style.put(ax, x + 0.09, floor - 0.09, "-∞", 6, style.MUTED, "center")
+            style.put(ax, x + (bar - gap) / 2, floor - 0.09, "-∞", 6, style.MUTED, "center")
             continue
         color = style.BLUE if i < state.end else style.FAINT
         y = height(score)
         ax.add_artist(
-            Rectangle((x, min(y, zero)), BAR - 0.06, max(abs(zero - y), 0.012), facecolor=color)
+            Rectangle((x, min(y, zero)), bar - gap, max(abs(zero - y), 0.012), facecolor=color)
         )
-    ax.plot([left, left + count * BAR], [zero, zero], color=style.FAINT, lw=0.8)
+    ax.plot([left, left + count * bar], [zero, zero], color=style.FAINT, lw=0.8)
     if math.isfinite(state.maximum):
         y = height(min(max(state.maximum, low), high))
-        ax.plot([left, left + state.end * BAR], [y, y], color=style.VERMILION, lw=1.4)
+        ax.plot([left, left + state.end * bar], [y, y], color=style.VERMILION, lw=1.4)
     bottom = floor + 0.4 + HEIGHT
     style.put(ax, MARGIN, floor + 0.24, "exp(score - maximum)", style.SMALL, style.MUTED)
-    ax.plot([left, left + count * BAR], [bottom, bottom], color=style.FAINT, lw=0.8)
+    ax.plot([left, left + count * bar], [bottom, bottom], color=style.FAINT, lw=0.8)
     for i, score in enumerate(state.scores[: state.end]):
         if math.isfinite(score) and math.isfinite(state.maximum):
             weight = math.exp(min(score - state.maximum, 0.3))
             color = style.GREEN if i >= state.start else style.tint(style.GREEN, 0.45)
             tall = weight * HEIGHT * 0.72
             ax.add_artist(
-                Rectangle((left + i * BAR, bottom - tall), BAR - 0.06, tall, facecolor=color)
+                Rectangle((left + i * bar, bottom - tall), bar - gap, tall, facecolor=color)
             )
-    x = left + count * BAR + 0.15
+    x = left + count * bar + 0.15
     lines = [
         ("maximum", number(state.maximum), style.VERMILION, top + 0.12),
-        ("before", number(state.before), style.MUTED, top + 0.47),
+        ("maximum before", number(state.before), style.MUTED, top + 0.47),
         ("old sum times", f"{state.rescale:.3f}", style.INK, floor + 0.4),
         ("sum", number(state.total), style.GREEN, floor + 0.75),
     ]
