@@ -20,8 +20,8 @@ triton = pytest.importorskip("triton", reason="Triton exists for Linux only")
 from yaie.attention import rotary_tables  # noqa: E402
 from yaie.backends import registry  # noqa: E402
 from yaie.backends.interpreter import how_triton_runs  # noqa: E402
+from yaie.backends.triton import flash, norm, paged, runtime  # noqa: E402
 from yaie.backends.triton import matmul as matmul_module  # noqa: E402
-from yaie.backends.triton import norm, paged, runtime  # noqa: E402
 from yaie.ops.attention import attention_forward, paged_attention_forward  # noqa: E402
 from yaie.ops.elementwise import add, add_relu, silu_and_mul  # noqa: E402
 from yaie.ops.kv import reshape_and_cache  # noqa: E402
@@ -277,6 +277,17 @@ def test_flash_attention_of_any_heads(heads, kv_heads, dim, dtype):
     check_ragged([(17, 17), (2, 70)], heads, kv_heads, dim, dtype)
     if GPU:
         check_ragged([(200, 200), (129, 300)], heads, kv_heads, dim, dtype, causal=False)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
+@pytest.mark.parametrize("dim", [64, 128, 256])
+def test_every_tile_of_flash_attention(dim, causal, monkeypatch):
+    configs = flash._configs(dim, 2, torch.device(DEVICE))
+    for config in configs if GPU else configs[-1:]:
+        monkeypatch.setattr(flash, "_configs", lambda *_, config=config: [config])
+        runtime.TUNED.clear()
+        lengths = [(300, 300), (0, 7), (1, 1), (129, 513), (20, 10), (0, 0)]
+        check_ragged(lengths if GPU else lengths[2:], 2, 1, dim, torch.float16, causal)
 
 
 @pytest.mark.parametrize("scale", [0.5, -0.5, 0.0])
