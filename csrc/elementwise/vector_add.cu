@@ -6,8 +6,8 @@
 //           4 floats or 8 elements of 16 bits. A thread block is 256 threads, whatever they own.
 // Moves     each input once and the output once: 3 × n × the size of an element
 // Oracle    x + y in float64, in tests/test_kernels.py
-// Idea      the second asks for the same bytes in a quarter or an eighth of the instructions, so
-//           that each thread has more of them under way. It needs addresses that are multiples of 16.
+// Idea      the second asks for the same bytes in a quarter or an eighth of the instructions:
+//           each thread has more of them under way. It needs addresses that are multiples of 16.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
