@@ -7,7 +7,7 @@
 //           elements apart, a head is contiguous; so x may be a part of a larger tensor.
 //           positions int64 [tokens]; cos and sin float32 [max_positions, half];
 //           out [tokens, heads, 2 × half], contiguous. x and out float32, float16 or bfloat16
-// Owns      a thread: WIDTH pairs side by side, in 16 bytes of either half of a head (one pair where
+// Owns      a thread: WIDTH pairs side by side, in 16 bytes of either half of a head (one pair if
 //           an address does not allow that); a thread block: 256 times that, across heads
 // Moves     x in once, out once: 4 × tokens × heads × half × the size of an element. A row of the
 //           tables comes from memory once a token and from the caches for its other heads.
