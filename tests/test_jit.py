@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from yaie import ahead, cache, jit, nvcc
+from yaie.emulator.build import compiler
 from yaie.jit import CompileError, KernelError
 
 SOURCE = """#include <cuda_runtime.h>
@@ -208,7 +209,7 @@ def compiler_that(tmp_path: Path, does: str) -> str:
     """A C++ compiler that does something before it compiles the learner's unit."""
     script = tmp_path / "compiler"
     test = 'case "$*" in *unit.cpp*) ' + does + " ;; esac"
-    script.write_text(f'#!/bin/sh\n{test}\nexec g++ "$@"\n')
+    script.write_text(f'#!/bin/sh\n{test}\nexec {compiler()} "$@"\n')
     script.chmod(0o755)
     return str(script)
 

@@ -232,7 +232,8 @@ def load_inline(
             raise CompileError(only_the_message(str(error), folder / "cuda.cu", path)) from None
         finally:
             os.environ["PATH"] = before
-    return folder / f"{name}.so"
+    (built,) = folder.glob("*.so")  # the second of a name in a process is name_v1.so, and so on
+    return built
 
 
 def read_all(source: str, path: Path) -> list[str]:
