@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from yaie.viz import style
 
 BANKS, WORD = 32, 4  # how many; bytes that each gives at a time
-CELL = 0.134
+CELL = 0.13
 LEFT, TOP, RIGHT = 0.3, 0.5, 0.08
 TALLY = 0.5  # the height of the longest bar below the tile
 
@@ -75,9 +75,9 @@ def _draw_words(page: style.Page, state: TileAccess) -> None:
             x = LEFT + column * CELL
             if word in asked:
                 face = color
-            style.box(page.ax, x, y, CELL - 0.012, CELL - 0.012, face, edge, 0.5, 0.01)
+            style.box(page.ax, x, y, CELL - 0.01, CELL - 0.01, face, edge, 0.5, 0.0)
             if word in asked:
-                style.put(page.ax, x + CELL / 2 - 0.006, y + CELL / 2, str(bank), 4.8, style.PAPER,
+                style.put(page.ax, x + CELL / 2 - 0.005, y + CELL / 2, str(bank), 4.8, style.PAPER,
                           "center", weight="bold")  # fmt: skip
 
 

@@ -83,12 +83,13 @@ def _draw_values(
 
 def _draw_adds(page: style.Page, step: Stage, y: float, cell: float) -> None:
     """A line from each place that is read down to the place that takes it in."""
-    above, below = y - FALL + 0.02, y - 0.02
+    above, below = y - FALL, y
+    crowded = len(step.reads) > 16  # then what a place keeps of its own goes without saying
+    color = style.SKY if crowded else style.BLUE
     for target, source in step.reads.items():
         x, other = (LEFT + (place + 0.5) * cell for place in (target, source))
-        page.ax.plot([x, x], [above, below], color=style.FAINT, linewidth=0.9)
-        page.ax.annotate(
-            "", (x, below), (other, above),
-            arrowprops={"arrowstyle": "-|>", "color": style.BLUE, "linewidth": 0.8,
-                        "shrinkA": 0, "shrinkB": 0, "mutation_scale": 6},
-        )  # fmt: skip
+        if not crowded:
+            page.ax.plot([x, x], [above, below], color=style.FAINT, linewidth=0.9)
+        page.ax.plot([other, x], [above, below], color=color, linewidth=0.8)
+        if not crowded:
+            page.ax.plot([x], [below - 0.03], marker="v", markersize=3.0, color=style.BLUE)
