@@ -169,11 +169,22 @@ def _run(arguments: Sequence[str]) -> None:
     _finish(_start(arguments))
 
 
+# Lines that say how the compiler came to an error: through our headers and templates.
+_ON_THE_WAY = re.compile(
+    r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
+)
+
+
 def _only_the_message(errors: str) -> str:
-    """Without the lines that speak of our own headers and temporary files."""
-    lines = [
-        line
-        for line in errors.splitlines()
-        if str(INCLUDE) not in line and not re.match(r"\s*(In file included|from )", line)
-    ]
-    return "\n".join(lines).strip() or errors.strip()
+    """Without the lines that speak of our own headers and temporary files, and without marks
+    under a launch that point at what it was replaced by."""
+    kept, width = [], 0
+    for line in errors.splitlines():
+        if str(INCLUDE) in line or _ON_THE_WAY.match(line):
+            continue
+        if re.match(r"\s*\d+ \|", line):
+            width = len(line)
+        elif (mark := re.match(r"\s+\| *", line)) and mark.end() > width:
+            continue
+        kept.append(line)
+    return "\n".join(kept).strip() or errors.strip()
