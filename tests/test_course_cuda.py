@@ -12,7 +12,7 @@ from yaie.course import build, cuda, exercise, notebook
 from yaie.course.expect import CheckFailed
 from yaie.course.manifest import find
 from yaie.course.paths import ROOT
-from yaie.course.verdict import MOST_PRINTED, Verdict, judge
+from yaie.course.verdict import MOST_LINES, Verdict, judge
 
 FIRST = find("13.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
@@ -46,6 +46,13 @@ def test_compile_error_is_told_in_the_learners_lines() -> None:
     assert "'z' was not declared" in first[1]
 
 
+def test_wrong_arguments_of_a_launch_are_told_without_our_templates() -> None:
+    got = verdict("(x, y, out, n);\n    // exercise", "(x, y, n, out);\n    // exercise")
+    lines = got.message.splitlines()
+    assert got.state == "broken" and "from 'int' to 'float*'" in lines[1]
+    assert all(line[:1] == " " or line.startswith(FIRST.shown) for line in lines[1:])
+
+
 def test_launch_without_an_end_is_told() -> None:
     got = verdict(">>>(x, y, out, n)", ">>(x, y, out, n)")
     assert got.state == "broken" and f"{FIRST.shown}:{line_of('<<<')}" in got.message
@@ -77,7 +84,8 @@ def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:
     assert got.state == "passes"
     assert "here is 7\n" in capfd.readouterr().out
     verdict("if (i < n)", 'printf("here is %d\\n", i);\n    if (i < n)')
-    assert len(capfd.readouterr().out) < MOST_PRINTED + 100
+    printed = capfd.readouterr().out.splitlines()
+    assert len(printed) == MOST_LINES + 1 and "more lines" in printed[-1]
 
 
 def test_text_that_passed_is_not_judged_again(monkeypatch) -> None:

@@ -162,6 +162,6 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     try:
         compile(text, path, checked=False)
     except (CompileError, SyntaxError) as error:
-        said = [line for line in str(error).splitlines() if ": In " not in line]
-        return "\n".join(said).replace(str(path), shown)
+        said = str(error).replace(str(path), shown).splitlines()
+        return "\n".join(line for line in said if ": In " not in line)
     return None

@@ -21,7 +21,7 @@ from yaie.course.manifest import Exercise
 from yaie.course.paths import ROOT
 
 SECONDS = 20.0  # a check takes well under one; this is for loops that never end
-MOST_PRINTED = 4000  # characters that reach the learner
+MOST_LINES, LONGEST_LINE = 40, 500  # of what is printed, that reach the learner
 
 _UNFINISHED = "This line of the stub still runs; put your code in its place:"
 
@@ -148,9 +148,10 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
 
 def _pass_on(printed: str) -> None:
     """Print what the learner's code printed, as far as anybody would read it."""
-    if len(printed) > MOST_PRINTED:
-        printed = f"{printed[:MOST_PRINTED]}\n… and {len(printed) - MOST_PRINTED:,} characters\n"
-    sys.stdout.write(printed)
+    lines = printed.splitlines(keepends=True)
+    sys.stdout.writelines(line[:LONGEST_LINE] for line in lines[:MOST_LINES])
+    if len(lines) > MOST_LINES:
+        print(f"… and {len(lines) - MOST_LINES:,} more lines")
 
 
 def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:

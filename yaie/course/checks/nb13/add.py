@@ -27,10 +27,9 @@ def add_once(path: Path, n: int, **options: Any) -> None:
     first = unwritten_tail(out)
     because = ""
     if first is not None:
-        because = (
-            f"The elements from {first:,} on were never written: the grid has too few thread "
-            f"blocks. {n:,} / 256 rounds down, but what is left needs a thread block too."
-        )
+        because = f"Nothing from {first:,} on was written: the grid has too few thread blocks."
+        if first == n // 256 * 256:
+            because += f" {n:,} / 256 rounds down, but what is left needs a thread block too."
     compare(out, x + y, what, because=because)
     if report is not None:
         whole_warps(report, n, what)

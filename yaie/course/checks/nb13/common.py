@@ -39,6 +39,11 @@ def add(
         )  # fmt: skip
         if out.isnan().all() and not (x + y).isnan().all():
             say_why_nothing_came(path, name, x, y, more)
+        if report is not None and not any(a.name == "x" for a in report.accesses):
+            fail(
+                "something is in out, but no thread has read x: is the sum computed by the "
+                "launcher? That is host code, and on a GPU it must not touch these pointers."
+            )
     return out, report
 
 

@@ -27,7 +27,7 @@ def add_once(path: Path, n: int, thread_blocks: int, **options: Any) -> None:
             "comparison notices. The step has to pass all threads of the grid, "
             "gridDim.x * blockDim.x."
         ),
-        "out_of_bounds": f"There are {n} elements: the bound has to hold in every turn.",
+        "out_of_bounds": f"The last element is x[{n - 1}]: the bound has to hold in every turn.",
         "time_limit": "Does every turn of the loop go on to another element?",
     }
     out, report = add(path, NAME, x, y, thread_blocks, what=what, explain=explain, **options)
