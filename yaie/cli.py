@@ -173,6 +173,16 @@ def bench_engine(
         engine.save(results, output)
 
 
+@bench_app.command("jit")
+def bench_jit(
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,
+) -> None:
+    """What compiling, launching, emulating and checking a kernel take, beside their targets."""
+    from yaie.bench import jit
+
+    jit.run(rounds)
+
+
 @bench_app.command("radix")
 def bench_radix() -> None:
     """What matching and eviction cost, by length of the prompt and size of the tree."""

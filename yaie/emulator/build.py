@@ -17,6 +17,7 @@ from pathlib import Path
 
 from yaie.cache import Built, build_once, cache_root, content_hash
 from yaie.emulator.rewrite import rewrite
+from yaie.emulator.shared import shared_arrays, too_much
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
@@ -84,6 +85,8 @@ def build(source: str, path: str | Path, checked: bool, flags: Sequence[str] = (
             _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
         else:
             _run([*options, *search, *_LINK, str(unit), "-o", str(built)])
+        if "__shared__" in code and (problem := too_much(shared_arrays(built), source, path)):
+            raise CompileError(problem)
         return built
 
     name = f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"

@@ -130,7 +130,13 @@ class Line:
 
 
 class Report:
-    """The findings and counts of one call of a launcher in checked mode."""
+    """The findings and counts of one call of a launcher in checked mode.
+
+    Attributes:
+        truncated: the counts leave out part of a long stretch without a barrier.
+        untracked: the names of tensors in which no races were looked for: with 64 bytes kept for
+            each element, those of more than 128 Mi elements are left out.
+    """
 
     def __init__(
         self,
@@ -138,11 +144,13 @@ class Report:
         accesses: Sequence[Access],
         source: str = "",
         truncated: bool = False,
+        untracked: Sequence[str] = (),
     ) -> None:
         self.findings = list(findings)
         self.accesses = sorted(accesses, key=lambda a: (a.line, a.memory, a.kind))
         self.source = source
         self.truncated = truncated
+        self.untracked = list(untracked)
 
     def of_kind(self, *kinds: str) -> list[Finding]:
         """The findings of these kinds."""
@@ -205,6 +213,9 @@ class Report:
         parts += ["", self.table()]
         if any(a.units > a.ideal_units for a in self.accesses):
             parts.append("* costs more than the bytes that are used would need")
+        if self.untracked:
+            names = ", ".join(self.untracked)
+            parts.append(f"No races were looked for in {names}: too large to keep track of.")
         if self.truncated:
             parts.append("The counts leave out part of a long stretch without a barrier.")
         return "\n".join([*parts, "", LIMITS])
@@ -226,7 +237,8 @@ def make_report(
     lines = Lines(library, addresses)
     findings = merge([describe(failure, lines, memories) for failure in raw])
     truncated = bool(runtime.checker().emulator_counters_truncated())
-    return Report(findings, _accesses(sites, lines, memories), source, truncated)
+    untracked = [_name(number, memories) for number in runtime.untracked()]
+    return Report(findings, _accesses(sites, lines, memories), source, truncated, untracked)
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:

@@ -13,8 +13,9 @@ from typing import Any
 from yaie.emulator import runtime
 from yaie.emulator.build import build
 from yaie.emulator.checks import Memory, Report, describe, make_report
-from yaie.emulator.lines import Lines, shared_arrays
+from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
+from yaie.emulator.shared import shared_arrays
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 GAP = 1 << 20  # bytes of nobody's memory between two arguments
@@ -48,6 +49,7 @@ class Module:
         self.library = self.built.path
         (runtime.checker if checked else runtime.library)()  # before the kernels, which need it
         self._loaded = ctypes.CDLL(str(self.library))
+        self.shared_arrays = shared_arrays(self.library) if checked else ()
         self._functions = {n: x.bind(self._loaded) for n, x in self._launchers.items()}
 
     def __getattr__(self, name: str) -> Any:
@@ -125,7 +127,7 @@ class Checker:
             if not set(names) <= constant:  # memory that is only read may be mapped read-only
                 self._written.append(self._places[-1])
             cursor += end - begin
-        for array in shared_arrays(self._module.library):
+        for array in self._module.shared_arrays:
             owner = array.kernel if array.kernel in self._module._kernels else ""
             number = len(self._memories)
             lib.emulator_check_symbol(array.offset, array.size, owner.encode(), number)

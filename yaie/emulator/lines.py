@@ -7,11 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from yaie.emulator.build import INCLUDE
-from yaie.emulator.rewrite import SHARED_SUFFIX
 
 
 @dataclass(frozen=True)
@@ -74,36 +72,3 @@ def _mapped(library: Path) -> tuple[int, int]:
             low, high = (int(part, 16) for part in fields[0].split("-"))
             begin, end = begin or low, high
     return begin, end
-
-
-@dataclass(frozen=True)
-class SharedArray:
-    """A `__shared__` variable of a compiled file: where it lies in the thread-local segment."""
-
-    name: str
-    kernel: str  # the function it stands in, "" if in none
-    offset: int
-    size: int
-
-
-@lru_cache(maxsize=256)
-def shared_arrays(library: Path) -> tuple[SharedArray, ...]:
-    """Every `__shared__` variable of the file, from its symbol table."""
-    done = subprocess.run(
-        ["readelf", "--syms", "--wide", "--demangle", str(library)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    found = {}
-    for row in done.stdout.splitlines():
-        match = re.match(r"\s*\d+:\s+([0-9a-f]+)\s+(\S+)\s+TLS\s+\S+\s+\S+\s+(\d+)\s+(.*)$", row)
-        if not match or "shared_anchor" in match[4]:
-            continue
-        function, _, name = match[4].rpartition("::")
-        name = re.sub(r"@.*$", "", name).removesuffix(SHARED_SUFFIX)
-        bare = re.sub(r"\(.*$", "", function)
-        while (shorter := re.sub(r"<[^<>]*>", "", bare)) != bare:
-            bare = shorter
-        kernel = bare.split()[-1].rpartition("::")[2] if bare else ""
-        array = SharedArray(name, kernel, int(match[1], 16), int(match[2], 0))
-        found[array.offset] = array
-    return tuple(found.values())

@@ -86,6 +86,8 @@ def checker() -> ctypes.CDLL:
             "emulator_finding": (None, [c_size_t, POINTER(RawFailure)]),
             "emulator_num_sites": (c_size_t, []),
             "emulator_site": (None, [c_size_t, POINTER(RawSite)]),
+            "emulator_num_untracked": (c_size_t, []),
+            "emulator_untracked": (c_int, [c_size_t]),
             "emulator_counters_truncated": (c_int, []),
         },
     )
@@ -172,3 +174,9 @@ def sites() -> list[RawSite]:
         checker().emulator_site(index, ctypes.byref(raw))
         found.append(raw)
     return found
+
+
+def untracked() -> list[int]:
+    """The ranges of the call that just ended in which no races were looked for."""
+    count = checker().emulator_num_untracked()
+    return [checker().emulator_untracked(index) for index in range(count)]

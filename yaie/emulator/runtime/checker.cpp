@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "grid.h"
+
 // Where this library's code begins and ends; the linker knows.
 extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" char etext[] __attribute__((visibility("hidden")));
@@ -51,13 +53,6 @@ int visit(dl_phdr_info* info, size_t, void* data) {
     return 1;
 }
 
-std::string base_name(const char* kernel) {  // of "fill<float, 4>", "fill"
-    std::string name(kernel);
-    name = name.substr(0, name.find('<'));
-    const size_t colon = name.rfind(':');
-    return colon == std::string::npos ? name : name.substr(colon + 1);
-}
-
 // Keeps one reader of the present interval, and a second one of another thread, best of another
 // warp: whoever writes later races with at least one of them if it races with any.
 void note_reader(Cell& cell, const Stamp& now) {
@@ -91,6 +86,7 @@ class Busy {
 void Checker::begin() {
     end();
     findings.clear();
+    untracked.clear();
     counters.clear();
     observer = this;
 }
@@ -99,21 +95,26 @@ void Checker::end() {
     observer = nullptr;
     ranges_.clear();
     symbols_.clear();
-    for (Shadow* shadow : shadows_) delete shadow;
-    shadows_.clear();
-    for (const auto& variable : variables_) delete variable.second;
     variables_.clear();
-    delete static_shadow_;
-    delete dynamic_shadow_;
     static_shadow_ = dynamic_shadow_ = nullptr;
-    next_block_ = 1;
+    num_shadows_ = 0;
+    for (size_t i = 0; i < shadows_.size(); ++i) {
+        if (!shadows_[i]->is_large()) continue;
+        delete shadows_[i];
+        shadows_.erase(shadows_.begin() + i--);
+    }
+}
+
+Shadow* Checker::take_shadow(size_t bytes) {
+    if (num_shadows_ == shadows_.size()) shadows_.push_back(new Shadow);
+    Shadow* shadow = shadows_[num_shadows_++];
+    shadow->cover(bytes);
+    return shadow;
 }
 
 void Checker::add_range(void* begin, size_t size, int id) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    shadows_.push_back(new Shadow(size));
-    Shadow* shadow = shadows_.back()->usable() ? shadows_.back() : nullptr;
-    ranges_.push_back({address, address + size, Memory::global, true, id, shadow});
+    ranges_.push_back({address, address + size, Memory::global, true, id, take_shadow(size)});
     std::sort(ranges_.begin(), ranges_.end(), by_begin);
     last_found_ = 0;
 }
@@ -177,7 +178,7 @@ void Checker::add_shared(const Launch& launch) {
     module.code = reinterpret_cast<uintptr_t>(launch.body);
     dl_iterate_phdr(visit, &module);
     shared_base_ = module.shared;
-    if (!static_shadow_) static_shadow_ = new Shadow(module.shared_size + 1);
+    if (!static_shadow_) static_shadow_ = take_shadow(module.shared_size);
     const std::string kernel = base_name(launch.name);
     for (const SharedSymbol& symbol : symbols_) {
         if (!symbol.kernel.empty() && symbol.kernel != kernel) continue;
@@ -185,18 +186,24 @@ void Checker::add_shared(const Launch& launch) {
         ranges_.push_back(
             {begin, begin + symbol.size, Memory::shared, true, symbol.id, static_shadow_});
     }
-    if (!dynamic_shadow_) dynamic_shadow_ = new Shadow(227 * 1024 + 1);
+    if (!dynamic_shadow_) dynamic_shadow_ = take_shadow(most_shared);
     const uintptr_t begin = reinterpret_cast<uintptr_t>(this_core->dynamic_shared);
     ranges_.push_back({begin, begin + launch.shared_bytes, Memory::shared, true, dynamic_shared,
                        dynamic_shadow_});
     for (Range segment : module.segments) {
-        Shadow*& shadow = variables_[segment.begin];
-        if (segment.writable && !shadow) shadow = new Shadow(segment.end - segment.begin);
-        segment.shadow = shadow;
+        if (segment.writable) segment.shadow = variable_shadow(segment);
         ranges_.push_back(segment);
     }
     std::sort(ranges_.begin(), ranges_.end(), by_begin);
     last_found_ = 0;
+}
+
+Shadow* Checker::variable_shadow(const Range& segment) {
+    for (const auto& known : variables_) {
+        if (known.first == segment.begin) return known.second;
+    }
+    variables_.push_back({segment.begin, take_shadow(segment.end - segment.begin)});
+    return variables_.back().second;
 }
 
 void Checker::begin_block(Core& core) {
@@ -338,8 +345,12 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
                                : range.begin;
     Conflict conflict;
     bool uninitialized = false;
-    for (size_t i = 0; i < size; ++i) {
-        Cell& cell = *range.shadow->at(address - base + i);
+    const Shadow::Cells cells = range.shadow->at(address - base, size);
+    if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
+        untracked.push_back(range.id);
+    }
+    for (size_t i = 0; i < cells.count; ++i) {
+        Cell& cell = cells.first[i];
         const bool written = cell.writer.block == next_block_;
         if (in_shared && !written && kind != Access::store) uninitialized = true;
         if (!conflict.found && conflicts(cell.writer)) conflict = {true, cell.writer};
@@ -475,5 +486,7 @@ size_t emulator_num_findings() { return checker.findings.size(); }
 void emulator_finding(size_t index, Failure* finding) { *finding = checker.findings[index]; }
 size_t emulator_num_sites() { return checker.counters.sites.size(); }
 void emulator_site(size_t index, Site* site) { *site = checker.counters.sites[index]; }
+size_t emulator_num_untracked() { return checker.untracked.size(); }
+int emulator_untracked(size_t index) { return checker.untracked[index]; }
 int emulator_counters_truncated() { return checker.counters.truncated; }
 }

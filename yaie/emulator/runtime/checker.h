@@ -33,6 +33,7 @@ struct SharedSymbol {  // a `__shared__` array of the compiled file
 class Checker final : public Observer {
   public:
     std::vector<Failure> findings;
+    std::vector<int> untracked;  // ranges too large for cells: no races were looked for
     Counters counters;
 
     void begin();
@@ -68,16 +69,19 @@ class Checker final : public Observer {
     void order_by_atomic(Core& core, uintptr_t address);
     Failure race(Core& core, const Range& range, const Conflict& conflict, const void* site);
     void add_shared(const Launch& launch);
+    Shadow* take_shadow(size_t bytes);
+    Shadow* variable_shadow(const Range& segment);
 
     std::vector<Range> ranges_;
     std::vector<SharedSymbol> symbols_;
-    std::vector<Shadow*> shadows_;  // owned; ranges that are gone keep theirs until the end
+    std::vector<Shadow*> shadows_;  // kept from call to call; the first `num_shadows_` are in use
+    size_t num_shadows_ = 0;
     Shadow* static_shadow_ = nullptr;
     Shadow* dynamic_shadow_ = nullptr;
-    std::map<uintptr_t, Shadow*> variables_;  // of the file's writable segments
+    std::vector<std::pair<uintptr_t, Shadow*>> variables_;  // of the file's writable segments
     size_t last_found_ = 0;
     Clocks clocks_;
-    uint32_t next_block_ = 1, first_block_ = 1;
+    uint32_t next_block_ = 1, first_block_ = 1;  // a running number, over all calls
     uintptr_t shared_base_ = 0;  // of the file's static shared arrays
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;

@@ -17,8 +17,6 @@ __thread Core* this_core __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
-constexpr size_t most_shared = 227 * 1024;
-
 uint3 index_of(uint64_t linear, uint3 extent) {
     return {(unsigned)(linear % extent.x), (unsigned)(linear / extent.x % extent.y),
             (unsigned)(linear / extent.x / extent.y)};
@@ -28,7 +26,7 @@ void enter() { this_core->thread_main(); }
 
 }  // namespace
 
-Core::Core() { dynamic_shared = static_cast<unsigned char*>(aligned_alloc(1024, most_shared + 1024)); }
+Core::Core() : dynamic_shared(static_cast<unsigned char*>(aligned_alloc(1024, most_shared))) {}
 
 void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     const uint3 extent = launch_.thread_block;

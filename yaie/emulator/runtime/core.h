@@ -15,6 +15,8 @@
 
 namespace emulator {
 
+constexpr size_t most_shared = 227 * 1024;  // bytes that a thread block may have, as on Hopper
+
 enum class State : uint8_t { fresh, ready, at_barrier, at_collective, done };
 
 struct Thread {
@@ -75,7 +77,7 @@ class Core {
     uint32_t count = 0;          // threads of the thread block
     uint64_t epoch = 0;          // barriers passed
     Stacks stacks;
-    unsigned char* dynamic_shared = nullptr;
+    unsigned char* const dynamic_shared;
     bool checking = false;
     // A signal may not throw a thread away while the runtime holds something: it asks instead.
     volatile sig_atomic_t busy = 0, stop_asked = 0;

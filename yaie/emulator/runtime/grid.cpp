@@ -28,7 +28,23 @@ constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer are done be
 
 std::mutex launch_mutex;  // one launch at a time
 int last_error = 0;
-size_t shared_limit = 48 * 1024;
+
+// How much dynamic shared memory a kernel was allowed, by cudaFuncSetAttribute.
+struct Allowance {
+    const char* file;
+    std::string kernel;
+    size_t bytes;
+};
+
+Allowance& allowance(const char* file, const char* name) {
+    static std::vector<Allowance> known;
+    const std::string kernel = base_name(name);
+    for (Allowance& one : known) {
+        if (one.file == file && one.kernel == kernel) return one;
+    }
+    known.push_back({file, kernel, 48 * 1024});
+    return known.back();
+}
 
 std::mutex failure_mutex;
 bool has_failed = false;
@@ -153,7 +169,9 @@ int check(const Launch& launch) {
     if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) {
         return 9;
     }
-    return launch.shared_bytes > shared_limit ? 1 : 0;
+    size_t allowed = 48 * 1024;
+    if (launch.shared_bytes > allowed) allowed = allowance(launch.file, launch.name).bytes;
+    return launch.shared_bytes > allowed ? 1 : 0;
 }
 
 void run_grid(const Launch& launch) {
@@ -176,6 +194,14 @@ void run_grid(const Launch& launch) {
 }
 
 }  // namespace
+
+std::string base_name(const char* kernel) {
+    std::string name(kernel);
+    if (name[0] == '(') name = name.substr(name.find(')') + 1);  // a cast
+    name = name.substr(0, name.find_first_of("<,"));
+    const size_t begin = name.find_last_of(":& ");
+    return begin == std::string::npos ? name : name.substr(begin + 1);
+}
 
 void grid_failed(const Failure& failure) {
     std::lock_guard<std::mutex> lock(failure_mutex);
@@ -282,9 +308,13 @@ int emulator_get_last_error() {
 int emulator_peek_last_error() { return last_error; }
 int emulator_num_cores() { return num_cores(); }
 
-int emulator_allow_shared(size_t bytes) {
-    if (bytes > 227 * 1024) return 1;
-    if (bytes > shared_limit) shared_limit = bytes;
+int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
+    if (bytes > most_shared) {
+        set_error(1);
+        return 1;
+    }
+    std::lock_guard<std::mutex> lock(launch_mutex);
+    allowance(file, kernel).bytes = bytes;
     return 0;
 }
 

@@ -1,6 +1,8 @@
 // A launch: its thread blocks over the cores, its errors, and what Python may set.
 #pragma once
 
+#include <string>
+
 #include "core.h"
 #include "failure.h"
 
@@ -14,6 +16,7 @@ struct Settings {
 
 extern Settings settings;
 
+std::string base_name(const char* kernel);  // of "a::fill<float, 4>, 1", "fill"
 void grid_failed(const Failure& failure);
 void set_error(int error);
 void print_text(const char* text);

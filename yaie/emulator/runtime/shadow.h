@@ -1,4 +1,4 @@
-// Races. For each byte of memory a cell remembers who wrote and who read it last; an access that
+// Races. For each granule of memory a cell remembers who wrote and who read it last; an access that
 // is not ordered after those is a race, whether or not it went well this time.
 //
 // Threads of one thread block are ordered by its barriers, lanes of one warp also by __syncwarp
@@ -47,17 +47,42 @@ class Clocks {
     std::vector<uint32_t> known_;  // [thread][lane]
 };
 
+// The cells of a stretch of memory. A granule is 4 bytes, until an access touches part of one: then
+// it becomes as small as that. Nothing is lost, since all bytes of a granule have one history.
 class Shadow {
   public:
-    explicit Shadow(size_t bytes);  // lazily backed: costs memory only where a kernel reaches
-    ~Shadow();
+    static constexpr size_t most_bytes = 1ull << 33;  // of cells, for one stretch
+
+    Shadow() = default;
+    ~Shadow() { unmap(); }
     Shadow(const Shadow&) = delete;
+
+    // Covers `bytes` of memory from now on. What the cells held before stays: it is of thread
+    // blocks that ran earlier.
+    void cover(size_t bytes);
     bool usable() const { return cells_ != nullptr; }
-    Cell* at(size_t offset) { return cells_ + offset; }
+    bool is_large() const { return mapped_ > most_kept; }
+
+    struct Cells {
+        Cell* first;
+        size_t count;
+    };
+    // The cells of an access; none if memory for them cannot be had.
+    Cells at(size_t offset, size_t size) {
+        if ((offset | size) & ((1u << shift_) - 1)) refine(offset | size);
+        return {cells_ + (offset >> shift_), cells_ ? size >> shift_ : 0};
+    }
 
   private:
+    static constexpr size_t most_kept = 1ull << 26;
+
+    void refine(size_t part);
+    void map(size_t cells);
+    void unmap();
+
     Cell* cells_ = nullptr;
-    size_t bytes_;
+    size_t bytes_ = 0, mapped_ = 0;  // of memory, of cells
+    unsigned shift_ = 2;             // a granule has 1 << shift_ bytes
 };
 
 }  // namespace emulator

@@ -14,12 +14,6 @@
 #endif
 
 namespace emulator {
-namespace {
-
-constexpr size_t guard = 4096 * 4;  // faults, so that an overflow is noticed
-constexpr size_t stride = Stacks::bytes + guard;
-
-}  // namespace
 
 #ifndef EMULATOR_UCONTEXT
 
@@ -110,12 +104,6 @@ int Stacks::take() {
     int stack = free_.back();
     free_.pop_back();
     return stack;
-}
-
-char* Stacks::low(int stack) const { return memory_ + stride * stack + guard; }
-
-bool Stacks::holds(int stack, const void* address) const {
-    return (size_t)((uintptr_t)address - (uintptr_t)low(stack)) < bytes;
 }
 
 bool Stacks::in_guard(const void* address) const {

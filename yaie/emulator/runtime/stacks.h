@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include <vector>
 
@@ -22,11 +23,17 @@ class Stacks {
     int take();                          // the number of a free stack
     void give(int stack) { free_.push_back(stack); }
     Context start(int stack, void (*function)());  // a flow that will call function, once
-    char* low(int stack) const;          // the lowest usable address
-    bool holds(int stack, const void* address) const;
+    // The lowest usable address.
+    char* low(int stack) const { return memory_ + stride * stack + guard; }
+    bool holds(int stack, const void* address) const {
+        return (size_t)((uintptr_t)address - (uintptr_t)low(stack)) < bytes;
+    }
     bool in_guard(const void* address) const;  // just below one of the stacks
 
   private:
+    static constexpr size_t guard = 4096 * 4;  // faults, so that an overflow is noticed
+    static constexpr size_t stride = bytes + guard;
+
     char* memory_ = nullptr;
     int count_ = 0;
     std::vector<int> free_;

@@ -15,6 +15,7 @@ struct Launch {
     void (*body)(void* arguments);  // runs one thread of the kernel
     void* arguments;
     size_t arguments_size;
+    const char* file;  // an address that no other file has
     const char* name;
     bool checked;  // this file reports its loads and stores
 };
@@ -57,7 +58,7 @@ void emulator_trap(void);
 // The host's side: each returns a cudaError_t.
 int emulator_get_last_error(void);
 int emulator_peek_last_error(void);
-int emulator_allow_shared(size_t bytes);
+int emulator_allow_shared(const char* file, const char* kernel, size_t bytes);
 int emulator_allocate(void** pointer, size_t bytes);
 int emulator_free(void* pointer);
 int emulator_copy(void* to, const void* from, size_t bytes, int kind);

@@ -88,11 +88,16 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     return cudaSuccess;
 }
 
+// The kernel's name is taken from the text: it is what a launch has of it as well.
+#define cudaFuncSetAttribute(...) emulator::set_attribute(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
+
+namespace emulator {
 template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute attribute, int value) {
+cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    return (cudaError_t)emulator_allow_shared((size_t)value);
+    return (cudaError_t)emulator_allow_shared(&this_file, text, (size_t)value);
 }
+}  // namespace emulator
 
 template <class T>
 cudaError_t cudaMalloc(T** pointer, size_t bytes) {

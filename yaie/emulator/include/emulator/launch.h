@@ -19,6 +19,7 @@ namespace emulator {
 // dynamic linker allocate the segment before the runtime looks for it.
 namespace {
 thread_local char shared_anchor __attribute__((used));
+const char this_file = 0;
 }
 
 struct Configuration {
@@ -50,7 +51,8 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
 #else
     const bool checked = false;
 #endif
-    return {{grid, thread_block, shared_bytes, nullptr, nullptr, 0, name, checked}};
+    return {{grid, thread_block, shared_bytes, nullptr, nullptr, 0, &this_file, name,
+             checked}};
 }
 
 // Memory of a `__shared__` variable: nobody constructs it.
