@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 from yaie.backends.registry import Unsupported
-from yaie.backends.triton.matmul import aligned, precision
-from yaie.backends.triton.runtime import INTERPRETED, Config, fastest, launches
+from yaie.backends.triton.matmul import aligned, is_hopper, precision
+from yaie.backends.triton.runtime import Config, fastest, launches
 
 LARGE = 1 << 34  # multiplications from which on the configurations are timed
 LOWEST = tl.constexpr(-3.0e38)  # a maximum before any score; finite, because -inf - -inf is NaN
@@ -194,16 +194,7 @@ def _configs(dim: int, element_size: int, device: torch.device) -> list[Config]:
         configs = [_config(*tile) for tile in tiles]
         tiles = [(128, 128, 4, 2, 1), (128, 64, 4, 2, 1), (128, 64, 4, 3, 1), (128, 64, 4, 4, 1)]
         specialized = [_config(*tile) for tile in tiles]
-    return configs + specialized if _is_hopper(device) else configs
-
-
-def _is_hopper(device: torch.device) -> bool:
-    return not INTERPRETED and torch.cuda.get_device_capability(device)[0] == 9
-
-
-def _scratch(size: int, alignment: int, stream: int | None) -> torch.Tensor:
-    """Memory for the descriptors that a kernel makes."""
-    return torch.empty(size, dtype=torch.int8, device="cuda")
+    return configs + specialized if is_hopper(device) else configs
 
 
 @launches(float32_result=1)
@@ -232,7 +223,6 @@ def ragged_attention(
     if scale < 0:  # the kernel scales the maximum of the scores, so the factor must be positive
         q, scale = -q, -scale
     batch = len(cu_seqlens_q) - 1
-    triton.set_allocator(_scratch)
 
     def launch(config: Config) -> None:
         tiles = num_tokens // config["BLOCK_M"] + batch
