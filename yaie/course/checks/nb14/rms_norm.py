@@ -111,7 +111,12 @@ def compare(x: Any, weight: Any, eps: float, out: Any, rtol: float) -> None:
         ((wide * torch.sqrt(squares / size + eps) * scaled).to(x.dtype), "Divide by the root: "
          "rsqrtf(v) is 1 / sqrt(v), sqrtf(v) the root itself."),
     ] if rows else []  # fmt: skip
-    because = "NaN was there before: nobody wrote it." if out.isnan().any() else ""
+    because = ""
+    if out.isnan().any():
+        because = (
+            f"NaN was there before: nobody wrote it. {size} columns are shared by {THREADS} "
+            "threads, so a thread may have several, or none."
+        )
     wanted = normalized(squares / size)
     close(out, wanted, "out", because=because, mistakes=mistakes, rtol=rtol, atol=rtol / 10)
 

@@ -14,9 +14,10 @@ from yaie.course.checks.nb14.common import (
     require_cheap,
 )
 from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, given
+from yaie.course.expect import close, fail, given
 
 if TYPE_CHECKING:
+    from yaie.emulator import Report
     from yaie.emulator.checks import Finding
 
 # rows, columns, thread blocks, threads of each
@@ -67,6 +68,23 @@ def check_row_sum(path: Path) -> None:
     with given("4 × 512, 2 thread blocks of 128 threads"):
         report = report_of(path, "row_sum_shared_f32", x, out, 4, 512, 2, 128)
         require_cheap(report, COSTS)
+        require_tree(report)
+
+
+def require_tree(report: Report) -> None:
+    """Seven steps for 128 threads, not 128: a few requests to shared memory for each row."""
+    requests = sum(a.requests for a in report.accesses if a.memory == "shared") / 4
+    if requests == 0:
+        fail(
+            "the sums are right, but no thread used `partial`. All threads share a row's columns, "
+            "and their sums meet there."
+        )
+    if requests > 100:
+        fail(
+            f"the sums are right, but adding up 128 places takes {requests:g} requests to shared "
+            "memory for each row: one thread does it, place after place, and the others watch. A "
+            "tree needs 7 steps."
+        )
 
 
 def inputs(rows: int, columns: int) -> tuple[Any, Any]:
@@ -94,8 +112,8 @@ def compare(x: Any, out: Any, blocks: int, threads: int) -> None:
     because = ""
     if out.isnan().any():
         because = (
-            f"NaN was there before: nobody wrote it. Of {len(out)} rows and {blocks} thread blocks "
-            "each thread block has the rows blockIdx.x, blockIdx.x + gridDim.x, …"
+            "out holds NaN before the launch: nobody wrote there, or somebody added to it. Each "
+            "thread block has the rows blockIdx.x, blockIdx.x + gridDim.x, …"
         )
     elif threads & (threads - 1):
         because = (

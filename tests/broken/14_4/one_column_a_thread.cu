@@ -1,0 +1,55 @@
+// Each thread has one column.
+// EXPECT = "a thread may have several, or none"
+#include "common.cuh"
+
+constexpr int THREADS = 256;
+
+// The sum of `value` over the thread block, for every thread. All threads have to call it.
+static __device__ float block_sum(float value) {
+    __shared__ float of_warp[THREADS / WARP];
+    value = warp_sum(value);
+    __syncthreads();  // what an earlier call left has been read
+    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = value;
+    __syncthreads();
+    float total = 0.0f;
+    for (int warp = 0; warp < THREADS / WARP; ++warp) total += of_warp[warp];
+    return total;
+}
+
+template <typename T>
+__global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, float eps) {
+    const T* from = x + (size_t)blockIdx.x * size;
+    T* to = out + (size_t)blockIdx.x * size;
+    float sum = 0.0f;
+    if (int column = threadIdx.x; column < size) {
+        float value = to_float(from[column]);
+        sum += value * value;
+    }
+    float scale = rsqrtf(block_sum(sum) / size + eps);
+    if (int column = threadIdx.x; column < size) {
+        float value = to_float(from[column]);
+        to[column] = from_float<T>(value * scale * to_float(weight[column]));
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, const T* weight, T* out, int rows, int size, float eps,
+                          cudaStream_t stream) {
+    if (rows == 0 || size == 0) return cudaSuccess;
+    rms_norm_simple<<<rows, THREADS, 0, stream>>>(x, weight, out, size, eps);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t rms_norm_simple_f32(const float* x, const float* weight, float* out,
+                                           int rows, int size, float eps, cudaStream_t stream) {
+    return launch(x, weight, out, rows, size, eps, stream);
+}
+extern "C" cudaError_t rms_norm_simple_f16(const __half* x, const __half* weight, __half* out,
+                                           int rows, int size, float eps, cudaStream_t stream) {
+    return launch(x, weight, out, rows, size, eps, stream);
+}
+extern "C" cudaError_t rms_norm_simple_bf16(const __nv_bfloat16* x, const __nv_bfloat16* weight,
+                                            __nv_bfloat16* out, int rows, int size, float eps,
+                                            cudaStream_t stream) {
+    return launch(x, weight, out, rows, size, eps, stream);
+}
