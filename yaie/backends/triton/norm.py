@@ -34,8 +34,8 @@ def softmax_kernel(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr, STAGES: t
         highest = tl.where(highest == float("-inf"), 0.0, highest)  # -inf - -inf is NaN
         weights = tl.exp(x - highest)
         total = tl.sum(weights)
-        total = tl.where(total == 0.0, 1.0, total)  # a row of -inf alone gives zeros
-        tl.store(out_ptr + start + offsets, weights / total, mask=inside)
+        inverse = tl.where(total == 0.0, 0.0, 1.0 / total)  # a row of -inf alone gives zeros
+        tl.store(out_ptr + start + offsets, weights * inverse, mask=inside)
 
 
 @triton.jit
@@ -52,11 +52,11 @@ def long_softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
         higher = tl.maximum(highest, tl.max(x))
         total = total * tl.exp(highest - higher) + tl.sum(tl.exp(x - higher))
         highest = higher
-    total = tl.where(total == 0.0, 1.0, total)
+    inverse = tl.where(total == 0.0, 0.0, 1.0 / total)
     for column in range(0, columns, BLOCK):
         inside = column + offsets < columns
         x = tl.load(x_ptr + start + column + offsets, mask=inside).to(tl.float32)
-        tl.store(out_ptr + start + column + offsets, tl.exp(x - highest) / total, mask=inside)
+        tl.store(out_ptr + start + column + offsets, tl.exp(x - highest) * inverse, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])

@@ -225,8 +225,9 @@ def paged_attention(
         )
         if splits > 1:
             rows = num_tokens * num_heads
+            warps = max(1, min(8, splits * dim // 2048))
             merge_kernel[(rows,)](
-                parts, part_lse, out, lse, rows, splits, head_dim, dim, num_warps=1
+                parts, part_lse, out, lse, rows, splits, head_dim, dim, num_warps=warps
             )
 
     large = batch * max_blocks * block_size * num_kv_heads * head_dim >= LARGE
