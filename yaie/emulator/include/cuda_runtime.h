@@ -32,9 +32,12 @@ template <class T> EMULATOR_INLINE T __ldg(const T* p) { return *p; }
 template <class T> EMULATOR_INLINE T __ldca(const T* p) { return *p; }
 template <class T> EMULATOR_INLINE T __ldcg(const T* p) { return *p; }
 template <class T> EMULATOR_INLINE T __ldcs(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE T __ldlu(const T* p) { return *p; }
+template <class T> EMULATOR_INLINE T __ldcv(const T* p) { return *p; }
 template <class T> EMULATOR_INLINE void __stcg(T* p, T value) { *p = value; }
 template <class T> EMULATOR_INLINE void __stcs(T* p, T value) { *p = value; }
 template <class T> EMULATOR_INLINE void __stwb(T* p, T value) { *p = value; }
+template <class T> EMULATOR_INLINE void __stwt(T* p, T value) { *p = value; }
 EMULATOR_INLINE void __trap() { emulator_trap(); }
 EMULATOR_INLINE void __nanosleep(unsigned) {}
 

@@ -149,7 +149,10 @@ struct alignas(4) Pair {
     friend Pair operator*(Pair a, Pair b) { return {a.x * b.x, a.y * b.y}; }
     friend Pair operator/(Pair a, Pair b) { return {a.x / b.x, a.y / b.y}; }
     friend Pair& operator+=(Pair& a, Pair b) { return a = a + b; }
+    friend Pair& operator-=(Pair& a, Pair b) { return a = a - b; }
     friend Pair& operator*=(Pair& a, Pair b) { return a = a * b; }
+    friend Pair& operator/=(Pair& a, Pair b) { return a = a / b; }
+    friend Pair operator-(Pair a) { return {-a.x, -a.y}; }
     friend bool operator==(Pair a, Pair b) { return a.x == b.x && a.y == b.y; }
 
     friend Pair __hadd2(Pair a, Pair b) { return a + b; }
@@ -170,7 +173,12 @@ struct alignas(4) Pair {
         return {__hmin_nan(a.x, b.x), __hmin_nan(a.y, b.y)};
     }
     friend Pair h2exp(Pair a) { return {hexp(a.x), hexp(a.y)}; }
+    friend Pair h2exp2(Pair a) { return {hexp2(a.x), hexp2(a.y)}; }
+    friend Pair h2log(Pair a) { return {hlog(a.x), hlog(a.y)}; }
+    friend Pair h2log2(Pair a) { return {hlog2(a.x), hlog2(a.y)}; }
+    friend Pair h2sqrt(Pair a) { return {hsqrt(a.x), hsqrt(a.y)}; }
     friend Pair h2rsqrt(Pair a) { return {hrsqrt(a.x), hrsqrt(a.y)}; }
+    friend Pair h2rcp(Pair a) { return {hrcp(a.x), hrcp(a.y)}; }
     friend S __low2half(Pair a) { return a.x; }
     friend S __high2half(Pair a) { return a.y; }
     friend S __low2bfloat16(Pair a) { return a.x; }
@@ -178,6 +186,12 @@ struct alignas(4) Pair {
     friend float __low2float(Pair a) { return a.x; }
     friend float __high2float(Pair a) { return a.y; }
     friend Pair __lowhigh2highlow(Pair a) { return {a.y, a.x}; }
+    friend Pair __low2half2(Pair a) { return {a.x, a.x}; }
+    friend Pair __high2half2(Pair a) { return {a.y, a.y}; }
+    friend Pair __lows2half2(Pair a, Pair b) { return {a.x, b.x}; }
+    friend Pair __highs2half2(Pair a, Pair b) { return {a.y, b.y}; }
+    friend Pair __low2bfloat162(Pair a) { return {a.x, a.x}; }
+    friend Pair __high2bfloat162(Pair a) { return {a.y, a.y}; }
 };
 
 }  // namespace emulator

@@ -38,6 +38,10 @@ typedef enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
     cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 } cudaDeviceAttr;
 
@@ -79,6 +83,10 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 * 1024; return cudaSuccess;
         case cudaDevAttrWarpSize: *value = 32; return cudaSuccess;
         case cudaDevAttrMultiProcessorCount: *value = emulator_num_cores(); return cudaSuccess;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; return cudaSuccess;
+        case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
+        case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = 228 * 1024; return cudaSuccess;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; return cudaSuccess;
     }
     return cudaErrorInvalidValue;
@@ -98,6 +106,16 @@ cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute
     return (cudaError_t)emulator_allow_shared(&this_file, text, (size_t)value);
 }
 }  // namespace emulator
+
+// As many as 2048 threads and 228 KB of shared memory allow: registers are not modelled.
+template <class Kernel>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, Kernel, int threads,
+                                                          size_t shared_bytes) {
+    if (threads < 1 || threads > 1024) return cudaErrorInvalidValue;
+    const size_t by_threads = 2048 / threads, by_shared = 228 * 1024 / (shared_bytes + 1024);
+    *count = (int)(by_threads < by_shared ? by_threads : by_shared);
+    return cudaSuccess;
+}
 
 template <class T>
 cudaError_t cudaMalloc(T** pointer, size_t bytes) {

@@ -98,6 +98,19 @@ inline unsigned int __umulhi(unsigned int a, unsigned int b) {
     return (unsigned int)(((unsigned long long)a * b) >> 32);
 }
 inline int __mul24(int a, int b) { return a * b; }
+inline unsigned int __funnelshift_l(unsigned int low, unsigned int high, unsigned int shift) {
+    return (unsigned int)(((((unsigned long long)high << 32) | low) << (shift & 31u)) >> 32);
+}
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int shift) {
+    return (unsigned int)((((unsigned long long)high << 32) | low) >> (shift & 31u));
+}
+// c plus the products of four signed bytes.
+inline int __dp4a(int a, int b, int c) {
+    for (int shift = 0; shift < 32; shift += 8) {
+        c += (int)(signed char)(a >> shift) * (int)(signed char)(b >> shift);
+    }
+    return c;
+}
 inline unsigned int __byte_perm(unsigned int a, unsigned int b, unsigned int selector) {
     unsigned long long bytes = ((unsigned long long)b << 32) | a;
     unsigned int result = 0;
