@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import torch
 
+from yaie.attention import attention as _attention
+
 
 def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """x + y, both of one shape."""
@@ -72,6 +74,18 @@ def add_rms_norm(
 def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """`[m, k]` × `[k, n]` -> `[m, n]`, in the dtype of a."""
     return a @ b
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`yaie.attention.attention`, its results contiguous, as those of the kernels are."""
+    out, lse = _attention(q, k, v, causal, scale)
+    return out.contiguous(), lse.contiguous()
 
 
 def reshape_and_cache(

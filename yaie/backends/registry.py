@@ -68,7 +68,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.backends.triton.matmul:matmul",
     },
     "attention": {
-        "reference": "yaie.attention:attention",
+        "reference": "yaie.functional:attention",
         "triton": "yaie.backends.triton.flash:attention",
     },
     "ragged_attention": {

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 
 from yaie.backends.registry import AUTO
-from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor
+from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor, known
 from yaie.ops.library import define
 
 
@@ -43,7 +43,7 @@ def attention_forward(
     check_tensor("cu_seqlens_q", cu_seqlens_q, ("batch + 1",), (torch.int32,), like=q)
     shape = tuple(cu_seqlens_q.shape)
     check_tensor("cu_seqlens_k", cu_seqlens_k, shape, (torch.int32,), like=q)
-    if q.device.type == "cpu":  # a GPU would have to be awaited
+    if known(q):
         _check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), len(q), "q")
         _check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), len(k), "k")
     return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
@@ -71,7 +71,7 @@ def paged_attention_forward(
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     check_heads(q.shape[1], key_pool.shape[2])
-    if q.device.type == "cpu":
+    if known(q):
         check_lengths(len(q), pool_shape, block_tables, context_lens, cu_seqlens)
     return _paged_attention(
         q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend

@@ -45,7 +45,7 @@ def check_tensor(
 
 def check_range(name: str, indices: torch.Tensor, size: int) -> None:
     """Check that indices are from 0 to `size` - 1, where they are known without waiting."""
-    if not _known(indices) or indices.numel() == 0:
+    if not known(indices) or indices.numel() == 0:
         return
     low, high = (bound.item() for bound in indices.aminmax())
     if low < 0 or high >= size:
@@ -57,11 +57,11 @@ def check_distinct(name: str, indices: torch.Tensor, what: str) -> None:
 
     Where `check_range` checks; `what` is what the message calls an index.
     """
-    if _known(indices) and len(indices.unique()) < len(indices):
+    if known(indices) and len(indices.unique()) < len(indices):
         raise ValueError(f"{name} must not have a {what} twice, got {indices.tolist()}")
 
 
-def _known(indices: torch.Tensor) -> bool:
+def known(indices: torch.Tensor) -> bool:
     """Whether values can be looked at: a GPU would stall, and torch.compile has none to show."""
     return indices.device.type == "cpu" and not torch.compiler.is_compiling()
 
