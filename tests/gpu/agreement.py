@@ -1,0 +1,373 @@
+"""The emulator against the real thing: compute-sanitizer's verdicts and Nsight Compute's counters.
+
+    python tests/gpu/agreement.py measure RAW.json    # on a machine with a CUDA GPU and its tools
+    python tests/gpu/agreement.py compare RAW.json    # anywhere: writes 14_agreement.json
+
+Each planted fault of tests/emulator/faults.cu runs in a process of its own, alone and under each
+tool of compute-sanitizer; all correct twins run under each tool too. The kernels of
+tests/emulator/counters.cu run under ncu. `compare` does the same on the emulator and writes
+notebooks/data/14_agreement.json; a difference that explanations.py does not explain is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import datetime
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import torch  # noqa: E402
+from explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS  # noqa: E402
+from test_emulator_faults import FAULTS, with_launchers  # noqa: E402
+
+from yaie.emulator.checks import Report  # noqa: E402
+from yaie.emulator.launch import KernelError, Module  # noqa: E402
+
+SOURCES = ROOT / "tests" / "emulator"
+DATA = ROOT / "notebooks" / "data" / "14_agreement.json"
+ELEMENTS = 97  # of each array that a fault gets
+AT_ONCE = 8  # processes that share the GPU
+TIME_LIMIT = 40  # seconds for one process
+
+TOOLS = {
+    "memcheck": [],
+    "racecheck": ["--racecheck-detect-level", "info", "--print-level", "info"],
+    "synccheck": [],
+    "initcheck": [],
+}
+TOOL_OF = {  # which should find a fault of a kind
+    **dict.fromkeys(["out_of_bounds", "misaligned"], "memcheck"),
+    "race": "racecheck",
+    "uninitialized": "initcheck",
+    **dict.fromkeys(["divergent_barrier", "deadlock", "inactive_lane"], "synccheck"),
+    **dict.fromkeys(["wrong_mask", "divergent_collective"], "synccheck"),
+}
+
+SOME_LANES = [0x0000FFFF, 0x00FF00FF, 0x7F0000FF, 0x0F0F0F0F, 0x33333333, 0x55555555]
+WIDE = ("doubles", "float4")
+COUNTED = [  # launchers of counters.cu, each with the numbers that it gets
+    *[(f"transpose_{which}", [64]) for which in ("naive", "32", "33")],
+    ("strided", [1, 2, 8, 32]),
+    ("shifted", [0, 4, 8]),
+    *[(name, [0]) for name in ("broadcast", "halves", "half_pairs")],
+    ("shared_stride", [0, 1, 2, 3, 8, 16]),
+    ("shared_vectors", [0]),
+    *[(f"{kind}_apart", [0, 1, 2, 3]) for kind in WIDE],
+    *[(f"{kind}_{which}", [0, 1, 2, 3, 4]) for kind in WIDE for which in ("meet", "alone")],
+    *[(f"{kind}_lanes", SOME_LANES) for kind in WIDE],
+    *[(f"{kind}_stored", [0, 1, 4, 5]) for kind in WIDE],
+    ("branches", [0]),
+]
+LAUNCHES = [(name, number) for name, numbers in COUNTED for number in numbers]
+OPERATIONS = {"load": "ld", "store": "st"}
+METRICS = {  # of ncu: what the hardware counts, {} being ld or st
+    ("global", "requests"): "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum",
+    ("global", "units"): "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum",
+    ("shared", "requests"): "smsp__sass_inst_executed_op_shared_{}.sum",
+    ("shared", "units"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum",
+}
+
+
+# ------------------------------------------------------------------ on the GPU machine
+
+
+def run(command: list[str], seconds: float = TIME_LIMIT) -> tuple[int | None, str]:
+    """Exit status (None if it was stopped after `seconds`) and what the command printed."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        text, _ = process.communicate(timeout=seconds)
+        return process.returncode, text
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # the tool and the program under it
+        return None, process.communicate()[0]
+
+
+def build(name: str, folder: Path) -> Path:
+    """tests/emulator/NAME.cu with launch.cu as its main program."""
+    program = folder / name
+    subprocess.run(
+        ["nvcc", "-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic",
+         "-o", program, HERE / "launch.cu", SOURCES / f"{name}.cu"],
+        check=True,
+    )  # fmt: skip
+    return program
+
+
+def looks_at_shared_memory(sanitizer: str, program: Path) -> bool:
+    """Whether this compute-sanitizer's initcheck can, and runs with the driver that there is."""
+    command = [sanitizer, "--tool", "initcheck", "--initcheck-address-space", "all"]
+    _, text = run([*command, str(program), f"run_unwritten_right:{ELEMENTS}:{ELEMENTS}"])
+    return "finished" in text
+
+
+def measure_faults(program: Path, names: list[str], sanitizers: list[str]) -> list[dict]:
+    """What each tool of compute-sanitizer, and none, prints for these faults and for all twins."""
+    shared = [s for s in sanitizers if looks_at_shared_memory(s, program)]
+
+    def tool_command(tool: str) -> list[str]:
+        if tool == "alone":
+            return []
+        options = TOOLS[tool]
+        if tool == "initcheck" and shared:
+            return [shared[0], "--tool", tool, "--initcheck-address-space", "all"]
+        return [sanitizers[0], "--tool", tool, *options]
+
+    def job(work: tuple[str, str, list[str]]) -> dict:
+        name, tool, launchers = work
+        command = tool_command(tool)
+        begin = time.monotonic()
+        places = [f"run_{launcher}:{ELEMENTS}:{ELEMENTS}" for launcher in launchers]
+        status, text = run([*command, str(program), *places])
+        seconds = time.monotonic() - begin
+        return {"name": name, "tool": tool, "command": command, "status": status,
+                "seconds": round(seconds, 2), "text": text[:20000]}  # fmt: skip
+
+    tools = ["alone", *TOOLS]
+    twins = [("twins", tool, [f"{name}_right" for name in FAULTS]) for tool in tools]
+    # Those that may hang come last: a kernel that never ends slows its neighbors.
+    names = sorted(names, key=lambda name: FAULTS[name][0] in ("deadlock", "divergent_barrier"))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(job, twins + [(n, tool, [n]) for n in names for tool in tools]))
+
+
+def measure_counters(program: Path) -> str:
+    """ncu's metrics, a row for each launch, in order."""
+    launches = [f"run_{name}:{number}:4096" for name, number in LAUNCHES]
+    metrics = [name.format(op) for name in METRICS.values() for op in OPERATIONS.values()]
+    command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base",
+               "--metrics", ",".join(metrics), str(program), *launches]  # fmt: skip
+    return run(command, 200)[1]
+
+
+def describe_machine(sanitizers: list[str]) -> dict:
+    """The names and versions of what was used."""
+    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu, driver = run(query)[1].strip().splitlines()[0].split(", ")
+
+    def version(command: str) -> str:
+        found = re.search(r"(?:Version|release) ([\d.]+)", run([command, "--version"])[1])
+        return found[1] if found else "unknown"
+
+    return {
+        "machine": gpu,
+        "versions": {
+            "driver": driver,
+            "CUDA": version("nvcc"),
+            "compute-sanitizer": " and ".join(version(s) for s in sanitizers),
+            "ncu": version("ncu"),
+        },
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
+    """Everything that needs the GPU; writes what the tools printed, unread.
+
+    `only` names faults, or "counters", and keeps what the file says of the others.
+    """
+    for tool in ("nvcc", "ncu", *sanitizers):
+        if not shutil.which(tool):
+            sys.exit(f"agreement.py needs {tool}, which comes with the CUDA toolkit")
+    raw = json.loads(target.read_text()) if only else {"faults": []}
+    names = [name for name in FAULTS if not only or name in only]
+    raw |= describe_machine(sanitizers)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with ThreadPoolExecutor(2) as pool:
+            faults, counters = pool.map(lambda name: build(name, folder), ["faults", "counters"])
+        if not only or "counters" in only:
+            raw["counters"] = measure_counters(counters)
+            target.write_text(json.dumps(raw))
+        fresh = measure_faults(faults, names, sanitizers)
+    again = {record["name"] for record in fresh}
+    raw["faults"] = [r for r in raw["faults"] if r["name"] not in again] + fresh
+    target.write_text(json.dumps(raw))
+    print(f"{len(fresh)} runs, the slowest {max(record['seconds'] for record in fresh)} s")
+
+
+# ------------------------------------------------------------------------- anywhere
+
+
+def load(name: str) -> Module:
+    """tests/emulator/NAME.cu on the emulator, checked."""
+    path = SOURCES / f"{name}.cu"
+    source = path.read_text()
+    if "#define LAUNCH" in source:
+        source = with_launchers(source)
+    return Module(source, path, checked=True)
+
+
+def emulate(module: Module, launcher: str, number: int, elements: int) -> Report:
+    """The report of one launch, with the arrays that launch.cu makes."""
+    x = torch.arange(1, elements + 1, dtype=torch.float32)
+    with contextlib.suppress(KernelError):  # a deadlock: the report has it
+        getattr(module, f"run_{launcher}")(x, torch.zeros(elements), number)
+    return module.report
+
+
+@dataclass
+class Verdict:
+    """What a tool said first, and the lines of faults.cu that it named."""
+
+    words: str
+    lines: list[int]
+
+    def __str__(self) -> str:
+        where = " and ".join(map(str, self.lines))
+        return f"{self.words}, line{'s' * (len(self.lines) > 1)} {where}"
+
+
+def read_verdict(text: str) -> Verdict | None:
+    """The first thing that compute-sanitizer found in a kernel; None if it found nothing."""
+    for block in re.split(r"^=+ (?! )", text, flags=re.MULTILINE)[1:]:
+        lines = sorted({int(number) for number in re.findall(r"in faults\.cu:(\d+)", block)})
+        if lines:
+            race = re.search(r"(\w+): Race .*? (\w+) access .*? and (\w+) access", block, re.DOTALL)
+            words = re.split(r" at |\n", block)[0].strip(" .")
+            if race:
+                words = "{}: race of a {} and a {}".format(*race.groups()).lower()
+            return Verdict(words, lines)
+    return None
+
+
+def compare_faults(records: list[dict]) -> list[dict]:
+    """One row a fault: what the emulator says, what the tool for its kind says, and the GPU."""
+    module = load("faults")
+    texts = {(record["name"], record["tool"]): record["text"] for record in records}
+    rows = []
+    for name, (kind, line) in FAULTS.items():
+        finding = emulate(module, name, ELEMENTS, ELEMENTS).of_kind(kind)[0]
+        ours = Verdict(kind, sorted({finding.line, finding.other_line} - {0}))
+        assert line in ours.lines, (name, line, ours)
+        found = {tool: read_verdict(texts[name, tool]) for tool in TOOLS}
+        alone = texts[name, "alone"].partition(": ")[2].strip()
+        tool = TOOL_OF[kind]
+        theirs = found[tool]
+        agree = theirs is not None and not set(theirs.lines).isdisjoint(ours.lines)
+        agree |= kind == "deadlock" and alone == "hangs"
+        rows.append({
+            "name": name, "kind": kind, "tool": tool, "emulator": str(ours),
+            "sanitizer": str(theirs or "nothing"), "gpu": alone, "agree": agree,
+            "explanation": FAULT_EXPLANATIONS.get(name, ""),
+        })  # fmt: skip
+        others = [t for t in TOOLS if found[t] and t != tool]
+        assert not others, f"{name}: {others} found something too"
+    return rows
+
+
+def count_accusations(records: list[dict]) -> dict[str, int]:
+    """How many correct twins the emulator and each tool accuse of a fault."""
+    module = load("faults")
+    reports = [emulate(module, f"{name}_right", ELEMENTS, ELEMENTS) for name in FAULTS]
+    accused = {"emulator": sum(not report.clean for report in reports)}
+    for record in records:
+        if record["name"] == "twins" and record["tool"] in TOOLS:
+            ended = len(re.findall(r"_right: finished$", record["text"], re.MULTILINE))
+            assert ended == len(FAULTS), f"{record['tool']}: {ended} twins finished"
+            accused[record["tool"]] = len(re.findall(r"in faults\.cu:", record["text"]))
+    return accused
+
+
+def read_metrics(text: str) -> list[dict[tuple[str, str, str], float]]:
+    """For each launch, in order: what ncu counted, by (memory, operation, what)."""
+    table = text[text.index('"ID"') :].splitlines()
+    rows = [row for row in csv.DictReader(table) if row["ID"]]
+    return [
+        {
+            (memory, operation, what): float(row[name.format(short)].replace(",", ""))
+            for (memory, what), name in METRICS.items()
+            for operation, short in OPERATIONS.items()
+        }
+        for row in rows
+    ]
+
+
+def compare_counters(text: str) -> list[dict]:
+    """One row a launch, memory and operation."""
+    module = load("counters")
+    rows = []
+    for (name, number), counted in zip(LAUNCHES, read_metrics(text), strict=True):
+        report = emulate(module, name, number, 4096)
+        for memory in ("global", "shared"):
+            for operation in OPERATIONS:
+                accesses = [a for a in report.accesses if (a.memory, a.kind) == (memory, operation)]
+                ours = [sum(a.requests for a in accesses), sum(a.units for a in accesses)]
+                theirs = [counted[memory, operation, what] for what in ("requests", "units")]
+                if not any(ours + theirs):
+                    continue
+                unit = "sectors" if memory == "global" else "wavefronts"
+                rows.append({
+                    "kernel": f"{name}({number})", "line": sorted({a.line for a in accesses}),
+                    "what": f"{unit} a request, {memory} {operation}",
+                    "emulator": round(ours[1] / ours[0], 3), "ncu": round(theirs[1] / theirs[0], 3),
+                    "requests": {"emulator": ours[0], "ncu": int(theirs[0])},
+                    "agree": ours == theirs,
+                    "explanation": COUNTER_EXPLANATIONS.get((name, memory, operation), ""),
+                })  # fmt: skip
+    return rows
+
+
+def write(data: dict) -> None:
+    """A JSON file with one row a line."""
+    parts = []
+    for key, value in data.items():
+        text = json.dumps(value)
+        if isinstance(value, list):
+            text = "[\n" + ",\n".join(f"    {json.dumps(row)}" for row in value) + "\n  ]"
+        parts.append(f"  {json.dumps(key)}: {text}")
+    DATA.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def compare(source: Path) -> None:
+    """Run the same launches on the emulator; write the table if every difference is explained."""
+    raw = json.loads(source.read_text())
+    data = {key: raw[key] for key in ("machine", "versions", "date")}
+    data["faults"] = compare_faults(raw["faults"])
+    data["twins"] = {"number": len(FAULTS), "accused_by": count_accusations(raw["faults"])}
+    data["counters"] = compare_counters(raw["counters"])
+    rows = data["faults"] + data["counters"]
+    bare = [row for row in rows if not row["agree"] and not row["explanation"]]
+    if bare:
+        sys.exit("not explained:\n" + "\n".join(map(str, bare)))
+    write(data)
+    for what in ("faults", "counters"):
+        agree = sum(row["agree"] for row in data[what])
+        print(f"{what}: {agree} of {len(data[what])} agree, the others are explained")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("action", choices=["measure", "compare"])
+    parser.add_argument("raw", type=Path, help="what the tools printed")
+    parser.add_argument("--sanitizer", action="append", help="a compute-sanitizer; the first "
+                        "that can look at shared memory is used for initcheck")  # fmt: skip
+    parser.add_argument("--only", default="", help='faults, or "counters", to measure again')
+    given = parser.parse_args()
+    if given.action == "compare":
+        compare(given.raw)
+    else:
+        only = given.only.split(",") if given.only else []
+        measure(given.raw, given.sanitizer or ["compute-sanitizer"], only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The kept comparison with compute-sanitizer and Nsight Compute is about the emulator as it is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent / "gpu"))
+
+import agreement
+
+KEPT = json.loads(agreement.DATA.read_text())
+
+
+def test_every_planted_fault_was_compared():
+    assert [row["name"] for row in KEPT["faults"]] == list(agreement.FAULTS)
+    for row in KEPT["faults"]:
+        kind, line = agreement.FAULTS[row["name"]]
+        assert row["kind"] == kind
+        assert str(line) in row["emulator"].replace("and", "").split()
+    assert KEPT["twins"]["number"] == len(agreement.FAULTS)
+    assert not any(KEPT["twins"]["accused_by"].values())
+
+
+def test_every_difference_is_explained():
+    for row in KEPT["faults"] + KEPT["counters"]:
+        assert row["agree"] or row["explanation"], row
+
+
+def test_the_counters_are_those_of_today():
+    module = agreement.load("counters")
+    kept = {(row["kernel"], row["what"]): row for row in KEPT["counters"]}
+    for name, number in agreement.LAUNCHES:
+        report = agreement.emulate(module, name, number, 4096)
+        for memory, unit in (("global", "sectors"), ("shared", "wavefronts")):
+            for operation in agreement.OPERATIONS:
+                row = kept.get((f"{name}({number})", f"{unit} a request, {memory} {operation}"))
+                accesses = [a for a in report.accesses if (a.memory, a.kind) == (memory, operation)]
+                assert bool(row) == bool(accesses)
+                if row:
+                    requests = sum(a.requests for a in accesses)
+                    units = sum(a.units for a in accesses)
+                    assert row["requests"]["emulator"] == requests
+                    assert row["emulator"] == pytest.approx(units / requests, abs=1e-3)
