@@ -45,7 +45,7 @@ def measure(device: torch.device, dtype: torch.dtype, clock: Clock, quick: bool)
     """
     on_gpu = device.type == "cuda"
     num_bytes = ((256 << 20) if quick else (2 << 30)) if on_gpu else 16 << 20
-    sizes = ((4096,) if quick else (4096, 8192)) if on_gpu else (512,)
+    sizes = ((4096,) if quick else (4096, 8192)) if on_gpu else (256, 512)
     generator = torch.Generator(device).manual_seed(0)
     copy, read = _bandwidths(num_bytes, device, clock, generator)
     return Ceilings(copy, read, {n: _products(n, dtype, device, clock, generator) for n in sizes})

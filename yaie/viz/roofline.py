@@ -48,6 +48,7 @@ def draw_roofline(
     roofs: Sequence[Roof],
     points: Sequence[Point] = (),
     title: str = "",
+    span: tuple[float, float] | None = None,
     at: style.Place | None = None,
 ) -> Figure:
     """Draw roofs, and points on them or, where measured, below them.
@@ -58,6 +59,7 @@ def draw_roofline(
     Args:
         roofs: the first is the main one.
         points: with intensities above 0.
+        span: the lowest and the highest intensity on the page; by default it fits the points.
     """
     if not roofs:
         raise ValueError("roofs must hold at least one roof, got none")
@@ -65,7 +67,7 @@ def draw_roofline(
         if point.intensity <= 0:
             raise ValueError(f"intensity of {point.label!r} must be above 0, got {point.intensity}")
     page = style.Page(style.WIDTH, TOP + HEIGHT + BOTTOM, at)
-    plot = _Plot(page, roofs, points)
+    plot = _Plot(page, roofs, points, span)
     style.put(page.ax, 0.12, 0.2, title, style.TITLE, weight="bold")
     plot.scales()
     for number, roof in enumerate(roofs):
@@ -74,7 +76,7 @@ def draw_roofline(
     clusters = plot.clusters(points)
     for cluster in clusters:
         plot.dots(cluster, groups)
-    for cluster in clusters:
+    for cluster in sorted(clusters, key=lambda c: -sum(len(p.label) for p in c)):
         plot.label(cluster)
     plot.legend([group for group in groups if group], groups)
     return page.figure
@@ -83,18 +85,28 @@ def draw_roofline(
 class _Plot:
     """Axes with two logarithmic scales, drawn in inches, so that labels can make way."""
 
-    def __init__(self, page: style.Page, roofs: Sequence[Roof], points: Sequence[Point]) -> None:
+    def __init__(
+        self,
+        page: style.Page,
+        roofs: Sequence[Roof],
+        points: Sequence[Point],
+        span: tuple[float, float] | None,
+    ) -> None:
         self.page, self.roofs = page, roofs
         self.width = page.width - LEFT - 0.3
         ridges = [roof.peak / roof.bandwidth for roof in roofs]
         intensities = [point.intensity for point in points] + ridges
-        self.low = math.floor(math.log10(min(0.5, min(intensities) / 1.5)) * 3) / 3
-        self.high = math.ceil(math.log10(max(intensities) * 4) * 3) / 3
+        low, high = span or (min(0.5, min(intensities) / 1.5), max(intensities) * 4)
+        self.low = math.floor(math.log10(low) * 3) / 3
+        self.high = math.ceil(math.log10(high) * 3) / 3
         top = max(roof.peak for roof in roofs)
         rates = [self._rate(point) for point in points]
-        self.floor = math.floor(math.log10(min([top / 300, *[rate / 2.5 for rate in rates]])))
+        lowest = min([top / 300, *[rate / 2.5 for rate in rates]])
+        self.floor = math.floor(math.log10(lowest) * 3) / 3
+        self.unit, self.unit_name = (TERA, "TFLOP/s") if roofs[0].peak >= TERA else (1e9, "GFLOP/s")
         self.ceiling = math.log10(top * 2.0)
         self.taken: list[tuple[float, float, float, float]] = []
+        self.beside: dict[int, tuple[float, float, float, float]] = {}  # a cluster's own label
 
     def _rate(self, point: Point) -> float:
         if point.rate is not None:
@@ -121,12 +133,12 @@ class _Plot:
         for power in range(math.ceil(self.floor), math.floor(self.ceiling) + 1):
             y = self.y(10.0**power)
             ax.plot([LEFT, LEFT + self.width], [y, y], color=style.WASH, lw=0.8, zorder=0)
-            text = _number(10.0**power / TERA)
+            text = _number(10.0**power / self.unit)
             style.put(ax, LEFT - 0.08, y, text, style.SMALL, style.MUTED, "right")
         label = "arithmetic intensity, operations a byte"
         middle = LEFT + self.width / 2
         style.put(ax, middle, bottom + 0.36, label, style.SMALL, style.MUTED, "center")
-        style.put(ax, 0.12, TOP - 0.13, "TFLOP/s", style.SMALL, style.MUTED)
+        style.put(ax, 0.12, TOP - 0.13, self.unit_name, style.SMALL, style.MUTED)
 
     def roof(self, roof: Roof, main: bool) -> None:
         ax, ridge = self.page.ax, roof.peak / roof.bandwidth
@@ -138,7 +150,7 @@ class _Plot:
             ax.plot(xs, ys, color=color, lw=2.0, zorder=2)
         else:
             ax.plot(xs[1:], ys[1:], color=color, lw=1.2, ls="--", zorder=2)
-        text = f"{roof.label}: {_number(roof.peak / TERA)} TFLOP/s"
+        text = f"{roof.label}: {_number(roof.peak / self.unit)} {self.unit_name}"
         self._write(xs[2], ys[1] - 0.13, text, color, "right")
         if main:
             share = 0.4
@@ -182,6 +194,8 @@ class _Plot:
                               zorder=order)  # fmt: skip
             half = size / 72 / 2
             self.taken.append((x - half, y - half, x + half, y + half))
+        x, y = self._place(cluster[0])
+        self.beside[id(cluster)] = (x, y - LABEL / 2, x + 0.2, y + LABEL / 2)
 
     def label(self, cluster: Sequence[Point]) -> None:
         """Write names beside their dots, or as near as there is room, with a line to it."""
@@ -192,12 +206,12 @@ class _Plot:
         for dx, dy, ha in _places():
             left, top = x + dx - (width if ha == "right" else 0.0), y + dy - LABEL / 2
             box = (left, top, left + width, top + LABEL * len(lines))
-            if self._free(box):
+            if self._free(box, cluster):
                 break
         else:
             return  # so many points that a name would only cover others
         self.taken.append(box)
-        if math.hypot(dx, dy) > 0.3:
+        if math.hypot(dx, dy) > 0.25:
             self.page.ax.plot([x, x + dx], [y, y + dy], color=style.FAINT, lw=0.8, zorder=1)
         for number, line in enumerate(lines):
             style.put(self.page.ax, x + dx, y + dy + number * LABEL, line, ha=ha, zorder=5)
@@ -221,25 +235,27 @@ class _Plot:
         left = x - width if ha == "right" else x
         self.taken.append((left, y - LABEL / 2, left + width, y + LABEL / 2))
 
-    def _free(self, box: tuple[float, float, float, float]) -> bool:
+    def _free(self, box: tuple[float, float, float, float], cluster: Sequence[Point]) -> bool:
         left, top, right, bottom = box
         if left < LEFT or right > LEFT + self.width or top < TOP or bottom > TOP + HEIGHT:
             return False
+        others = [*self.taken, *(b for key, b in self.beside.items() if key != id(cluster))]
         return not any(
             left < other[2] and other[0] < right and top < other[3] and other[1] < bottom
-            for other in self.taken
+            for other in others
         )
 
 
 def _places() -> list[tuple[float, float, str]]:
-    """Where a label may go relative to its dot, the best first: right below the roof."""
-    near = [(0.1, 0.0, "left"), (0.08, 0.14, "left"), (-0.1, 0.0, "right"), (0.08, -0.14, "left")]
-    far = [
-        (dx, step * 0.17, "left" if dx > 0 else "right")
-        for step in range(1, 18)
-        for dx in (0.12, 0.3, 0.6, -0.12, -0.3, 1.0, -0.6)
-    ]
-    return near + far
+    """Where a label may go relative to its dot: near is best, right of it, and below the roof."""
+    places = [(dx, dy * 0.155) for dx in (0.1, 0.3, 0.6, 1.0, 1.5) for dy in range(-1, 18)]
+    places += [(-dx, dy) for dx, dy in places if dx < 1.0]
+
+    def cost(place: tuple[float, float]) -> float:
+        dx, dy = place
+        return math.hypot(dx, dy) + 0.35 * (dx < 0) + 0.2 * (dy < 0)
+
+    return [(dx, dy, "left" if dx > 0 else "right") for dx, dy in sorted(places, key=cost)]
 
 
 def _number(value: float) -> str:

@@ -187,10 +187,12 @@ def draw_thread_blocks(thread_blocks_per_sm: Any) -> Any:
     def warps(registers: int, shared: int) -> int:
         return 8 * thread_blocks_per_sm(256, registers, shared)
 
+    by_registers = [(r, warps(r, 0)) for r in range(16, 256)]
+    by_shared = [(k, warps(32, k * KIB)) for k in range(228)]
     return draw_occupancy(
         {
-            "registers a thread": [(r, warps(r, 0)) for r in range(16, 256)],
-            "KiB of shared memory a thread block": [(k, warps(32, k * KIB)) for k in range(228)],
+            "registers a thread (thread blocks of 256 threads)": by_registers,
+            "KiB of shared memory a thread block (of 256 threads)": by_shared,
         },
         most=64,
     )

@@ -151,13 +151,15 @@ def number(call: str, function: Any) -> float:
 
 def draw_roof(learner: Any) -> Any:
     """The roof of an H200, and where the learner's functions put some intensities."""
-    from yaie.viz.roofline import Point, Roof, draw_roofline
+    from yaie.course.data_nb09 import kept
+    from yaie.viz.roofline import Point, draw_roofline
 
-    peak, bandwidth = 736e12, 4281e9
+    roof = kept().roof
+    peak, bandwidth = roof.peak, roof.bandwidth
     ridge = learner.ridge_point(peak, bandwidth)
     points = [
         Point(f"{i:,g}", float(i), learner.attainable(float(i), peak, bandwidth), "your attainable")
         for i in (1, 4, 16, 64, 256, 1024)
     ]
     points.append(Point("", ridge, learner.attainable(ridge, peak, bandwidth), "your ridge point"))
-    return draw_roofline([Roof("NVIDIA H200, bfloat16", peak, bandwidth)], points)
+    return draw_roofline([roof], points)

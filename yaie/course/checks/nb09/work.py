@@ -190,14 +190,18 @@ def ask(function: Any, name: str, arguments: tuple) -> Any:
 
 def draw_work(learner: Any) -> Any:
     """A layer of Llama-3.1-8B under the roof of an H200, as the batch grows."""
-    from yaie.viz.roofline import Point, Roof, draw_roofline
+    from yaie.course.data_nb09 import kept
+    from yaie.viz.roofline import Point, draw_roofline
 
     points = []
     for batch in (1, 4, 16, 64, 256):
         linear = learner.linear_work(batch, 4096, 14336)
         cache = learner.decode_attention_work(batch, 4096, 32, 8, 128)
-        points.append(Point(f"batch {batch}", linear.intensity, group="linear layer"))
+        points.append(Point(f"linear, batch {batch}", linear.intensity, group="linear layer"))
         if batch == 1:
-            points.append(Point("every batch", cache.intensity, group="decode attention"))
-    roof = Roof("NVIDIA H200, bfloat16", 736e12, 4281e9)
-    return draw_roofline([roof], points, "decode in Llama-3.1-8B: 4096 → 14336, context 4,096")
+            points.append(
+                Point("attention at any batch", cache.intensity, group="decode attention")
+            )
+    return draw_roofline(
+        [kept().roof], points, "decode in Llama-3.1-8B: 4096 → 14336, context 4,096"
+    )

@@ -1,0 +1,52 @@
+"""The measurements that notebook 09 draws: read, and put under the roof."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from yaie.bench import kernels
+from yaie.course.data_nb09 import SMALL, flops, from_record, kept, points
+
+
+def test_kept_figures_are_below_the_roof():
+    machine = kept()
+    assert machine.name == "NVIDIA H200" and machine.versions["torch"] and machine.when
+    assert 4e12 < machine.bandwidth < 4.8e12  # what is published
+    assert 600e12 < machine.peak < 990e12
+    shown = points(machine)
+    assert {point.group for point in shown} == {"libraries", "plain PyTorch", "this engine"}
+    for point in shown:
+        assert point.rate < 1.05 * min(machine.peak, point.intensity * machine.bandwidth), point
+
+
+def test_kept_rows_count_as_the_benchmark_does():
+    cases = {(c.operator, c.shape): c for c in kernels.all_cases(torch.bfloat16, on_gpu=True)}
+    for row in kept().results:
+        case = cases[row["operator"], row["shape"]]
+        assert (row["num_bytes"], row["flops"]) == (case.num_bytes, case.flops), row
+        assert row["error"] < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "wanted"),
+    [("rms_norm", "10 × 7", 280), ("silu_and_mul", "10 × 2·7", 280), ("rotary", "3 × 2 × 5", 90)],
+)
+def test_operations_of_small_operators(operator, shape, wanted):
+    assert flops({"operator": operator, "shape": shape, "flops": 0}) == wanted
+
+
+def test_a_run_can_be_drawn():
+    class Clock:
+        def times(self, call, count):
+            call()
+            return [1.0] * count
+
+    machine = from_record(kernels.run(device="cpu", say=lambda line: None, clock=Clock()))
+    assert machine.find("rms_norm", "61") and not machine.find("rms_norm", "6")
+    assert {row["operator"] for row in machine.results if not row["flops"]} - set(SMALL) == {
+        "transpose",
+        "reshape_and_cache",
+        "copy_blocks",
+    }
+    assert [point.label for point in points(machine)][:1] == ["matmul 4096³"]
