@@ -84,7 +84,7 @@ def draw_tiles(state: TileStep, at: style.Place | None = None) -> Figure:
     left, top = MARGIN + 0.28 + STRIP + 0.06, MARGIN + 0.2 + STRIP + 0.06
     height, width = state.num_q * unit, state.num_k * unit
     meters = left + width + 0.3
-    page = style.Page(meters + METERS, max(top + height, 2.85) + MARGIN, at)
+    page = style.Page(meters + METERS, max(top + height, 2.6) + MARGIN, at)
     ax = page.ax
     _draw_strips(ax, state, left, top, unit)
     ax.add_artist(Rectangle((left, top), width, height, facecolor=style.PAPER))

@@ -16,6 +16,15 @@ NAN = (
     "`finite(maximum)`, which is 0 there: exp(-inf - 0) is 0, as it should be."
 )
 
+AXIS = (
+    "The {what} is [rows], the {wide} [rows, {last}]: without an axis of its own "
+    "(`unsqueeze(-1)`) each row's {what} goes to a column instead."
+)
+SHAPES = {
+    RuntimeError: "The maximum and the factor have one number a row. The scores and the "
+    "accumulator have one axis more: `unsqueeze(-1)`."
+}
+
 
 def check_update(OnlineSoftmax: type) -> None:
     import torch
@@ -64,7 +73,7 @@ def step(
     before = at_once(*old)
     state = OnlineSoftmax(*(x.float() for x in before))
     scores, values = (x.clone() for x in new)
-    with given(call):
+    with given(call, errors=SHAPES):
         state.update(scores, values)
         equal(scores, new[0], "after the call, scores", because="Leave the arguments as they are.")
         equal(values, new[1], "after the call, values", because="Leave the arguments as they are.")
@@ -145,8 +154,25 @@ def wrong_sums(
 
     one = ratio * 0 + 1
     right = sums(ratio, maximum)
+    axes = []
+    if len(maximum) == scores.shape[-1] == values.shape[-1] > 1:  # where broadcasting is silent
+        flat = (scores - maximum).exp()
+        axes = [
+            (
+                (
+                    total * ratio + flat.sum(dim=-1),
+                    accumulator * ratio.unsqueeze(-1) + flat @ values,
+                ),
+                AXIS.format(what="maximum", wide="scores", last="keys"),
+            ),
+            (
+                (right[0], accumulator * ratio + (scores - maximum.unsqueeze(-1)).exp() @ values),
+                AXIS.format(what="factor", wide="accumulator", last="head_dim"),
+            ),
+        ]
     divided = right[0] * 0 + 1, right[1] / right[0].unsqueeze(-1)
     return [
+        *axes,
         (
             sums(one, maximum),
             "The old sum was not rescaled: it is relative to the old maximum, the new terms to "
@@ -190,7 +216,7 @@ def whole_row(OnlineSoftmax: type, scores: Tensor, values: Tensor, tiles: list[i
     state = OnlineSoftmax.empty(tuple(scores.shape[:-1]), values.shape[-1], like=values)
     start = 0
     shape = list(scores.shape)
-    with given(f"updates with scores {shape} in tiles of {tiles}"):
+    with given(f"updates with scores {shape} in tiles of {tiles}", errors=SHAPES):
         for tile in tiles:
             end = start + tile
             state.update(scores[..., start:end].clone(), values[..., start:end, :].clone())
@@ -262,4 +288,4 @@ def draw_row(OnlineSoftmax: type) -> Any:
     state = OnlineSoftmax.empty((1,), 2, like=values)
     steps = record_online(state, scores, values, 3)
     titles = [f"scores {s.start} to {s.end - 1}" for s in steps]
-    return film_strip(steps, draw_online, titles)
+    return film_strip(steps, draw_online, titles, frames=[1, 3])

@@ -313,7 +313,6 @@ def draw_backward(flash_backward: Callable[..., Any]) -> Any:
     import torch
 
     from yaie.course.memory import Memory
-    from yaie.viz import film_strip
     from yaie.viz.tiles import draw_tiles, record_tiles
 
     generator = torch.Generator().manual_seed(0)
@@ -324,6 +323,4 @@ def draw_backward(flash_backward: Callable[..., Any]) -> Any:
     memory = Memory()
     placed = [memory.place(x, name) for x, name in zip(inputs, names, strict=True)]
     flash_backward(*placed, True, 0.25, 16, 16)
-    steps = record_tiles(memory.events, 64, 64, True)
-    titles = [f"tile {i + 1}" for i in range(len(steps) - 1)] + ["all done"]
-    return film_strip(steps, draw_tiles, titles, frames=[len(steps) // 2, len(steps) - 1])
+    return draw_tiles(record_tiles(memory.events, 64, 64, True)[-1])

@@ -260,14 +260,9 @@ def skips(flash_forward: Callable[..., Any], new: Callable[..., Tensor]) -> None
 
 def draw_forward(flash_forward: Callable[..., Any]) -> Any:
     """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
-    from yaie.viz import film_strip
     from yaie.viz.tiles import draw_tiles
 
-    steps = run_steps(flash_forward)
-    titles = [f"tile {i + 1}" for i in range(len(steps) - 1)] + ["all done"]
-    last = len(steps) - 1
-    frames = sorted({0, last // 3, 2 * last // 3, last})
-    return film_strip(steps, draw_tiles, titles, frames=frames)
+    return draw_tiles(run_steps(flash_forward)[-1])
 
 
 def run_steps(flash_forward: Callable[..., Any]) -> Any:

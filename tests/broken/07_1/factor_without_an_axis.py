@@ -1,0 +1,18 @@
+"""Scales columns of the accumulator."""
+
+import torch
+
+from yaie import online_softmax as reference
+from yaie.online_softmax import finite
+
+EXPECT = "The factor is [rows], the accumulator"
+
+
+class OnlineSoftmax(reference.OnlineSoftmax):
+    def update(self, scores, values):
+        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))
+        rescale = (self.maximum - finite(maximum)).exp()
+        weights = (scores - finite(maximum).unsqueeze(-1)).exp()
+        self.total = self.total * rescale + weights.sum(dim=-1)
+        self.accumulator = self.accumulator * rescale + weights @ values
+        self.maximum = maximum

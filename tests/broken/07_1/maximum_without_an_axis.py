@@ -1,0 +1,18 @@
+"""Takes each row's maximum off a column."""
+
+import torch
+
+from yaie import online_softmax as reference
+from yaie.online_softmax import finite
+
+EXPECT = "The maximum is [rows], the scores [rows, keys]"
+
+
+class OnlineSoftmax(reference.OnlineSoftmax):
+    def update(self, scores, values):
+        maximum = torch.maximum(self.maximum, scores.amax(dim=-1))
+        rescale = (self.maximum - finite(maximum)).exp()
+        weights = (scores - finite(maximum)).exp()
+        self.total = self.total * rescale + weights.sum(dim=-1)
+        self.accumulator = self.accumulator * rescale.unsqueeze(-1) + weights @ values
+        self.maximum = maximum
