@@ -313,11 +313,12 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
 // The pattern "the last thread block sums up": each writes its part, fences, and counts itself in
 // with an atomic. Whoever finds the count complete may read all parts.
 void Checker::order_by_atomic(Core& core, uintptr_t address) {
-    std::set<uint32_t>& released = released_[address];
-    acquired_.insert(released.begin(), released.end());
+    bool added;
+    NumberSet& released = released_.at(address, &added);
+    acquired_.add_all(released);
     if (!core.current->fenced) return;
-    released.insert(acquired_.begin(), acquired_.end());
-    released.insert(next_block_);
+    released.add_all(acquired_);
+    released.add(next_block_ - first_block_);
 }
 
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
@@ -330,7 +331,9 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
 
     auto ordered = [&](const Stamp& earlier) {
         if (earlier.block < first_block_) return true;
-        if (earlier.block != next_block_) return in_shared || acquired_.count(earlier.block) > 0;
+        if (earlier.block != next_block_) {
+            return in_shared || acquired_.has(earlier.block - first_block_);
+        }
         if (earlier.thread == me.linear || earlier.epoch != epoch) return true;
         return earlier.thread / 32 == me.linear / 32 &&
                clocks_.has_seen(me.linear, earlier.thread, earlier.clock);

@@ -3,8 +3,6 @@
 
 #include <stdint.h>
 
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -12,6 +10,7 @@
 #include "failure.h"
 #include "observer.h"
 #include "shadow.h"
+#include "table.h"
 
 namespace emulator {
 
@@ -86,9 +85,10 @@ class Checker final : public Observer {
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
     const Thread* first_arrived_ = nullptr;
-    // Thread blocks whose stores are visible after an atomic on this address; see order_by_atomic.
-    std::map<uintptr_t, std::set<uint32_t>> released_;
-    std::set<uint32_t> acquired_;
+    // Thread blocks of the launch, counted as they ran, whose stores are visible after an atomic on
+    // an address, and to the present one; see order_by_atomic.
+    Table<NumberSet> released_;
+    NumberSet acquired_;
 };
 
 extern Checker checker;

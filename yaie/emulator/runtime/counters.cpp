@@ -1,7 +1,6 @@
 #include "counters.h"
 
 #include <algorithm>
-#include <map>
 
 namespace emulator {
 namespace {
@@ -99,9 +98,10 @@ uint16_t Counters::site(const void* address, Memory memory, Access access, int s
 
 uint16_t Counters::find_site(const void* address, Memory memory, Access access, int size,
                              int range, uint64_t key) {
-    auto [place, added] = index_.try_emplace(key, (uint16_t)sites.size());
-    if (!added) return place->second;
-    if (sites.size() == most_sites) return place->second = 0;
+    bool added;
+    uint16_t& place = index_.at(key, &added);
+    if (!added || sites.size() == most_sites) return place;
+    place = (uint16_t)sites.size();
     Site site = {};
     site.address = address;
     site.memory = memory;
@@ -109,7 +109,7 @@ uint16_t Counters::find_site(const void* address, Memory memory, Access access, 
     site.size = size;
     site.range = range;
     sites.push_back(site);
-    return place->second;
+    return place;
 }
 
 void Counters::note(uint32_t thread, uint16_t site, uintptr_t address, uintptr_t range_begin) {
@@ -187,17 +187,24 @@ size_t Counters::flush_together(const Core& core, uint32_t warp) {
 // they last met counts as one request.
 void Counters::flush_apart(const Core& core, uint32_t warp, size_t from) {
     const uint32_t begin = warp * 32, end = std::min(begin + 32, core.count);
-    std::map<std::pair<uint32_t, uint16_t>, Request> requests;  // by (time, site)
+    std::vector<Request> requests;
+    Table<uint32_t> numbers;  // of requests, by site and time
     for (uint32_t thread = begin; thread < end; ++thread) {
-        std::unordered_map<uint16_t, uint32_t> times;
+        Table<uint32_t> times;  // by site
         const auto& log = logs_[thread];
         for (size_t n = from; n < log.size(); ++n) {
-            Request& request = requests[{times[log[n].site]++, log[n].site}];
-            request.entries[thread - begin] = &log[n];
-            request.lanes |= 1u << (thread - begin);
+            bool added;
+            const uint64_t time = times.at(log[n].site, &added)++;
+            uint32_t& number = numbers.at(time << 16 | log[n].site, &added);
+            if (added) {
+                number = (uint32_t)requests.size();
+                requests.emplace_back();
+            }
+            requests[number].entries[thread - begin] = &log[n];
+            requests[number].lanes |= 1u << (thread - begin);
         }
     }
-    for (const auto& request : requests) count(core, warp, request.second);
+    for (const Request& request : requests) count(core, warp, request);
 }
 
 }  // namespace emulator

@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <unordered_map>
 #include <vector>
 
 #include "core.h"
 #include "failure.h"
+#include "table.h"
 
 namespace emulator {
 
@@ -65,7 +65,7 @@ class Counters {
     size_t flush_together(const Core& core, uint32_t warp);
     void flush_apart(const Core& core, uint32_t warp, size_t from);
 
-    std::unordered_map<uint64_t, uint16_t> index_;
+    Table<uint16_t> index_;
     Recent recent_[num_recent];
     std::vector<std::vector<Entry>> logs_;  // for each thread
     size_t logged_ = 0;

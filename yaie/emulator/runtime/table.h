@@ -1,0 +1,74 @@
+// Two small containers. The standard library's would take longer to compile than all the rest.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <utility>
+#include <vector>
+
+namespace emulator {
+
+// From numbers to values: a hash table with open addressing.
+template <class Value>
+class Table {
+  public:
+    // The value of a key; a new one is Value().
+    Value& at(uint64_t key, bool* added) {
+        if (count_ * 2 >= slots_.size()) grow();
+        Slot* slot = find(key);
+        *added = !slot->used;
+        if (*added) {
+            *slot = {key, Value(), true};
+            ++count_;
+        }
+        return slot->value;
+    }
+    void clear() {
+        slots_.clear();
+        count_ = 0;
+    }
+
+  private:
+    struct Slot {
+        uint64_t key;
+        Value value;
+        bool used;
+    };
+
+    Slot* find(uint64_t key) {
+        size_t place = (key * 0x9e3779b97f4a7c15u) >> 20;  // 2^64 over the golden ratio
+        while (slots_[place %= slots_.size()].used && slots_[place].key != key) ++place;
+        return &slots_[place];
+    }
+    void grow() {
+        std::vector<Slot> before(slots_.empty() ? 64 : slots_.size() * 2);
+        before.swap(slots_);
+        for (Slot& slot : before) {
+            if (slot.used) *find(slot.key) = std::move(slot);
+        }
+    }
+
+    std::vector<Slot> slots_;
+    size_t count_ = 0;
+};
+
+// A set of small numbers, a bit for each.
+class NumberSet {
+  public:
+    bool has(size_t n) const { return n / 64 < words_.size() && words_[n / 64] >> n % 64 & 1; }
+    void add(size_t n) {
+        if (n / 64 >= words_.size()) words_.resize(n / 64 + 1);
+        words_[n / 64] |= 1ull << n % 64;
+    }
+    void add_all(const NumberSet& other) {
+        if (other.words_.size() > words_.size()) words_.resize(other.words_.size());
+        for (size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
+    }
+    void clear() { words_.clear(); }
+
+  private:
+    std::vector<uint64_t> words_;
+};
+
+}  // namespace emulator
