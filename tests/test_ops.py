@@ -253,3 +253,63 @@ def test_nothing_is_read_from_blocks_that_no_table_names():
         arguments[name][1, 3] = math.nan
     out, lse = paged_attention_forward(**arguments)
     assert out.isfinite().all() and lse.isfinite().all()
+
+
+# ------------------------------------------------------------------------------------- tracing
+
+
+@pytest.mark.parametrize("name", ["attention", "ragged_attention", "paged_attention"])
+def test_attention_operators_keep_the_promises_of_torch_library(name):
+    arguments = {
+        "attention": (*dense().values(), True, None),
+        "ragged_attention": (*dense().values(), ints(0, 1, 3), ints(0, 4, 5), True, 0.5),
+        "paged_attention": (*paged().values(), None),
+    }
+    tests = ("test_schema", "test_faketensor")
+    operator = getattr(torch.ops.yaie, name).default
+    torch.library.opcheck(operator, arguments[name], test_utils=tests)
+
+
+def test_cache_operators_say_what_they_write():
+    tests = ("test_schema", "test_faketensor")
+    operators = torch.ops.yaie
+    torch.library.opcheck(
+        operators.reshape_and_cache.default, (*cached().values(),), test_utils=tests
+    )
+    pools = [torch.randn(6, 4, 2, 8)], [torch.randn(6, 4, 2, 8)]
+    mapping = torch.tensor([[0, 1], [1, 2]])
+    torch.library.opcheck(operators.copy_blocks.default, (*pools, mapping), test_utils=tests)
+
+
+def test_a_layer_of_the_cache_compiles_as_one_graph():
+    def layer(keys, values, key_pool, value_pool, slots, q, tables, lengths, starts):
+        reshape_and_cache(keys, values, key_pool, value_pool, slots)
+        return paged_attention_forward(q, key_pool, value_pool, tables, lengths, starts)[0]
+
+    rest = [value for name, value in paged().items() if "pool" not in name]
+    inputs = [*cached().values(), *rest]
+    eager, traced = ([x.clone() for x in inputs] for _ in range(2))
+    out = torch.compile(layer, fullgraph=True, backend="aot_eager")(*traced)
+    torch.testing.assert_close(out, layer(*eager))
+    assert all(torch.equal(a, b) for a, b in zip(eager, traced, strict=True))
+
+
+# ------------------------------------------------------------------------------------- ragged
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cu_seqlens_q", ints(0, 1, 4)),
+        ("cu_seqlens_q", ints(0, 4, 3)),
+        ("cu_seqlens_q", None),
+        ("cu_seqlens_k", ints(1, 2, 5)),
+        ("cu_seqlens_k", ints(0, 5)),
+        ("cu_seqlens_k", None),
+    ],
+)
+def test_starts_that_do_not_fit(name, value):
+    starts = {"cu_seqlens_q": ints(0, 1, 3), "cu_seqlens_k": ints(0, 4, 5)}
+    attention_forward(**dense(), **starts)
+    with pytest.raises((ValueError, TypeError), match=f"^{name} "):
+        attention_forward(**dense(), **starts | {name: value})
