@@ -62,6 +62,15 @@ class Parameter:
         return ctypes.c_void_p if self.pointer or self.is_stream else _NUMBERS[self.kind]
 
     @cached_property
+    def limits(self) -> tuple[int, int] | None:
+        """The least and the largest integer that may be given; None for float and double."""
+        if self.kind in ("float", "double"):
+            return None
+        bits = 8 * ctypes.sizeof(self.ctype) if self.kind != "bool" else 1
+        signed = self.ctype(-1).value < 0
+        return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+    @cached_property
     def dtypes(self) -> frozenset:
         """The dtypes of tensors that may be given for a pointer; empty: any."""
         import torch
@@ -193,9 +202,10 @@ def _plain(dtype: Any) -> str:
 
 
 def _number_problem(parameter: Parameter, argument: Any) -> str | None:
-    whole = parameter.kind not in ("float", "double")
-    if not isinstance(argument, Integral if whole else Real):
+    limits = parameter.limits
+    usual = type(argument) is int or (limits is None and type(argument) is float)
+    if not usual and not isinstance(argument, Integral if limits else Real):  # numpy's are, too
         return f"must be a number ({parameter.kind}), got {type(argument).__name__}"
-    if whole and parameter.ctype(int(argument)).value != argument:
+    if limits and not limits[0] <= argument <= limits[1]:
         return f"must fit in {parameter.kind}, got {argument}"
     return None
