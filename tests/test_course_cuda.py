@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,11 +89,17 @@ def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:
     assert len(printed) == MOST_LINES + 1 and "more lines" in printed[-1]
 
 
-def test_text_that_passed_is_not_judged_again(monkeypatch) -> None:
+def test_text_that_passed_is_judged_again_only_when_something_changed(monkeypatch) -> None:
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert judge(FIRST).state == "passes"
-    monkeypatch.setattr("yaie.course.verdict._judge_elsewhere", None)
+    again = Verdict("13.1", "fails", "judged again")
+    monkeypatch.setattr("yaie.course.verdict._judge_elsewhere", lambda *_: again)
     assert judge(FIRST).state == "passes"
+    exercise.learner_path(FIRST).write_text(SOLVED + "// changed\n")
+    assert judge(FIRST) is again
+    exercise.learner_path(FIRST).write_text(SOLVED)
+    other_check = replace(FIRST, check=find("14.1").check)
+    assert judge(other_check) is again
 
 
 def test_use_gives_the_path_of_a_file_that_passes(capsys) -> None:

@@ -1,4 +1,5 @@
-"""What the course remembers between runs: hints taken, and copies of files that were replaced."""
+"""What the course remembers between runs: hints taken, kernels that passed, and copies of files
+that were replaced."""
 
 from __future__ import annotations
 
@@ -17,8 +18,21 @@ def hints_taken(exercise: Exercise) -> int:
 
 
 def remember_hints(exercise: Exercise, count: int) -> None:
+    _remember("hints", exercise, count)
+
+
+def passed(exercise: Exercise) -> str | None:
+    """The fingerprint with which an exercise passed last, if it was remembered."""
+    return _read().get("passed", {}).get(exercise.id)
+
+
+def remember_pass(exercise: Exercise, fingerprint: str) -> None:
+    _remember("passed", exercise, fingerprint)
+
+
+def _remember(what: str, exercise: Exercise, value: int | str) -> None:
     progress = _read()
-    progress.setdefault("hints", {})[exercise.id] = count
+    progress.setdefault(what, {})[exercise.id] = value
     path = _path()
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_suffix(f".{os.getpid()}.json")
