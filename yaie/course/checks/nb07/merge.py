@@ -19,6 +19,11 @@ NAN = (
     "`finite(lse)`: then both shares are exp(-inf) = 0."
 )
 
+SHAPES = {
+    RuntimeError: "The log-sum-exps are [tokens, heads], the outputs [tokens, heads, head_dim]: a "
+    "share needs an axis for head_dim, `unsqueeze(-1)`."
+}
+
 
 def check_merge(merge_states: Callable[..., Any]) -> None:
     one_to_three(merge_states)
@@ -141,7 +146,7 @@ def parts_of_attention(merge_states: Callable[..., Any]) -> None:
         values = torch.randn(5, 3, num_a + num_b, 4, generator=generator)
         a = narrow(part(scores[..., :num_a], values[..., :num_a, :]))
         b = narrow(part(scores[..., num_a:], values[..., num_a:, :]))
-        with given(f"merge over {num_a} and {num_b} keys, 5 tokens, 3 heads, head_dim 4"):
+        with given(f"merge over {num_a} and {num_b} keys, 5 tokens, 3 heads, head_dim 4", SHAPES):
             compare(run(merge_states, a, b), part(scores, values), a, b)
 
 

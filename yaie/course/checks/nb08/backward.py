@@ -267,6 +267,11 @@ def wrong_ds(facts: Dense) -> Iterator[tuple[Tensor, str]]:
     )
     yield facts.p * (facts.dp + delta), "delta has the wrong sign: dS = P ∘ (dP - delta)."
     yield facts.p * facts.dp - delta, "The brackets are missing: dS = P ∘ (dP - delta)."
+    if facts.p.shape[1] == facts.p.shape[2]:
+        yield (
+            facts.p * (facts.dp - delta.mT),
+            "delta belongs to the rows, the queries: give it an axis for the keys, at its end.",
+        )
     yield facts.dp - delta, "P is missing: dS = P ∘ (dP - delta)."
 
 

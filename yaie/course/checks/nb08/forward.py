@@ -59,6 +59,18 @@ def describe(q: Tensor, k: Tensor, causal: bool, tile_q: int, tile_k: int) -> st
     )
 
 
+def short_tiles(num_q: int, num_k: int, tile_q: int, tile_k: int) -> dict[type[Exception], str]:
+    """What an error is likely to come from where a last tile is short."""
+    words = [
+        f"the last tile of {name} has {length % tile} of them instead of {tile}"
+        for name, length, tile in (("queries", num_q, tile_q), ("keys", num_k, tile_k))
+        if length % tile
+    ]
+    if not words:
+        return {}
+    return {RuntimeError: f"Note that {' and '.join(words)}: shapes must follow."}
+
+
 def wanted(q: Tensor, k: Tensor, v: Tensor, mask: Any, scale: float) -> tuple[Tensor, Tensor]:
     """Dense attention in float64; zeros and -inf for rows that see nothing."""
     out, lse = dense(q, k, v, mask, scale)
@@ -76,7 +88,7 @@ def compare(
     tile_k: int,
 ) -> None:
     kept = [x.clone() for x in (q, k, v)]
-    with given(describe(q, k, causal, tile_q, tile_k)):
+    with given(describe(q, k, causal, tile_q, tile_k), short_tiles(len(q), len(k), tile_q, tile_k)):
         got = flash_forward(q, k, v, causal, scale, tile_q, tile_k)
         for x, before, name in zip((q, k, v), kept, "qkv", strict=True):
             equal(x, before, f"after the call, {name}", because="Leave the arguments as they are.")
