@@ -210,8 +210,6 @@ def test_every_tile_of_matmul(index, monkeypatch):
     if not GPU and index % 5:
         pytest.skip("interpreted, the configurations differ little")
     config = matmul_module.DESCRIPTOR_CONFIGS[index]
-    if config["SPECIALIZE"] and not matmul_module.is_hopper(torch.device(DEVICE)):
-        pytest.skip("warps specialize on Hopper")
     monkeypatch.setattr(matmul_module, "LARGE", 0)
     monkeypatch.setattr(matmul_module, "DESCRIPTOR_CONFIGS", [config])
     runtime.TUNED.clear()
@@ -285,7 +283,7 @@ def test_flash_attention_of_any_heads(heads, kv_heads, dim, dtype):
 @pytest.mark.parametrize("causal", [True, False], ids=["causal", "full"])
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_every_tile_of_flash_attention(dim, causal, monkeypatch):
-    configs = flash._configs(dim, 2, torch.device(DEVICE))
+    configs = flash._configs(dim, 2)
     for config in configs if GPU else configs[-1:]:
         monkeypatch.setattr(flash, "_configs", lambda *_, config=config: [config])
         runtime.TUNED.clear()

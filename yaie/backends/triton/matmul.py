@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from yaie.backends.triton.runtime import INTERPRETED, Config, fastest, launches, num_processors
 
@@ -70,9 +71,9 @@ def matmul_kernel(
 
 @triton.jit
 def descriptor_matmul_kernel(
-    a_ptr,  # [m, k]
-    b_ptr,  # [k, n]
-    c_ptr,  # [m, n]
+    a_desc,  # tiles of [BLOCK_M, BLOCK_K]
+    b_desc,  # tiles of [BLOCK_K, BLOCK_N]
+    c_desc,  # tiles of [BLOCK_M, BLOCK_N / PARTS]
     m,
     n,
     k,
@@ -80,31 +81,26 @@ def descriptor_matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     GROUP: tl.constexpr,
+    PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
-    SPECIALIZE: tl.constexpr,  # whether some warps load and the others compute
 ):
-    """c = a b, tile after tile a program: the next tile's loads begin while this one is stored.
-
-    With as many programs as tiles that is one tile each.
-    """
-    # What the copy engine has to know: where a matrix is, its shape, and the shape of a tile.
-    a_desc = tl.make_tensor_descriptor(a_ptr, [m, k], [k, 1], [BLOCK_M, BLOCK_K])
-    b_desc = tl.make_tensor_descriptor(b_ptr, [k, n], [n, 1], [BLOCK_K, BLOCK_N])
+    """c = a b, tile after tile a program: the next tile's loads begin while this one is stored."""
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    first, step = tl.program_id(0), tl.num_programs(0)
-    for tile in tl.range(first, tiles_m * tiles_n, step, flatten=not SPECIALIZE):
+    for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
         tile_m, tile_n = grouped_tile(tile, tiles_m, tiles_n, GROUP)
         row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
         total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for start in tl.range(0, k, BLOCK_K, warp_specialize=SPECIALIZE):
+        for start in range(0, k, BLOCK_K):
             a = a_desc.load([row, start])  # what lies beyond the matrix comes as 0
             b = b_desc.load([start, column])
             total = tl.dot(a, b, total, input_precision=PRECISION)
-        rows = row + tl.arange(0, BLOCK_M)
-        columns = column + tl.arange(0, BLOCK_N)
-        c_tile = c_ptr + rows.to(tl.int64)[:, None] * n + columns[None, :]
-        inside = (rows[:, None] < m) & (columns[None, :] < n)
-        tl.store(c_tile, total.to(c_ptr.dtype.element_ty), mask=inside)
+        if PARTS == 1:
+            c_desc.store([row, column], total.to(c_desc.dtype))
+        else:  # half a tile at a time needs half the shared memory
+            halves = total.reshape(BLOCK_M, 2, BLOCK_N // 2).permute(0, 2, 1)
+            left, right = halves.split()
+            c_desc.store([row, column], left.to(c_desc.dtype))
+            c_desc.store([row, column + BLOCK_N // 2], right.to(c_desc.dtype))
 
 
 def _config(m: int, n: int, k: int, warps: int, stages: int, **more: int) -> Config:
@@ -125,23 +121,21 @@ CONFIGS = [
     _config(32, 64, 128, 4, 4),
 ]
 # PERSISTENT: a program a multiprocessor, each of which computes tile after tile; else one a tile.
-DESCRIPTOR_CONFIGS = [_config(64, 64, 32, 4, 3, PERSISTENT=0, SPECIALIZE=0)]
-DESCRIPTOR_CONFIGS += [
-    _config(*tile, PERSISTENT=persistent, SPECIALIZE=0)
-    for tile in (
-        (128, 256, 64, 8, 3),
-        (128, 256, 64, 8, 4),
-        (256, 128, 64, 8, 3),
-        (256, 128, 64, 8, 4),
-        (128, 128, 64, 4, 4),
-        (128, 128, 64, 4, 3),
-        (128, 128, 64, 8, 4),
+DESCRIPTOR_CONFIGS = [
+    _config(*tiles, PARTS=parts, PERSISTENT=persistent)
+    for *tiles, parts in (
+        (64, 64, 32, 4, 3, 1),
+        (128, 256, 64, 8, 3, 1),
+        (128, 256, 64, 8, 3, 2),
+        (128, 256, 64, 8, 4, 2),
+        (256, 128, 64, 8, 3, 2),
+        (256, 128, 64, 8, 4, 2),
+        (128, 128, 64, 4, 4, 1),
+        (128, 128, 64, 4, 3, 1),
+        (128, 128, 64, 8, 4, 1),
+        (64, 256, 64, 4, 4, 2),
     )
     for persistent in (0, 1)
-]
-DESCRIPTOR_CONFIGS += [
-    _config(*tile, PERSISTENT=0, SPECIALIZE=1)
-    for tile in ((128, 256, 64, 4, 3), (128, 256, 64, 4, 4), (128, 128, 64, 4, 4))
 ]
 
 
@@ -159,24 +153,23 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         matmul_kernel[(tiles,)](a, b, c, **sizes, **config)
 
     def launch_descriptors(config: Config) -> None:
-        tiles = triton.cdiv(m, config["BLOCK_M"]) * triton.cdiv(n, config["BLOCK_N"])
+        block_m, block_n, block_k = (config[f"BLOCK_{axis}"] for axis in "MNK")
+        tiles = triton.cdiv(m, block_m) * triton.cdiv(n, block_n)
         constants = dict(config)
         if constants.pop("PERSISTENT"):
             tiles = min(tiles, num_processors(a.device))
         descriptor_matmul_kernel[(tiles,)](
-            a,
-            b,
-            c,
+            TensorDescriptor.from_tensor(a, [block_m, block_k]),
+            TensorDescriptor.from_tensor(b, [block_k, block_n]),
+            TensorDescriptor.from_tensor(c, [block_m, block_n // config["PARTS"]]),
             **sizes,
             **constants,
         )
 
     large = m * n * k >= LARGE
     key = (a.dtype, *(min(triton.next_power_of_2(size), 8192) for size in (m, n, k)))
-    if large and has_copy_engine(a.device) and aligned(a) and aligned(b):
-        special = is_hopper(a.device)
-        configs = [each for each in DESCRIPTOR_CONFIGS if special or not each["SPECIALIZE"]]
-        configs = _fitting(configs, a)
+    if large and _has_copy_engine(a.device) and all(aligned(x) for x in (a, b, c)):
+        configs = _fitting(DESCRIPTOR_CONFIGS, a)
         launch_descriptors(fastest(("matmul", *key), configs, launch_descriptors, large))
     else:
         configs = _fitting(CONFIGS, a)
@@ -196,14 +189,8 @@ def aligned(x: torch.Tensor) -> bool:
     return strides and x.stride(-1) == 1 and x.data_ptr() % 16 == 0
 
 
-def has_copy_engine(device: torch.device) -> bool:
-    """Whether the GPU reads tiles by descriptor, as those since Hopper do."""
+def _has_copy_engine(device: torch.device) -> bool:
     return INTERPRETED or torch.cuda.get_device_capability(device)[0] >= 9
-
-
-def is_hopper(device: torch.device) -> bool:
-    """Whether the kernels' loops may be given to specialized warps."""
-    return not INTERPRETED and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _fitting(configs: list[Config], a: torch.Tensor) -> list[Config]:
