@@ -26,8 +26,8 @@ FAULT_EXPLANATIONS = {
     ),
     "struct_returned": (
         "Thread 32 writes what thread 31, of another warp, has read, in no order with it; but it "
-        "reads it too, as the last. racecheck seems to remember the last reader only: of four more "
-        "kernels of this shape it tells the two in which the neighbor reads last."
+        "reads it too, as the last. racecheck seems to remember the last reader only: of five such "
+        "kernels it tells the two whose neighbor reads last, and none of the three whose writer does."
     ),
     **dict.fromkeys(["early_return", "barrier_in_loop"], _EXITED),
     "warp_against_block": "Undefined, as both say; on this GPU the kernel happens to end.",
