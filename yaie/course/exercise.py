@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-import importlib
+import importlib.util
 import linecache
 import sys
 import traceback
@@ -41,7 +41,16 @@ def load_reference(exercise: Exercise) -> Any:
     """The reference, as the exercise's check takes it."""
     if exercise.is_cuda:
         return ROOT / exercise.source
+    if lacks_triton(exercise):
+        from yaie.course.triton import Absent
+
+        return Absent()
     return pick(exercise, importlib.import_module(exercise.module))
+
+
+def lacks_triton(exercise: Exercise) -> bool:
+    """Whether the exercise needs Triton, and there is none."""
+    return exercise.is_triton and importlib.util.find_spec("triton") is None
 
 
 def load(exercise: Exercise, path: Path) -> Any:
@@ -76,7 +85,8 @@ def read(exercise: Exercise, path: Path) -> str:
 def is_untouched(exercise: Exercise, text: str) -> bool:
     """Whether every target still is what its stub is: a docstring, and the error that it raises.
 
-    CUDA C++ has none of these: there it is the stub's text, comments aside.
+    In Triton it is a docstring and `pass`. CUDA C++ has none of these: there it is the stub's
+    text, comments aside.
     """
     if exercise.is_cuda:
         return cuda.same_code(text, render.stub(exercise))
@@ -84,12 +94,18 @@ def is_untouched(exercise: Exercise, text: str) -> bool:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return False
-    return all(_only_raises(render.find(tree, name)) for name in exercise.names)
+    is_stub = _only_passes if exercise.is_triton else _only_raises
+    return all(is_stub(render.find(tree, name)) for name in exercise.names)
 
 
 def _only_raises(function: ast.AST | None) -> bool:
     lines = function.body[1:] if function and ast.get_docstring(function) else []
     return len(lines) == 1 and isinstance(lines[0], ast.Raise) and UNSOLVED in ast.dump(lines[0])
+
+
+def _only_passes(function: ast.AST | None) -> bool:
+    lines = function.body[1:] if function and ast.get_docstring(function) else []
+    return len(lines) == 1 and isinstance(lines[0], ast.Pass)
 
 
 def pick(exercise: Exercise, module: ModuleType) -> Any:
@@ -129,6 +145,10 @@ def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
             raise Broken(f"In {exercise.shown} {exercise.class_name} must derive from {base}.")
     for name in exercise.names:
         found = vars(owner).get(name.rpartition(".")[2])
+        if exercise.is_triton:
+            if isinstance(found, FunctionType):
+                raise Broken(f"In {exercise.shown} the line @triton.jit above {name} is gone.")
+            found = getattr(found, "fn", found)  # what Triton was given
         imported = isinstance(found, FunctionType) and found.__module__ != module.__name__
         if found is None or imported:
             raise Broken(f"{exercise.shown} no longer defines {name}. {restore}")

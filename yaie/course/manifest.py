@@ -35,7 +35,8 @@ class Exercise:
         title: what is built, in a few words.
         target: the reference. "yaie.radix:RadixTree.match" is a method,
             "yaie.radix:shared_prefix_length" a function, names joined by commas are several of
-            one module, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
+            one module, "yaie.backends.triton.norm:softmax_kernel" a function that Triton
+            compiles, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
             comments `// exercise 16.2 begin` and `// exercise 16.2 end`.
         task: what to do, in a few sentences.
         difficulty: 1 (a few obvious lines) to 3 (a puzzle).
@@ -83,6 +84,10 @@ class Exercise:
     @property
     def is_cuda(self) -> bool:
         return ".cu#" in self.target
+
+    @property
+    def is_triton(self) -> bool:
+        return self.target.startswith("yaie.backends.triton.")
 
     @property
     def module(self) -> str:

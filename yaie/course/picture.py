@@ -12,16 +12,22 @@ from yaie.course.verdict import Verdict
 
 
 def draw(exercise: Exercise, verdict: Verdict) -> tuple[str, Any] | None:
-    """A caption and a figure; None if the exercise has no picture."""
+    """A caption and a figure; None if there is none, or it shows what only an interpreter sees."""
     if verdict.picture is not None and (figure := _of_failure(verdict.picture)):
         return "The picture shows what your code made.", figure
-    if exercise.picture is None:
+    if exercise.picture is None or (exercise.is_triton and not _can_watch()):
         return None
     if verdict.state == "passes":
         mine = load(exercise, learner_path(exercise))
         return "The picture is drawn by your code.", exercise.picture(mine)
     caption = "The picture is drawn by the reference, until your code passes."
     return caption, exercise.picture(load_reference(exercise))
+
+
+def _can_watch() -> bool:
+    from yaie.course.triton import can_watch
+
+    return can_watch()
 
 
 def _of_failure(picture: Callable[[], Any]) -> Any:

@@ -16,7 +16,16 @@ from typing import Any, Literal
 
 from yaie.cache import content_hash
 from yaie.course import cuda, progress
-from yaie.course.exercise import Broken, describe, is_untouched, learner_path, load, read, where
+from yaie.course.exercise import (
+    Broken,
+    describe,
+    is_untouched,
+    lacks_triton,
+    learner_path,
+    load,
+    read,
+    where,
+)
 from yaie.course.expect import CheckFailed, is_unsolved
 from yaie.course.limit import TimeUp, can_limit, time_limit
 from yaie.course.manifest import Exercise
@@ -53,8 +62,13 @@ def judge(
     """Judge the learner's file, or the file at `path`. Never raises for what is in the file.
 
     Of a kernel that is `trusted` not to crash the process, this one is used, which is quicker.
+    Triton's are judged in its interpreter, which sees where a program strays, and keeps it there.
     """
     path = learner_path(exercise) if path is None else path
+    if lacks_triton(exercise):
+        from yaie.backends.interpreter import how_triton_runs
+
+        return Verdict(exercise.id, "broken", how_triton_runs())
     try:
         text = read(exercise, path)
     except Broken as broken:
@@ -63,9 +77,17 @@ def judge(
         return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
     if exercise.is_cuda and not trusted:
         return _judge_kernel(exercise, path, seconds, text)
+    if exercise.is_triton and not _interprets():
+        return _judge_kernel(exercise, path, seconds, text)
     if can_limit():
         return _judge_here(exercise, path, seconds)
     return _judge_elsewhere(exercise, path, seconds)
+
+
+def _interprets() -> bool:
+    from yaie.backends.interpreter import interpreted
+
+    return interpreted()
 
 
 def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> Verdict:
@@ -130,6 +152,8 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     command = [sys.executable, "-m", "yaie.course", "judge", exercise.id, str(path), str(seconds)]
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": search}
+    if exercise.is_triton:
+        environment["TRITON_INTERPRET"] = "1"
     startup = 60.0  # a cold import of torch on a slow disk
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "verdict.json")  # standard output is the learner's to print on

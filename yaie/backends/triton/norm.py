@@ -21,8 +21,20 @@ LARGE = 1 << 22  # elements from which on the configurations are timed
 
 
 @triton.jit(do_not_specialize=["rows"])
-def softmax_kernel(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
-    """Softmax of rows that fit in registers: one read, one write."""
+def softmax_kernel(
+    x_ptr,  # [rows, columns], contiguous
+    out_ptr,  # [rows, columns], contiguous
+    rows,
+    columns,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Softmax of rows that fit in registers: one read, one write.
+
+    Program p computes the rows p, p + number of programs, and so on. BLOCK is a power of two of at
+    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU as many
+    turns of the loop over rows as `num_stages=STAGES` of `tl.range` says are under way together.
+    """
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns
     first = tl.program_id(0)
@@ -77,18 +89,23 @@ def rms_norm_kernel(
 
 @triton.jit(do_not_specialize=["rows"])
 def add_rms_norm_kernel(
-    x_ptr,
-    residual_ptr,
-    weight_ptr,
-    out_ptr,
-    total_ptr,
+    x_ptr,  # [rows, size], contiguous
+    residual_ptr,  # [rows, size], contiguous
+    weight_ptr,  # [size]
+    out_ptr,  # [rows, size], contiguous
+    total_ptr,  # [rows, size], contiguous
     rows,
     size,
     eps,
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """RMSNorm of x + residual, and the sum: it is in registers already, so no other read."""
+    """RMSNorm of x + residual, and the sum: it is in registers already, so no other read.
+
+    total = x + residual, rounded to its dtype; out = total / sqrt(mean(total²) + eps) × weight,
+    computed in float32. Program p computes the rows p, p + number of programs, and so on. BLOCK is
+    a power of two of at least `size`; `num_stages=STAGES` is for `tl.range`.
+    """
     offsets = tl.arange(0, BLOCK)
     inside = offsets < size
     weight = tl.load(weight_ptr + offsets, mask=inside, other=0.0).to(tl.float32)

@@ -1,0 +1,15 @@
+"""Every program computes the first block."""
+
+import triton
+import triton.language as tl
+
+EXPECT = "the offsets do not depend on `tl.program_id(0)`"
+
+
+@triton.jit
+def add_kernel(x_ptr, y_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < size
+    x = tl.load(x_ptr + offsets, mask=inside)
+    y = tl.load(y_ptr + offsets, mask=inside)
+    tl.store(out_ptr + offsets, x + y, mask=inside)

@@ -1,0 +1,19 @@
+"""Divides by the sum of a row that has only -inf."""
+
+import triton
+import triton.language as tl
+
+EXPECT = "the row that has only -inf gives NaN"
+
+
+@triton.jit(do_not_specialize=["rows"])
+def softmax_kernel(x_ptr, out_ptr, rows, columns, BLOCK: tl.constexpr, STAGES: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < columns
+    for row in tl.range(tl.program_id(0), rows, tl.num_programs(0)):
+        start = row * columns
+        x = tl.load(x_ptr + start + offsets, mask=inside, other=float("-inf")).to(tl.float32)
+        highest = tl.max(x)
+        weights = tl.exp(x - highest)
+        total = tl.sum(weights)
+        tl.store(out_ptr + start + offsets, weights / total, mask=inside)

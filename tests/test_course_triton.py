@@ -1,0 +1,229 @@
+"""Exercises in Triton: how kernels are watched and judged, and what happens without Triton."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie.course import build, exercise, notebook, render
+from yaie.course.expect import CheckFailed
+from yaie.course.manifest import find
+from yaie.course.paths import ROOT
+from yaie.course.triton import HAS_TRITON, can_watch, launch, tl, triton, watch
+from yaie.course.verdict import Verdict, judge
+
+FIRST = find("10.1")
+SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
+
+if not HAS_TRITON:
+    pytest.skip("Triton is not installed", allow_module_level=True)
+needs_interpreter = pytest.mark.skipif(not can_watch(), reason="kernels are compiled here")
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
+    build.write_stubs(tmp_path / "exercises")
+    return tmp_path
+
+
+def verdict(old: str, new: str) -> Verdict:
+    """Of the solution with one piece of it replaced."""
+    assert old in SOLVED
+    exercise.learner_path(FIRST).write_text(SOLVED.replace(old, new))
+    return judge(FIRST)
+
+
+# ------------------------------------------------------------------------------------ judging
+
+
+def test_stub_compiles_and_leaves_its_output_alone() -> None:
+    text = render.stub(FIRST)
+    assert "@triton.jit\ndef add_kernel(" in text
+    assert text.rstrip().endswith(f"pass  # Exercise 10.1: {FIRST.title}")
+    kernel = exercise.load(FIRST, exercise.learner_path(FIRST))
+    out = torch.zeros(8)
+    if can_watch():
+        kernel[(1,)](out, out, out, 8, BLOCK=8)
+    assert not out.any()
+
+
+def test_stub_is_not_started_until_a_line_is_written() -> None:
+    path = exercise.learner_path(FIRST)
+    assert judge(FIRST).state == "not started"
+    path.write_text(path.read_text() + "# edited\n")
+    assert judge(FIRST).state == "not started"
+    path.write_text(path.read_text().replace("    pass", "    offsets = 0"))
+    got = judge(FIRST)
+    assert got.state == "fails" and "no program has stored anything" in got.message
+
+
+def test_kernel_must_stay_a_kernel_of_the_file() -> None:
+    got = verdict("@triton.jit\n", "")
+    assert got.state == "broken" and "@triton.jit above add_kernel is gone" in got.message
+    exercise.learner_path(FIRST).write_text(
+        "from yaie.backends.triton.elementwise import add_kernel\n"
+    )
+    assert "no longer defines add_kernel" in judge(FIRST).message
+
+
+@needs_interpreter
+def test_crash_names_the_learners_line() -> None:
+    got = verdict("offsets < size", "offset < size")
+    assert got.crashed and "in add_kernel" in got.message
+    assert "NameError: name 'offset' is not defined" in got.message
+    assert "InterpreterError" not in got.message
+
+
+def test_another_process_judges_in_the_interpreter(monkeypatch) -> None:
+    monkeypatch.setattr("yaie.course.verdict._interprets", lambda: False)
+    exercise.learner_path(FIRST).write_text(SOLVED)
+    assert judge(FIRST).state == "passes"
+    got = verdict("offsets < size", "offsets <= size")
+    assert got.state == "fails" and "one lane too many" in got.message
+
+
+WITHOUT = """
+import importlib.util, sys
+there = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: None if name == "triton" else there(name, *more)
+sys.modules["triton"] = None
+from yaie.course.triton import HAS_TRITON, or_reference, tl, triton
+from yaie.course import check, use
+
+@triton.jit
+def kernel(x_ptr, BLOCK: tl.constexpr):
+    tl.store(x_ptr, 1.0)
+
+kernel[(triton.cdiv(10, 4),)](None, BLOCK=triton.next_power_of_2(3))
+print(HAS_TRITON, triton.cdiv(10, 4), triton.next_power_of_2(3), triton.next_power_of_2(1))
+print(or_reference(abs)(print)(-2))
+check("10.1")
+use("10.1")[(1,)](BLOCK=3)
+"""
+
+
+def test_without_triton_it_is_said_and_nothing_breaks() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, env={**os.environ}
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "False 3 4 1",
+        "2",
+        f"10.1 {FIRST.title}: cannot be checked.",
+        "  Triton is not installed (it exists for Linux only): the reference is used instead.",
+        "10.1 add_kernel: the reference, yours cannot be loaded.",
+    ]
+
+
+@needs_interpreter
+def test_use_gives_the_learners_kernel(capsys) -> None:
+    from yaie.backends.triton.elementwise import add_kernel
+
+    assert notebook.use("10.1") is add_kernel
+    exercise.learner_path(FIRST).write_text(SOLVED)
+    assert notebook.use("10.1") is not add_kernel
+    assert capsys.readouterr().out.splitlines() == [
+        "10.1 add_kernel: the reference, yours is not started.",
+        "10.1 add_kernel: yours, it passes its check.",
+    ]
+
+
+# ------------------------------------------------------------------------------------ watching
+
+
+@triton.jit
+def shift_kernel(x_ptr, out_ptr, by, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets + by)
+    tl.store(out_ptr + offsets, x)
+
+
+@triton.jit
+def half_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < BLOCK // 2)
+    tl.store(out_ptr + offsets, x)
+
+
+@needs_interpreter
+def test_strays_are_seen_and_kept_from_memory() -> None:
+    room, out = torch.arange(40.0), torch.zeros(40)
+    with watch(x=room[8:24], out=out[:16]) as trace:
+        shift_kernel[(5,)](room[8:24], out, 3, BLOCK=4)
+    assert not out[16:].any(), "a store beyond the end reached its neighbor"
+    assert out[:13].tolist() == list(range(11, 24)) and out[13:16].isnan().all()
+    loads = [(a.program[0], a.elements[a.stray].tolist()) for a in trace.of("x", "load")]
+    assert loads[2:] == [(2, []), (3, [16, 17, 18]), (4, [19, 20, 21, 22])]
+    assert trace.num_bytes("load") == 4 * 13 and trace.num_bytes("store") == 4 * 16
+    assert trace.strays[0].text == "x = tl.load(x_ptr + offsets + by)"
+    with watch(x=room) as after:
+        pass
+    shift_kernel[(1,)](room, out, 0, BLOCK=4)
+    assert not after.accesses, "watching goes on after its end"
+
+
+@needs_interpreter
+def test_masked_lanes_without_a_value_are_nan() -> None:
+    for dtype in (torch.float32, torch.float16):
+        x, out = torch.ones(8, dtype=dtype), torch.zeros(8, dtype=dtype)
+        half_kernel[(1,)](x, out, BLOCK=8)
+        assert out.tolist() == [1.0] * 4 + [0.0] * 4
+        with watch(x=x, out=out):
+            half_kernel[(1,)](x, out, BLOCK=8)
+        assert out[:4].tolist() == [1.0] * 4 and out[4:].isnan().all()
+
+
+@needs_interpreter
+def test_launch_explains_a_stray() -> None:
+    x, out = torch.ones(6), torch.ones(6)
+    with pytest.raises(CheckFailed) as failed:
+        launch(shift_kernel, (1,), {"x": x, "out": out, "by": 0}, lambda a: "Masks.", BLOCK=8)
+    assert failed.value.message.splitlines() == [
+        "program 0 loads x[6] to [7], but x has 6 elements.",
+        "    x = tl.load(x_ptr + offsets + by)",
+        "Masks.",
+    ]
+
+
+@needs_interpreter
+def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
+    from yaie.backends.triton.norm import add_rms_norm_kernel
+    from yaie.course.checks.nb10.traffic import fused_bytes, unfused_bytes
+
+    rows, size = 5, 48
+    n = rows * size
+    unfused = unfused_bytes(rows, size)
+    # add, square, mean, + eps, rsqrt, × scale, × weight
+    assert unfused["read"] == 4 * (2 * n + n + n + rows + rows + (n + rows) + (n + size))
+    assert unfused["written"] == 4 * (n + n + rows + rows + rows + n + n)
+    fused = fused_bytes(add_rms_norm_kernel, rows, size)
+    assert fused == {"read": 4 * (2 * n + size), "written": 4 * 2 * n}
+
+
+@needs_interpreter
+def test_pictures_of_programs() -> None:
+    from yaie.viz.programs import Programs, draw_programs, draw_traffic, programs_of
+
+    x, out = torch.ones(14), torch.ones(14)
+    with watch(x=x, out=out) as trace:
+        shift_kernel[(2,)](x, out, 0, BLOCK=8)
+    state = programs_of(trace, "x", "load")
+    assert [program for program, _ in state.blocks] == [0, 1] and state.num_elements == 14
+    assert state.blocks[1][1][-1] == (15, True)
+    words = [text.get_text() for ax in draw_programs(state).axes for text in ax.texts]
+    assert "2 programs on x, 14 elements" in words and "2 lanes outside (red)" in words
+    with pytest.raises(ValueError, match="got none"):
+        programs_of(trace, "y", "load")
+    with pytest.raises(ValueError, match="can be drawn"):
+        draw_programs(Programs("x", 64, ((0, tuple((i, True) for i in range(64))),)))
+    figure = draw_traffic({"a": {"read": 30, "written": 10}, "b": {"read": 10, "written": 10}})
+    words = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert {"40", "20", "a", "b"} <= set(words)
