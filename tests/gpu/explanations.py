@@ -27,7 +27,7 @@ FAULT_EXPLANATIONS = {
     "struct_returned": (
         "Thread 32 writes what thread 31, of another warp, has read, in no order with it; but it "
         "reads it too, as the last. racecheck seems to remember the last reader only: of five such "
-        "kernels it tells the two whose neighbor reads last, and none of the three whose writer does."
+        "kernels it tells the two whose neighbor reads last, not the three whose writer does."
     ),
     **dict.fromkeys(["early_return", "barrier_in_loop"], _EXITED),
     "warp_against_block": "Undefined, as both say; on this GPU the kernel happens to end.",
