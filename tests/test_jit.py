@@ -351,8 +351,24 @@ def test_what_a_source_needs():
 
 def test_no_nvcc_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    with pytest.raises(CompileError, match="no nvcc: install the CUDA toolkit"):
+    with pytest.raises(CompileError, match="no nvcc: pip install 'nvidia-cuda-nvcc"):
         nvcc.nvcc()
+
+
+def test_nvcc_from_a_wheel_is_found_last(monkeypatch, tmp_path):
+    wheel = tmp_path / "nvidia" / "cu13"
+    (wheel / "bin").mkdir(parents=True)
+    (wheel / "bin" / "nvcc").touch()
+    (wheel / "lib").mkdir()
+    (wheel / "lib" / "libcudart_static.a").touch()
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(nvcc.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(nvcc.shutil, "which", lambda name: None)
+    if not Path("/usr/local/cuda/bin/nvcc").exists():
+        assert nvcc.find() == wheel / "bin" / "nvcc" and nvcc.is_wheel(nvcc.find())
+    monkeypatch.setattr(nvcc.shutil, "which", lambda name: str(wheel / "bin" / "nvcc"))
+    assert nvcc.find() == wheel / "bin" / "nvcc"
 
 
 def test_a_stale_file_that_was_built_ahead_is_not_used(tmp_path, monkeypatch):

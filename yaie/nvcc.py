@@ -30,14 +30,24 @@ _path_lock = threading.Lock()
 
 
 def find() -> Path | None:
-    """Where nvcc is: in $CUDA_HOME or $CUDA_PATH, on the path, or in /usr/local/cuda."""
+    """Where nvcc is: in $CUDA_HOME or $CUDA_PATH if set; else on the path, or in /usr/local/cuda,
+    or among this Python's packages, where the wheel nvidia-cuda-nvcc puts it.
+    """
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     if home:
         places = [Path(home, "bin", "nvcc")]
     else:
         on_path = shutil.which("nvcc")
         places = [Path(on_path)] if on_path else [Path("/usr/local/cuda/bin/nvcc")]
+        places += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/nvcc"))
     return next((place for place in places if place.is_file()), None)
+
+
+def is_wheel(compiler: Path) -> bool:
+    """Whether nvcc came as a Python package: no whole toolkit, so torch cannot use it."""
+    return (compiler.parent.parent / "lib" / "libcudart_static.a").exists() and not (
+        compiler.parent.parent / "lib64"
+    ).exists()
 
 
 def nvcc() -> Path:
@@ -45,9 +55,10 @@ def nvcc() -> Path:
     found = find()
     if found is None:
         raise CompileError(
-            "no nvcc: install the CUDA toolkit (https://developer.nvidia.com/cuda-downloads, or "
-            "conda install -c nvidia cuda-nvcc), and name its folder with CUDA_HOME if it is not "
-            "on the path"
+            "no nvcc: pip install 'nvidia-cuda-nvcc==13.*' 'nvidia-cuda-cccl==13.*' (13 or what "
+            "torch.version.cuda says), or install the CUDA toolkit from "
+            "https://developer.nvidia.com/cuda-downloads and name its folder with CUDA_HOME if it "
+            "is not on the path"
         )
     return found
 
@@ -159,9 +170,14 @@ def build(
     """
     unit = target.with_name(f"{target.stem}.cu")
     unit.write_text(marked(source, path))
-    kind = ["-c"] if target.suffix == ".o" else ["-shared", "-cudart=shared"]
+    compiler = nvcc()
+    kind = ["-shared", "-cudart=shared"]
+    if target.suffix == ".o":
+        kind = ["-c"]
+    elif is_wheel(compiler):
+        kind = ["-shared", f"-L{compiler.parent.parent / 'lib'}"]
     command = [
-        *(str(nvcc()), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
+        *(str(compiler), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
         *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
         *(*kind, str(unit), "-o", str(target)),
     ]
@@ -185,10 +201,14 @@ def build_for(
             f"{path} needs {sm(needs(source))}, "
             f"but is to be compiled for {', '.join(map(sm, architectures))}"
         )
-    return build_once(
-        kept(source, path, capability, flags),
-        lambda folder: load_inline(source, path, architectures, folder, flags),
-    )
+
+    def compile_in(folder: Path) -> Path:
+        if not is_wheel(nvcc()):
+            return load_inline(source, path, architectures, folder, flags)
+        build(source, path, architectures, folder / "kernel.so", flags)
+        return folder / "kernel.so"
+
+    return build_once(kept(source, path, capability, flags), compile_in)
 
 
 def kept(source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()) -> Path:
