@@ -455,6 +455,25 @@ def test_gpu_a_compile_error_is_told_in_the_learners_lines(gpu):
 
 
 @pytest.mark.gpu
+def test_gpu_a_crash_is_told_by_a_later_call(gpu):
+    code = (
+        "import sys, torch; from yaie import jit\n"
+        "module = jit.load(sys.argv[1])\n"
+        "x = torch.zeros(8, device='cuda')\n"
+        "module.scale_f32(None, x, 8)\n"
+        "try: torch.cuda.synchronize()\n"
+        "except RuntimeError: pass\n"
+        "try: module.scale_f32(x, x, 8)\n"
+        "except jit.KernelError as error: print(error)\n"
+    )
+    command = [sys.executable, "-c", code, SOURCE]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.startswith(
+        "scale_f32 returned cudaErrorIllegalAddress (700): it may be an earlier kernel's"
+    ), done.stderr
+
+
+@pytest.mark.gpu
 def test_gpu_the_current_stream_and_graphs(gpu):
     module = jit.load(SOURCE)
     assert works(module, device="cuda")

@@ -32,6 +32,12 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
 _building = threading.RLock()
+# Errors of kernels that were running. They are told by whatever call comes next, and every later one.
+_LASTING = range(700, 720)
+_LATE = (
+    ": it may be an earlier kernel's, since launches return before the kernel runs; with "
+    "CUDA_LAUNCH_BLOCKING=1 each waits. This process cannot use the GPU any more"
+)
 
 
 def load(
@@ -190,7 +196,8 @@ class Module:
             with torch.cuda.device(device):
                 error = functions[launcher.name](*values)
         if error:
-            raise KernelError(f"{launcher.name} returned {error_name(error)}")
+            late = _LATE if error in _LASTING else ""
+            raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
 
     def _compiled_for(self, device: Any) -> dict[str, Any]:
         import torch

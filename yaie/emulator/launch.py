@@ -179,10 +179,18 @@ _ERRORS = {
     2: "cudaErrorMemoryAllocation",
     9: "cudaErrorInvalidConfiguration",
     17: "cudaErrorInvalidDevicePointer",
+    35: "cudaErrorInsufficientDriver",
+    98: "cudaErrorInvalidDeviceFunction",
+    209: "cudaErrorNoKernelImageForDevice",
+    222: "cudaErrorUnsupportedPtxVersion",
     700: "cudaErrorIllegalAddress",
+    701: "cudaErrorLaunchOutOfResources",
     702: "cudaErrorLaunchTimeout",
     710: "cudaErrorAssert",
+    715: "cudaErrorIllegalInstruction",
     716: "cudaErrorMisalignedAddress",
+    717: "cudaErrorInvalidAddressSpace",
+    718: "cudaErrorInvalidPc",
     719: "cudaErrorLaunchFailure",
 }
 
