@@ -32,8 +32,8 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
 _building = threading.RLock()
-# Errors of kernels that were running. They are told by whatever call comes next, and every later one.
-_LASTING = range(700, 720)
+# Errors of kernels that were running: told by whatever call comes next, and by every later one.
+_LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
 _LATE = (
     ": it may be an earlier kernel's, since launches return before the kernel runs; with "
     "CUDA_LAUNCH_BLOCKING=1 each waits. This process cannot use the GPU any more"
