@@ -36,6 +36,7 @@ EXERCISES = [
             "no others are read. Both loops end with a tile that may be short: slices end at "
             "min(start + tile, number of tokens).",
             "The shape of it:\n"
+            "    out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=...)\n"
             "    for q_start in range(0, num_q, tile_q):\n"
             "        rows = slice(q_start, min(...))\n"
             "        positions = range(past + rows.start, past + rows.stop)\n"

@@ -36,6 +36,7 @@ def check_backward(flash_backward: Callable[..., Any]) -> None:
         q, k, v = new(num_q, heads, dim), new(num_k, kv, dim), new(num_k, kv, dim)
         compare(flash_backward, new(*q.shape), q, k, v, causal, 0.6, tile_q, tile_k)
     nothing_to_see(flash_backward, new)
+    double_precision(flash_backward, new)
     stays_small(flash_backward, new)
     drawn = random.Random(0)
     for _ in range(25):
@@ -99,7 +100,8 @@ def by_autograd(
     if mask is not None:
         scores = scores.masked_fill(~mask, -1e300)
     out = torch.einsum("hqk,khd->qhd", scores.softmax(dim=-1), values)
-    return [x.float() for x in torch.autograd.grad((out * grad_out.double()).sum(), inputs)]
+    grads = torch.autograd.grad((out * grad_out.double()).sum(), inputs)
+    return [x.to(q.dtype) for x in grads]
 
 
 def compare(
@@ -292,6 +294,19 @@ def nothing_to_see(flash_backward: Callable[..., Any], new: Callable[..., Tensor
         wanted = facts.grad_q(facts.ds), facts.grad_k(facts.ds), facts.grad_v(facts.p)
         for got, want, name in zip(grads, wanted, NAMES, strict=True):
             close(got, want, name)
+
+
+def double_precision(flash_backward: Callable[..., Any], new: Callable[..., Tensor]) -> None:
+    q, k, v, grad_out = (new(n, 1, 4).double() for n in (5, 7, 7, 5))
+    mask = visible(5, 7, 2)
+    facts = Dense(grad_out, q, k, v, mask, 0.5)
+    with given("flash_backward in float64, 5 queries to 7 keys"):
+        arguments = grad_out, q, k, v, facts.lse.T, facts.delta.T
+        grads = three(flash_backward(*arguments, True, 0.5, 2, 3))
+        wanted = by_autograd(grad_out, q, k, v, mask, 0.5)
+        for got, want, name in zip(grads, wanted, NAMES, strict=True):
+            text = "float64 comes in, so float64 goes out: a gradient check needs all its digits."
+            close(got, want, name, because=text, rtol=1e-9, atol=1e-9)
 
 
 def stays_small(flash_backward: Callable[..., Any], new: Callable[..., Tensor]) -> None:

@@ -41,6 +41,7 @@ def check_forward(flash_forward: Callable[..., Any]) -> None:
     half_precision(flash_forward, new)
     stays_small(flash_forward, new)
     skips(flash_forward, new)
+    double_precision(flash_forward, new)
     drawn = random.Random(0)
     for _ in range(50):
         kv, group, dim = drawn.randint(1, 2), drawn.randint(1, 3), drawn.choice((2, 5, 8))
@@ -242,6 +243,16 @@ def half_precision(flash_forward: Callable[..., Any], new: Callable[..., Tensor]
             want_out, want_lse = wanted(q, k, v, visible(6, 9, 3), 0.25)
             close(out, want_out.to(dtype), "the output", rtol=2e-2, atol=1e-2)
             close(lse, want_lse.float(), "the log-sum-exp", because="It is kept in float32.")
+
+
+def double_precision(flash_forward: Callable[..., Any], new: Callable[..., Tensor]) -> None:
+    q, k, v = new(6, 2, 4).double(), new(9, 1, 4).double(), new(9, 1, 4).double()
+    with given("flash_forward in float64, 6 queries to 9 keys"):
+        got = state(flash_forward(q, k, v, True, 0.5, 4, 4))
+        want = wanted(q, k, v, visible(6, 9, 3), 0.5)
+        for x, right, name in zip(got, want, ("the output", "the log-sum-exp"), strict=True):
+            text = "float64 comes in, so float64 goes out: a gradient check needs all its digits."
+            close(x, right, name, because=text, rtol=1e-9, atol=1e-9)
 
 
 def stays_small(flash_forward: Callable[..., Any], new: Callable[..., Tensor]) -> None:
