@@ -17,10 +17,10 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from yaie.backends.registry import Unsupported
 from yaie.backends.triton.matmul import aligned, precision
+from yaie.backends.triton.online import LOWEST, finish, online_step
 from yaie.backends.triton.runtime import Config, fastest, launches
 
 LARGE = 1 << 34  # multiplications from which on the configurations are timed
-LOWEST = tl.constexpr(-3.0e38)  # a maximum before any score; finite, because -inf - -inf is NaN
 
 
 @triton.jit
@@ -39,6 +39,40 @@ def find_sequence(cu_seqlens_ptr, tile, batch, BLOCK_M: tl.constexpr):
         else:
             high = middle
     return low
+
+
+@triton.jit
+def seen_keys(
+    first_row,
+    num_queries,
+    num_keys,
+    CAUSAL: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Say which keys the queries first_row to first_row + BLOCK_M - 1 of a sequence see.
+
+    The queries are the last of the sequence's num_keys tokens: query `num_queries - 1` is at
+    position `num_keys - 1`. With CAUSAL a query sees the keys up to its own position, without it
+    all of them. A tile may have rows beyond the last query, whose results nobody stores.
+
+    Returns:
+        `last_key`, [BLOCK_M], the last key that each query sees, negative if it sees none;
+        `unmasked`, a multiple of BLOCK_N, the most keys that every query of the tile sees, in
+        whole tiles of BLOCK_N; `end`, at most num_keys, such that no query of the tile sees the
+        key `end` or a later one (0 or less if none sees any).
+    """
+    rows = first_row + tl.arange(0, BLOCK_M)
+    past = num_keys - num_queries
+    if CAUSAL:
+        last_key = rows + past
+        seen_by_all = first_row + past + 1
+        end = tl.minimum(num_keys, first_row + BLOCK_M + past)
+    else:
+        last_key = tl.zeros((BLOCK_M,), tl.int32) + num_keys - 1
+        seen_by_all = num_keys
+        end = num_keys
+    return last_key, tl.maximum(seen_by_all, 0) // BLOCK_N * BLOCK_N, end
 
 
 @triton.jit
@@ -70,16 +104,11 @@ def attend(
         scores = tl.dot(q, k.T, input_precision=PRECISION)
         if MASKED:
             scores = tl.where(keys[None, :] <= last_key[:, None], scores, float("-inf"))
-        higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
-        weights = tl.exp2(scores * scale - higher[:, None])
-        rescale = tl.exp2(maximum - higher)
-        total = total * rescale + tl.sum(weights, 1)
-        out = out * rescale[:, None]
+        weights, maximum, total, out = online_step(scores, scale, maximum, total, out)
         v = v_desc.load([kv_head, first_key + start, 0]).reshape(BLOCK_N, DIM)
         if BEYOND:  # there lie another sequence's values, and a weight of 0 times NaN is NaN
             v = tl.where(keys[:, None] < num_keys, v, 0.0)
         out = tl.dot(weights.to(v.dtype), v, out, input_precision=PRECISION)
-        maximum = higher
     return maximum, total, out
 
 
@@ -117,18 +146,12 @@ def flash_attention_kernel(
     first_key = tl.load(cu_seqlens_k_ptr + sequence)
     num_keys = tl.load(cu_seqlens_k_ptr + sequence + 1) - first_key
 
-    rows = first_row + tl.arange(0, BLOCK_M)
-    past = num_keys - num_queries  # the queries are the last tokens of the sequence
-    if CAUSAL:
-        last_key = rows + past
-        seen_by_all = first_row + past + 1
-        seen_by_any = tl.minimum(num_keys, first_row + BLOCK_M + past)
-    else:
-        last_key = tl.zeros((BLOCK_M,), tl.int32) + num_keys - 1
-        seen_by_all = num_keys
-        seen_by_any = num_keys
+    # fmt: off
+    last_key, unmasked, seen_by_any = seen_keys(
+        first_row, num_queries, num_keys, CAUSAL, BLOCK_M, BLOCK_N
+    )
+    # fmt: on
     # Tiles that every query sees whole; tiles with a mask; one that ends beyond the sequence.
-    unmasked = tl.maximum(seen_by_all, 0) // BLOCK_N * BLOCK_N
     within = tl.minimum(num_keys // BLOCK_N * BLOCK_N, seen_by_any)
 
     q = q_desc.load([head, first_query + first_row, 0]).reshape(BLOCK_M, DIM)
@@ -152,9 +175,9 @@ def flash_attention_kernel(
         maximum, total, out, True, True, BLOCK_M, BLOCK_N, DIM, PRECISION,
     )
     # fmt: on
-    out = out / tl.where(total == 0.0, 1.0, total)[:, None]  # a row that saw nothing gives zeros
-    lse = (maximum + tl.log2(total)) * 0.6931471805599453  # ln 2; log2(0) is -inf
+    out, lse = finish(maximum, total, out)
 
+    rows = first_row + tl.arange(0, BLOCK_M)
     dims = tl.arange(0, DIM)
     target = (first_query + rows).to(tl.int64) * num_heads + head
     inside = rows < num_queries

@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 from yaie.backends.registry import Unsupported
-from yaie.backends.triton.flash import LOWEST
 from yaie.backends.triton.matmul import precision
+from yaie.backends.triton.online import LOWEST, finish, online_step
 from yaie.backends.triton.runtime import Config, fastest, launches, num_processors
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
@@ -34,6 +34,42 @@ def find_sequence(cu_seqlens_ptr, tile, batch, group, BLOCK_M: tl.constexpr):
         else:
             high = middle
     return low
+
+
+@triton.jit
+def find_queries(rows, kv_head, group):
+    """The query and the query head of each row of a KV head's tile.
+
+    The `group` query heads that read one KV head are neighbors, query head h reads KV head
+    h // group, and the rows take all of them for query 0, then all for query 1, and so on.
+
+    Args:
+        rows: block of row numbers, from 0.
+        kv_head, group: numbers.
+
+    Returns:
+        Two blocks of the shape of `rows`: the queries, and the heads, counted from the first query
+        head of all.
+    """
+    return rows // group, kv_head * group + rows % group
+
+
+@triton.jit
+def find_slots(table, keys, end, BLOCK_SIZE: tl.constexpr):
+    """Look up where keys lie: the slot of each, block × BLOCK_SIZE + offset.
+
+    Args:
+        table: pointer to the sequence's row of the block tables, int32. Key j is in the block
+            that entry j // BLOCK_SIZE names. Entries beyond the context may hold anything.
+        keys: block of key numbers.
+        end: keys from here on are not wanted: no entry of the table may be loaded for them.
+
+    Returns:
+        int64, of the shape of `keys` (a pool may have more than 2³¹ elements). For a key that is
+        not wanted it is what block 0 would give.
+    """
+    block = tl.load(table + keys // BLOCK_SIZE, mask=keys < end, other=0)
+    return block.to(tl.int64) * BLOCK_SIZE + keys % BLOCK_SIZE
 
 
 # A batch of another size needs no other machine code.
@@ -78,10 +114,8 @@ def paged_attention_kernel(
         return
     context = tl.load(context_lens_ptr + sequence)
 
-    # Row r is query r // group, and query head r % group of those that share this KV head.
     rows = first_row + tl.arange(0, BLOCK_M)
-    queries = rows // group
-    heads = kv_head * group + rows % group
+    queries, heads = find_queries(rows, kv_head, group)
     dims = tl.arange(0, DIM)
     in_rows = rows < num_queries * group
     in_dims = dims < HEAD_DIM
@@ -104,25 +138,18 @@ def paged_attention_kernel(
     table = block_tables_ptr + sequence.to(tl.int64) * max_blocks
     for start in tl.range(begin, end, BLOCK_N):
         keys = start + tl.arange(0, BLOCK_N)
-        # The table says where a key is: entries beyond the context may be anything, and wait.
-        block = tl.load(table + keys // BLOCK_SIZE, mask=keys < end, other=0)
-        slot = block.to(tl.int64) * BLOCK_SIZE + keys % BLOCK_SIZE
-        place = slot[:, None] * token_size + kv_head * HEAD_DIM + dims[None, :]
+        slots = find_slots(table, keys, end, BLOCK_SIZE)
+        place = slots[:, None] * token_size + kv_head * HEAD_DIM + dims[None, :]
         inside = (keys < end)[:, None] & in_dims[None, :]
         k = tl.load(key_pool_ptr + place, mask=inside, other=0.0)
         scores = tl.dot(q, k.T, input_precision=PRECISION)
         seen = (keys[None, :] <= last_key[:, None]) & (keys < end)[None, :]
         scores = tl.where(seen, scores, float("-inf"))
-        higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
-        weights = tl.exp2(scores * scale - higher[:, None])
-        rescale = tl.exp2(maximum - higher)
-        total = total * rescale + tl.sum(weights, 1)
+        weights, maximum, total, out = online_step(scores, scale, maximum, total, out)
         v = tl.load(value_pool_ptr + place, mask=inside, other=0.0)
-        out = tl.dot(weights.to(v.dtype), v, out * rescale[:, None], input_precision=PRECISION)
-        maximum = higher
+        out = tl.dot(weights.to(v.dtype), v, out, input_precision=PRECISION)
 
-    out = out / tl.where(total == 0.0, 1.0, total)[:, None]  # a row that saw nothing gives zeros
-    lse = (maximum + tl.log2(total)) * 0.6931471805599453  # ln 2; log2(0) is -inf
+    out, lse = finish(maximum, total, out)
     target = (split * num_tokens.to(tl.int64) + tokens) * num_heads + heads
     tl.store(lse_ptr + target, lse, mask=in_rows)
     tl.store(
@@ -143,7 +170,13 @@ def merge_kernel(
     HEAD_DIM: tl.constexpr,
     DIM: tl.constexpr,
 ):
-    """Merge the partial results of one row: their average, weighted by exp(log-sum-exp)."""
+    """Merge the partial results of one row: their average, weighted by exp(log-sum-exp).
+
+    Program r merges row r. Split s holds the output `parts[s, r]`, divided by its own sum already,
+    and the natural log-sum-exp `part_lse[s, r]`; -inf if it saw nothing, and zeros then. If no
+    split saw anything, the row is zeros and its log-sum-exp -inf. SPLITS and DIM are powers of
+    two; DIM is HEAD_DIM or more. The dtype behind `out_ptr` may be narrower than float32.
+    """
     row = tl.program_id(0).to(tl.int64)
     splits = tl.arange(0, SPLITS)
     dims = tl.arange(0, DIM)
