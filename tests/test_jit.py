@@ -349,6 +349,15 @@ def test_what_a_source_needs():
     assert nvcc.able(("9.0", "9.0a", "10.0"), hopper) == ("9.0a",)
 
 
+def test_a_card_that_a_source_does_not_run_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    module = jit.load("// Needs sm_90a: wgmma\n" + SOURCE, name="hopper.cu")
+    assert (module.how("cuda"), module.how("cpu")) == ("needs sm_90a", "emulated")
+    with pytest.raises(CompileError, match=r"hopper\.cu needs sm_90a, .* compiled for sm_86"):
+        nvcc.build_for(module.source, module.path, (8, 6))
+
+
 def test_no_nvcc_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(CompileError, match="no nvcc: pip install 'nvidia-cuda-nvcc"):

@@ -158,7 +158,8 @@ class Module:
     def how(self, device: Any) -> str:
         """Which code a call with tensors on this device would run. Compiles nothing.
 
-        "emulated", "built ahead of time", "compiled", "compiled at first use", or "no nvcc".
+        "emulated", "built ahead of time", "compiled", "compiled at first use", or what is missing:
+        "no nvcc", "needs sm_90a".
         """
         import torch
 
@@ -168,6 +169,8 @@ class Module:
         capability = torch.cuda.get_device_capability(device)
         if ahead.find(self.source, self.path, self.flags, capability):
             return "built ahead of time"
+        if not nvcc.able(nvcc.architectures_of(capability), self.source):
+            return f"needs {nvcc.sm(nvcc.needs(self.source))}"
         if nvcc.find() is None:
             return "no nvcc"
         kept = nvcc.kept(self.source, self.path, capability, self.flags)

@@ -103,7 +103,7 @@ def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, s
         files = cuda_files(registry.resolve(operator, backend))
         if files:
             states = [jit.load(file).how(device) for file in files]
-            available = all(not state.startswith("no ") for state in states)
+            available = all(not state.startswith(("no ", "needs ")) for state in states)
             return backend, " or ".join(dict.fromkeys(states)), ", ".join(files), available
     return backend, "plain PyTorch" if backend == "reference" else "Python", code, True
 

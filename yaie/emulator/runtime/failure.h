@@ -7,7 +7,7 @@
 
 namespace emulator {
 
-// Python has the same list: yaie/emulator/findings.py.
+// Python has the same list: yaie/emulator/runtime.py.
 enum class Kind : int {
     out_of_bounds, misaligned, race, uninitialized, divergent_barrier, deadlock, inactive_lane,
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
