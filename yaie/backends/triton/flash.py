@@ -195,7 +195,7 @@ def _config(block_m: int, block_n: int, warps: int, stages: int) -> Config:
 
 def _configs(dim: int, element_size: int) -> list[Config]:
     """Candidates, by what fits registers and shared memory; the first also suits short prompts."""
-    if element_size == 4 or dim > 256:
+    if element_size == 4:
         return [_config(64, 32, 4, 2) if dim <= 128 else _config(32, 16, 4, 1)]
     if dim > 128:
         return [_config(64, 32, 4, 2), _config(128, 64, 8, 2), _config(64, 64, 4, 2)]
