@@ -434,6 +434,14 @@ def test_gpu_kept_between_processes(gpu, own_cache):
 
 
 @pytest.mark.gpu
+def test_gpu_an_edited_file(gpu, tmp_path):
+    path = tmp_path / "mine.cu"
+    for factor in (2, 3, 4):
+        path.write_text(SOURCE.replace("FACTOR 2", f"FACTOR {factor}"))
+        assert works(jit.load(path), factor=factor, device="cuda")
+
+
+@pytest.mark.gpu
 def test_gpu_a_lock_file_of_torch_is_not_waited_for(gpu, own_cache):
     left = own_cache / "cuda" / "building-left"
     left.mkdir(parents=True)

@@ -10,7 +10,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,7 +74,8 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
                     note.write_text(f"{seconds:.4f}\n")
                     os.replace(built, target)
                 return Built(target, seconds, True)
-    os.utime(target)  # in use
+    with suppress(PermissionError):  # a cache that somebody else filled
+        os.utime(target)  # in use
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
 
 
