@@ -18,6 +18,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+# Attention in tiles and its state are part of what this module offers: `as` exports them.
 from yaie.flash import flash_attention as flash_attention
 from yaie.online_softmax import OnlineSoftmax as OnlineSoftmax
 from yaie.online_softmax import State, safe_softmax
