@@ -358,6 +358,26 @@ def test_a_card_that_a_source_does_not_run_on(tmp_path, monkeypatch):
         nvcc.build_for(module.source, module.path, (8, 6))
 
 
+def test_what_ninja_says_is_left_out():
+    output = (
+        "Error building extension 'x': [1/2] /usr/local/cuda/bin/nvcc -c cuda.cu -o cuda.cuda.o \n"
+        "FAILED: [code=2] cuda.cuda.o \n/usr/local/cuda/bin/nvcc -c cuda.cu -o cuda.cuda.o \n"
+        'mine.cu(7): error: identifier "y" is undefined\n      out[i] = y[i];\n               ^\n\n'
+        '1 error detected in the compilation of "cuda.cu".\n'
+        "ptxas error   : Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)\n"
+        "ninja: build stopped: subcommand failed.\n"
+    )
+    assert nvcc.only_the_message(output, Path("cuda.cu"), Path("mine.cu")).splitlines() == [
+        'mine.cu(7): error: identifier "y" is undefined',
+        "      out[i] = y[i];",
+        "               ^",
+        "ptxas error   : Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)",
+    ]
+    assert nvcc.only_the_message("ld: cannot find -lx\n", Path("a"), Path("b")) == (
+        "ld: cannot find -lx"
+    )
+
+
 def test_no_nvcc_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     with pytest.raises(CompileError, match="no nvcc: pip install 'nvidia-cuda-nvcc"):

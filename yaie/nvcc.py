@@ -272,13 +272,21 @@ def include_folders(path: Path) -> list[Path]:
     return list(dict.fromkeys([path.resolve().parent, CSRC]))
 
 
+_SAID = re.compile(
+    r"\S.*\(\d+\): (\w+ )?(error|warning)"  # nvcc
+    r"|\S.*?:\d+:(\d+:)? "  # the C++ compiler behind it
+    r"|(ptxas|nvlink) (error|fatal|warning)"
+)
+_OTHERS = re.compile(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included")
+
+
 def only_the_message(output: str, unit: Path, path: Path) -> str:
     """What nvcc says of the source, without commands, and with its own name."""
     kept, inside = [], False
     for line in output.splitlines():
-        if re.match(r"\S.*\(\d+\): (\w+ )?(error|warning)|\S.*?:\d+:(\d+:)? ", line):
+        if _SAID.match(line):
             inside = True
-        elif re.match(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included", line):
+        elif _OTHERS.match(line):
             inside = False
         if inside and line.strip():
             kept.append(line.replace(str(unit), str(path)))
