@@ -58,9 +58,10 @@ def seen_keys(
 
     Returns:
         `last_key`, [BLOCK_M], the last key that each query sees, negative if it sees none;
-        `unmasked`, a multiple of BLOCK_N, the most keys that every query of the tile sees, in
-        whole tiles of BLOCK_N; `end`, at most num_keys, such that no query of the tile sees the
-        key `end` or a later one (0 or less if none sees any).
+        `unmasked`, how many keys lie in whole tiles of BLOCK_N that every query of the tile sees,
+        a multiple of BLOCK_N, never negative;
+        `end`, one more than the last key that any query of the tile sees, at most num_keys, 0 or
+        less if none sees any.
     """
     rows = first_row + tl.arange(0, BLOCK_M)
     past = num_keys - num_queries

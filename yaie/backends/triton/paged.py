@@ -62,11 +62,11 @@ def find_slots(table, keys, end, BLOCK_SIZE: tl.constexpr):
         table: pointer to the sequence's row of the block tables, int32. Key j is in the block
             that entry j // BLOCK_SIZE names. Entries beyond the context may hold anything.
         keys: block of key numbers.
-        end: keys from here on are not wanted: no entry of the table may be loaded for them.
+        end: keys from here on are not wanted, and entries that only they need are not loaded.
 
     Returns:
-        int64, of the shape of `keys` (a pool may have more than 2³¹ elements). For a key that is
-        not wanted it is what block 0 would give.
+        int64, of the shape of `keys`, since a pool may have more than 2³¹ elements. For a key that
+        is not wanted it may be any number.
     """
     block = tl.load(table + keys // BLOCK_SIZE, mask=keys < end, other=0)
     return block.to(tl.int64) * BLOCK_SIZE + keys % BLOCK_SIZE

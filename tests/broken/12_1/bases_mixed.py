@@ -1,0 +1,21 @@
+"""A natural logarithm is added to a maximum of base 2."""
+
+import triton
+import triton.language as tl
+
+EXPECT = "Two bases are mixed"
+
+
+@triton.jit
+def online_step(scores, scale, maximum, total, out):
+    higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
+    weights = tl.exp2(scores * scale - higher[:, None])
+    rescale = tl.exp2(maximum - higher)
+    total = total * rescale + tl.sum(weights, 1)
+    return weights, higher, total, out * rescale[:, None]
+
+
+@triton.jit
+def finish(maximum, total, out):
+    out = out / tl.where(total == 0.0, 1.0, total)[:, None]
+    return out, maximum + tl.log(total)

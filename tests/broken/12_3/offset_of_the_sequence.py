@@ -1,0 +1,17 @@
+"""The whole key number is added to the block."""
+
+import triton
+import triton.language as tl
+
+EXPECT = "The key itself was added"
+
+
+@triton.jit
+def find_queries(rows, kv_head, group):
+    return rows // group, kv_head * group + rows % group
+
+
+@triton.jit
+def find_slots(table, keys, end, BLOCK_SIZE: tl.constexpr):
+    block = tl.load(table + keys // BLOCK_SIZE, mask=keys < end, other=0)
+    return block.to(tl.int64) * BLOCK_SIZE + keys
