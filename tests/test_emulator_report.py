@@ -163,3 +163,26 @@ def test_pictures_of_anything(seed):
         draw_sectors({}, 4)
     with pytest.raises(ValueError, match="size must be from 1 to 16"):
         draw_banks(offsets, 32)
+
+
+def test_lines_of_a_header_are_told_as_such(tmp_path):
+    """A function of a header that is not inlined: its lines are not the source's."""
+    (tmp_path / "parts.cuh").write_text(
+        "#pragma once\n#include <cuda_runtime.h>\n"
+        "__device__ __noinline__ void put(float* out, int i) {\n    out[i] = i;\n}\n"
+    )
+    source = (
+        '#include "parts.cuh"\n\n\n// not this line\n'
+        "__global__ void f(float* out) { put(out, threadIdx.x); }\n"
+        'extern "C" cudaError_t run(float* out, cudaStream_t stream) {\n'
+        "    f<<<1, 32, 0, stream>>>(out);\n    return cudaGetLastError();\n}\n"
+    )
+    module = Module(source, tmp_path / "mine.cu", checked=True)
+    module.run(torch.zeros(20))
+    (access,) = module.report.accesses
+    assert (access.line, access.header) == (4, "parts.cuh")
+    assert "(of parts.cuh)" in module.report.table()
+    assert "not this line" not in str(module.report)
+    assert str(module.report.out_of_bounds[0]).startswith("line 4 of parts.cuh: a store of 4 bytes")
+    with pytest.raises(ValueError, match=r"line 4 touches no memory; lines that do: \[\]"):
+        module.report.line(4)

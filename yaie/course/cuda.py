@@ -91,7 +91,8 @@ def _reject(findings: Sequence[Finding], source: str, explain: Explain) -> None:
     """Tell the first finding that is no consequence: a barrier that not all reach causes races."""
     finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
     lines = source.splitlines()
-    text = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
+    inside = 0 < finding.line <= len(lines) and not finding.header
+    text = lines[finding.line - 1].strip() if inside else ""
     told = explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
     fail("\n".join(filter(None, [finding.message, f"    {text}" if text else "", told])))

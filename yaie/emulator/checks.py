@@ -40,6 +40,7 @@ class Finding:
     Attributes:
         kind: one of `runtime.KINDS`, such as "race" or "out_of_bounds".
         line: where; 0 if unknown. `other_line` is the other side of a race or a deadlock.
+        header: the header that `line` is of; "" if it is of the source itself.
         count: how often.
         memory: "global", "shared" or "none".
         name, offset: of the argument or shared array that is touched, and the byte in it.
@@ -60,6 +61,7 @@ class Finding:
     offset: int = 0
     access: str = ""
     other_access: str = ""
+    header: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -77,6 +79,7 @@ class Access:
         ideal_units: the fewest that could carry the bytes that differ.
         worst: the byte that each lane of the worst request touched, by lane, counted from the
             beginning of the sector in which the memory begins.
+        header: the header that the line is of; "" if it is of the source itself.
     """
 
     line: int
@@ -90,6 +93,7 @@ class Access:
     ideal_units: int = 0
     worst_units: int = 0
     worst: dict[int, int] = field(default_factory=dict)
+    header: str = ""
 
     @property
     def per_request(self) -> float:
@@ -179,9 +183,10 @@ class Report:
 
     def line(self, number: int) -> Line:
         """What line `number` of the source asks of the memory system."""
-        found = tuple(a for a in self.accesses if a.line == number)
+        own = [a for a in self.accesses if not a.header]
+        found = tuple(a for a in own if a.line == number)
         if not found:
-            lines = sorted({a.line for a in self.accesses})
+            lines = sorted({a.line for a in own})
             raise ValueError(f"line {number} touches no memory; lines that do: {lines}")
         return Line(number, found)
 
@@ -197,6 +202,7 @@ class Report:
         rows = [head]
         for a in self.accesses:
             text = lines[a.line - 1].strip() if 0 < a.line <= len(lines) else ""
+            text = f"(of {a.header})" if a.header else text
             cost = f"{a.per_request:.4g} {a.unit}"
             mark = "*" if a.units > a.ideal_units else " "
             rows.append(
@@ -257,7 +263,8 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
             continue  # the compiler made two copies of one call
         if finding.kind == "uninitialized" and finding.line in raced:
             continue  # the read that won the race
-        key = (finding.kind, finding.memory, *sorted((finding.line, finding.other_line)))
+        where = sorted((finding.line, finding.other_line))
+        key = (finding.kind, finding.memory, finding.header, *where)
         seen.setdefault(key, finding)
     return list(seen.values())
 
@@ -266,11 +273,13 @@ def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list
     """The counters of all instructions of a line that do the same, added up."""
     found: dict[tuple, Access] = {}
     for site in sites:
-        line = lines.place(site.address).line
+        place = lines.place(site.address)
         memory, kind = runtime.MEMORIES[site.memory], runtime.ACCESSES[site.access]
         name = _name(site.range, memories)
-        key = (line, memory, kind, name, site.size)
-        access = found.setdefault(key, Access(line, memory, kind, site.size, name))
+        key = (place, memory, kind, name, site.size)
+        if key not in found:
+            found[key] = Access(place.line, memory, kind, site.size, name, header=place.header)
+        access = found[key]
         access.requests += site.requests
         access.lanes += site.lanes
         access.units += site.units
@@ -306,6 +315,7 @@ def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) 
         raw.offset,
         runtime.ACCESSES[raw.access],
         runtime.ACCESSES[raw.other_access],
+        here.header,
     )
 
 

@@ -114,26 +114,44 @@ class Checker:
         lib = runtime.checker()
         lib.emulator_check_begin()
         groups = self._groups()
+        tables = [a for p, a in zip(self._launcher.wanted, self._given, strict=True) if p.table]
+        sizes = [end - begin for begin, end, _ in groups] + [8 * len(t or ()) for t in tables]
         constant = {p.name for p in self._launcher.wanted if p.constant}
-        self._arena = mmap.mmap(-1, sum(e - b + GAP + ALIGNMENT for b, e, _ in groups) + GAP)
+        self._arena = mmap.mmap(-1, sum(size + GAP + ALIGNMENT for size in sizes) + GAP)
         self._anchor = ctypes.c_char.from_buffer(self._arena)
-        cursor = ctypes.addressof(self._anchor)
+        self._cursor = ctypes.addressof(self._anchor)
         for begin, end, names in groups:
-            cursor = -(-(cursor + GAP) // ALIGNMENT) * ALIGNMENT + begin % 32
-            ctypes.memmove(cursor, begin, end - begin)
-            lib.emulator_check_range(cursor, end - begin, len(self._memories))
-            self._memories.append(Memory(" and ".join(names), end - begin, begin % 32))
-            self._places.append((begin, end - begin, cursor))
-            if not set(names) <= constant:  # memory that is only read may be mapped read-only
+            place = self._take(end - begin, " and ".join(names), begin % 32)
+            ctypes.memmove(place, begin, end - begin)
+            self._places.append((begin, end - begin, place))
+            # memory that is only read may be mapped read-only
+            if not {name.partition("[")[0] for name in names} <= constant:
                 self._written.append(self._places[-1])
-            cursor += end - begin
         for array in self._module.shared_arrays:
             owner = array.kernel if array.kernel in self._module._kernels else ""
             number = len(self._memories)
             lib.emulator_check_symbol(array.offset, array.size, owner.encode(), number)
             self._memories.append(Memory(array.name, array.size))
-        self.arguments = [self._moved(argument) for argument in self._given]
+        self.arguments = [
+            self._table(p.name, a) if p.table and a else self._moved(a)
+            for p, a in zip(self._launcher.wanted, self._given, strict=True)
+        ]
         return self
+
+    def _take(self, size: int, name: str, lead: int = 0) -> int:
+        """Room for an argument, with nothing around it; `lead` bytes behind an aligned address."""
+        place = -(-(self._cursor + GAP) // ALIGNMENT) * ALIGNMENT + lead
+        runtime.checker().emulator_check_range(place, size, len(self._memories))
+        self._memories.append(Memory(name, size, lead))
+        self._cursor = place + size
+        return place
+
+    def _table(self, name: str, tensors: Sequence[Any]) -> int:
+        """The array of the addresses to which these tensors moved."""
+        addresses = (ctypes.c_void_p * len(tensors))(*map(self._moved, tensors))
+        place = self._take(ctypes.sizeof(addresses), name)
+        ctypes.memmove(place, addresses, ctypes.sizeof(addresses))
+        return place
 
     def __exit__(self, *_: object) -> None:
         for original, size, here in self._written:
@@ -150,11 +168,16 @@ class Checker:
     def _groups(self) -> list[tuple[int, int, list[str]]]:
         """(begin, end, names) of the tensors' memory; tensors that overlap are one group."""
         spans = []
-        for parameter, tensor in zip(self._launcher.wanted, self._given, strict=True):
-            if parameter.pointer and tensor is not None and tensor.numel():
-                begin = tensor.data_ptr()
-                spans.append((begin, begin + tensor.numel() * tensor.element_size(),
-                              parameter.name))  # fmt: skip
+        for parameter, argument in zip(self._launcher.wanted, self._given, strict=True):
+            if not parameter.pointer or argument is None:
+                continue
+            named = [(parameter.name, argument)]
+            if parameter.table:
+                named = [(f"{parameter.name}[{i}]", tensor) for i, tensor in enumerate(argument)]
+            for name, tensor in named:
+                begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+                if size:
+                    spans.append((begin, begin + size, name))
         groups: list[tuple[int, int, list[str]]] = []
         for begin, end, name in sorted(spans):
             if groups and begin < groups[-1][1]:

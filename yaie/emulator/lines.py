@@ -11,6 +11,8 @@ from pathlib import Path
 
 from yaie.emulator.build import INCLUDE
 
+HEADERS = (".cuh", ".h", ".hpp")
+
 
 @dataclass(frozen=True)
 class Place:
@@ -19,12 +21,19 @@ class Place:
     file: str
     line: int
 
+    @property
+    def header(self) -> str:
+        """The name of the file if it is a header, else ""."""
+        path = Path(self.file)
+        return path.name if path.suffix in HEADERS else ""
+
     def __str__(self) -> str:
-        return f"line {self.line}" if self.line else "an unknown line"
+        if not self.line:
+            return "an unknown line"
+        return f"line {self.line}" + (f" of {self.header}" if self.header else "")
 
 
 NOWHERE = Place("", 0)
-HEADERS = (".cuh", ".h", ".hpp")
 
 
 class Lines:
@@ -58,7 +67,7 @@ def _first_of_the_learner(frames: list[str]) -> Place:
         file, _, line = frame.partition(" (discriminator")[0].rpartition(":")
         if line.isdigit() and not file.startswith(str(INCLUDE)) and "/c++/" not in file:
             places.append(Place(file, int(line)))
-    in_source = (place for place in places if Path(place.file).suffix not in HEADERS)
+    in_source = (place for place in places if not place.header)
     return next(in_source, places[0] if places else NOWHERE)
 
 

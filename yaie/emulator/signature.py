@@ -6,7 +6,7 @@ import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from numbers import Integral, Real
 from typing import Any
 
@@ -45,13 +45,15 @@ _DTYPES = {
 class Parameter:
     """One parameter of a launcher: a pointer to `kind`, a number, or the stream.
 
-    `constant` is a pointer through which nothing is written.
+    `constant` is a pointer through which nothing is written; `table` one to an array of pointers,
+    `kind* const*`, for which a list of tensors is given.
     """
 
     name: str
     kind: str
     pointer: bool
     constant: bool = False
+    table: bool = False
 
     @property
     def is_stream(self) -> bool:
@@ -100,8 +102,31 @@ class Launcher:
 
     def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
         """What is passed: pointers in place of tensors, and the stream where it belongs."""
-        given = iter([a.data_ptr() if hasattr(a, "data_ptr") else a for a in arguments])
+        given = iter([_value(argument) for argument in arguments])
         return [stream if p.is_stream else next(given) for p in self.parameters]
+
+
+def _value(argument: Any) -> Any:
+    if hasattr(argument, "data_ptr"):
+        return argument.data_ptr()
+    if not isinstance(argument, (list, tuple)):
+        return argument
+    addresses = tuple(tensor.data_ptr() for tensor in argument)
+    if argument and argument[0].is_cuda:
+        return _on_device(addresses, argument[0].device).data_ptr()
+    return (ctypes.c_void_p * len(addresses))(*addresses)
+
+
+@cache
+def _on_device(addresses: tuple[int, ...], device: Any) -> Any:
+    """Addresses as an array on a GPU.
+
+    Kept for good: making it waits for the GPU, so only the first call with these tensors does, and
+    a CUDA graph that was captured later finds it where it was.
+    """
+    import torch
+
+    return torch.tensor(addresses, dtype=torch.int64, device=device)
 
 
 def find_launchers(source: str) -> dict[str, Launcher]:
@@ -140,11 +165,12 @@ def _parameter(launcher: str, text: str) -> Parameter:
     if not kind:  # a type without a name
         kind, name = [name], ""
     constant = re.search(r"\bconst\b", text.partition("*")[0]) is not None
-    parameter = Parameter(name, " ".join(kind), pointer, constant)
-    if text.count("*") > 1 or not (pointer or parameter.is_stream or parameter.kind in _NUMBERS):
+    stars = text.count("*")
+    parameter = Parameter(name, " ".join(kind), pointer, constant, table=stars == 2)
+    if stars > 2 or not (pointer or parameter.is_stream or parameter.kind in _NUMBERS):
         raise TypeError(
             f"{launcher}: parameter {name!r} has the type {' '.join(text.split())!r}; a launcher "
-            "takes pointers, integers, float, double and a cudaStream_t"
+            "takes pointers, arrays of pointers, integers, float, double and a cudaStream_t"
         )
     return parameter
 
@@ -167,12 +193,16 @@ def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:
             problem = _number_problem(parameter, argument)
         elif argument is None:
             continue
+        elif parameter.table and not isinstance(argument, (list, tuple)):
+            problem = f"must be a list of tensors, got {type(argument).__name__}"
         else:
-            problem = _tensor_problem(parameter, argument)
-            if not problem and first is None:
-                first = parameter, argument.device
-            elif not problem and argument.device != first[1]:
-                problem = f"must be on {first[1]} like {first[0].name!r}, got {argument.device}"
+            problem = None
+            for tensor in argument if parameter.table else [argument]:
+                problem = problem or _tensor_problem(parameter, tensor)
+                if not problem and first is None:
+                    first = parameter, tensor.device
+                elif not problem and tensor.device != first[1]:
+                    problem = f"must be on {first[1]} like {first[0].name!r}, got {tensor.device}"
         if problem:
             raise TypeError(f"{launcher.name}(): argument {parameter.name!r} {problem}")
     return first[1] if first else None
