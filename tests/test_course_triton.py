@@ -156,15 +156,16 @@ def half_kernel(x_ptr, out_ptr, BLOCK: tl.constexpr):
 @needs_interpreter
 def test_strays_are_seen_and_kept_from_memory() -> None:
     room, out = torch.arange(40.0), torch.zeros(40)
-    with watch(x=room[8:24], out=out[:16]) as trace:
-        shift_kernel[(5,)](room[8:24], out, 3, BLOCK=4)
+    with watch(y=room[8:24]) as trace:
+        shift_kernel[(5,)](room[8:24], out[:16], 3, BLOCK=4)
     assert not out[16:].any(), "a store beyond the end reached its neighbor"
     assert out[:13].tolist() == list(range(11, 24)) and out[13:16].isnan().all()
-    loads = [(a.program[0], a.elements[a.stray].tolist()) for a in trace.of("x", "load")]
+    loads = [(a.program[0], a.elements[a.stray].tolist()) for a in trace.of("y", "load")]
+    assert {a.name for a in trace.of("out")} == {"out"} and not trace.of("x")
     assert loads[2:] == [(2, []), (3, [16, 17, 18]), (4, [19, 20, 21, 22])]
     assert trace.num_bytes("load") == 4 * 13 and trace.num_bytes("store") == 4 * 16
     assert trace.strays[0].text == "x = tl.load(x_ptr + offsets + by)"
-    with watch(x=room) as after:
+    with watch() as after:
         pass
     shift_kernel[(1,)](room, out, 0, BLOCK=4)
     assert not after.accesses, "watching goes on after its end"
@@ -176,7 +177,7 @@ def test_masked_lanes_without_a_value_are_nan() -> None:
         x, out = torch.ones(8, dtype=dtype), torch.zeros(8, dtype=dtype)
         half_kernel[(1,)](x, out, BLOCK=8)
         assert out.tolist() == [1.0] * 4 + [0.0] * 4
-        with watch(x=x, out=out):
+        with watch():
             half_kernel[(1,)](x, out, BLOCK=8)
         assert out[:4].tolist() == [1.0] * 4 and out[4:].isnan().all()
 
@@ -213,7 +214,7 @@ def test_pictures_of_programs() -> None:
     from yaie.viz.programs import Programs, draw_programs, draw_traffic, programs_of
 
     x, out = torch.ones(14), torch.ones(14)
-    with watch(x=x, out=out) as trace:
+    with watch() as trace:
         shift_kernel[(2,)](x, out, 0, BLOCK=8)
     state = programs_of(trace, "x", "load")
     assert [program for program, _ in state.blocks] == [0, 1] and state.num_elements == 14
@@ -227,3 +228,42 @@ def test_pictures_of_programs() -> None:
     figure = draw_traffic({"a": {"read": 30, "written": 10}, "b": {"read": 10, "written": 10}})
     words = [text.get_text() for ax in figure.axes for text in ax.texts]
     assert {"40", "20", "a", "b"} <= set(words)
+
+
+RECORD = {
+    "date": "2026-01-01",
+    "machine": {"gpu": "A GPU"},
+    "versions": {"torch": "2.0"},
+    "results": [
+        {"operator": "softmax", "shape": "8 × 8", "dtype": "float32", "who": who, "ours": ours,
+         "ms": ms, "fraction": 0.5}
+        for who, ours, ms in (("triton", True, 0.125), ("peer", False, 0.25), ("none", False, None))
+    ],
+}  # fmt: skip
+
+
+def test_picture_of_a_benchmark_leaves_out_what_has_no_time() -> None:
+    from yaie.viz import draw_bench
+
+    words = [text.get_text() for ax in draw_bench(RECORD, ["softmax"]).axes for text in ax.texts]
+    assert "A GPU, 2026-01-01, torch 2.0" in words and "softmax, 8 × 8, float32" in words
+    assert {"triton", "peer", "0.125 ms, 50%", "0.250 ms, 50%"} <= set(words)
+    assert "none" not in words
+    with pytest.raises(ValueError, match="times of add, got none"):
+        draw_bench(RECORD, ["add"])
+
+
+@needs_interpreter
+def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypatch) -> None:
+    from yaie.backends.triton import elementwise, norm
+    from yaie.course.measure import plug_in
+
+    kept = elementwise.add_kernel, norm.softmax_kernel
+    monkeypatch.setattr(elementwise, "add_kernel", kept[0])
+    monkeypatch.setattr(norm, "softmax_kernel", kept[1])
+    exercise.learner_path(FIRST).write_text(SOLVED)
+    assert plug_in("10.1", "10.2") == ["add", "softmax"]
+    assert elementwise.add_kernel is not kept[0] and norm.softmax_kernel is kept[1]
+    assert torch.equal(elementwise.add(torch.ones(5), torch.ones(5)), torch.full((5,), 2.0))
+    with pytest.raises(ValueError, match="02.2 is not a kernel"):
+        plug_in("02.2")

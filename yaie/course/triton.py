@@ -49,7 +49,7 @@ if HAS_TRITON:
     import triton
     import triton.language as tl
     from triton.runtime.errors import InterpreterError
-    from triton.runtime.interpreter import InterpreterBuilder
+    from triton.runtime.interpreter import GridExecutor, InterpreterBuilder
 else:
     tl = Absent()
     triton = SimpleNamespace(
@@ -58,7 +58,7 @@ else:
         cdiv=lambda x, y: -(-x // y),
         next_power_of_2=lambda n: 1 << (n - 1).bit_length() if n > 0 else 0,
     )
-    InterpreterError = InterpreterBuilder = None
+    InterpreterError = GridExecutor = InterpreterBuilder = None
 
 
 def or_reference(reference: Callable) -> Callable[[Callable], Callable]:
@@ -133,25 +133,39 @@ class Trace:
 
 @contextmanager
 def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
-    """Record what programs do with these tensors, by name, in the launches inside.
+    """Record what programs do with their tensors in the launches inside.
 
-    A tensor counts as all that lies between its first element and its last. What a program does
-    outside of it is in `Trace.strays`: a load has no value there, a store is dropped. Floats
-    without a value, and those of a masked lane for which `tl.load` was given no `other`, are NaN,
-    although the interpreter by itself says 0: a GPU promises nothing. Where kernels are compiled,
-    or Triton does not exist, nothing is recorded.
+    A tensor is called as it is here, or else after the kernel's parameter, without its `_ptr`. It
+    counts as all that lies between its first element and its last. What a program does outside of
+    it is in `Trace.strays`: a load has no value there, a store is dropped. Floats without a value,
+    and those of a masked lane for which `tl.load` was given no `other`, are NaN, although the
+    interpreter by itself says 0: a GPU promises nothing. Where kernels are compiled, or Triton does
+    not exist, nothing is recorded.
     """
     trace = Trace()
     if not can_watch():
         yield trace
         return
-    places = [_Place.of(name, tensor) for name, tensor in tensors.items() if tensor.numel()]
+    names = {tensor.data_ptr(): name for name, tensor in tensors.items()}
+    places: list[_Place] = []
+    run = GridExecutor.__call__
     load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
 
+    def watched_run(executor: Any, *arguments: Any, **keywords: Any) -> None:
+        passed = [*zip(executor.arg_names, arguments, strict=False), *keywords.items()]
+        places[:] = [
+            _Place.of(names.get(x.data_ptr(), name.removesuffix("_ptr")), x)
+            for name, x in passed
+            if isinstance(x, torch.Tensor) and x.numel()
+        ]
+        run(executor, *arguments, **keywords)
+
     def seen(builder: Any, kind: str, pointers: Any, mask: Any) -> Any:
-        place = min(places, key=lambda place: place.distance(pointers.data), default=None)
-        if place is None:
+        if not places:
             return mask
+        taken = np.broadcast_to(mask.data, pointers.data.shape)
+        addresses = pointers.data[taken] if taken.any() else pointers.data.ravel()
+        place = min(places, key=lambda place: place.distance(addresses))
         access = place.access(kind, builder.grid_idx, pointers.data, mask.data)
         trace.accesses.append(access)
         return type(mask)(mask.data & ~access.stray, mask.dtype)
@@ -163,11 +177,13 @@ def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
     def watched_store(builder: Any, pointers: Any, value: Any, mask: Any, *more: Any) -> Any:
         return store(builder, pointers, value, seen(builder, "store", pointers, mask), *more)
 
+    GridExecutor.__call__ = watched_run
     InterpreterBuilder.create_masked_load = watched_load
     InterpreterBuilder.create_masked_store = watched_store
     try:
         yield trace
     finally:
+        GridExecutor.__call__ = run
         InterpreterBuilder.create_masked_load = load
         InterpreterBuilder.create_masked_store = store
 
@@ -196,12 +212,12 @@ class _Place:
         extent = 1 + sum((size - 1) * stride for size, stride in pairs)
         return cls(name, tensor.data_ptr(), tensor.element_size(), extent)
 
-    def distance(self, addresses: np.ndarray) -> float:
-        """How far the nearest of the addresses is from this tensor, and then its middle one."""
-        offsets = addresses.astype(np.int64).ravel() - self.address
+    def distance(self, addresses: np.ndarray) -> tuple[int, float]:
+        """How far from this tensor the first of the addresses is, and how far all are."""
+        offsets = addresses.astype(np.int64) - self.address
         end = self.itemsize * self.num_elements
         beyond = np.maximum(np.maximum(-offsets, offsets - end + 1), 0)
-        return float(beyond.min()) + float(beyond.mean()) * 1e-9
+        return int(beyond[0]), float(beyond.mean())
 
     def access(
         self, kind: str, program: Sequence[int], addresses: np.ndarray, mask: np.ndarray
@@ -261,12 +277,14 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        inner = error
+        left_kernel = inner = error
         while isinstance(inner, InterpreterError) and inner.__cause__ is not None:
             inner = inner.__cause__
+            if left_kernel is error:
+                left_kernel = inner
         if inner is error:
             raise
-        raise inner from None
+        raise inner.with_traceback(left_kernel.__traceback__) from None
 
 
 def told(stray: Access) -> str:

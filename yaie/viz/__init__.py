@@ -51,6 +51,7 @@ _HOME = {
     "programs_of": "programs",
     "draw_programs": "programs",
     "draw_traffic": "programs",
+    "draw_bench": "bench",
     "Call": "launches",
     "draw_launches": "launches",
     "draw_access": "access",

@@ -40,6 +40,8 @@ class Programs:
 def programs_of(trace: Any, name: str, kind: str) -> Programs:
     """From a `yaie.course.triton.Trace`: the loads, or the stores, of one tensor."""
     accesses = trace.of(name, kind)
+    if not trace.accesses:  # without an interpreter there is nothing to see
+        return Programs(name, 0, ())
     if not accesses:
         raise ValueError(f"trace must have a {kind} of {name!r}, got none")
     blocks = tuple(
@@ -58,6 +60,11 @@ def draw_programs(state: Programs, at: style.Place | None = None) -> Figure:
     Lanes that the mask keeps out are gray. Lanes that are let in although their element does not
     exist are red.
     """
+    if not state.blocks:
+        page = style.Page(4.6, 0.36, at)
+        words = "No program was watched: that takes Triton's interpreter."
+        style.put(page.ax, MARGIN, 0.18, words, style.BODY, style.MUTED)
+        return page.figure
     lanes = max(len(block) for _, block in state.blocks)
     if lanes > MOST_LANES or len(state.blocks) > MOST_BLOCKS:
         raise ValueError(

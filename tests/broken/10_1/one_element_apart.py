@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-EXPECT = "before it lie p whole blocks"
+EXPECT = "Before it lie whole blocks"
 
 
 @triton.jit

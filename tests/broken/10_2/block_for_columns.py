@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-EXPECT = "Row r begins at element r × columns"
+EXPECT = "row r begins at element r × row length"
 
 
 @triton.jit(do_not_specialize=["rows"])

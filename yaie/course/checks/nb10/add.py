@@ -9,6 +9,11 @@ from yaie.course.expect import CheckFailed, equal, fail, given
 
 SIZES = [(100, 32), (1, 8), (31, 32), (32, 32), (33, 32), (1000, 64), (1823, 256), (100_003, 2048)]
 
+POINTERS = (
+    "Pointers are addresses: `x_ptr + offsets` is a block of them, `tl.load(...)` the numbers that "
+    "lie there, `tl.store(pointers, values)` puts numbers there."
+)
+
 
 def check_add(kernel: Any) -> None:
     import torch
@@ -31,10 +36,10 @@ def add_once(
     kind = "" if dtype is None else f" of {str(dtype).removeprefix('torch.')}"
     call = f"size = {size:,}{kind}, BLOCK = {block:,}, a grid of {programs:,}"
     arguments = {"x": x, "y": y, "out": out, "size": size}
-    with given(call):
+    with given(call, errors={TypeError: POINTERS}):
         try:
             trace = launch(kernel, (programs,), arguments, told_bound, BLOCK=block)
-            compare(out, x, y, block)
+            compare(out, x, y, block, trace)
             written_once(trace, "out")
         except CheckFailed as failed:
             failed.picture = lambda: draw_written(out, x + y, call)
@@ -61,25 +66,14 @@ def told_bound(access: Any) -> str:
     )
 
 
-def compare(out: Any, x: Any, y: Any, block: int) -> None:
+def compare(out: Any, x: Any, y: Any, block: int, trace: Any) -> None:
     want = x + y
     missing = out.isnan()
     because = "out is the sum of x and y."
     if missing.all():
         because = "It was NaN before the launch: no program has stored anything there."
     elif missing.any():
-        first = int(missing.nonzero()[0])
-        because = f"From element {first:,} on there is an element that no program has stored."
-        if first == block and missing[first:].all():
-            because = (
-                f"Only the first {block} elements were stored, by every program: the offsets do "
-                "not depend on `tl.program_id(0)`."
-            )
-        elif first < block + len(x) // block + 1:
-            because = (
-                "Programs overlap: program p has the elements from p × BLOCK on, so before it lie "
-                "p whole blocks."
-            )
+        because = told_missing(int(missing.nonzero()[0]), block, trace)
     equal(
         out,
         want,
@@ -89,6 +83,29 @@ def compare(out: Any, x: Any, y: Any, block: int) -> None:
     )
     if out.dtype != want.dtype:
         fail(f"out has dtype {out.dtype}, expected {want.dtype}")
+
+
+def told_missing(element: int, block: int, trace: Any) -> str:
+    """What the program did that should have stored an element."""
+    program = element // block
+    first = program * block
+    should = f"Program {program} should have the elements from {first} to {first + block - 1}"
+    stores = {access.program[0]: access for access in trace.of("out", "store")}
+    if program not in stores:
+        return f"{should}, and it stores nothing."
+    lanes = stores[program].elements.ravel()
+    if program and 0 in stores and (lanes == stores[0].elements.ravel()).all():
+        return (
+            f"{should}, but has those of program 0: the offsets do not depend on "
+            "`tl.program_id(0)`."
+        )
+    has = f"the elements from {lanes[0]:,} to {lanes[-1]:,}" if lanes.size > 1 else f"{lanes[0]:,}"
+    if lanes[0] != first:
+        return f"{should}, but has {has}. Before it lie whole blocks: {program} × {block} elements."
+    taken = int(stores[program].mask.sum())
+    if lanes.size < block:
+        return f"{should}, but has {has}. A program has a block, `tl.arange(0, BLOCK)`."
+    return f"{should}, but its mask lets only {taken} of {block} lanes take part."
 
 
 def draw_written(out: Any, want: Any, title: str) -> Any:

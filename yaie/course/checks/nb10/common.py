@@ -54,6 +54,27 @@ def written_once(trace: Any, name: str) -> None:
             owner[element] = access.program
 
 
+def rows_begin(trace: Any, name: str, columns: int) -> None:
+    """Every load of a row begins where a row begins."""
+    for access in trace.of(name, "load"):
+        first = int(access.elements.ravel()[0])
+        if first % columns:
+            fail(
+                f"{who(access.program)} loads from {name}[{first:,}] on.\n    {access.text}\n"
+                f"Rows have {columns:,} elements, so row r begins at element {columns:,} × r."
+            )
+
+
+def row_past_the_end(access: Any) -> str:
+    """What to say if a whole row is not there."""
+    if access.elements.ravel()[0] < access.num_elements:
+        return ""
+    return (
+        "That is behind the last row. The loop ends at `rows`, and row r begins at element "
+        "r × row length, whatever BLOCK is."
+    )
+
+
 def read_once(trace: Any, name: str, num_bytes: int, why: str) -> None:
     """A tensor is loaded no more often than it has to be."""
     loaded = trace.num_bytes("load", name)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.checks.nb10.common import NO_VALUE, poisoned, randn, read_once, written_once
+from yaie.course.checks.nb10.common import (
+    NO_VALUE,
+    poisoned,
+    randn,
+    read_once,
+    row_past_the_end,
+    rows_begin,
+    written_once,
+)
 from yaie.course.expect import close, equal, fail, given
 
 EPS = 1e-2  # large, so that it shows
@@ -39,6 +47,8 @@ def norm_once(
     }  # fmt: skip
     with given(call):
         trace = launch(kernel, (programs,), arguments, told_bound, BLOCK=block, STAGES=1)
+        for name in ("x", "residual"):
+            rows_begin(trace, name, size)
         not_all_rows(out, programs)
         compare_total(total, x, residual)
         compare(out, x, residual, weight, block)
@@ -52,6 +62,8 @@ def norm_once(
 
 
 def told_bound(access: Any) -> str:
+    if words := row_past_the_end(access):
+        return words
     if access.kind == "store":
         return "The lanes beyond the row's end store too: both stores need the mask."
     if access.name == "weight":
@@ -106,6 +118,7 @@ def compare(out: Any, x: Any, residual: Any, weight: Any, block: int) -> None:
         (total * mean.rsqrt() * gain, "eps is missing."),
         (total / (mean.sqrt() + EPS) * gain, "eps belongs under the root."),
         (total / (mean + EPS) * gain, "The root is missing: divide by sqrt(mean + eps)."),
+        (total * (mean + EPS).sqrt() * gain, "The root is multiplied with: divide by it."),
         (total * (mean + EPS).rsqrt(), "The weight is missing."),
         (
             alone * (alone.square().mean(dim=-1, keepdim=True) + EPS).rsqrt() * gain,

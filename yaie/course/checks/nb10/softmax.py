@@ -10,6 +10,8 @@ from yaie.course.checks.nb10.common import (
     poisoned,
     randn,
     read_once,
+    row_past_the_end,
+    rows_begin,
     spaced,
     written_once,
 )
@@ -52,6 +54,7 @@ def softmax_once(kernel: Any, x: Any, what: str, programs: int = 4) -> Any:
     arguments = {"x": x, "out": out, "rows": rows, "columns": columns}
     with given(call):
         trace = launch(kernel, (programs,), arguments, told_bound, BLOCK=block, STAGES=1)
+        rows_begin(trace, "x", columns)
         compare(out, x, block, programs)
         written_once(trace, "out")
         read_once(
@@ -62,6 +65,8 @@ def softmax_once(kernel: Any, x: Any, what: str, programs: int = 4) -> Any:
 
 
 def told_bound(access: Any) -> str:
+    if words := row_past_the_end(access):
+        return words
     if access.kind == "store":
         return (
             "The lanes beyond the row's end store too. In all rows but the last that hits the "
@@ -145,8 +150,8 @@ def wrong_outputs(x: Any, block: int) -> list[tuple[Any, str]]:
 
 
 def draw_softmax(kernel: Any) -> Any:
-    """Five rows of 13 by two programs."""
+    """Seven rows of 5 by three programs."""
     from yaie.viz.programs import draw_programs, programs_of
 
-    trace = softmax_once(kernel, randn(5, 13, seed=6), "5 rows of 13 scores", programs=2)
-    return draw_programs(programs_of(trace, "x", "load"))
+    trace = softmax_once(kernel, randn(7, 5, seed=6), "7 rows of 5 scores", programs=3)
+    return draw_programs(programs_of(trace, "out", "store"))
