@@ -23,10 +23,12 @@ HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
 RUNTIME = HERE / "runtime"
 
-_COMMON = ["-std=c++17", "-fPIC", "-g1", "-pthread"]
+_COMMON = ["-std=c++17", "-fPIC", "-pthread"]
 _RUNTIME = ["-O2", "-ftls-model=global-dynamic"]
 _KERNEL = [
     "-w",
+    "-g1",
+    "-gdwarf-4",  # in version 5 the assembler takes the first header's lines for the unit's own
     "-fno-gnu-unique",  # else a recompiled template would reuse the old one's shared arrays
     "-fno-optimize-sibling-calls",  # else a barrier at a function's end is its caller's line
     "-fno-strict-aliasing",  # kernels read float arrays as float4
