@@ -165,7 +165,8 @@ class Module:
 
         device = torch.device(device)
         if device.type == "cpu":
-            return "emulated"
+            needed = nvcc.needs(self.source)
+            return f"needs {nvcc.sm(needed)}" if needed else "emulated"
         capability = torch.cuda.get_device_capability(device)
         if ahead.find(self.source, self.path, self.flags, capability):
             return "built ahead of time"
@@ -180,6 +181,11 @@ class Module:
 
     def _emulated(self) -> emulator.Module:
         if self._on_cpu is None:
+            if needed := nvcc.needs(self.source):
+                raise CompileError(
+                    f"{self.name} needs {nvcc.sm(needed)}, with instructions that the emulator does "
+                    "not have: give it CUDA tensors"
+                )
             with _building, _short_names(self.path):
                 if self._on_cpu is None:
                     module = emulator.Module(self.source, self.path, self.checked, self.flags)

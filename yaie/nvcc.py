@@ -143,7 +143,10 @@ def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
 
 
 def needs(source: str) -> str | None:
-    """The architecture that a header line "// Needs     sm_90a …" asks for, as 9.0a."""
+    """The architecture that a header line "// Needs     sm_90a …" asks for, as 9.0a.
+
+    Files without such a line run on all cards since Turing, and on the emulator.
+    """
     found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)([af]?)\b", source, re.MULTILINE)
     return f"{found[1]}.{found[2]}{found[3]}" if found else None
 
