@@ -183,8 +183,8 @@ class Module:
         if self._on_cpu is None:
             if needed := nvcc.needs(self.source):
                 raise CompileError(
-                    f"{self.name} needs {nvcc.sm(needed)}, with instructions that the emulator does "
-                    "not have: give it CUDA tensors"
+                    f"{self.name} needs {nvcc.sm(needed)}, for instructions that the emulator "
+                    "does not have: give it CUDA tensors"
                 )
             with _building, _short_names(self.path):
                 if self._on_cpu is None:
