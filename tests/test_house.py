@@ -24,6 +24,7 @@ LAYERS = [
     {"online_softmax"},
     {"flash"},
     {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional", "roofline"},
+    {"flat_tree", "draft_metadata"},
     {"backends"},
     {"ops"},
     {"model"},

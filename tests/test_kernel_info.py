@@ -82,7 +82,7 @@ def test_it_prints_as_a_table():
     head, *rows, empty, foot = text.splitlines()
     assert head.split() == ["operator", "back", "end", "how", "code"]
     assert foot == '* what backend="auto" asks first on cpu' and not empty
-    assert sum("emulated" in row for row in rows) == text.count(".cu")
+    assert sum("emulated" in row for row in rows) == sum(".cu" in row for row in rows)
     assert repr(yaie.kernel_info("cpu")) == text
 
 

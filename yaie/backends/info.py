@@ -99,7 +99,7 @@ def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, s
         if importlib.util.find_spec("triton") is None:
             return backend, "not installed", code, False
         return backend, "interpreted" if interpreted() else "compiled at first use", code, True
-    if backend == "cuda":
+    if backend.startswith("cuda"):  # or one of several ways, "cuda_binary"
         files = cuda_files(registry.resolve(operator, backend))
         if files:
             states = [jit.load(file).how(device) for file in files]

@@ -84,6 +84,17 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.backends.triton.kv:reshape_and_cache",
     },
     "copy_blocks": {"reference": "yaie.functional:copy_blocks"},
+    "prefix_sum": {
+        "reference": "yaie.draft_metadata:prefix_sum",
+        "cuda": "yaie.backends.cuda.metadata:prefix_sum",
+    },
+    "fill_draft_extend_metadata": {
+        "reference": "yaie.draft_metadata:fill",
+        "triton": "yaie.backends.triton.metadata:fill_draft_extend_metadata",
+        "cuda": "yaie.backends.cuda.metadata:fill_draft_extend_metadata",
+        "cuda_linear": "yaie.backends.cuda.metadata:fill_linear",
+        "cuda_binary": "yaie.backends.cuda.metadata:fill_binary",
+    },
 }
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()

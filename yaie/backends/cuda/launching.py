@@ -10,7 +10,10 @@ import torch
 from yaie import jit, nvcc
 from yaie.backends.registry import Unsupported
 
-SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+SUFFIXES = {
+    **{torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"},
+    torch.int32: "i32",
+}
 MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
 
 

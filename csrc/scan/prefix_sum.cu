@@ -1,0 +1,89 @@
+// Prefix sum, rung 2 of 2: warp shuffles, and any number of thread blocks; the engine's.
+//
+// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0, and out[n] the sum of all
+// Shapes    x [n] and out [n + 1] of int32, starts [number of tiles + 1] to work in
+// Owns      a thread block: a tile of 4096 numbers; a thread: 4 neighbors of each 1024
+// Moves     4 × (2 × n + 1) bytes; beyond one thread block's share x is read twice, 4 × (3 × n + 1)
+// Oracle    a loop in Python, in tests/test_scan.py
+// Idea      a lane gets its neighbor's sum by a shuffle: five of them scan a warp, five more the
+//           sums of the warps, and there are two barriers, not two for each step. Thread blocks
+//           cannot wait for each other within a launch, so there are three: the sum of each tile,
+//           the scan of these sums, and the tiles again, each from where it starts.
+// Source    Merrill and Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016,
+//           shows how to do it in one launch, by thread blocks that do wait.
+#include "scan/scan.cuh"
+
+constexpr int THREADS = 256;
+constexpr int ITEMS = Vec<int>::SIZE;     // of a thread
+constexpr int SLICE = THREADS * ITEMS;    // what a thread block loads at once
+constexpr int TILE = 4 * SLICE;           // what it has
+constexpr int ALONE = 2 * TILE;           // up to here one thread block is as fast as three launches
+
+// This thread's numbers of the slice at `first`; beyond n they are 0. 16 bytes at once if `wide`.
+static __device__ Vec<int> load_items(const int* x, int first, int n, bool wide) {
+    int i = first + threadIdx.x * ITEMS;
+    if (wide && i + ITEMS <= n) return load16(x + i);
+    Vec<int> items;
+    for (int k = 0; k < ITEMS; ++k) items[k] = i + k < n ? x[i + k] : 0;
+    return items;
+}
+
+// Scans x[first] … x[end - 1] by a thread block: out[i] is `sum` and what lies between first and i.
+// Returns `sum` and all of them. x and out may be the same.
+static __device__ int scan_range(const int* x, int* out, int first, int end, int sum, bool wide) {
+    for (; first < end; first += SLICE) {
+        Vec<int> items = load_items(x, first, end, wide);
+        int own = 0, total;
+        for (int k = 0; k < ITEMS; ++k) own += items[k];
+        int before = sum + block_scan(own, total) - own;
+        for (int k = 0; k < ITEMS; ++k) {
+            int value = items[k];
+            items[k] = before;
+            before += value;
+        }
+        int i = first + threadIdx.x * ITEMS;
+        if (wide && i + ITEMS <= end) {
+            store16(out + i, items);
+        } else {
+            for (int k = 0; k < ITEMS && i + k < end; ++k) out[i + k] = items[k];
+        }
+        sum += total;
+    }
+    return sum;
+}
+
+__global__ void scan_alone(const int* x, int* out, int n, bool wide) {
+    int sum = scan_range(x, out, 0, n, 0, wide);
+    if (threadIdx.x == 0) out[n] = sum;
+}
+
+__global__ void tile_sums(const int* x, int* sums, int n, bool wide) {
+    int first = blockIdx.x * TILE, own = 0, total;
+    for (int slice = first; slice < min(first + TILE, n); slice += SLICE) {
+        Vec<int> items = load_items(x, slice, n, wide);
+        for (int k = 0; k < ITEMS; ++k) own += items[k];
+    }
+    block_scan(own, total);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+__global__ void scan_tiles(const int* x, const int* starts, int* out, int n, bool wide) {
+    int first = blockIdx.x * TILE, end = min(first + TILE, n);
+    int sum = scan_range(x, out, first, end, starts[blockIdx.x], wide);
+    if (end == n && threadIdx.x == 0) out[n] = sum;
+}
+
+// n is at most 2^31 - 2^16.
+extern "C" cudaError_t prefix_sum_i32(const int* x, int* out, int* starts, int n,
+                                      cudaStream_t stream) {
+    bool wide = aligned16(x, out);
+    if (n <= ALONE) {
+        scan_alone<<<1, THREADS, 0, stream>>>(x, out, n, wide);
+        return cudaGetLastError();
+    }
+    int tiles = ceil_div(n, TILE);
+    tile_sums<<<tiles, THREADS, 0, stream>>>(x, starts, n, wide);
+    scan_alone<<<1, THREADS, 0, stream>>>(starts, starts, tiles, false);
+    scan_tiles<<<tiles, THREADS, 0, stream>>>(x, starts, out, n, wide);
+    return cudaGetLastError();
+}

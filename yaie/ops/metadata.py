@@ -1,0 +1,144 @@
+"""Prefix sums, and the metadata of draft-extend."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie import jit
+from yaie.backends import registry
+from yaie.backends.cuda.metadata import FILE
+from yaie.backends.registry import AUTO
+from yaie.ops.checks import check_tensor, known
+from yaie.ops.library import define
+
+_OPERATOR = "fill_draft_extend_metadata"
+_INT32 = (torch.int32,)
+
+
+def prefix_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
+    """The sums of all prefixes of int32 `[n]`: `[n + 1]`; see `yaie.draft_metadata.prefix_sum`.
+
+    The sum of all must fit in 32 bits.
+    """
+    check_tensor("x", x, ("n",), _INT32, contiguous=True)
+    return _prefix_sum(x, backend=backend)
+
+
+def fill_draft_extend_metadata(
+    extend_seq_lens: torch.Tensor,
+    seq_lens: torch.Tensor,
+    nsa_index_topk: int,
+    out_seqlens_expanded: torch.Tensor,
+    out_nsa_cache_seqlens: torch.Tensor,
+    num_tokens: int | None = None,
+    *,
+    backend: str = AUTO,
+) -> int:
+    """Write how many keys each new token sees; see `yaie.draft_metadata`.
+
+    Args:
+        extend_seq_lens, seq_lens: int32 `[batch]`: new tokens and keys of each request.
+        nsa_index_topk: how many keys the sparse attention keeps at most.
+        out_seqlens_expanded, out_nsa_cache_seqlens: int32, at least one element a token; what lies
+            beyond the last token is left as it is.
+        num_tokens: the sum of extend_seq_lens, if the caller knows it; without it, it is read back
+            from the device, which waits for all that is queued there. On a GPU it is trusted: no
+            token beyond it is written, nor one beyond the sum.
+
+    Returns:
+        The number of tokens.
+    """
+    check_tensor("extend_seq_lens", extend_seq_lens, ("batch",), _INT32, contiguous=True)
+    shape = tuple(extend_seq_lens.shape)
+    check_tensor("seq_lens", seq_lens, shape, _INT32, like=extend_seq_lens, contiguous=True)
+    if nsa_index_topk < 0:
+        raise ValueError(f"nsa_index_topk must not be negative, got {nsa_index_topk}")
+    num_tokens = _count(extend_seq_lens, num_tokens)
+    outputs = (out_seqlens_expanded, out_nsa_cache_seqlens)
+    for name, out in zip(("out_seqlens_expanded", "out_nsa_cache_seqlens"), outputs, strict=True):
+        check_tensor(name, out, ("tokens",), _INT32, like=extend_seq_lens, contiguous=True)
+        if len(out) < num_tokens:
+            raise ValueError(f"{name} must have room for {num_tokens} tokens, got {len(out)}")
+    _fill(extend_seq_lens, seq_lens, nsa_index_topk, *outputs, num_tokens, backend=backend)
+    return num_tokens
+
+
+def _count(lengths: torch.Tensor, num_tokens: int | None) -> int:
+    """The sum of the lengths: what the caller says, or, if he says nothing, what there is."""
+    if known(lengths) and len(lengths):
+        if (lowest := int(lengths.min())) < 0:
+            raise ValueError(f"extend_seq_lens must not be negative, got {lowest}")
+        if num_tokens is not None and num_tokens != int(lengths.sum()):
+            raise ValueError(
+                f"num_tokens must be the sum of extend_seq_lens, {int(lengths.sum())}, "
+                f"got {num_tokens}"
+            )
+    if num_tokens is None:
+        return int(lengths.sum())
+    if num_tokens < 0 or (num_tokens and not len(lengths)):
+        raise ValueError(f"num_tokens must be the sum of extend_seq_lens, got {num_tokens}")
+    return num_tokens
+
+
+def fill_draft_extend_metadata_cuda(
+    *,
+    extend_seq_lens: torch.Tensor,
+    seq_lens: torch.Tensor,
+    nsa_index_topk: int,
+    out_seqlens_expanded: torch.Tensor,
+    out_nsa_cache_seqlens: torch.Tensor,
+    use_adaptive: bool = True,
+    num_tokens: int | None = None,
+) -> int:
+    """`fill_draft_extend_metadata` by the CUDA kernel; on CPU tensors it is emulated.
+
+    Args:
+        use_adaptive: search a small batch linearly and a large one by bisection; else always by
+            bisection.
+    """
+    return fill_draft_extend_metadata(
+        *(extend_seq_lens, seq_lens, nsa_index_topk),
+        *(out_seqlens_expanded, out_nsa_cache_seqlens, num_tokens),
+        backend="cuda" if use_adaptive else "cuda_binary",
+    )
+
+
+def is_cuda_kernel_available() -> bool:
+    """Whether the CUDA kernel runs natively here: there is a GPU, and it is built or can be."""
+    return torch.cuda.is_available() and not _how().startswith(("no ", "needs "))
+
+
+def get_kernel_info() -> dict[str, str | bool | list[str]]:
+    """What would compute `fill_draft_extend_metadata` on this machine.
+
+    Returns:
+        "cuda_available" as `is_cuda_kernel_available`; "cuda" says how: "emulated" without a GPU,
+        "compiled", "compiled at first use", or what is missing; "file" is its source in csrc/;
+        "backends" are all that can be asked for, and "order" is that in which they are tried.
+    """
+    return {
+        "cuda_available": is_cuda_kernel_available(),
+        "cuda": _how(),
+        "file": FILE,
+        "backends": registry.backends(_OPERATOR),
+        "order": registry.order(_OPERATOR, _device()),
+    }
+
+
+def _how() -> str:
+    return jit.load(FILE).how(_device())
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+_prefix_sum = define(
+    'prefix_sum(Tensor x, *, str backend="auto") -> Tensor', lambda x: x.new_empty(len(x) + 1)
+)
+_fill = define(
+    "fill_draft_extend_metadata(Tensor extend_seq_lens, Tensor seq_lens, SymInt nsa_index_topk, "
+    "Tensor(a!) out_seqlens_expanded, Tensor(b!) out_nsa_cache_seqlens, SymInt num_tokens, *, "
+    'str backend="auto") -> ()',
+    lambda *_: None,
+)
