@@ -165,8 +165,9 @@ class Module:
 
         device = torch.device(device)
         if device.type == "cpu":
-            needed = nvcc.needs(self.source)
-            return f"needs {nvcc.sm(needed)}" if needed else "emulated"
+            if nvcc.emulated(self.source):
+                return "emulated"
+            return f"needs {nvcc.sm(nvcc.needs(self.source))}"
         capability = torch.cuda.get_device_capability(device)
         if ahead.find(self.source, self.path, self.flags, capability):
             return "built ahead of time"
@@ -181,9 +182,10 @@ class Module:
 
     def _emulated(self) -> emulator.Module:
         if self._on_cpu is None:
-            if needed := nvcc.needs(self.source):
+            if not nvcc.emulated(self.source):
+                needed = nvcc.sm(nvcc.needs(self.source))
                 raise CompileError(
-                    f"{self.name} needs {nvcc.sm(needed)}, for instructions that the emulator "
+                    f"{self.name} needs {needed}, for instructions that the emulator "
                     "does not have: give it CUDA tensors"
                 )
             with _building, _short_names(self.path):

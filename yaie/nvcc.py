@@ -151,6 +151,14 @@ def needs(source: str) -> str | None:
     return f"{found[1]}.{found[2]}{found[3]}" if found else None
 
 
+def emulated(source: str) -> bool:
+    """Whether the emulator runs a source: all that it needs of a card comes from mma.cuh, if any.
+
+    The emulator has its own version of the instructions in that header.
+    """
+    return needs(source) is None or ('#include "mma.cuh"' in source and "asm" not in source)
+
+
 def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     """Those of the architectures that have what a source needs."""
     needed = needs(source)

@@ -1,0 +1,73 @@
+// Stands in for NVIDIA's mma.h, for tiles of 16 × 16 × 16. A lane holds 8 neighbors of half a row,
+// which is not how the tensor cores hold them: programs may not rely on either.
+#pragma once
+
+#include "cuda_bf16.h"
+#include "cuda_fp16.h"
+
+namespace nvcuda {
+namespace wmma {
+
+struct matrix_a {};
+struct matrix_b {};
+struct accumulator {};
+struct row_major {};
+struct col_major {};
+enum layout_t { mem_row_major, mem_col_major };
+
+template <class Use, int M, int N, int K, class T, class Layout = void>
+struct fragment {
+    static_assert(M == 16 && N == 16 && K == 16, "the emulator has tiles of 16 x 16 x 16");
+    static constexpr int num_elements = 8;
+    T x[num_elements];
+};
+
+template <class Use, class T, class Layout>
+EMULATOR_INLINE void fill_fragment(fragment<Use, 16, 16, 16, T, Layout>& to, T value) {
+    for (int i = 0; i < 8; ++i) to.x[i] = value;
+}
+
+template <class Use, class T>
+EMULATOR_INLINE void load_matrix_sync(fragment<Use, 16, 16, 16, T, row_major>& to, const T* from,
+                                      unsigned stride) {
+    __syncwarp();
+    const T* row = from + threadIdx.x % 32 / 2 * stride + threadIdx.x % 2 * 8;
+    for (int i = 0; i < 8; ++i) to.x[i] = row[i];
+}
+template <class Use, class T>
+EMULATOR_INLINE void load_matrix_sync(fragment<Use, 16, 16, 16, T, col_major>& to, const T* from,
+                                      unsigned stride) {
+    __syncwarp();
+    const T* column = from + threadIdx.x % 32 / 2 + threadIdx.x % 2 * 8 * stride;
+    for (int i = 0; i < 8; ++i) to.x[i] = column[i * stride];
+}
+
+template <class T>
+EMULATOR_INLINE void store_matrix_sync(T* to, const fragment<accumulator, 16, 16, 16, T>& from,
+                                       unsigned stride, layout_t layout) {
+    unsigned row = threadIdx.x % 32 / 2, column = threadIdx.x % 2 * 8;
+    unsigned first = layout == mem_row_major ? row * stride + column : column * stride + row;
+    unsigned step = layout == mem_row_major ? 1 : stride;
+    for (int i = 0; i < 8; ++i) to[first + i * step] = from.x[i];
+    __syncwarp();
+}
+
+// The products are exact, and rounded once with the sum.
+template <class T, class LayoutA, class LayoutB, class C>
+EMULATOR_INLINE void mma_sync(fragment<accumulator, 16, 16, 16, C>& d,
+                              const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,
+                              const fragment<matrix_b, 16, 16, 16, T, LayoutB>& b,
+                              const fragment<accumulator, 16, 16, 16, C>& c) {
+    int row = threadIdx.x % 32 / 2, half = threadIdx.x % 2;
+    double sums[8];
+    for (int i = 0; i < 8; ++i) sums[i] = (float)c.x[i];
+    for (int k = 0; k < 16; ++k) {
+        float of_a = __shfl_sync(~0u, a.x[k % 8], row * 2 + k / 8);
+        for (int i = 0; i < 8; ++i)
+            sums[i] += (double)of_a * (float)__shfl_sync(~0u, b.x[i], k * 2 + half);
+    }
+    for (int i = 0; i < 8; ++i) d.x[i] = C((float)sums[i]);
+}
+
+}  // namespace wmma
+}  // namespace nvcuda
