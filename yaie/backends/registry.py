@@ -82,8 +82,24 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "reshape_and_cache": {
         "reference": "yaie.functional:reshape_and_cache",
         "triton": "yaie.backends.triton.kv:reshape_and_cache",
+        "cuda": "yaie.backends.cuda.kv:reshape_and_cache",
     },
-    "copy_blocks": {"reference": "yaie.functional:copy_blocks"},
+    "reshape_and_cache_fp8": {
+        "reference": "yaie.functional:reshape_and_cache_fp8",
+        "cuda": "yaie.backends.cuda.kv:reshape_and_cache_fp8",
+    },
+    "copy_blocks": {
+        "reference": "yaie.functional:copy_blocks",
+        "cuda": "yaie.backends.cuda.kv:copy_blocks",
+    },
+    "gather_kv": {
+        "reference": "yaie.functional:gather_kv",
+        "cuda": "yaie.backends.cuda.kv:gather_kv",
+    },
+    "gather_kv_fp8": {
+        "reference": "yaie.functional:gather_kv_fp8",
+        "cuda": "yaie.backends.cuda.kv:gather_kv_fp8",
+    },
     "prefix_sum": {
         "reference": "yaie.draft_metadata:prefix_sum",
         "cuda": "yaie.backends.cuda.metadata:prefix_sum",
@@ -94,6 +110,10 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "cuda": "yaie.backends.cuda.metadata:fill_draft_extend_metadata",
         "cuda_linear": "yaie.backends.cuda.metadata:fill_linear",
         "cuda_binary": "yaie.backends.cuda.metadata:fill_binary",
+    },
+    "match_prefixes": {
+        "reference": "yaie.flat_tree:match_prefixes",
+        "cuda": "yaie.backends.cuda.radix:match_prefixes",
     },
 }
 _preferred: dict[str, str] = {}

@@ -1,0 +1,83 @@
+// Longest cached prefix, rung 2 of 2: a warp walks down the tree for a prompt; the engine's.
+//
+// Computes  for each prompt, cut to whole blocks and to max_blocks of them: how many tokens of it
+//           the tree holds, the node in which that ends, and the values (KV blocks) of these tokens
+// Shapes    tokens and cu_seqlens [prompts + 1]: the prompts end to end, and where each begins;
+//           edges, starts, children, values: the tree, as yaie/flat_tree.py describes it;
+//           lengths [prompts], nodes [prompts], table [prompts, max_blocks]. All int32. What a row
+//           of the table has no value for becomes -1.
+// Owns      a warp: a prompt; a lane: every 32nd token of an edge
+// Moves     4 bytes for each token found, from the prompt and from the tree, and for each node on
+//           the way one block of log2(its children) keys
+// Oracle    RadixTree.match, in tests/test_flat_tree.py
+// Idea      32 lanes compare 32 neighboring tokens of an edge in two coalesced loads, and one vote
+//           tells all of them where the first difference is. Children are in the order of their
+//           keys, so the right one is found by bisection.
+#include "common.cuh"
+
+constexpr int WARPS = 4;  // of a thread block
+
+// How many of n tokens agree before the first that differ. All 32 lanes have to call it.
+static __device__ int shared_tokens(const int* a, const int* b, int n) {
+    for (int first = 0; first < n; first += WARP) {
+        int i = first + threadIdx.x;
+        unsigned differ = __ballot_sync(ALL_LANES, i < n && a[i] != b[i]);
+        if (differ) return first + __ffs(differ) - 1;
+    }
+    return n;
+}
+
+__global__ void match(const int* tokens, const int* cu_seqlens, const int* edges,
+                      const int* starts, const int* children, const int* values, int* lengths,
+                      int* nodes, int* table, int prompts, int block_size, int max_blocks) {
+    int p = blockIdx.x * WARPS + threadIdx.y, lane = threadIdx.x;
+    if (p >= prompts) return;  // a whole warp
+    const int* prompt = tokens + cu_seqlens[p];
+    int whole = min((cu_seqlens[p + 1] - cu_seqlens[p]) / block_size, max_blocks) * block_size;
+    int* row = table + (size_t)p * max_blocks;
+    int node = 0, length = 0;
+    bool went_on = true;
+    while (went_on && length < whole) {
+        went_on = false;
+        int low = children[node], high = children[node + 1];
+        while (low < high) {  // the child that begins with the next block is one of low … high - 1
+            int middle = (low + high) / 2;
+            const int *key = edges + starts[middle], *next = prompt + length;
+            int shared = shared_tokens(key, next, block_size);
+            if (shared < block_size) {
+                if (key[shared] < next[shared]) {
+                    low = middle + 1;
+                } else {
+                    high = middle;
+                }
+                continue;
+            }
+            int size = starts[middle + 1] - starts[middle];
+            shared = shared_tokens(key, next, min(size, whole - length));
+            shared = shared / block_size * block_size;
+            const int* from = values + starts[middle] / block_size;
+            for (int i = lane; i < shared / block_size; i += WARP)
+                row[length / block_size + i] = from[i];
+            node = middle;
+            length += shared;
+            went_on = shared == size;
+            break;
+        }
+    }
+    for (int i = length / block_size + lane; i < max_blocks; i += WARP) row[i] = -1;
+    if (lane == 0) {
+        lengths[p] = length;
+        nodes[p] = node;
+    }
+}
+
+extern "C" cudaError_t match_i32(const int* tokens, const int* cu_seqlens, const int* edges,
+                                 const int* starts, const int* children, const int* values,
+                                 int* lengths, int* nodes, int* table, int prompts, int block_size,
+                                 int max_blocks, cudaStream_t stream) {
+    if (prompts == 0) return cudaSuccess;
+    match<<<ceil_div(prompts, WARPS), dim3(WARP, WARPS), 0, stream>>>(
+        tokens, cu_seqlens, edges, starts, children, values, lengths, nodes, table, prompts,
+        block_size, max_blocks);
+    return cudaGetLastError();
+}

@@ -1,0 +1,69 @@
+"""The lookup of a batch of prompts in a flat radix tree."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.backends.registry import AUTO
+from yaie.flat_tree import FlatTree
+from yaie.ops.checks import check_tensor, known
+from yaie.ops.library import define
+
+_INT32 = (torch.int32,)
+
+
+def match_prefixes(
+    tree: FlatTree,
+    prompts: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    max_blocks: int,
+    *,
+    backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Find the longest prefix of each prompt, in whole blocks, that a flat tree holds.
+
+    Args:
+        tree: from `yaie.flat_tree.flatten`, on the device of the prompts.
+        prompts: int32, the tokens of all prompts end to end.
+        cu_seqlens: int32 `[batch + 1]`, where each begins, and the end of the last.
+        max_blocks: how many blocks of a prompt are looked up at most. The prefix cache leaves at
+            least one token to compute: cut prompts by one token before they come here.
+
+    Returns:
+        int32 `[batch]`, the tokens found of each prompt; int32 `[batch]`, the number of the node in
+        which the match ends; int32 `[batch, max_blocks]`, the values found, then -1.
+    """
+    check_tensor("prompts", prompts, ("tokens",), _INT32, contiguous=True)
+    check_tensor("cu_seqlens", cu_seqlens, ("batch + 1",), _INT32, like=prompts, contiguous=True)
+    check_tensor("tree.tokens", tree.tokens, ("tokens",), _INT32, like=prompts, contiguous=True)
+    if len(cu_seqlens) == 0:
+        raise ValueError("cu_seqlens must have batch + 1 elements, got none")
+    if known(cu_seqlens):
+        steps = cu_seqlens.diff()
+        if cu_seqlens[0] != 0 or cu_seqlens[-1] != len(prompts) or (steps < 0).any():
+            raise ValueError(
+                f"cu_seqlens must rise from 0 to the {len(prompts)} tokens of prompts, got "
+                f"{cu_seqlens.tolist()}"
+            )
+    if max_blocks < 0:
+        raise ValueError(f"max_blocks must not be negative, got {max_blocks}")
+    return _match_prefixes(
+        prompts, cu_seqlens, *tree.arrays, tree.block_size, max_blocks, backend=backend
+    )
+
+
+def _empty(prompts: torch.Tensor, cu_seqlens: torch.Tensor, *tree: torch.Tensor | int) -> tuple:
+    batch = cu_seqlens.shape[0] - 1
+    return (
+        cu_seqlens.new_empty(batch),
+        cu_seqlens.new_empty(batch),
+        cu_seqlens.new_empty(batch, tree[-1]),
+    )
+
+
+_match_prefixes = define(
+    "match_prefixes(Tensor prompts, Tensor cu_seqlens, Tensor tokens, Tensor starts, "
+    "Tensor children, Tensor values, int block_size, int max_blocks, *, "
+    'str backend="auto") -> (Tensor, Tensor, Tensor)',
+    _empty,
+)
