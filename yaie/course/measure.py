@@ -10,11 +10,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
 from yaie.backends.interpreter import VARIABLE, choose_interpreter
 from yaie.course.manifest import find
 
-OPERATOR = {"grouped_tile": "matmul"}  # of what is not called after its operator
+PREFILL, DECODE = "ragged_attention", "paged_attention"
+OPERATORS = {  # of what is not called after its operator
+    "grouped_tile": ["matmul"],
+    "online_step": [PREFILL, DECODE],
+    "finish": [PREFILL, DECODE],
+    "seen_keys": [PREFILL],
+    "find_queries": [DECODE],
+    "find_slots": [DECODE],
+    "merge_kernel": [DECODE],
+}
 
 
 def plug_in(*exercise_ids: str) -> list[str]:
@@ -26,10 +36,22 @@ def plug_in(*exercise_ids: str) -> list[str]:
         exercise = find(exercise_id)
         if not exercise.is_triton:
             raise ValueError(f"{exercise_id} is not a kernel in Triton")
-        (name,) = exercise.names
-        setattr(importlib.import_module(exercise.module), name, use(exercise_id))
-        operators.append(OPERATOR.get(name, name.removesuffix("_kernel")))
+        importlib.import_module(exercise.module)
+        found = use(exercise_id)
+        for name in exercise.names:
+            mine = found if len(exercise.names) == 1 else getattr(found, name)
+            _replace(exercise.module, name, mine)
+            operators += OPERATORS.get(name, [name.removesuffix("_kernel")])
     return list(dict.fromkeys(operators))
+
+
+def _replace(home: str, name: str, mine: Any) -> None:
+    """Put `mine` where the reference is, in its own module and in those that imported it."""
+    reference = getattr(sys.modules[home], name)
+    package = home.rpartition(".")[0]
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith(package) and vars(module).get(name) is reference:
+            setattr(module, name, mine)
 
 
 def main(exercise_ids: list[str]) -> None:

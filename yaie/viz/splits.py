@@ -51,12 +51,13 @@ def draw_splits(
         last = min(first + block_size, context)
         middle, words = LEFT + (first + last) / 2 * unit, f"block {slots[first] // block_size}"
         style.put(ax, middle, 0.42 + STRIP + 0.14, words, style.SMALL, style.MUTED, "center")
+    used = {slot // block_size for slot in slots.values()}
     for block in range(num_blocks):
         x, y = _corner(block, block_width, pool_top)
         box = Rectangle((x, y), block_width - 0.06, STRIP, facecolor=style.WASH)
         ax.add_artist(box)
         style.put(ax, x + block_width / 2 - 0.03, y + STRIP / 2, str(block), style.SMALL,
-                  style.MUTED, "center", zorder=3)  # fmt: skip
+                  style.INK if block in used else style.MUTED, "center", zorder=3)  # fmt: skip
     inner = (block_width - 0.06) / block_size
     for number, part in enumerate(parts):
         color = style.tint(style.series_color(number), 0.7)
