@@ -145,6 +145,7 @@ def full_size() -> dict[str, Case]:
         ),
         ("ragged_attention B4 H32 S4096 d128 full", 538_968_104, 1_099_511_627_776),
         ("ragged_attention B4 H32 S4096 d128 causal", 538_968_104, 549_890_031_616),
+        ("fill_draft_extend_metadata batch 32", 4 * (2 * 32 + 2 * 62), 0),
     ],
 )
 def test_bytes_and_operations_by_hand(name, num_bytes, flops):
@@ -153,8 +154,8 @@ def test_bytes_and_operations_by_hand(name, num_bytes, flops):
 
 
 def test_all_shapes_differ():
-    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 20
-    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 14
+    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 30
+    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 16
 
 
 def tiny() -> list[Case]:
@@ -172,6 +173,8 @@ def test_bytes_are_those_of_inputs_and_outputs(case):
     elif case.operator == "reshape_and_cache":
         keys, values, _, _, slots = inputs
         wanted = 2 * (keys.nbytes + values.nbytes) + slots.nbytes
+    elif case.operator == "fill_draft_extend_metadata":
+        wanted = sum(x.nbytes for x in inputs)  # its outputs among them
     else:
         outputs = case.ours("reference")(*arguments)()
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)

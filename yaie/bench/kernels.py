@@ -19,6 +19,7 @@ import torch
 from yaie.bench import cases, ceilings
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill
+from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.machine import describe, installed, versions
 from yaie.bench.protocol import (
     TOLERANCE,
@@ -90,6 +91,8 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
     if not quick:
         chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
+    chosen += [draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)]
+    chosen.append(prefix_lookup(64 if quick else 256, 2048, 1024, 16))
     return chosen
 
 
@@ -104,6 +107,8 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         decode(3, 37, 4, 2, 16, 4, dtype),
         prefill(2, 2, 33, 16, False, dtype),
         prefill(2, 2, 33, 16, True, dtype),
+        draft_extend(5),
+        prefix_lookup(3, 21, 9, 4),
     ]
 
 

@@ -125,21 +125,28 @@ def tensors(result: object) -> tuple[torch.Tensor, ...]:
 
 
 def poison(like: Sequence[torch.Tensor], device: torch.device) -> list[range]:
-    """Leave NaN in memory of these sizes, which the allocator hands out next.
+    """Leave NaN, or the least integer, in memory that the allocator hands out next.
 
     Returns:
-        The addresses that hold NaN.
+        The addresses that hold it.
     """
     if device.type == "cuda":
         torch.cuda.empty_cache()  # so that nothing else is there to be handed out
     filled = [
-        torch.full(t.shape, torch.nan, dtype=t.dtype, device=device) for t in like for _ in "ab"
+        torch.full(t.shape, _no_result(t.dtype), dtype=t.dtype, device=device)
+        for t in like
+        for _ in "ab"
     ]
     return [range(t.data_ptr(), t.data_ptr() + t.nbytes) for t in filled]
 
 
+def _no_result(dtype: torch.dtype) -> float:
+    """What no kernel returns: NaN, or the least integer."""
+    return torch.nan if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
 def was_poisoned(result: Sequence[torch.Tensor], addresses: Sequence[range]) -> bool:
-    """Whether each of a call's outputs lies where NaN was."""
+    """Whether each of a call's outputs lies where the poison was."""
     return all(any(t.data_ptr() in poisoned for poisoned in addresses) for t in result)
 
 
