@@ -156,7 +156,8 @@ def test_opcheck(case: Case, device: str) -> None:
     """The operator's schema and its fake say what it does; all of torch.library's own checks."""
     inputs = case.inputs(case.small_shapes[-1], drawing(torch.float32, device))
     eps = [EPS] if "rms_norm" in case.name else []
-    name = {"vector_add_wide": "add"}.get(case.name, case.name)
+    names = {"vector_add_wide": "add", "matmul_register_tile": "matmul"}
+    name = names.get(case.name, case.name)
     operator = getattr(torch.ops.yaie, name).default
     torch.library.opcheck(operator, (*inputs, *eps), {"backend": "cuda"})
 
@@ -260,7 +261,8 @@ def test_captured_in_a_cuda_graph(case: Case) -> None:
 
 # ----------------------------------------------------------------------------------- compiler
 
-FILES = sorted({case.file for case in CASES})
+KV = [f"kv/{path.name}" for path in (nvcc.CSRC / "kv").glob("*.cu")]  # see test_kv_kernels.py
+FILES = sorted({*KV, *(case.file for case in CASES)})
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
@@ -271,8 +273,9 @@ TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled 
 @pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 @pytest.mark.parametrize("file", FILES)
 def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
-    """For sm_75, sm_80 and sm_90, without a warning, and without a register in memory."""
-    flags = nvcc.architecture_flags(["7.5", "8.0", "9.0"])
+    """For sm_75, sm_80 and sm_90, or what it needs; no warning, and no register in memory."""
+    able = nvcc.able(["7.5", "8.0", "9.0"], (nvcc.CSRC / file).read_text())
+    flags = nvcc.architecture_flags(able)
     command = [
         *(nvcc.nvcc(), "-std=c++17", "-O3", f"-I{nvcc.CSRC}", *TORCH_FORBIDS, *flags),
         *("-Xcompiler=-Wall", "-Xptxas=-v", "--threads=3"),

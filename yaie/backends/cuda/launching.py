@@ -29,12 +29,29 @@ def launch(file: str, name: str, dtype: torch.dtype, *arguments: Any) -> None:
     if any(tensor.numel() > MOST for tensor in tensors):
         sizes = [tensor.numel() for tensor in tensors]
         raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {sizes}")
+    call(file, f"{name}_{SUFFIXES[dtype]}", *arguments)
+
+
+def call(file: str, name: str, *arguments: Any) -> None:
+    """Call the launcher `name` of a file of `csrc/`.
+
+    Raises Unsupported where there is no compiler for a GPU's tensors.
+    """
     try:
-        getattr(_module(file), f"{name}_{SUFFIXES[dtype]}")(*arguments)
+        getattr(_module(file), name)(*arguments)
     except jit.CompileError as error:
-        if tensors[0].is_cuda and nvcc.find() is None:
+        on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
+        if on_gpu and nvcc.find() is None:
             raise Unsupported(str(error)) from None
         raise
+
+
+def memory(x: torch.Tensor) -> torch.Tensor:
+    """All memory from the first element of x to its last, as launchers take it: contiguous."""
+    if x.is_contiguous():
+        return x
+    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.as_strided((last + 1 if x.numel() else 0,), (1,))
 
 
 @cache

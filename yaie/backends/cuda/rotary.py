@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.cuda.launching import launch
+from yaie.backends.cuda.launching import launch, memory
 
 
 def rotary(
@@ -16,15 +16,7 @@ def rotary(
     out = x.new_empty(x.shape)
     tokens, heads, head_dim = x.shape
     launch(
-        *("rotary/rotary.cu", "rotary", x.dtype, _memory(x), positions, cos, sin, out),
+        *("rotary/rotary.cu", "rotary", x.dtype, memory(x), positions, cos, sin, out),
         *(tokens, heads, head_dim // 2, x.stride(0), x.stride(1)),
     )
     return out
-
-
-def _memory(x: torch.Tensor) -> torch.Tensor:
-    """All memory from the first element of x to its last, as launchers take it: contiguous."""
-    if x.is_contiguous():
-        return x
-    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
-    return x.as_strided((last + 1 if x.numel() else 0,), (1,))

@@ -1,0 +1,166 @@
+// Copies of blocks within the paged cache, rung 2: the engine's.
+//
+// Computes  block target = block source in every pool, for each pair, as if all sources were read
+//           before any target is written. No target may stand twice.
+// Shapes    as in copy_blocks_simple.cu, at most 4096 pairs
+// Owns      blockIdx.y: a pair. A thread: the same places of the block and pools in every pair,
+//           AT_ONCE units of them at once.
+// Moves     2 × pools × pairs × block_bytes, and 16 bytes a pair; each thread block reads the pairs
+// Oracle    indexing in PyTorch, equal in every bit (tests/test_kv_kernels.py)
+// Idea      pairs go side by side, for in the engine's lists no block is both source and target: a
+//           copy-on-write goes to a block that was just taken. Each thread block makes sure, and
+//           nobody on the host has to look. Pairs that do meet are left to the thread blocks of the
+//           first of them, which put them in order.
+#include "kv/units.cuh"
+
+constexpr int THREADS = 256;     // of a thread block
+constexpr int AT_ONCE = 4;       // loads of a thread that are under way together
+constexpr int MOST_PAIRS = 4096;
+constexpr int WAVES = 32;        // thread blocks for each multiprocessor, if there is so much to do
+constexpr int DONE = -1;
+
+// Where a thread's units are: in the `total` units that a block has in all pools.
+template <typename V>
+struct Places {
+    V* const* pools;
+    unsigned size, total;  // units of a block in one pool, and in all
+
+    __device__ V* at(unsigned i) const { return pools[i / size] + i % size; }
+    static __device__ unsigned first() { return blockIdx.x * THREADS * AT_ONCE + threadIdx.x; }
+    static __device__ unsigned step() { return gridDim.x * THREADS * AT_ONCE; }
+};
+
+template <typename V>
+__device__ void copy_block(const Places<V>& places, int64_t source, int64_t target) {
+    for (unsigned first = places.first(); first < places.total; first += places.step()) {
+        V* at[AT_ONCE];
+        V kept[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            if (first + k * THREADS >= places.total) break;
+            at[k] = places.at(first + k * THREADS);
+            kept[k] = at[k][source * places.size];
+        }
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) {
+            if (first + k * THREADS >= places.total) break;
+            at[k][target * places.size] = kept[k];
+        }
+    }
+}
+
+template <typename V>
+__device__ void exchange_blocks(const Places<V>& places, int64_t one, int64_t other) {
+    for (unsigned first = places.first(); first < places.total; first += places.step()) {
+        for (int k = 0; k < AT_ONCE && first + k * THREADS < places.total; ++k) {
+            V* at = places.at(first + k * THREADS);
+            V kept = at[one * places.size];
+            at[one * places.size] = at[other * places.size];
+            at[other * places.size] = kept;
+        }
+    }
+}
+
+// Whether `other` reads what `pair` writes. A pair that copies a block onto itself does neither.
+__device__ bool reads(const int64_t* mapping, int other, int pair) {
+    return mapping[2 * other] == mapping[2 * pair + 1] && other != pair &&
+           mapping[2 * other] != mapping[2 * other + 1];
+}
+
+// The pairs that meet others, in an order that is right. All threads of the thread block call it;
+// each moves its own places, so the barriers are for the lists alone.
+template <typename V>
+__device__ void copy_chains(const Places<V>& places, const int64_t* mapping, int num_pairs,
+                            int mine, int* readers, int* source) {
+    __shared__ int ready, waiting;
+    // How many pairs still have to read each pair's target.
+    for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
+        bool meets = false;
+        int count = 0;
+        for (int other = 0; other < num_pairs; ++other) {
+            count += reads(mapping, other, pair);
+            meets |= reads(mapping, pair, other);
+        }
+        source[pair] = (int)mapping[2 * pair];
+        readers[pair] = count || meets ? count : DONE;
+        if (mapping[2 * pair] == mapping[2 * pair + 1]) readers[pair] = DONE;
+    }
+    __syncthreads();
+    for (int pair = 0; pair < mine; ++pair)
+        if (readers[pair] != DONE) return;  // those thread blocks do it
+
+    while (true) {
+        if (threadIdx.x == 0) ready = waiting = num_pairs;
+        __syncthreads();
+        for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
+            if (readers[pair] == 0) atomicMin(&ready, pair);
+            if (readers[pair] > 0) atomicMin(&waiting, pair);
+        }
+        __syncthreads();
+        if (ready == num_pairs && waiting == num_pairs) return;
+        // A target that nobody has to read any more may be written. If there is none, the pairs
+        // that are left go in circles: exchange two blocks, and the circle is one shorter.
+        bool circle = ready == num_pairs;
+        int now = circle ? waiting : ready;
+        int64_t from = source[now], to = mapping[2 * now + 1];
+        if (circle) {
+            exchange_blocks(places, from, to);
+        } else {
+            copy_block(places, from, to);
+        }
+        __syncthreads();
+        for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
+            if (pair == now) {
+                readers[pair] = DONE;
+            } else if (circle && readers[pair] > 0 && source[pair] == to) {
+                source[pair] = (int)from;  // where the old content of `to` is now
+                if (mapping[2 * pair + 1] == from) readers[pair] = DONE;
+            } else if (!circle && readers[pair] > 0 && mapping[2 * pair + 1] == from) {
+                --readers[pair];
+            }
+        }
+        __syncthreads();
+    }
+}
+
+template <typename V>
+__global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_pairs, unsigned size,
+                            unsigned total) {
+    extern __shared__ int lists[];  // two numbers for each pair
+    const Places<V> places{pools, size, total};
+    int mine = blockIdx.y;
+    int64_t source = mapping[2 * mine], target = mapping[2 * mine + 1];
+    if (source == target) return;
+    bool meets = false;
+    for (int other = threadIdx.x; other < num_pairs; other += THREADS)
+        meets |= reads(mapping, other, mine) || reads(mapping, mine, other);
+    if (__syncthreads_or(meets)) {
+        copy_chains(places, mapping, num_pairs, mine, lists, lists + num_pairs);
+    } else {
+        copy_block(places, source, target);
+    }
+}
+
+static int multiprocessors() {
+    int device = 0, count = 1;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+    return count;
+}
+
+extern "C" cudaError_t copy_blocks(void* const* pools, const int64_t* mapping, int num_pools,
+                                   int num_pairs, int64_t block_bytes, int unit,
+                                   cudaStream_t stream) {
+    if (num_pools == 0 || num_pairs == 0 || block_bytes == 0) return cudaSuccess;
+    int64_t size = block_bytes / unit, total = num_pools * size;
+    if (num_pairs > MOST_PAIRS || total > INT32_MAX) return cudaErrorInvalidValue;
+    int enough = ceil_div((int)total, THREADS * AT_ONCE);
+    int thread_blocks = min(enough, ceil_div(WAVES * multiprocessors(), num_pairs));
+    with_unit(unit, [&](auto of) {
+        using V = decltype(of);
+        copy_blocks<<<dim3(thread_blocks, num_pairs), THREADS, 2 * num_pairs * sizeof(int),
+                      stream>>>(reinterpret_cast<V* const*>(pools), mapping, num_pairs,
+                                (unsigned)size, (unsigned)total);
+    });
+    return cudaGetLastError();
+}

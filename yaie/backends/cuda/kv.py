@@ -1,0 +1,142 @@
+"""Moves within the paged cache by CUDA C++ kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from yaie.backends.cuda.launching import SUFFIXES, call, memory
+from yaie.backends.registry import Unsupported
+
+MOST_PAIRS = 4096  # of copy_blocks.cu, which keeps a list of them in shared memory
+MOST_UNITS = 2**31 - 1
+WIDEST = 16  # bytes of a load or store
+
+
+def reshape_and_cache(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """Write new keys and values into their slots; tokens may lie apart, as in a fused product."""
+    keys, values = _rows(keys), _rows(values)
+    if keys.numel() * keys.element_size() > MOST_UNITS:  # were they moved byte by byte
+        raise Unsupported(f"keys must be less than 2 GiB, got shape {list(keys.shape)}")
+    size = keys.element_size()
+    call(
+        *("kv/reshape_and_cache.cu", "reshape_and_cache"),
+        *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
+        *(len(keys), keys.shape[1] * keys.shape[2] * size),
+        *(keys.stride(0) * size, values.stride(0) * size),
+    )
+
+
+def reshape_and_cache_fp8(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+) -> None:
+    """The same into pools of float8_e4m3fn, divided by scales of the heads or of the tensor."""
+    keys, values = _rows(keys), _rows(values)
+    call(
+        *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{_suffix(keys.dtype)}"),
+        *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
+        *(key_scale.contiguous(), value_scale.contiguous(), *keys.shape, _per_head(key_scale)),
+        *(keys.stride(0), values.stride(0)),
+    )
+
+
+def copy_blocks(
+    key_pools: Sequence[torch.Tensor],
+    value_pools: Sequence[torch.Tensor],
+    block_mapping: torch.Tensor,
+) -> None:
+    """Copy blocks in every pool, all layers in one launch. See `yaie.ops.kv.copy_blocks`."""
+    pools = [*key_pools, *value_pools]
+    if any(not pool.is_contiguous() for pool in pools):
+        raise Unsupported("pools must be contiguous")
+    sizes = {pool[0].numel() * pool.element_size() if len(pool) else 0 for pool in pools}
+    if len(sizes) > 1:
+        raise Unsupported(f"blocks must have one size in all pools, got {sorted(sizes)} bytes")
+    if len(block_mapping) > MOST_PAIRS:
+        raise Unsupported(f"there may be {MOST_PAIRS} pairs, got {len(block_mapping)}")
+    (block_bytes,) = sizes
+    unit = widest_unit(block_bytes, *(pool.data_ptr() for pool in pools))
+    if len(pools) * block_bytes // unit > MOST_UNITS:
+        raise Unsupported(f"{len(pools)} pools have too many blocks of {block_bytes} bytes")
+    call(
+        *("kv/copy_blocks.cu", "copy_blocks", pools, block_mapping.contiguous(), len(pools)),
+        *(len(block_mapping), block_bytes, unit),
+    )
+
+
+def gather_kv(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The keys and values of some sequences, contiguous."""
+    keys, values = (pool.new_empty(num_tokens, *pool.shape[2:]) for pool in (key_pool, value_pool))
+    row = key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
+    call(
+        *("kv/gather_kv.cu", "gather_kv", key_pool, value_pool, block_tables.contiguous()),
+        *(cu_seqlens.contiguous(), keys, values, *block_tables.shape, key_pool.shape[1], row),
+    )
+    return keys, values
+
+
+def gather_kv_fp8(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same from pools of float8_e4m3fn, multiplied by their scales."""
+    keys, values = (
+        torch.empty(num_tokens, *pool.shape[2:], dtype=dtype, device=pool.device)
+        for pool in (key_pool, value_pool)
+    )
+    call(
+        *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{_suffix(dtype)}", key_pool, value_pool),
+        *(block_tables.contiguous(), cu_seqlens.contiguous()),
+        *(key_scale.contiguous(), value_scale.contiguous(), keys, values),
+        *(*block_tables.shape, *key_pool.shape[1:], _per_head(key_scale)),
+    )
+    return keys, values
+
+
+def widest_unit(*numbers: int) -> int:
+    """The widest unit of 1, 2, 4, 8 or 16 bytes that divides all of these sizes and addresses."""
+    together = WIDEST
+    for number in numbers:
+        together |= number
+    return together & -together
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
+    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
+    return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()
+
+
+def _per_head(scale: torch.Tensor) -> int:
+    return int(scale.numel() > 1)
+
+
+def _suffix(dtype: torch.dtype) -> str:
+    if dtype not in SUFFIXES:
+        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
+    return SUFFIXES[dtype]
