@@ -170,6 +170,38 @@ def shares(x: torch.Tensor) -> Tensors:
     return (x.double() / x.double().sum(dim=1, keepdim=True),)
 
 
+# ------------------------------------------------------------------------------ matrix product
+
+# (m, n, k): tiles that are cut off on every side, a k of no whole number of tiles, none at all.
+PRODUCTS = (
+    *((0, 5, 3), (3, 0, 4), (5, 7, 0), (1, 1, 1), (1, 31, 33), (33, 31, 1), (2, 33, 66)),
+    *((3, 5, 70), (33, 2, 40), (31, 129, 9), (129, 33, 20), (16, 127, 64), (130, 260, 16)),
+    *((2, 3, 1823), (1823, 781, 33), (9, 16, 24), (8, 8, 72)),
+)
+# For tensor cores: n and k are multiples of 8.
+WIDE_PRODUCTS = (
+    *((0, 8, 8), (3, 0, 8), (5, 8, 0), (1, 8, 8), (33, 40, 24), (17, 264, 32), (129, 16, 40)),
+    *((2, 8, 1824), (1823, 776, 32), (9, 16, 24), (5, 8, 104)),
+)
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def factors(shape: Shape, draw: Draw) -> Tensors:
+    """`[m, k]` and `[k, n]`."""
+    m, n, k = shape
+    return draw(m, k), draw(k, n)
+
+
+def product_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    (m, k), n = inputs[0].shape, inputs[1].shape[1]
+    return *inputs, *outputs, m, n, k
+
+
+def multiplied(a: torch.Tensor, b: torch.Tensor) -> Tensors:
+    """a b."""
+    return (a.double() @ b.double(),)
+
+
 TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
 
 
@@ -263,6 +295,21 @@ CASES = [
             ("transpose_naive", "naive", None),
             ("transpose_tile", "tile", None),
             ("transpose", "transpose", matrix.transpose),
+        )
+    ),
+    *(
+        Case(
+            f"matmul_{rung}", f"matmul/{rung}.cu", shapes, factors,
+            outputs=lambda a, b: [(a.shape[0], b.shape[1])], arguments=product_arguments,
+            oracle=multiplied, operator=operator, atol=1e-4, dtypes=dtypes,
+            any_alignment=shapes is PRODUCTS,
+        )
+        for rung, shapes, dtypes, operator in (
+            ("naive", PRODUCTS, DTYPES, None),
+            ("shared_tile", PRODUCTS, DTYPES, None),
+            ("register_tile", PRODUCTS, DTYPES, matrix.matmul),
+            ("wmma", WIDE_PRODUCTS, HALVES, None),
+            ("mma", WIDE_PRODUCTS, HALVES, None),
         )
     ),
     Case(

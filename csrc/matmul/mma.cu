@@ -33,13 +33,12 @@ constexpr int PIECE = 8;  // elements in 16 bytes
 // Pieces of a row of each tile, and of a warp's part of c.
 constexpr int A_PIECES = TILE_K / PIECE, B_PIECES = TILE_N / PIECE, C_PIECES = WARP_N / PIECE;
 constexpr int STAGE = TILE_K * (TILE_M + TILE_N);  // elements
-constexpr int SHARED_BYTES = STAGES * STAGE * 2;
+constexpr int SHARED = STAGES * STAGE > TILE_M * TILE_N ? STAGES * STAGE : TILE_M * TILE_N;
 constexpr int TILES_16 = WARP_M / 16, TILES_8 = WARP_N / 8;  // of a warp's part of c
 
 static_assert(STEPS % 2 == 0, "two sets of fragments take turns");
 static_assert(TILE_M * A_PIECES % THREADS == 0 && TILE_K * B_PIECES % THREADS == 0, "whole turns");
 static_assert(THREADS % A_PIECES == 0 && THREADS % B_PIECES == 0, "a thread keeps to its column");
-static_assert(TILE_M * TILE_N <= STAGES * STAGE, "c passes through the stages' memory");
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
@@ -131,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     cp_async_wait<0>();
     __syncthreads();
 
-    // To c through shared memory, so that a lane stores 16 bytes and 8 lanes a whole line.
+    // To c through the same memory, so that a lane stores 16 bytes and 8 lanes a whole line.
     T* part = stages + warp * WARP_M * WARP_N;
     int group = lane / 4, pair = lane % 4 * 2;
 #pragma unroll
@@ -159,11 +158,11 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
                           cudaStream_t stream) {
     if (m == 0 || n == 0) return cudaSuccess;
     if (n % PIECE || k % PIECE || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
+    int bytes = SHARED * sizeof(T), tiles = ceil_div(m, TILE_M) * ceil_div(n, TILE_N);
     cudaError_t error = cudaFuncSetAttribute(
-        matmul_mma<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+        matmul_mma<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
-    int tiles = ceil_div(m, TILE_M) * ceil_div(n, TILE_N);
-    matmul_mma<T><<<tiles, THREADS, SHARED_BYTES, stream>>>(a, b, c, m, n, k);
+    matmul_mma<T><<<tiles, THREADS, bytes, stream>>>(a, b, c, m, n, k);
     return cudaGetLastError();
 }
 

@@ -47,11 +47,13 @@ static __device__ __forceinline__ void store_quad(T* to, const float (&sums)[QUA
 
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 2)
-    matmul_register(const T* a, const T* b, T* c, int m, int n, int k) {
+    matmul_register_tile(const T* a, const T* b, T* c, int m, int n, int k) {
     constexpr int SIZE = Vec<T>::SIZE, PIECES = TILE * DEPTH / SIZE;  // of a tile
     __shared__ alignas(16) float a_tile[DEPTH][PADDED], b_tile[DEPTH][TILE];
     int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
-    int x = threadIdx.x % 16 * QUAD, y = threadIdx.x / 16 * QUAD;  // of its first square
+    // Of the thread's first square; a warp has 8 of them side by side, in 4 rows.
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    int x = (warp % 2 * 8 + lane % 8) * QUAD, y = (warp / 2 * 4 + lane / 8) * QUAD;
     float sums[2][2][QUAD][QUAD] = {};  // of the squares, by row and column
 
     for (int start = 0; start < k; start += DEPTH) {
@@ -66,10 +68,15 @@ __global__ void __launch_bounds__(THREADS, 2)
             valid = start + row < k ? n - first_column - column : 0;
             piece = load_piece<T, WIDE>(b + (size_t)(start + row) * n + first_column + column,
                                         valid);
-            for (int i = 0; i < SIZE; ++i) b_tile[row][column + i] = to_float(piece[i]);
+            for (int i = 0; i < SIZE; i += QUAD) {
+                Vec<float> quad;
+                for (int j = 0; j < QUAD; ++j) quad[j] = to_float(piece[i + j]);
+                store16(&b_tile[row][column + i], quad);
+            }
         }
         __syncthreads();
         // exercise 15.2 begin
+#pragma unroll
         for (int step = 0; step < DEPTH; ++step) {
             Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][HALF + y])};
             Vec<float> of_b[2] = {load16(&b_tile[step][x]), load16(&b_tile[step][HALF + x])};
@@ -83,13 +90,16 @@ __global__ void __launch_bounds__(THREADS, 2)
         __syncthreads();
     }
 
+#pragma unroll  // else the sums, which the loop would have to look up, are put in memory
     for (int down = 0; down < 2; ++down) {
+#pragma unroll
         for (int i = 0; i < QUAD; ++i) {
             int row = first_row + down * HALF + y + i;
-            for (int across = 0; across < 2 && row < m; ++across) {
+#pragma unroll
+            for (int across = 0; across < 2; ++across) {
                 int column = first_column + across * HALF + x;
                 store_quad<T, WIDE>(c + (size_t)row * n + column, sums[down][across][i],
-                                    n - column);
+                                    row < m ? n - column : 0);
             }
         }
     }
@@ -101,21 +111,22 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
     if (m == 0 || n == 0) return cudaSuccess;
     dim3 grid(ceil_div(n, TILE), ceil_div(m, TILE));
     bool wide = n % Vec<T>::SIZE == 0 && k % Vec<T>::SIZE == 0 && aligned16(a, b, c);
-    auto kernel = wide ? matmul_register<T, true> : matmul_register<T, false>;
-    kernel<<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
+    if (wide)
+        matmul_register_tile<T, true><<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
+    else
+        matmul_register_tile<T, false><<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t matmul_register_f32(const float* a, const float* b, float* c, int m, int n,
-                                           int k, cudaStream_t stream) {
+extern "C" cudaError_t matmul_register_tile_f32(const float* a, const float* b, float* c,
+                                                int m, int n, int k, cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }
-extern "C" cudaError_t matmul_register_f16(const __half* a, const __half* b, __half* c, int m,
-                                           int n, int k, cudaStream_t stream) {
+extern "C" cudaError_t matmul_register_tile_f16(const __half* a, const __half* b, __half* c,
+                                                int m, int n, int k, cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }
-extern "C" cudaError_t matmul_register_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b,
-                                            __nv_bfloat16* c, int m, int n, int k,
-                                            cudaStream_t stream) {
+extern "C" cudaError_t matmul_register_tile_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,
+                                                 int m, int n, int k, cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }

@@ -66,6 +66,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "matmul": {
         "reference": "yaie.functional:matmul",
         "triton": "yaie.backends.triton.matmul:matmul",
+        "cuda": "yaie.backends.cuda.matrix:matmul",
     },
     "attention": {
         "reference": "yaie.functional:attention",
