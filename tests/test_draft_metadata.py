@@ -1,0 +1,298 @@
+"""Metadata of draft-extend against two loops: every back end, both rungs, no hidden copy."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from integer_kernels import (
+    LEAST,
+    check_compiles,
+    check_launches,
+    each_device,
+    ints,
+    needs_gpu,
+    poisoned,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from yaie import draft_metadata
+from yaie.ops.metadata import (
+    fill_draft_extend_metadata,
+    fill_draft_extend_metadata_cuda,
+    get_kernel_info,
+    is_cuda_kernel_available,
+)
+
+BATCHES = (1, 2, 3, 16, 17, 31, 33, 255, 256, 257, 1023, 1024, 1025, 4096)
+EVERY = ("reference", "triton", "cuda", "cuda_linear", "cuda_binary")
+TOPK = 40
+
+
+def lists(batch: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    draw = random.Random(batch + seed)
+    lengths = [draw.choice([0, 0, 1, 2, 5]) for _ in range(batch)]
+    return lengths, [draw.randrange(0, 90) for _ in range(batch)]
+
+
+def both(lengths: list[int], keys: list[int], topk: int) -> tuple[list[int], list[int]]:
+    """What must come out: the definition, token by token."""
+    expanded, cached = [], []
+    for q, kv in zip(lengths, keys, strict=True):
+        for i in range(q):
+            seen = kv - q + 1 + i
+            seen = seen if seen > 0 else 0
+            expanded.append(seen)
+            cached.append(seen if seen < topk else topk)
+    return expanded, cached
+
+
+def fill(lengths, keys, topk=TOPK, room=None, num_tokens=None, backend="auto", device="cpu"):
+    """(what is returned, both outputs as lists) with `room` elements in each output."""
+    room = sum(lengths) if room is None else room
+    outputs = [poisoned(room, device=device) for _ in "ab"]
+    arguments = (ints(lengths, device), ints(keys, device), topk, *outputs, num_tokens)
+    got = fill_draft_extend_metadata(*arguments, backend=backend)
+    return got, *(x.tolist() for x in outputs)
+
+
+# ---------------------------------------------------------------------------------- launchers
+
+
+@each_device
+@pytest.mark.parametrize("name", ["", "_linear", "_binary"])
+def test_one_launch(name: str, device: str) -> None:
+    for batch in BATCHES if device == "cuda" else (1, 3, 16, 17, 257, 1024):
+        lengths, keys = lists(batch)
+        wanted = [ints([*x, LEAST, LEAST]) for x in both(lengths, keys, TOPK)]
+        n = sum(lengths)
+        check_launches(
+            *("metadata/fill_draft_extend.cu", f"fill_draft_extend{name}"),
+            *([ints(lengths), ints(keys)], wanted),
+            lambda inputs, out, b=batch, n=n: (*inputs, TOPK, *out, b, n),
+            device,
+        )
+
+
+@each_device
+def test_from_ends(device: str) -> None:
+    for batch in BATCHES if device == "cuda" else (1, 3, 16, 17, 257, 1025):
+        lengths, keys = lists(batch)
+        ends = ints(lengths).cumsum(0).int()
+        wanted = [ints([*x, LEAST]) for x in both(lengths, keys, TOPK)]
+        n = sum(lengths)
+        check_launches(
+            *("metadata/fill_from_ends.cu", "fill_from_ends", [ends, ints(keys)], wanted),
+            lambda inputs, out, b=batch, n=n: (*inputs, TOPK, *out, b, n),
+            device,
+        )
+
+
+@pytest.mark.parametrize("file", ["fill_from_ends", "fill_draft_extend"])
+@pytest.mark.slow
+def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
+    check_compiles(f"metadata/{file}.cu", tmp_path)
+
+
+# ---------------------------------------------------------------------------------- operators
+
+
+@each_device
+@pytest.mark.parametrize("backend", EVERY)
+def test_every_back_end_at_any_batch(backend: str, device: str) -> None:
+    if backend == "triton":
+        pytest.importorskip("triton")
+    slow = backend == "triton" and device == "cpu"
+    for batch in (1, 2, 17, 65) if slow else (*BATCHES, *([5000] if backend == "cuda" else [])):
+        lengths, keys = lists(batch)
+        expanded, cached = both(lengths, keys, TOPK)
+        n, rest = sum(lengths), [LEAST] * 5
+        for num_tokens in (None, n):
+            got = fill(lengths, keys, TOPK, n + 5, num_tokens, backend, device)
+            assert got == (n, expanded + rest, cached + rest), batch
+
+
+@pytest.mark.parametrize("backend", EVERY)
+def test_the_example_of_the_definition(backend: str) -> None:
+    if backend == "triton":
+        pytest.importorskip("triton")
+    got = fill([3, 2], [10, 4], topk=9, backend=backend)
+    assert got == (5, [8, 9, 10, 3, 4], [8, 9, 9, 3, 4])
+
+
+@pytest.mark.parametrize("backend", EVERY)
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]], ids=str)
+def test_no_tokens(backend: str, lengths: list[int]) -> None:
+    if backend == "triton":
+        pytest.importorskip("triton")
+    for num_tokens in (None, 0):
+        got = fill(lengths, [7] * len(lengths), TOPK, 2, num_tokens, backend)
+        assert got == (0, [LEAST] * 2, [LEAST] * 2)
+
+
+requests = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(requests, st.integers(0, 25), st.integers(0, 4))
+@example([(0, 0), (0, 5), (3, 1), (0, 9)], 0, 1)
+def test_any_lengths(drawn: list[tuple[int, int]], topk: int, more: int) -> None:
+    lengths, keys = [q for q, _ in drawn], [kv for _, kv in drawn]
+    expanded, cached = both(lengths, keys, topk)
+    rest, n = [LEAST] * more, sum(lengths)
+    for backend in ("reference", "cuda", "cuda_linear", "cuda_binary"):
+        got = fill(lengths, keys, topk, n + more, None, backend)
+        assert got == (n, expanded + rest, cached + rest), backend
+
+
+def test_the_name_that_stays() -> None:
+    for adaptive in (True, False):
+        out = [poisoned(6) for _ in "ab"]
+        named = {"extend_seq_lens": ints([3, 2]), "seq_lens": ints([10, 4]), "nsa_index_topk": 9}
+        named |= {"out_seqlens_expanded": out[0], "out_nsa_cache_seqlens": out[1]}
+        assert fill_draft_extend_metadata_cuda(**named, use_adaptive=adaptive) == 5
+        assert [x.tolist() for x in out] == [[8, 9, 10, 3, 4, LEAST], [8, 9, 9, 3, 4, LEAST]]
+
+
+def test_kernel_info() -> None:
+    info = get_kernel_info()
+    assert info["cuda_available"] == is_cuda_kernel_available()
+    assert info["backends"] == list(EVERY)
+    if not torch.cuda.is_available():
+        assert not is_cuda_kernel_available()
+        assert (info["cuda"], info["order"]) == ("emulated", ["reference"])
+
+
+# ---------------------------------------------------------------------------------- promises
+
+
+class Copies(TorchDispatchMode):
+    """Counts operators that bring a number to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.overloadpacket is torch.ops.aten._local_scalar_dense
+        return function(*args, **(kwargs or {}))
+
+
+@contextmanager
+def no_lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """tolist, cpu and numpy are not operators, so no mode sees them."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a copy to the host")
+
+    with monkeypatch.context() as patch:
+        for name in ("tolist", "cpu", "numpy"):
+            patch.setattr(torch.Tensor, name, refuse)
+        yield
+
+
+def test_the_reference_copies_nothing_to_the_host_if_it_is_told_the_count(monkeypatch) -> None:
+    lengths, keys = lists(20)
+    for num_tokens, wanted in ((sum(lengths), 0), (None, 1)):
+        outputs = [poisoned(100) for _ in "ab"]
+        arguments = (ints(lengths), ints(keys), TOPK, *outputs, num_tokens)
+        with no_lists(monkeypatch), Copies() as copies:
+            draft_metadata.fill_draft_extend_metadata(*arguments)
+        assert copies.count == wanted
+
+
+@needs_gpu
+@pytest.mark.parametrize("backend", EVERY)
+def test_captured_in_a_cuda_graph(backend: str) -> None:
+    """A capture fails if anything waits for the device."""
+    lengths, keys = lists(1024)
+    n = sum(lengths)
+    inputs = [ints(lengths, "cuda"), ints(keys, "cuda")]
+    outputs = [poisoned(n, device="cuda") for _ in "ab"]
+    fill_draft_extend_metadata(*inputs, TOPK, *outputs, n, backend=backend)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        fill_draft_extend_metadata(*inputs, TOPK, *outputs, n, backend=backend)
+    lengths.reverse()
+    inputs[0].copy_(ints(lengths))
+    for out in outputs:
+        out.fill_(LEAST)
+    graph.replay()
+    assert [x.tolist() for x in outputs] == list(both(lengths, keys, TOPK))
+
+
+@needs_gpu
+@pytest.mark.parametrize("backend", ["triton", "cuda", "cuda_linear", "cuda_binary"])
+@pytest.mark.parametrize("said", [0, 10, 300])
+def test_on_a_gpu_a_wrong_count_writes_no_other_memory(backend: str, said: int) -> None:
+    """Neither beyond the count that is given, nor beyond the sum."""
+    lengths, keys = [3] * 40, [50] * 40
+    _, expanded, cached = fill(lengths, keys, TOPK, 300, said, backend, "cuda")
+    for got, wanted in zip((expanded, cached), both(lengths, keys, TOPK), strict=True):
+        written = wanted[:said]
+        assert got == written + [LEAST] * (300 - len(written))
+
+
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
+def test_operator_keeps_the_promises_of_torch_library(backend: str) -> None:
+    lengths, keys = lists(20)
+    n = sum(lengths)
+    arguments = (ints(lengths), ints(keys), TOPK, poisoned(n), poisoned(n), n)
+    operator = torch.ops.yaie.fill_draft_extend_metadata.default
+    torch.library.opcheck(operator, arguments, {"backend": backend})
+
+
+def test_compiled_as_one_graph() -> None:
+    lengths, keys = lists(20)
+    n = sum(lengths)
+
+    def step(q, kv, a, b):
+        fill_draft_extend_metadata(q, kv, TOPK, a, b, n, backend="cuda")
+        return a + b
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    got = compiled(ints(lengths), ints(keys), poisoned(n), poisoned(n))
+    a, b = both(lengths, keys, TOPK)
+    assert got.tolist() == [x + y for x, y in zip(a, b, strict=True)]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("function", [fill_draft_extend_metadata, "reference"])
+def test_an_output_that_is_too_short(place: int, function) -> None:
+    if function == "reference":
+        function = draft_metadata.fill_draft_extend_metadata
+    name = ("out_seqlens_expanded", "out_nsa_cache_seqlens")[place]
+    outputs = [poisoned(5), poisoned(5)]
+    outputs[place] = poisoned(4)
+    for num_tokens in (None, 5):
+        with pytest.raises(ValueError, match=f"{name} must have room for 5 tokens, got 4"):
+            function(ints([3, 2]), ints([10, 4]), 9, *outputs, num_tokens)
+        assert all((x == LEAST).all() for x in outputs)
+
+
+def test_bad_arguments() -> None:
+    q, kv, out = ints([3, 2]), ints([10, 4]), poisoned(5)
+    with pytest.raises(TypeError, match="extend_seq_lens must be int32, got int64"):
+        fill_draft_extend_metadata(q.long(), kv, 9, out, out)
+    with pytest.raises(ValueError, match=r"seq_lens must have shape \[2\], got \[1\]"):
+        fill_draft_extend_metadata(q, kv[:1], 9, out, out)
+    with pytest.raises(ValueError, match="extend_seq_lens must not be negative, got -3"):
+        fill_draft_extend_metadata(-q, kv, 9, out, out)
+    with pytest.raises(ValueError, match="nsa_index_topk must not be negative, got -1"):
+        fill_draft_extend_metadata(q, kv, -1, out, out)
+    with pytest.raises(ValueError, match="num_tokens must be the sum of extend_seq_lens, 5, got 4"):
+        fill_draft_extend_metadata(q, kv, 9, out, out, 4)
+    with pytest.raises(ValueError, match="num_tokens must be the sum of extend_seq_lens, got 1"):
+        fill_draft_extend_metadata(q[:0], kv[:0], 9, out, out, 1)
+    with pytest.raises(ValueError, match=r"must be contiguous, got strides \[2\]"):
+        fill_draft_extend_metadata(q, kv, 9, poisoned(10)[::2], out)
+    many = ints([0] * 4097)
+    with pytest.raises(ValueError, match="one launch takes up to 4096 requests, got 4097"):
+        fill_draft_extend_metadata(many, many, 9, out, out, backend="cuda_binary")
