@@ -1,4 +1,4 @@
-"""How near each rung of the matrix product comes to cuBLAS, and what the ideas of the last are worth.
+"""How near each rung of the matrix product comes to cuBLAS, and what the last one owes to what.
 
     python tests/gpu/ratios_matmul.py --out notebooks/data/15_matmul_h200.json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -37,29 +38,29 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def naive(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Every element on its own."""
-    return _product("naive", 8, a, b)
+    return _product("matmul/naive.cu", 8, a, b)
 
 
 def shared_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Tiles of 32 × 32 in shared memory."""
-    return _product("shared_tile", 32, a, b)
+    return _product("matmul/shared_tile.cu", 32, a, b)
 
 
 def register_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """8 × 8 elements a thread, in tiles of 128 × 128."""
-    return _product("register_tile", 128, a, b)
+    return _product("matmul/register_tile.cu", 128, a, b)
 
 
 def wmma(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Tensor cores, by CUDA's interface: float16 from sm_75 on, bfloat16 from sm_80 on."""
     _require_tensor_cores(a, b, {torch.float16: (7, 5), torch.bfloat16: (8, 0)})
-    return _product("wmma", 128, a, b)
+    return _product("matmul/wmma.cu", 128, a, b)
 
 
 def mma(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Tensor cores that never wait: float16 and bfloat16 from sm_80 on."""
     _require_tensor_cores(a, b, {torch.float16: (8, 0), torch.bfloat16: (8, 0)})
-    return _product("mma", None, a, b)
+    return _product("matmul/mma.cu", None, a, b)
 
 
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -68,13 +69,13 @@ RUNGS: dict[str, Product] = {
 }
 
 
-def _product(rung: str, height: int | None, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _product(file: str, height: int | None, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Launch a rung whose thread blocks have `height` rows of c; None: they are in one line."""
     (m, k), n = a.shape, b.shape[1]
     if height is not None and m > 65_535 * height:
-        raise Unsupported(f"{rung} takes up to {65_535 * height} rows, got {m}")
+        raise Unsupported(f"{file} takes up to {65_535 * height} rows, got {m}")
     c = a.new_empty(m, n)
-    launch(f"matmul/{rung}.cu", f"matmul_{rung}", a.dtype, a, b, c, m, n, k)
+    launch(file, f"matmul_{Path(file).stem}", a.dtype, a, b, c, m, n, k)
     return c
 
 
