@@ -44,9 +44,7 @@ def test_a_run_can_be_drawn():
 
     machine = from_record(kernels.run(device="cpu", say=lambda line: None, clock=Clock()))
     assert machine.find("rms_norm", "61") and not machine.find("rms_norm", "6")
-    assert {row["operator"] for row in machine.results if not row["flops"]} - set(SMALL) == {
-        "transpose",
-        "reshape_and_cache",
-        "copy_blocks",
-    }
+    without = {row["operator"] for row in machine.results if not row["flops"]} - set(SMALL)
+    assert without >= {"transpose", "reshape_and_cache", "copy_blocks"}  # they only move
+    assert not without & {"matmul", "softmax", "rms_norm", "ragged_attention", "paged_attention"}
     assert [point.label for point in points(machine)][:1] == ["matmul 4096³"]
