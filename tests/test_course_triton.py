@@ -265,5 +265,50 @@ def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypat
     assert plug_in("10.1", "10.2") == ["add", "softmax"]
     assert elementwise.add_kernel is not kept[0] and norm.softmax_kernel is kept[1]
     assert torch.equal(elementwise.add(torch.ones(5), torch.ones(5)), torch.full((5,), 2.0))
-    with pytest.raises(ValueError, match="02.2 is not a kernel"):
+    with pytest.raises(ValueError, match=r"02\.2 is not a kernel"):
         plug_in("02.2")
+
+
+# ------------------------------------------------------------------------------------ products
+
+
+def test_waves_count_their_strips() -> None:
+    from yaie.course.tile_order import asked_bytes, grouped, loaded_bytes, row_major, strips, waves
+
+    for tiles_m, tiles_n, group in ((5, 3, 2), (3, 7, 8), (9, 9, 3), (1, 1, 1)):
+        assert sorted(grouped(tiles_m, tiles_n, group)) == row_major(tiles_m, tiles_n)
+    assert grouped(4, 3, 1) == row_major(4, 3)
+    assert [strips(w) for w in waves(row_major(9, 9), 9)] == [(1, 9)] * 9
+    assert [strips(w) for w in waves(grouped(9, 9, 3), 9)] == [(3, 3)] * 9
+    # a program at a time shares nothing, so that it loads what it asks for
+    alone = loaded_bytes(row_major(4, 2), 1, k=64, block_m=32, block_n=16)
+    assert alone == asked_bytes(128, 32, 64, 32, 16) == 8 * (32 + 16) * 64 * 2
+    # all at once load both matrices once
+    assert loaded_bytes(grouped(4, 2, 3), 8, 64, 32, 16) == (128 + 32) * 64 * 2
+    with pytest.raises(ValueError, match="together must be at least 1, got 0"):
+        waves(row_major(2, 2), 0)
+
+
+@needs_interpreter
+def test_pictures_of_products() -> None:
+    from yaie.backends.triton.matmul import matmul_kernel
+    from yaie.course.tile_order import grouped, row_major
+    from yaie.viz.matmul import draw_product, draw_waves, record_product, record_waves
+
+    m, n, k = 20, 24, 40
+    a, b, c = torch.ones(m, k), torch.ones(k, n), torch.ones(m, n)
+    arguments = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k}
+    blocks = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16}
+    trace = launch(matmul_kernel, (4,), arguments, **blocks, GROUP=2, PRECISION="ieee")
+    steps = record_product(trace, m, n, k)
+    assert len(steps) == 4 * 3 and steps[-1].program == 3
+    assert (steps[2].a, steps[2].b) == (((0, 16), (32, 40)), ((32, 40), (0, 16)))
+    assert steps[-1].c == ((16, 20), (16, 24)) and len(steps[-1].done) == 3
+    assert steps[-1].a[0] == (16, 20), "rows that wrap around are not drawn"
+    assert steps[0].loaded == 2 * 256
+    words = [text.get_text() for ax in draw_product(steps[2]).axes for text in ax.texts]
+    assert "program 0, k from 32 to 39" in words
+    states = record_waves({"rows": row_major(4, 4), "groups": grouped(4, 4, 2)}, 4, 4, together=4)
+    assert [state.before for state in states] == [(0, 0), (5, 4), (10, 8), (15, 12)]
+    words = [text.get_text() for ax in draw_waves(states[1]).axes for text in ax.texts]
+    assert "programs 4 to 7: 1 + 4 = 5 strips" in words and "8 strips so far" in words

@@ -259,16 +259,29 @@ def launch(
     Raises:
         CheckFailed: it is no kernel, or a program went beyond the end of a tensor.
     """
+    trace = attempt(kernel, grid, arguments, **constants)
+    refuse_strays(trace, explain)
+    return trace
+
+
+def attempt(
+    kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], **constants: Any
+) -> Trace:
+    """Like `launch`, but programs that stray are left to `refuse_strays`."""
     if isinstance(kernel, FunctionType):
         fail(f"{kernel.__name__} is a plain function. Leave the line @triton.jit above it.")
     tensors = {n: x for n, x in arguments.items() if isinstance(x, torch.Tensor)}
     with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors():
         kernel[grid](*arguments.values(), **constants)
+    return trace
+
+
+def refuse_strays(trace: Trace, explain: Callable[[Access], str] | None = None) -> None:
+    """Say who went beyond the end of a tensor first, if anybody did."""
     if trace.strays:
         stray = trace.strays[0]
         words = explain(stray) if explain else ""
         fail(f"{told(stray)}\n    {stray.text}\n{words}".rstrip())
-    return trace
 
 
 @contextmanager

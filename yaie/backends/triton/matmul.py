@@ -20,10 +20,11 @@ LARGE = 1 << 30  # multiplications from which on the configurations are timed
 
 @triton.jit
 def grouped_tile(tile, tiles_m, tiles_n, GROUP: tl.constexpr):
-    """The row and column of a program's tile, in an order that reads less from memory.
+    """The row and the column of tile number `tile`, in an order that reads less from memory.
 
-    Programs that run together should share rows of a and columns of b in the L2 cache: tiles come
-    in groups of GROUP rows, and go down the rows of the group before they go on to the next column.
+    Programs that run together should share rows of a and columns of b in the L2 cache. So the
+    tiles_m × tiles_n tiles come in groups of GROUP rows of tiles, the last of which may be lower:
+    down the rows of the group, then the next column; when the group is done, the next group.
     """
     group = tile // (GROUP * tiles_n)
     first_m = group * GROUP
@@ -46,7 +47,12 @@ def matmul_kernel(
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """c = a b, a tile of `[BLOCK_M, BLOCK_N]` a program."""
+    """c = a b, a tile of `[BLOCK_M, BLOCK_N]` a program, in steps of BLOCK_K along k.
+
+    Which tile is a program's, `grouped_tile` says, in an order with groups of GROUP. No size need
+    be a multiple of its block. Products are summed in float32 and rounded once, at the store.
+    PRECISION is the `input_precision` of `tl.dot`.
+    """
     tile_m, tile_n = grouped_tile(tl.program_id(0), tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N), GROUP)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
