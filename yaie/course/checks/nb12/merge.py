@@ -81,10 +81,14 @@ def compare(got: tuple[Any, Any], parts: Any, lse: Any) -> None:
         return (wide * weights.unsqueeze(-1)).sum(dim=0)
 
     powers = (sums - top).exp2()
+    splits, rows = sums.shape
+    turned = exact(wide.reshape(rows, splits, -1).transpose(0, 1), sums.reshape(rows, -1).T)
     wrong = [
         (wide.mean(dim=0), "All splits count alike here, whatever their sums. Weight each by "
          "exp(lse of the split - maximum)."),
         (wide.sum(dim=0), "The parts were added as they are: each was divided by its own sum."),
+        (turned[0], "The splits of a row do not lie side by side: entry (s, row) of [SPLITS, rows] "
+         "is at s × num_rows + row."),
         (weighted(relative), "The weights are relative to the largest log-sum-exp, and nothing "
          "was divided by their sum."),
         (weighted(powers / powers.sum(dim=0)), "These are powers of 2. The log-sum-exps are "

@@ -8,13 +8,13 @@ from typing import Any
 from yaie.course.checks.nb10.common import spaced
 from yaie.course.expect import equal, fail, given
 
-BLOCK_SIZE = 16
 TWO_RETURNED = {
     ValueError: "It returns two blocks of the shape of `rows`: the queries and the heads.",
     TypeError: "It returns two blocks of the shape of `rows`: the queries and the heads.",
 }
 ONE_RETURNED = {
-    TypeError: "It returns one block, the slots, of the shape of `keys`.",
+    TypeError: "A pointer is added to: `table + entries`. What is returned is one block, the "
+    "slots, of the shape of `keys`.",
     AttributeError: "It returns one block, the slots, of the shape of `keys`.",
 }
 
@@ -24,8 +24,9 @@ def check_places(kernels: Any) -> None:
         (4, 2, 1, 0), (3, 3, 1, 0), (3, 3, 2, 16), (1, 4, 2, 0), (8, 2, 0, 8)
     ):  # fmt: skip
         one_tile(kernels, group, kv_heads, kv_head, first_row)
+    one_part(kernels, 10, 0, 10, block_size=4, num_keys=8)
     for context, start, end in ((40, 0, 40), (40, 32, 40), (37, 0, 16), (33, 32, 33), (5, 0, 5)):
-        one_part(kernels, context, start, end)
+        one_part(kernels, context, start, end, block_size=16, num_keys=32)
     far_away(kernels)
 
 
@@ -35,25 +36,25 @@ def one_tile(kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: i
     from yaie.course.checks.nb12.kernels import queries_kernel
     from yaie.course.triton import launch
 
-    queries, heads = (spaced(torch.full((16,), -1, dtype=torch.int32)) for _ in range(2))
+    queries, heads = (spaced(torch.full((8,), -1, dtype=torch.int32)) for _ in range(2))
     of_kv_head = [h for h in range(group * kv_heads) if h // group == kv_head]
     pairs = [(query, head) for query in range(64) for head in of_kv_head]
-    want = pairs[first_row : first_row + 16]
+    want = pairs[first_row : first_row + 8]
     arguments = {
         "queries": queries, "heads": heads, "first_row": first_row, "kv_head": kv_head,
         "group": group,
     }  # fmt: skip
     call = (
-        f"rows {first_row} to {first_row + 15} of KV head {kv_head}, "
+        f"rows {first_row} to {first_row + 7} of KV head {kv_head}, "
         f"{group * kv_heads} query heads and {kv_heads} KV heads (group {group})"
     )
-    rows = range(first_row, first_row + 16)
+    rows = range(first_row, first_row + 8)
     with given(call, TWO_RETURNED):
-        launch(queries_kernel, (1,), arguments, FIND=kernels.find_queries, ROWS=16)
+        launch(queries_kernel, (1,), arguments, FIND=kernels.find_queries, ROWS=8)
         equal(
             queries.tolist(),
             [query for query, _ in want],
-            "the queries",
+            "the block of queries",
             because=f"{group} rows in turn are one query.",
             mistakes=[
                 ([row % group for row in rows], "Division and remainder are exchanged: all heads "
@@ -64,7 +65,7 @@ def one_tile(kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: i
         equal(
             heads.tolist(),
             [head for _, head in want],
-            "the heads",
+            "the block of heads",
             because=f"KV head {kv_head} is read by the query heads {of_kv_head}.",
             mistakes=[
                 (
@@ -83,20 +84,22 @@ def one_tile(kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: i
         )  # fmt: skip
 
 
-def one_part(kernels: Any, context: int, start: int, end: int) -> None:
+def one_part(
+    kernels: Any, context: int, start: int, end: int, block_size: int, num_keys: int
+) -> None:
     """The slots of some keys of the second of two sequences, whose blocks lie anywhere."""
     import torch
 
     from yaie.course.triton import launch
 
-    blocks = random.Random(context).sample(range(1, 40), -(-context // BLOCK_SIZE))
+    blocks = random.Random(context).sample(range(1, 39), -(-context // block_size))
     tables = torch.full((2, len(blocks) + 2), -(1 << 20), dtype=torch.int32)
     tables[0] = 39  # somebody else's
     tables[1, : len(blocks)] = torch.tensor(blocks, dtype=torch.int32)
     tables = spaced(tables)
-    slots = spaced(torch.full((32,), -1, dtype=torch.int64))
+    slots = spaced(torch.full((num_keys,), -1, dtype=torch.int64))
     call = (
-        f"keys {start} to {start + 31}, end = {end}, blocks of {BLOCK_SIZE}, the table "
+        f"keys {start} to {start + num_keys - 1}, end = {end}, blocks of {block_size}, the table "
         f"{[*blocks, '?', '?']}"
     )
     from yaie.course.checks.nb12.kernels import slots_kernel
@@ -105,32 +108,32 @@ def one_part(kernels: Any, context: int, start: int, end: int) -> None:
         "tables": tables, "slots": slots, "sequence": 1, "max_blocks": tables.shape[1],
         "start": start, "end": end,
     }  # fmt: skip
-    keys = range(start, min(start + 32, end))
-    of = [(blocks[key // BLOCK_SIZE], key % BLOCK_SIZE) for key in keys]
+    keys = range(start, min(start + num_keys, end))
+    of = [(blocks[key // block_size], key % block_size) for key in keys]
     with given(call, ONE_RETURNED):
         trace = launch(
             slots_kernel, (1,), arguments, told_entry,
-            FIND=kernels.find_slots, BLOCK_SIZE=BLOCK_SIZE, KEYS=32,
+            FIND=kernels.find_slots, BLOCK_SIZE=block_size, KEYS=num_keys,
         )  # fmt: skip
         equal(
             slots.tolist()[: len(keys)],
-            [block * BLOCK_SIZE + offset for block, offset in of],
-            "the slots",
+            [block * block_size + offset for block, offset in of],
+            "the block of slots",
             because="A slot is block × BLOCK_SIZE + offset.",
             mistakes=[
-                ([b * BLOCK_SIZE + k for (b, _), k in zip(of, keys, strict=True)],
+                ([b * block_size + k for (b, _), k in zip(of, keys, strict=True)],
                  "The offset is the key's place in its block, key % BLOCK_SIZE. The key itself "
                  "was added."),
                 ([b + o for b, o in of], "A block has BLOCK_SIZE slots: block × BLOCK_SIZE."),
-                ([b * BLOCK_SIZE for b, _ in of], "All keys of a block have its first slot here: "
+                ([b * block_size for b, _ in of], "All keys of a block have its first slot here: "
                  "the offset is missing."),
                 ([b for b, _ in of], "That is the block. Each has BLOCK_SIZE slots."),
                 ([*keys], "That is the key's place in the sequence. Where it lies the table says."),
-                ([39 * BLOCK_SIZE + o for _, o in of], "These are blocks of the table's first "
+                ([39 * block_size + o for _, o in of], "These are blocks of the table's first "
                  "row, another sequence."),
             ],
         )  # fmt: skip
-        only_needed(trace, len(blocks[: -(-end // BLOCK_SIZE)]), tables.shape[1])
+        only_needed(trace, -(-end // block_size), tables.shape[1])
 
 
 def only_needed(trace: Any, needed: int, max_blocks: int) -> None:
@@ -167,17 +170,17 @@ def far_away(kernels: Any) -> None:
     arguments = {
         "tables": tables, "slots": slots, "sequence": 0, "max_blocks": 1, "start": 0, "end": 4,
     }  # fmt: skip
-    want = [block * BLOCK_SIZE + offset for offset in range(4)]
+    want = [block * 16 + offset for offset in range(4)]
     wrapped = [(slot + (1 << 31)) % (1 << 32) - (1 << 31) for slot in want]
-    with given(f"a table with the block {block:,}, blocks of {BLOCK_SIZE}", ONE_RETURNED):
+    with given(f"a table with the block {block:,}, blocks of 16", ONE_RETURNED):
         launch(
             slots_kernel, (1,), arguments, told_entry,
-            FIND=kernels.find_slots, BLOCK_SIZE=BLOCK_SIZE, KEYS=16,
+            FIND=kernels.find_slots, BLOCK_SIZE=16, KEYS=16,
         )  # fmt: skip
         equal(
             slots.tolist()[:4],
             want,
-            "the slots",
+            "the block of slots",
             because="",
             mistakes=[
                 (wrapped, "block × BLOCK_SIZE does not fit in 32 bits, and turned negative. Widen "
@@ -205,7 +208,7 @@ def draw_places(kernels: Any) -> Any:
         }  # fmt: skip
         launch(
             slots_kernel, (1,), arguments,
-            FIND=kernels.find_slots, BLOCK_SIZE=BLOCK_SIZE, KEYS=32,
+            FIND=kernels.find_slots, BLOCK_SIZE=16, KEYS=32,
         )  # fmt: skip
         parts.append(Part(start, tuple(slots.tolist()[: end - start])))
-    return draw_splits(parts, num_blocks=24, block_size=BLOCK_SIZE)
+    return draw_splits(parts, num_blocks=24, block_size=16)

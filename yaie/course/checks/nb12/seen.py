@@ -22,8 +22,8 @@ def check_seen(seen_keys: Any) -> None:
 
 def cases() -> Iterator[tuple[int, int, int, bool, int, int]]:
     """First row, queries, keys, causal, BLOCK_M, BLOCK_N."""
-    yield 16, 32, 32, True, 16, 8  # a prompt without a past
-    yield 16, 32, 72, True, 16, 8  # a chunk of a prompt, after 40 tokens
+    yield 4, 8, 8, True, 4, 2  # a prompt without a past
+    yield 4, 8, 18, True, 4, 2  # a chunk of a prompt, after 10 tokens
     yield 0, 1, 50, True, 16, 16  # a decode step
     yield 0, 1, 50, False, 16, 16
     yield 16, 24, 40, False, 16, 16  # a last tile of 8 queries

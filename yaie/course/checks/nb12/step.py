@@ -94,7 +94,15 @@ def compare(got: Any, scores: Any, scale: float, state: Any) -> None:
                 old.maximum(raw.amax(dim=1)).float(),
                 "The scores were not scaled: maximum and total are those of score × scale.",
             ),
-            (top.float(), "That is the largest score of this tile. Those before count as well."),
+            (
+                top.float(),
+                "That is the largest score of this tile. Those before count as well: "
+                "`tl.maximum(a, b)`.",
+            ),
+            (
+                old.maximum(scaled.max()).float(),
+                "That is the largest score of all rows. Each row has its own: `tl.max(x, 1)`.",
+            ),
             (old.float(), "The old maximum was returned."),
         ],
     )
@@ -119,7 +127,7 @@ def compare(got: Any, scores: Any, scale: float, state: Any) -> None:
     close(
         weights,
         want.float(),
-        "the weights",
+        "the block of weights",
         because=f"They are 2^(score × scale - new maximum).{nan}",
         mistakes=[(x.float(), text) for x, text in wrong_weights],
     )
@@ -136,6 +144,8 @@ def compare(got: Any, scores: Any, scale: float, state: Any) -> None:
         mistakes=[
             ((old_total + added).float(), forgotten),
             (added.float(), "That is the sum of this tile alone."),
+            ((old_total * factor + added.sum()).float(), "The weights of all rows were summed. Each "
+             "row has its own total: `tl.sum(x, 1)`."),
             ((old_total * factor).float(), "The weights of this tile were not added."),
             (((old_total + added) * factor).float(), "The weights of this tile are relative to "
              "the new maximum already: only the old total is moved."),

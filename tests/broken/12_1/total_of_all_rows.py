@@ -1,0 +1,23 @@
+"""The weights of all rows go into one total."""
+
+import triton
+import triton.language as tl
+
+from yaie.backends.triton.online import LN_2
+
+EXPECT = "own total"
+
+
+@triton.jit
+def online_step(scores, scale, maximum, total, out):
+    higher = tl.maximum(maximum, tl.max(scores, 1) * scale)
+    weights = tl.exp2(scores * scale - higher[:, None])
+    rescale = tl.exp2(maximum - higher)
+    total = total * rescale + tl.sum(weights)
+    return weights, higher, total, out * rescale[:, None]
+
+
+@triton.jit
+def finish(maximum, total, out):
+    out = out / tl.where(total == 0.0, 1.0, total)[:, None]
+    return out, (maximum + tl.log2(total)) * LN_2
