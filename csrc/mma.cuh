@@ -84,15 +84,3 @@ __device__ __forceinline__ uint32_t pack2(float low, float high) {
     alignas(4) T both[2] = {from_float<T>(low), from_float<T>(high)};
     return *reinterpret_cast<uint32_t*>(both);
 }
-
-// Where piece `piece` of row `row` lies in a tile in shared memory whose rows have PIECES pieces
-// of 16 bytes. The eight lanes that access memory together, be it 8 rows of one column of pieces
-// or pieces that follow one another, meet eight different groups of four banks.
-template <int PIECES>
-__host__ __device__ __forceinline__ int swizzle(int row, int piece) {
-    // exercise 15.3 begin
-    constexpr int ROWS = PIECES < 8 ? 8 / PIECES : 1;  // of the tile, in the 128 bytes of all banks
-    constexpr int MASK = PIECES < 8 ? PIECES - 1 : 7;
-    return row * PIECES + (piece ^ (row / ROWS & MASK));
-    // exercise 15.3 end
-}

@@ -40,6 +40,21 @@ static_assert(STEPS % 2 == 0, "two sets of fragments take turns");
 static_assert(TILE_M * A_PIECES % THREADS == 0 && TILE_K * B_PIECES % THREADS == 0, "whole turns");
 static_assert(THREADS % A_PIECES == 0 && THREADS % B_PIECES == 0, "a thread keeps to its column");
 
+// Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces of
+// 16 bytes; PIECES is a power of two. Eight lanes go to memory together. Whether their pieces are
+// neighbors in a row, from a multiple of 8 on or a whole row of fewer, or one below the other in 8
+// rows, they meet eight different groups of four banks.
+template <int PIECES>
+__host__ __device__ __forceinline__ int swizzle(int row, int piece) {
+    int place = 0;
+    // exercise 15.3 begin
+    constexpr int ROWS = PIECES < 8 ? 8 / PIECES : 1;  // in the 128 bytes of all banks
+    constexpr int MASK = PIECES < 8 ? PIECES - 1 : 7;
+    place = row * PIECES + (piece ^ (row / ROWS & MASK));
+    // exercise 15.3 end
+    return place;
+}
+
 template <typename T>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     matmul_mma(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ c, int m, int n,

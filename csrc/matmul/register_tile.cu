@@ -74,8 +74,8 @@ __global__ void __launch_bounds__(THREADS, 2)
                 store16(&b_tile[row][column + i], quad);
             }
         }
-        __syncthreads();
         // exercise 15.2 begin
+        __syncthreads();
 #pragma unroll
         for (int step = 0; step < DEPTH; ++step) {
             Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][HALF + y])};
@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(THREADS, 2)
                         for (int j = 0; j < QUAD; ++j)
                             sums[down][across][i][j] += of_a[down][i] * of_b[across][j];
         }
-        // exercise 15.2 end
         __syncthreads();
+        // exercise 15.2 end
     }
 
 #pragma unroll  // else the sums, which the loop would have to look up, are put in memory
