@@ -144,8 +144,8 @@ def compare(got: Any, scores: Any, scale: float, state: Any) -> None:
         mistakes=[
             ((old_total + added).float(), forgotten),
             (added.float(), "That is the sum of this tile alone."),
-            ((old_total * factor + added.sum()).float(), "The weights of all rows were summed. Each "
-             "row has its own total: `tl.sum(x, 1)`."),
+            ((old_total * factor + added.sum()).float(), "The weights of all rows were summed. "
+             "Each row has its own total: `tl.sum(x, 1)`."),
             ((old_total * factor).float(), "The weights of this tile were not added."),
             (((old_total + added) * factor).float(), "The weights of this tile are relative to "
              "the new maximum already: only the old total is moved."),
