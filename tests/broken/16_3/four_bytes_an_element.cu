@@ -1,0 +1,66 @@
+// The pool is indexed as if it held floats.
+// EXPECT = "a byte each"
+#include "common.cuh"
+#include <cuda_fp8.h>
+
+constexpr int THREADS = 128;  // of a thread block
+
+__device__ __nv_fp8_storage_t to_fp8(float x, float scale) {
+    __nv_fp8_storage_t code = 0;
+    code = __nv_cvt_float_to_fp8(x / scale, __NV_SATFINITE, __NV_E4M3);
+    return code;
+}
+
+template <typename T>
+__global__ void reshape_and_cache_fp8(const T* keys, const T* values, __nv_fp8_storage_t* key_pool,
+                                      __nv_fp8_storage_t* value_pool, const int64_t* slots,
+                                      const float* key_scale, const float* value_scale, int heads,
+                                      int head_dim, int per_head, int64_t key_stride,
+                                      int64_t value_stride) {
+    int64_t token = blockIdx.x, slot = slots[token];
+    int size = heads * head_dim;
+    if (slot < 0) return;
+    for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        int which = per_head ? i / head_dim : 0;
+        float key = to_float(keys[token * key_stride + i]);
+        float value = to_float(values[token * value_stride + i]);
+        key_pool[4 * (slot * size + i)] = to_fp8(key, key_scale[which]);
+        value_pool[4 * (slot * size + i)] = to_fp8(value, value_scale[which]);
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* keys, const T* values, __nv_fp8_e4m3* key_pool,
+                          __nv_fp8_e4m3* value_pool, const int64_t* slots, const float* key_scale,
+                          const float* value_scale, int tokens, int heads, int head_dim,
+                          int per_head, int64_t key_stride, int64_t value_stride,
+                          cudaStream_t stream) {
+    if (tokens == 0 || heads == 0 || head_dim == 0) return cudaSuccess;
+    reshape_and_cache_fp8<<<tokens, THREADS, 0, stream>>>(
+        keys, values, reinterpret_cast<__nv_fp8_storage_t*>(key_pool),
+        reinterpret_cast<__nv_fp8_storage_t*>(value_pool), slots, key_scale, value_scale, heads,
+        head_dim, per_head, key_stride, value_stride);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t reshape_and_cache_fp8_f32(
+    const float* keys, const float* values, __nv_fp8_e4m3* key_pool, __nv_fp8_e4m3* value_pool,
+    const int64_t* slots, const float* key_scale, const float* value_scale, int tokens, int heads,
+    int head_dim, int per_head, int64_t key_stride, int64_t value_stride, cudaStream_t stream) {
+    return launch(keys, values, key_pool, value_pool, slots, key_scale, value_scale, tokens, heads,
+                  head_dim, per_head, key_stride, value_stride, stream);
+}
+extern "C" cudaError_t reshape_and_cache_fp8_f16(
+    const __half* keys, const __half* values, __nv_fp8_e4m3* key_pool, __nv_fp8_e4m3* value_pool,
+    const int64_t* slots, const float* key_scale, const float* value_scale, int tokens, int heads,
+    int head_dim, int per_head, int64_t key_stride, int64_t value_stride, cudaStream_t stream) {
+    return launch(keys, values, key_pool, value_pool, slots, key_scale, value_scale, tokens, heads,
+                  head_dim, per_head, key_stride, value_stride, stream);
+}
+extern "C" cudaError_t reshape_and_cache_fp8_bf16(
+    const __nv_bfloat16* keys, const __nv_bfloat16* values, __nv_fp8_e4m3* key_pool, __nv_fp8_e4m3* value_pool,
+    const int64_t* slots, const float* key_scale, const float* value_scale, int tokens, int heads,
+    int head_dim, int per_head, int64_t key_stride, int64_t value_stride, cudaStream_t stream) {
+    return launch(keys, values, key_pool, value_pool, slots, key_scale, value_scale, tokens, heads,
+                  head_dim, per_head, key_stride, value_stride, stream);
+}
