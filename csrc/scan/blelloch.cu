@@ -18,11 +18,11 @@ __global__ void blelloch(const int* x, int* out, int n) {
     extern __shared__ int sums[];
     __shared__ int total;
     int width = 2 * blockDim.x, carry = 0;  // numbers of a tile; the sum of the tiles before it
+    // exercise 19.1 begin: tile after tile, up and down; then out[n]
     for (int first = 0; first < n; first += width) {
         for (int i = threadIdx.x; i < width; i += blockDim.x) {
             sums[i] = i < n - first ? x[first + i] : 0;
         }
-        // exercise 19.1 begin: sums[i] becomes the sum of the tile's numbers before i; total, of all
         for (int half = 1; half < width; half *= 2) {  // up: groups of 2 × half places
             __syncthreads();
             int last = (threadIdx.x + 1) * 2 * half - 1;
@@ -43,13 +43,13 @@ __global__ void blelloch(const int* x, int* out, int n) {
             }
         }
         __syncthreads();
-        // exercise 19.1 end
         for (int i = threadIdx.x; i < min(width, n - first); i += blockDim.x) {
             out[first + i] = carry + sums[i];
         }
         carry += total;
     }
     if (threadIdx.x == 0) out[n] = carry;
+    // exercise 19.1 end
 }
 
 extern "C" cudaError_t blelloch_i32(const int* x, int* out, int n, int threads,

@@ -1,0 +1,57 @@
+// Exercise 19.3: The longest cached prefix, in arrays.
+//
+// A thread walks down the tree for one prompt, from node 0. Node i's key is edges[starts[i]] …
+// edges[starts[i + 1] - 1], its children are the nodes children[i] … children[i + 1] - 1, and block
+// k of its key has the value values[starts[i] / block_size + k]. Of `prompt`, `whole` tokens are
+// looked up, which is a multiple of block_size. Find how many of them the tree holds, in whole
+// blocks: lengths[p]. In whose key that ends: nodes[p], 0 if nothing is found. And the values found
+// go to `row`, whose max_blocks places are -1 behind them.
+//
+// Check it:     yaie check 19.3
+// A hint:       yaie hint 19.3
+// Start again:  yaie reset 19.3
+//
+// The reference is match_simple in csrc/radix/match_simple.cu.
+
+// Longest cached prefix, rung 1 of 2: a thread walks down the tree for a prompt.
+//
+// Computes  for each prompt, cut to whole blocks and to max_blocks of them: how many tokens of it
+//           the tree holds, the node in which that ends, and the values (KV blocks) of these tokens
+// Shapes    tokens and cu_seqlens [prompts + 1]: the prompts end to end, and where each begins;
+//           edges, starts, children, values: the tree, as yaie/flat_tree.py describes it;
+//           lengths [prompts], nodes [prompts], table [prompts, max_blocks]. All int32. What a row
+//           of the table has no value for becomes -1.
+// Owns      a thread: a prompt
+// Moves     4 bytes for each token found, from the prompt and from the tree, and what is read of
+//           edges that do not fit
+// Oracle    RadixTree.match, in tests/test_flat_tree.py
+// Idea      a pointer becomes a number, a dictionary of children a range of numbers.
+#include "common.cuh"
+
+constexpr int THREADS = 64;
+
+__global__ void match_simple(const int* tokens, const int* cu_seqlens, const int* edges,
+                             const int* starts, const int* children, const int* values,
+                             int* lengths, int* nodes, int* table, int prompts, int block_size,
+                             int max_blocks) {
+    int p = blockIdx.x * blockDim.x + threadIdx.x;
+    if (p >= prompts) return;
+    const int* prompt = tokens + cu_seqlens[p];
+    int whole = min((cu_seqlens[p + 1] - cu_seqlens[p]) / block_size, max_blocks) * block_size;
+    int* row = table + (size_t)p * max_blocks;
+    // exercise 19.3 begin: go down from node 0; then lengths[p], nodes[p] and row[0 … max_blocks - 1]
+    // your lines
+    // exercise 19.3 end
+}
+
+extern "C" cudaError_t match_simple_i32(const int* tokens, const int* cu_seqlens,
+                                        const int* edges, const int* starts, const int* children,
+                                        const int* values, int* lengths, int* nodes, int* table,
+                                        int prompts, int block_size, int max_blocks,
+                                        cudaStream_t stream) {
+    if (prompts == 0) return cudaSuccess;
+    match_simple<<<ceil_div(prompts, THREADS), THREADS, 0, stream>>>(
+        tokens, cu_seqlens, edges, starts, children, values, lengths, nodes, table, prompts,
+        block_size, max_blocks);
+    return cudaGetLastError();
+}

@@ -1,0 +1,48 @@
+// Forgets the last of the n + 1 sums.
+// EXPECT = "Nobody wrote out[n]"
+#include "common.cuh"
+
+constexpr int MAX_THREADS = 1024;
+
+__global__ void blelloch(const int* x, int* out, int n) {
+    extern __shared__ int sums[];
+    __shared__ int total;
+    int width = 2 * blockDim.x, carry = 0;  // numbers of a tile; the sum of the tiles before it
+    for (int first = 0; first < n; first += width) {
+        for (int i = threadIdx.x; i < width; i += blockDim.x) {
+            sums[i] = i < n - first ? x[first + i] : 0;
+        }
+        for (int half = 1; half < width; half *= 2) {  // up: groups of 2 × half places
+            __syncthreads();
+            int last = (threadIdx.x + 1) * 2 * half - 1;
+            if (last < width) sums[last] += sums[last - half];
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            total = sums[width - 1];
+            sums[width - 1] = 0;  // nothing lies before the group of all
+        }
+        for (int half = width / 2; half > 0; half /= 2) {  // down
+            __syncthreads();
+            int last = (threadIdx.x + 1) * 2 * half - 1;
+            if (last < width) {
+                int left = sums[last - half];
+                sums[last - half] = sums[last];
+                sums[last] += left;
+            }
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < min(width, n - first); i += blockDim.x) {
+            out[first + i] = carry + sums[i];
+        }
+        carry += total;
+    }
+}
+
+extern "C" cudaError_t blelloch_i32(const int* x, int* out, int n, int threads,
+                                    cudaStream_t stream) {
+    bool power_of_two = threads > 0 && (threads & (threads - 1)) == 0;
+    if (!power_of_two || threads > MAX_THREADS) return cudaErrorInvalidValue;
+    blelloch<<<1, threads, 2 * threads * sizeof(int), stream>>>(x, out, n);
+    return cudaGetLastError();
+}

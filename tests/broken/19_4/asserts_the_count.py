@@ -1,0 +1,29 @@
+"""Compares the count with the sum, which has to come from the device."""
+
+import torch
+
+EXPECT = "1 × a number read from a tensor"
+
+
+def fill_draft_extend_metadata(
+    extend_seq_lens,
+    seq_lens,
+    nsa_index_topk,
+    out_seqlens_expanded,
+    out_nsa_cache_seqlens,
+    num_tokens=None,
+):
+    if num_tokens is None:
+        num_tokens = int(extend_seq_lens.sum())
+    if num_tokens != extend_seq_lens.sum():
+        raise ValueError("num_tokens is not the sum of extend_seq_lens")
+    for out in (out_seqlens_expanded, out_nsa_cache_seqlens):
+        if len(out) < num_tokens:
+            raise ValueError(f"an output has {len(out)} of {num_tokens} elements")
+    ends = extend_seq_lens.cumsum(0)
+    tokens = torch.arange(num_tokens, device=extend_seq_lens.device)
+    request = torch.searchsorted(ends, tokens, right=True)
+    seen = ((seq_lens - ends + 1)[request] + tokens).clamp(min=0)
+    out_seqlens_expanded[:num_tokens] = seen
+    out_nsa_cache_seqlens[:num_tokens] = seen.clamp(max=nsa_index_topk)
+    return num_tokens
