@@ -293,7 +293,7 @@ def test_waves_count_their_strips() -> None:
 def test_pictures_of_products() -> None:
     from yaie.backends.triton.matmul import matmul_kernel
     from yaie.course.tile_order import grouped, row_major
-    from yaie.viz.matmul import draw_product, draw_waves, record_product, record_waves
+    from yaie.viz.tile_order import draw_product, draw_waves, record_product, record_waves
 
     m, n, k = 20, 24, 40
     a, b, c = torch.ones(m, k), torch.ones(k, n), torch.ones(m, n)

@@ -113,7 +113,7 @@ def shown(order: list[tuple[int, int]]) -> str:
 def draw_order(grouped_tile: Any) -> Any:
     """The first wave of nine programs on 9 × 9 tiles, without and with groups of three."""
     from yaie.course.tile_order import row_major
-    from yaie.viz.matmul import draw_waves, record_waves
+    from yaie.viz.tile_order import draw_waves, record_waves
 
     orders = {"row by row": row_major(9, 9), "groups of 3": order_of(grouped_tile, 9, 9, 3)}
     return draw_waves(record_waves(orders, 9, 9, together=9)[1])

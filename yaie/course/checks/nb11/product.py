@@ -195,7 +195,7 @@ def in_half_precision(kernel: Any) -> None:
 def draw_matmul(kernel: Any) -> Any:
     """Some steps of the programs of a small product."""
     from yaie.viz.film import film_strip
-    from yaie.viz.matmul import draw_product, record_product
+    from yaie.viz.tile_order import draw_product, record_product
 
     trace = product_once(kernel, 40, 56, 40)
     steps = record_product(trace, 40, 56, 40)
