@@ -45,7 +45,7 @@ EXERCISES = [
             "After it, one store with a mask of rows and columns.",
         ),
         proves=(
-            "Eight products, seven of which fit no tile, match float64, float16 included, and each "
+            "Eight products, six of which fit no tile, match float64, float16 included, and each "
             "program stored its own tile and nothing else."
         ),
         check=check_matmul,
