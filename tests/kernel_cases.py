@@ -328,6 +328,12 @@ CASES = [
         arguments=by_3_blocks, oracle=shares,
     ),
     Case(
+        "softmax", "sampling/softmax.cu", (*MATRICES, (7, 64), (2, 4096), (1, 33000)),
+        inputs=lambda shape, draw: (draw(*shape) * 5 - 100,), outputs=like_first,
+        arguments=of_matrix, oracle=lambda x: (torch.softmax(x.double(), dim=1),),
+        operator=norm.softmax,
+    ),
+    Case(
         "rms_norm_simple", "norm/rms_norm_simple.cu", MATRICES,
         inputs=lambda shape, draw: (draw(*shape), draw(shape[1])),
         outputs=like_first, arguments=rms_norm_arguments, oracle=rms_normed,

@@ -24,7 +24,7 @@ LAYERS = [
     {"online_softmax"},
     {"flash"},
     {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional", "roofline"},
-    {"flat_tree", "draft_metadata"},
+    {"flat_tree", "draft_metadata", "draws"},
     {"backends"},
     {"ops"},
     {"model"},

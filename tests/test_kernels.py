@@ -262,7 +262,8 @@ def test_captured_in_a_cuda_graph(case: Case) -> None:
 # ----------------------------------------------------------------------------------- compiler
 
 KV = [f"kv/{path.name}" for path in (nvcc.CSRC / "kv").glob("*.cu")]  # see test_kv_kernels.py
-FILES = sorted({*KV, *(case.file for case in CASES)})
+SAMPLERS = {f"sampling/{name}.cu" for name in ("sample", "gumbel", "softmax_stats", "top_p")}
+FILES = sorted({*KV, *SAMPLERS, *(case.file for case in CASES)})
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),

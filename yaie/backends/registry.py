@@ -47,6 +47,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "softmax": {
         "reference": "yaie.functional:softmax",
         "triton": "yaie.backends.triton.norm:softmax",
+        "cuda": "yaie.backends.cuda.sampling:softmax",
     },
     "rms_norm": {
         "reference": "yaie.functional:rms_norm",
@@ -115,6 +116,14 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "match_prefixes": {
         "reference": "yaie.flat_tree:match_prefixes",
         "cuda": "yaie.backends.cuda.radix:match_prefixes",
+    },
+    "sample": {
+        "reference": "yaie.draws:sample",
+        "cuda": "yaie.backends.cuda.sampling:sample",
+    },
+    "gumbel_sample": {
+        "reference": "yaie.draws:gumbel_sample",
+        "cuda": "yaie.backends.cuda.sampling:gumbel_sample",
     },
 }
 _preferred: dict[str, str] = {}

@@ -36,6 +36,7 @@ class Case:
         calls_reference: what the reference back end is, where it is one library call.
         writes: whether it writes about as much as it reads, as a copy does.
         compiled: whether torch.compile of the reference is a peer.
+        judge: (outputs, arguments) -> what is compared with the oracle, where not the outputs are.
         changes: makes of the arguments what the operator changed, where it returns nothing.
         spoil: fills with NaN what such an operator must write.
         kernels: a word that the names of a peer's kernels must have, where torch could take others.
@@ -52,6 +53,7 @@ class Case:
     calls_reference: str = "reference"
     writes: bool = True
     compiled: bool = True
+    judge: Callable[..., object] | None = None
     changes: Callable[..., object] | None = None
     spoil: Callable[..., None] | None = None
     kernels: dict[str, str] = field(default_factory=dict)

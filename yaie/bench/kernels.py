@@ -20,6 +20,7 @@ from yaie.bench import cases, ceilings
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill
 from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
+from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import describe, installed, versions
 from yaie.bench.protocol import (
     TOLERANCE,
@@ -93,6 +94,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
         chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
     chosen += [draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)]
     chosen.append(prefix_lookup(64 if quick else 256, 2048, 1024, 16))
+    chosen += sampling(32 if quick else 256, 128256)
     return chosen
 
 
@@ -109,6 +111,7 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         prefill(2, 2, 33, 16, True, dtype),
         draft_extend(5),
         prefix_lookup(3, 21, 9, 4),
+        *sampling(5, 130),
     ]
 
 
@@ -254,6 +257,8 @@ def _check(
     else:
         case.spoil(*arguments)
         got, poisoned = tensors(call()), True
+    if case.judge is not None:
+        got = tensors(case.judge(*got, *arguments))
     if not ours:  # peers return no log-sum-exp, and may have an axis for the batch
         wanted = wanted[: len(got)]
         got = tuple(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops import attention, elementwise, kv, matrix, norm, rotary  # each registers its own
+from yaie.ops import attention, elementwise, kv, matrix, norm, rotary, sampling  # each registers
 
-__all__ = ["attention", "elementwise", "kv", "matrix", "norm", "operators", "rotary"]
+__all__ = ["attention", "elementwise", "kv", "matrix", "norm", "operators", "rotary", "sampling"]
 
 operators = torch.ops.yaie

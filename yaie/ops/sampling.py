@@ -1,0 +1,91 @@
+"""Operators from logits to tokens, without waiting for the GPU."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.backends.registry import AUTO
+from yaie.ops.checks import FLOATS, check_tensor, known
+from yaie.ops.library import define
+
+
+def sample(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+    uniform: torch.Tensor,
+    *,
+    backend: str = AUTO,
+) -> torch.Tensor:
+    """A token for each row of `[rows, size]`; see `yaie.draws.sample`.
+
+    All parameters are tensors of a number a row, on the device. Their values are checked on a CPU
+    only, where that costs no waiting. The kernel counts in units of 2**-31 of the largest
+    probability: it never draws a token less likely by more than 2**32, and a top-p that is met
+    within rounding may keep a token more or less.
+    """
+    _check_logits(logits)
+    _check_row("temperature", temperature, torch.float32, logits, 0.0, None)
+    _check_row("top_k", top_k, torch.int32, logits, 0, None)
+    _check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
+    _check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
+    _check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
+    return _sample(logits, temperature, top_k, top_p, min_p, uniform, backend=backend)
+
+
+def gumbel_sample(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    seed: torch.Tensor,
+    step: torch.Tensor,
+    *,
+    backend: str = AUTO,
+) -> torch.Tensor:
+    """A token for each row of `[rows, size]`, from its seed; see `yaie.draws.gumbel_sample`."""
+    _check_logits(logits)
+    _check_row("temperature", temperature, torch.float32, logits, 0.0, None)
+    _check_row("seed", seed, torch.int64, logits, None, None)
+    _check_row("step", step, torch.int64, logits, None, None)
+    return _gumbel_sample(logits, temperature, seed, step, backend=backend)
+
+
+def _check_logits(logits: torch.Tensor) -> None:
+    check_tensor("logits", logits, ("rows", "size"), FLOATS, contiguous=True)
+    if logits.shape[1] == 0:
+        raise ValueError("logits must have at least one column, got 0")
+
+
+def _check_row(
+    name: str,
+    values: torch.Tensor,
+    dtype: torch.dtype,
+    logits: torch.Tensor,
+    least: float | None,
+    most: float | None,
+) -> None:
+    """Check a parameter that has a number for each row, from `least` to `most`."""
+    check_tensor(name, values, (logits.shape[0],), (dtype,), like=logits, contiguous=True)
+    if least is None or not known(values):
+        return
+    fits = values >= least if most is None else (values >= least) & (values <= most)
+    if not fits.all():  # nor does a NaN fit
+        wanted = f"{least} or more" if most is None else f"from {least} to {most}"
+        raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")
+
+
+def _one_a_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    return logits.new_empty(logits.shape[0], dtype=torch.int64)
+
+
+_sample = define(
+    "sample(Tensor logits, Tensor temperature, Tensor top_k, Tensor top_p, Tensor min_p, "
+    'Tensor uniform, *, str backend="auto") -> Tensor',
+    _one_a_row,
+)
+_gumbel_sample = define(
+    "gumbel_sample(Tensor logits, Tensor temperature, Tensor seed, Tensor step, *, "
+    'str backend="auto") -> Tensor',
+    _one_a_row,
+)
