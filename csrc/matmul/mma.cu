@@ -7,7 +7,7 @@
 // Owns      a thread block of 8 warps: a tile of 128 × 256 elements of c; a warp: 64 × 64 of it; a
 //           lane: 128 elements, in the registers where mma.sync leaves them
 // Moves     for each tile of c, 128 rows of a and 256 columns of b: m × n × k × 3 / 256 elements,
-//           1 / 43 byte an operation, and from shared memory 1 / 32 byte an operation
+//           1 / 85 byte an operation, and from shared memory 1 / 32 byte an operation
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      four, and each keeps the tensor cores from waiting for something.
 //           - cp.async brings tiles from global to shared memory past the registers: while a tile

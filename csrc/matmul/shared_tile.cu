@@ -4,7 +4,7 @@
 // Shapes    a [m, k], b [k, n], c [m, n]: float32, float16 or bfloat16
 // Owns      a thread block: a tile of 32 × 32 elements of c; a thread: one of them
 // Moves     for each tile of c, 32 rows of a and 32 columns of b: m × n × k / 16 elements, 32 times
-//           fewer than a thread block of rung 1 asks for without its neighbors
+//           fewer than the threads of rung 1 ask for
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      the 32 elements of c in a row of the tile need the same row of a, and those in a column
 //           the same column of b. So the thread block walks along k: it brings a tile of a and a

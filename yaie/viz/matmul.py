@@ -1,4 +1,4 @@
-"""A matrix product in tiles: what a program is at, and what programs that run together need."""
+"""A matrix product in tiles: what slides along k, who owns what, and where pieces lie in banks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -13,207 +14,166 @@ from matplotlib.patches import Rectangle
 from yaie.viz import style
 
 MARGIN = 0.14
-GAP = 0.3  # inches between the matrices
-HEAD = 0.34
-
-Span = tuple[int, int]
-Rect = tuple[Span, Span]  # rows and columns, each from, to
+SIDE = 1.25  # inches of the longest side
 
 
 @dataclass(frozen=True)
 class ProductStep:
-    """One step along k of one program.
+    """One turn of the loop over k, for one tile of c.
 
     Attributes:
-        m, n, k: a is [m, k], b is [k, n], c is [m, n].
-        program: which.
-        a, b, c: the tiles, possibly sticking out.
-        done: tiles of c that are stored.
-        loaded: elements of a and b loaded so far, by all programs.
+        m, n, k: of the product.
+        tile: rows and columns of the tile, and how much of k a turn takes.
+        row, column: where the tile of c begins.
+        start: where in k the turn begins.
+        left: what is still missing in each element of the tile of c after the turn, `[tile, tile]`.
+        fetched: elements brought from global memory so far.
+        products: multiplications done with them.
     """
 
     m: int
     n: int
     k: int
-    program: int
-    a: Rect
-    b: Rect
-    c: Rect
-    done: tuple[Rect, ...]
-    loaded: int
-
-
-def record_product(trace: Any, m: int, n: int, k: int) -> list[ProductStep]:
-    """Steps from a `yaie.course.triton.Trace` of a product whose tensors are a, b and c.
-
-    A step is a tile of a and a tile of b loaded by one program, in any order.
-    """
-    widths = {"a": k, "b": n, "c": n}
-    home = {
-        access.program[0]: _rect(access, n)
-        for access in trace.accesses
-        if access.name == "c" and access.kind == "store"
-    }
-    steps: list[ProductStep] = []
-    loaded, tiles, done = 0, {}, []
-    for access in trace.accesses:
-        program = access.program[0]
-        rect = _rect(access, widths[access.name])
-        if access.name == "c":
-            done.append(rect)
-            continue
-        loaded += int(access.mask.sum())
-        tiles[access.name] = rect
-        if len(tiles) == 2 and program in home:
-            steps.append(
-                ProductStep(m, n, k, program, tiles["a"], tiles["b"], home[program], tuple(done),
-                            loaded)
-            )  # fmt: skip
-            tiles = {}
-    return steps
-
-
-def _rect(access: Any, width: int) -> Rect:
-    """The rows and columns of the lanes that take part, but for those that wrap around."""
-    elements = access.elements[access.mask]
-    if not elements.size:
-        return (0, 0), (0, 0)
-    rows, columns = elements // width, elements % width
-    ahead = (rows >= rows[0]) & (columns >= columns[0])
-    rows, columns = rows[ahead], columns[ahead]
-    return (int(rows.min()), int(rows.max()) + 1), (int(columns.min()), int(columns.max()) + 1)
+    tile: int
+    row: int
+    column: int
+    start: int
+    left: Any
+    fetched: int
+    products: int
 
 
 def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
-    """Draw a, b above c's columns, c, and the tiles that are being multiplied."""
-    unit = 2.4 / (state.k + max(state.m, state.n))
-    a_x, b_x = MARGIN, MARGIN + state.k * unit + GAP
-    b_y = HEAD + 0.12
-    c_y = b_y + state.k * unit + GAP
-    page = style.Page(
-        max(b_x + state.n * unit, 2.6) + MARGIN, c_y + state.m * unit + 0.12 + MARGIN, at
-    )
+    """Draw a, b above and c beside it, with the tiles of this turn, and what they were good for."""
+    unit = SIDE / max(state.m, state.n, state.k)
+    gap, top = 0.16, MARGIN + 0.2
+    a_x, c_x = MARGIN, MARGIN + state.k * unit + gap
+    b_y, c_y = top, top + state.k * unit + gap
+    width = c_x + state.n * unit + MARGIN
+    page = style.Page(width, c_y + state.m * unit + 0.68, at)
     ax = page.ax
-    rows, columns = state.c
-    _matrix(ax, a_x, c_y, state.m, state.k, unit, f"a  {state.m} × {state.k}")
-    _matrix(ax, b_x, b_y, state.k, state.n, unit, f"b  {state.k} × {state.n}")
-    _matrix(ax, b_x, c_y, state.m, state.n, unit, f"c  {state.m} × {state.n}")
-    _fill(ax, a_x, c_y, unit, (rows, (0, state.k)), style.tint(style.ORANGE, 0.3))
-    _fill(ax, b_x, b_y, unit, ((0, state.k), columns), style.tint(style.GREEN, 0.3))
-    for tile in state.done:
-        _fill(ax, b_x, c_y, unit, tile, style.tint(style.SKY, 0.6))
-    _fill(ax, a_x, c_y, unit, state.a, style.ORANGE)
-    _fill(ax, b_x, b_y, unit, state.b, style.GREEN)
-    _fill(ax, b_x, c_y, unit, state.c, style.BLUE)
-    words = f"program {state.program}, k from {state.a[1][0]} to {state.a[1][1] - 1}"
-    style.put(ax, MARGIN, 0.16, words, style.BODY, weight="bold")
-    style.put(ax, a_x, b_y + 0.16, f"{state.loaded:,} elements", style.SMALL, style.MUTED)
-    style.put(ax, a_x, b_y + 0.32, "loaded so far", style.SMALL, style.MUTED)
+    for x, y, columns, rows, name, color in (
+        (a_x, c_y, state.k, state.m, "a", style.ORANGE),
+        (c_x, b_y, state.n, state.k, "b", style.GREEN),
+        (c_x, c_y, state.n, state.m, "c", style.BLUE),
+    ):
+        _matrix(ax, x, y, columns * unit, rows * unit, state.tile * unit, style.tint(color, 0.1))
+        style.put(ax, x + 0.03, y - 0.08, name, style.BODY, color, weight="bold")
+    size = state.tile * unit
+    for step in range(0, state.start + 1, state.tile):
+        now = step == state.start
+        orange, green = (style.tint(c, 1.0 if now else 0.35) for c in (style.ORANGE, style.GREEN))
+        _fill(ax, a_x + step * unit, c_y + state.row * unit, size, orange)
+        _fill(ax, c_x + state.column * unit, b_y + step * unit, size, green)
+    left = np.asarray(state.left, dtype=np.float64)
+    inner = page.axes(c_x + state.column * unit, c_y + state.row * unit, size, size)
+    inner.imshow(np.abs(left), cmap="Blues_r", vmin=0.0, vmax=20.0, interpolation="nearest")
+    inner.axis("off")
+    lines = (
+        (f"{state.fetched:,} elements fetched", style.INK),
+        (f"{state.products:,} multiplications", style.INK),
+        (f"missing in c: {np.abs(left).max():.3g} at most", style.MUTED),
+    )
+    for i, (words, color) in enumerate(lines):
+        y = c_y + state.m * unit + 0.2 + 0.17 * i
+        style.put(ax, MARGIN, y, words, style.SMALL, color)
     return page.figure
 
 
-def _matrix(ax: Axes, x: float, y: float, rows: int, columns: int, unit: float, name: str) -> None:
-    ax.add_artist(
-        Rectangle((x, y), columns * unit, rows * unit, facecolor=style.WASH,
-                  edgecolor=style.FAINT, lw=0.8)
-    )  # fmt: skip
-    style.put(ax, x, y - 0.1, name, style.SMALL, style.MUTED)
+def _matrix(ax: Axes, x: float, y: float, width: float, height: float, tile: float, face) -> None:
+    ax.add_artist(Rectangle((x, y), width, height, facecolor=face, edgecolor=style.MUTED, lw=0.8))
+    line = {"color": style.FAINT, "lw": 0.5}
+    for i in range(1, round(width / tile + 0.499)):
+        ax.plot([x + i * tile] * 2, [y, y + height], **line)
+    for i in range(1, round(height / tile + 0.499)):
+        ax.plot([x, x + width], [y + i * tile] * 2, **line)
 
 
-def _fill(ax: Axes, x: float, y: float, unit: float, tile: Rect, color) -> None:
-    (row, row_end), (column, column_end) = tile
-    ax.add_artist(
-        Rectangle((x + column * unit, y + row * unit), (column_end - column) * unit - 0.012,
-                  (row_end - row) * unit - 0.012, facecolor=color)
-    )  # fmt: skip
+def _fill(ax: Axes, x: float, y: float, size: float, color) -> None:
+    ax.add_artist(Rectangle((x, y), size - 0.01, size - 0.01, facecolor=color))
 
 
-# ------------------------------------------------------------------------------------- the order
+# ------------------------------------------------------------------------------------- owners
 
 
 @dataclass(frozen=True)
-class WaveState:
-    """The tiles of c that are computed together, in one or several orders.
+class Part:
+    """A rectangle of c that is cut into smaller ones, each of which has an owner.
 
     Attributes:
-        orders: (name, all tiles of c as (row, column) in the order of their programs).
-        tiles_m, tiles_n: tiles of c along each axis.
-        first, end: the programs that run now.
-        before: strips loaded by the waves before, one number for each order.
+        title: whose rectangle it is.
+        rows, columns: its size.
+        cuts: (row, column, rows, columns, owner) of what it is cut into; owners from 0 on.
+        marked: the owner that the next picture looks into.
     """
 
-    orders: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    tiles_m: int
-    tiles_n: int
-    first: int
-    end: int
-    before: tuple[int, ...]
+    title: str
+    rows: int
+    columns: int
+    cuts: Sequence[tuple[int, int, int, int, int]]
+    marked: int = 0
 
 
-def record_waves(
-    orders: dict[str, Sequence[tuple[int, int]]], tiles_m: int, tiles_n: int, together: int
-) -> list[WaveState]:
-    """A state for each wave of `together` programs."""
-    named = tuple((name, tuple(order)) for name, order in orders.items())
-    count = tiles_m * tiles_n
-    states, before = [], [0] * len(named)
-    for first in range(0, count, together):
-        end = min(first + together, count)
-        states.append(WaveState(named, tiles_m, tiles_n, first, end, tuple(before)))
-        for i, (_, order) in enumerate(named):
-            before[i] += sum(_strips(order[first:end]))
-    return states
-
-
-def _strips(wave: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return len({m for m, _ in wave}), len({n for _, n in wave})
-
-
-def draw_waves(state: WaveState, at: style.Place | None = None) -> Figure:
-    """Draw c with the number of each tile's program, and beside it the strips that are needed."""
-    cell = min(0.3, 3.6 / max(state.tiles_m, state.tiles_n))
-    left, top = MARGIN + 0.42, HEAD + 0.46
-    panel = 0.42 + state.tiles_n * cell + 0.35
-    page = style.Page(
-        max(MARGIN + len(state.orders) * max(panel, 3.2), 3.2),
-        top + state.tiles_m * cell + 0.3,
-        at,
-    )
-    for number, (name, order) in enumerate(state.orders):
-        x = left + number * max(panel, 3.2)
-        _order(page.ax, state, name, order, state.before[number], x, top, cell)
+def draw_owners(parts: Sequence[Part], at: style.Place | None = None) -> Figure:
+    """Draw rectangles of c side by side, each looking into a part of the one before."""
+    side, gap = 2.1, 0.42
+    widths = [side * part.columns / max(part.rows, part.columns) for part in parts]
+    page = style.Page(2 * MARGIN + sum(widths) + gap * (len(parts) - 1), side + 0.62, at)
+    x, top = MARGIN, 0.34
+    for part, width in zip(parts, widths, strict=True):
+        unit = width / part.columns
+        style.put(page.ax, x, 0.18, part.title, style.SMALL, weight="bold")
+        for row, column, rows, columns, owner in part.cuts:
+            marked = owner == part.marked
+            face = style.BLUE if marked else style.tint(style.SKY, 0.12 + 0.16 * (owner % 3))
+            box = (x + column * unit, top + row * unit)
+            size = (columns * unit, rows * unit)
+            page.ax.add_artist(Rectangle(box, *size, facecolor=face, edgecolor=style.PAPER, lw=0.8))
+            label = str(owner)
+            if style.text_width(label, 6.5) < size[0] - 0.02 and size[1] > 0.1:
+                color = style.PAPER if marked else style.INK
+                style.put(page.ax, box[0] + size[0] / 2, box[1] + size[1] / 2, label, 6.5, color,
+                          "center")  # fmt: skip
+        words = f"{part.rows} × {part.columns}"
+        style.put(page.ax, x, top + part.rows * unit + 0.14, words, style.SMALL, style.MUTED)
+        x += width + gap
     return page.figure
 
 
-def _order(
-    ax: Axes, state: WaveState, name: str, order: Sequence[tuple[int, int]], before: int,
-    x: float, y: float, cell: float,
-) -> None:  # fmt: skip
-    running = order[state.first : state.end]
-    rows, columns = {m for m, _ in running}, {n for _, n in running}
-    style.put(ax, x - 0.42, 0.16, name, style.BODY, weight="bold")
-    of_a, of_b = _strips(running)
-    words = f"programs {state.first} to {state.end - 1}: {of_a} + {of_b} = {of_a + of_b} strips"
-    style.put(ax, x - 0.42, 0.36, words, style.SMALL)
-    for m in range(state.tiles_m):
-        face = style.ORANGE if m in rows else style.WASH
-        ax.add_artist(Rectangle((x - 0.3, y + m * cell), 0.2, cell - 0.03, facecolor=face))
-    for n in range(state.tiles_n):
-        face = style.GREEN if n in columns else style.WASH
-        ax.add_artist(Rectangle((x + n * cell, y - 0.26), cell - 0.03, 0.18, facecolor=face))
-    style.put(ax, x - 0.3, y - 0.1, "a", style.SMALL, style.MUTED)
-    style.put(ax, x - 0.1, y - 0.17, "b", style.SMALL, style.MUTED, "center")
-    for program, (m, n) in enumerate(order):
-        face, ink = style.WASH, style.MUTED
-        if program < state.first:
-            face = style.tint(style.SKY, 0.5)
-        elif program < state.end:
-            face, ink = style.BLUE, style.PAPER
-        corner = (x + n * cell, y + m * cell)
-        ax.add_artist(Rectangle(corner, cell - 0.03, cell - 0.03, facecolor=face))
-        if cell >= 0.22:
-            style.put(ax, corner[0] + cell / 2 - 0.015, corner[1] + cell / 2 - 0.015, str(program),
-                      6.2, ink, "center")  # fmt: skip
-    total = before + of_a + of_b
-    note = f"{total} strips so far"
-    style.put(ax, x, y + state.tiles_m * cell + 0.12, note, style.SMALL, style.MUTED)
+# ------------------------------------------------------------------------------------- banks
+
+
+def draw_places(table: Any, at: style.Place | None = None, piece: int = 0) -> Figure:
+    """Draw the pieces of a tile in shared memory where they lie, 8 in a line: all 32 banks.
+
+    Args:
+        table: the place of each piece, `[rows, pieces]`, counted in pieces of 16 bytes.
+        piece: of each row, is marked: ldmatrix asks for this one of 8 rows at a time.
+    """
+    places = np.asarray(table.tolist() if hasattr(table, "tolist") else table)
+    cell, height, left, top = 0.32, 0.19, 0.45, 0.52
+    lines = (int(places.max()) // 8 + 1) if places.size else 0
+    page = style.Page(left + 8 * cell + MARGIN, top + lines * height + 0.42, at)
+    style.put(page.ax, left, 0.16, "banks", style.SMALL, style.MUTED)
+    for group in range(8):
+        words = f"{4 * group}–{4 * group + 3}"
+        style.put(page.ax, left + (group + 0.5) * cell, 0.36, words, 6.5, style.MUTED, "center")
+    for line in range(lines):
+        middle = top + (line + 0.5) * height
+        style.put(page.ax, left - 0.07, middle, f"{128 * line}", 6, style.MUTED, "right")
+    for row, found in enumerate(places):
+        for number, place in enumerate(found):
+            marked, first = number == piece, row < 8
+            color = style.VERMILION if marked and first else style.ORANGE if marked else None
+            face = color or style.tint(style.SKY, 0.1 + 0.12 * (row % 2))
+            x, y = left + place % 8 * cell, top + place // 8 * height
+            style.box(page.ax, x, y, cell - 0.02, height - 0.02, face, radius=0.02)
+            words = f"{row}.{number}"
+            style.put(page.ax, x + cell / 2 - 0.01, y + height / 2, words, 6,
+                      style.PAPER if color else style.INK, "center")  # fmt: skip
+    groups = [int(place) % 8 for place in places[:8, piece]]
+    worst = max((groups.count(group) for group in groups), default=0)
+    words = f"piece {piece} of rows 0 to 7: {style.count(worst, 'wavefront')}"
+    style.put(page.ax, left, top + lines * height + 0.18, words, style.SMALL,
+              style.GREEN if worst == 1 else style.VERMILION, weight="bold")  # fmt: skip
+    return page.figure

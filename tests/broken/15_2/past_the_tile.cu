@@ -1,0 +1,117 @@
+// The loop over the steps goes on past the tile.
+// EXPECT = "A tile has DEPTH = 8 rows"
+#include "common.cuh"
+
+constexpr int TILE = 128;            // rows and columns of c, a thread block
+constexpr int DEPTH = 8;             // of k, in shared memory
+constexpr int THREADS = 256;         // 16 × 16
+constexpr int QUAD = 4, HALF = 64;   // a thread's squares, and how far apart they are
+constexpr int PADDED = TILE + QUAD;
+
+// Elements of a row that go to shared memory together; 0 for those from `valid` on.
+template <typename T, bool WIDE>
+static __device__ __forceinline__ Vec<T> load_piece(const T* from, int valid) {
+    Vec<T> piece;
+    if (WIDE && valid > 0) return load16(from);
+    for (int i = 0; i < Vec<T>::SIZE; ++i) piece[i] = i < valid ? from[i] : from_float<T>(0.0f);
+    return piece;
+}
+
+// Four neighbors of a row of c, those below `valid`.
+template <typename T, bool WIDE>
+static __device__ __forceinline__ void store_quad(T* to, const float (&sums)[QUAD], int valid) {
+    alignas(16) T items[QUAD];
+    for (int i = 0; i < QUAD; ++i) items[i] = from_float<T>(sums[i]);
+    if (WIDE && valid >= QUAD && sizeof(T) == 4) {
+        *reinterpret_cast<uint4*>(to) = *reinterpret_cast<uint4*>(items);
+    } else if (WIDE && valid >= QUAD) {
+        *reinterpret_cast<uint2*>(to) = *reinterpret_cast<uint2*>(items);
+    } else {
+        for (int i = 0; i < QUAD; ++i)
+            if (i < valid) to[i] = items[i];
+    }
+}
+
+template <typename T, bool WIDE>
+__global__ void __launch_bounds__(THREADS, 2)
+    matmul_register_tile(const T* a, const T* b, T* c, int m, int n, int k) {
+    constexpr int SIZE = Vec<T>::SIZE, PIECES = TILE * DEPTH / SIZE;  // of a tile
+    __shared__ alignas(16) float a_tile[DEPTH][PADDED], b_tile[DEPTH][TILE];
+    int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
+    // Of the thread's first square; a warp has 8 of them side by side, in 4 rows.
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    int x = (warp % 2 * 8 + lane % 8) * QUAD, y = (warp / 2 * 4 + lane / 8) * QUAD;
+    float sums[2][2][QUAD][QUAD] = {};  // of the squares, by row and column
+
+    for (int start = 0; start < k; start += DEPTH) {
+        if (threadIdx.x < PIECES) {
+            int row = threadIdx.x / (DEPTH / SIZE), column = threadIdx.x % (DEPTH / SIZE) * SIZE;
+            int valid = first_row + row < m ? k - start - column : 0;
+            Vec<T> piece =
+                load_piece<T, WIDE>(a + (size_t)(first_row + row) * k + start + column, valid);
+            for (int i = 0; i < SIZE; ++i) a_tile[column + i][row] = to_float(piece[i]);
+
+            row = threadIdx.x / (TILE / SIZE), column = threadIdx.x % (TILE / SIZE) * SIZE;
+            valid = start + row < k ? n - first_column - column : 0;
+            piece = load_piece<T, WIDE>(b + (size_t)(start + row) * n + first_column + column,
+                                        valid);
+            for (int i = 0; i < SIZE; i += QUAD) {
+                Vec<float> quad;
+                for (int j = 0; j < QUAD; ++j) quad[j] = to_float(piece[i + j]);
+                store16(&b_tile[row][column + i], quad);
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int step = 0; step < DEPTH + 1; ++step) {
+            Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][HALF + y])};
+            Vec<float> of_b[2] = {load16(&b_tile[step][x]), load16(&b_tile[step][HALF + x])};
+            for (int down = 0; down < 2; ++down)
+                for (int across = 0; across < 2; ++across)
+                    for (int i = 0; i < QUAD; ++i)
+                        for (int j = 0; j < QUAD; ++j)
+                            sums[down][across][i][j] += of_a[down][i] * of_b[across][j];
+        }
+        __syncthreads();
+    }
+
+#pragma unroll  // else the sums, which the loop would have to look up, are put in memory
+    for (int down = 0; down < 2; ++down) {
+#pragma unroll
+        for (int i = 0; i < QUAD; ++i) {
+            int row = first_row + down * HALF + y + i;
+#pragma unroll
+            for (int across = 0; across < 2; ++across) {
+                int column = first_column + across * HALF + x;
+                store_quad<T, WIDE>(c + (size_t)row * n + column, sums[down][across][i],
+                                    row < m ? n - column : 0);
+            }
+        }
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
+                          cudaStream_t stream) {
+    if (m == 0 || n == 0) return cudaSuccess;
+    dim3 grid(ceil_div(n, TILE), ceil_div(m, TILE));
+    bool wide = n % Vec<T>::SIZE == 0 && k % Vec<T>::SIZE == 0 && aligned16(a, b, c);
+    if (wide)
+        matmul_register_tile<T, true><<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
+    else
+        matmul_register_tile<T, false><<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t matmul_register_tile_f32(const float* a, const float* b, float* c,
+                                                int m, int n, int k, cudaStream_t stream) {
+    return launch(a, b, c, m, n, k, stream);
+}
+extern "C" cudaError_t matmul_register_tile_f16(const __half* a, const __half* b, __half* c,
+                                                int m, int n, int k, cudaStream_t stream) {
+    return launch(a, b, c, m, n, k, stream);
+}
+extern "C" cudaError_t matmul_register_tile_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,
+                                                 int m, int n, int k, cudaStream_t stream) {
+    return launch(a, b, c, m, n, k, stream);
+}
