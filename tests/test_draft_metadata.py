@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +23,8 @@ from integer_kernels import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from yaie import draft_metadata
+from yaie import draft_metadata, jit
+from yaie.backends.cuda import metadata
 from yaie.ops.metadata import (
     fill_draft_extend_metadata,
     fill_draft_extend_metadata_cuda,
@@ -162,11 +164,20 @@ def test_the_name_that_stays() -> None:
 
 def test_kernel_info() -> None:
     info = get_kernel_info()
-    assert info["cuda_available"] == is_cuda_kernel_available()
+    assert info["available"] == is_cuda_kernel_available()
     assert info["backends"] == list(EVERY)
     if not torch.cuda.is_available():
         assert not is_cuda_kernel_available()
-        assert (info["cuda"], info["order"]) == ("emulated", ["reference"])
+        assert (info["how"], info["backend"]) == ("emulated", "reference")
+
+
+def test_constants_are_those_of_the_kernel() -> None:
+    source = (jit.CSRC / get_kernel_info()["file"]).read_text()
+    for name in ("THREADS", "LINEAR_UP_TO", "MOST_REQUESTS"):
+        (value,) = re.findall(rf"constexpr int {name} = (\d+);", source)
+        assert int(value) == getattr(metadata, name)
+    assert get_kernel_info()["binary_search_threshold"] == metadata.LINEAR_UP_TO
+    assert get_kernel_info()["block_size"] == metadata.THREADS
 
 
 # ---------------------------------------------------------------------------------- promises

@@ -6,7 +6,7 @@ import torch
 
 from yaie import jit
 from yaie.backends import registry
-from yaie.backends.cuda.metadata import FILE
+from yaie.backends.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.backends.registry import AUTO
 from yaie.ops.checks import check_tensor, known
 from yaie.ops.library import define
@@ -108,20 +108,25 @@ def is_cuda_kernel_available() -> bool:
     return torch.cuda.is_available() and not _how().startswith(("no ", "needs "))
 
 
-def get_kernel_info() -> dict[str, str | bool | list[str]]:
-    """What would compute `fill_draft_extend_metadata` on this machine.
+def get_kernel_info() -> dict[str, str | bool | int | list[str]]:
+    """What would compute `fill_draft_extend_metadata` on this machine, and how.
 
     Returns:
-        "cuda_available" as `is_cuda_kernel_available`; "cuda" says how: "emulated" without a GPU,
-        "compiled", "compiled at first use", or what is missing; "file" is its source in csrc/;
-        "backends" are all that can be asked for, and "order" is that in which they are tried.
+        "available": as `is_cuda_kernel_available`. "backend": the one that `backend="auto"` asks
+        first. "backends": all that can be asked for. "how": of the CUDA kernel, "emulated" without
+        a GPU, "compiled", "compiled at first use", or what is missing. "file": its source in csrc/.
+        "adaptive": whether it chooses its search by the batch. "binary_search_threshold": the
+        largest batch that is searched linearly. "block_size": threads of a thread block.
     """
     return {
-        "cuda_available": is_cuda_kernel_available(),
-        "cuda": _how(),
-        "file": FILE,
+        "available": is_cuda_kernel_available(),
+        "backend": registry.order(_OPERATOR, _device())[0],
         "backends": registry.backends(_OPERATOR),
-        "order": registry.order(_OPERATOR, _device()),
+        "how": _how(),
+        "file": FILE,
+        "adaptive": True,
+        "binary_search_threshold": LINEAR_UP_TO,
+        "block_size": THREADS,
     }
 
 

@@ -9,7 +9,7 @@ from yaie.backends.registry import Unsupported
 
 FILE = "metadata/fill_draft_extend.cu"
 SCAN_TILE = 4096  # numbers of a thread block, in scan/prefix_sum.cu
-MOST_REQUESTS = 4096  # in one launch, of FILE
+THREADS, LINEAR_UP_TO, MOST_REQUESTS = 256, 16, 4096  # as in FILE
 
 
 def prefix_sum(x: torch.Tensor) -> torch.Tensor:
