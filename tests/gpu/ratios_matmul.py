@@ -59,7 +59,8 @@ VARIANTS = {
     "3 stages": {STAGES: "STAGES = 3;"},
     "2 stages": {STAGES: "STAGES = 2;"},
     "no swizzle": {"(piece ^ (row / ROWS & MASK))": "piece"},
-    "tiles in the order of rows": {"GROUP = 8;": "GROUP = 1;"},
+    "groups of 8 rows of tiles": {"GROUP = 16;": "GROUP = 8;"},
+    "tiles in the order of rows": {"GROUP = 16;": "GROUP = 1;"},
 }
 
 
