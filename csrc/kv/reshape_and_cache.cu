@@ -7,8 +7,8 @@
 //           apart. Units are counted through all rows, so that short rows leave no thread idle.
 // Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes a slot
 // Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
-// Idea      2 × UNITS loads are under way before the first store waits for one, and none of them
-//           waits for the slot.
+// Idea      2 × UNITS loads of 16 bytes are under way before the first store waits for one, and none
+//           of them waits for the slot, whose load goes beside them.
 #include "kv/units.cuh"
 
 constexpr int THREADS = 256;  // of a thread block
@@ -20,20 +20,22 @@ __global__ void reshape_and_cache(const V* keys, const V* values, V* key_pool, V
                                   int64_t key_stride, int64_t value_stride) {
     unsigned first = blockIdx.x * THREADS * UNITS + threadIdx.x;
     V key[UNITS], value[UNITS];
+    int64_t slot[UNITS];
 #pragma unroll
     for (int k = 0; k < UNITS; ++k) {
         unsigned i = first + k * THREADS, token = i / size;
-        if (i >= total) break;
+        slot[k] = -1;
+        if (i >= total) continue;
+        slot[k] = slots[token];
         key[k] = keys[token * key_stride + i % size];
         value[k] = values[token * value_stride + i % size];
     }
 #pragma unroll
     for (int k = 0; k < UNITS; ++k) {
         unsigned i = first + k * THREADS;
-        int64_t slot = i < total ? slots[i / size] : -1;
-        if (slot < 0) continue;
-        key_pool[slot * size + i % size] = key[k];
-        value_pool[slot * size + i % size] = value[k];
+        if (slot[k] < 0) continue;
+        key_pool[slot[k] * size + i % size] = key[k];
+        value_pool[slot[k] * size + i % size] = value[k];
     }
 }
 
