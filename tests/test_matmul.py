@@ -1,0 +1,266 @@
+"""Matrix products: the choice of a rung, what notebook 15 counts, and the emulated tensor cores."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie import jit
+from yaie.backends.cuda import matrix
+from yaie.backends.registry import Unsupported
+from yaie.course.data_nb15 import PIECES, Tiling, count_loads, owners, places
+from yaie.nvcc import CSRC, able, emulated
+from yaie.viz import film_strip
+from yaie.viz.ladder import Rung, draw_ladder
+from yaie.viz.matmul import Part, ProductStep, draw_owners, draw_places, draw_product
+from yaie.viz.style import Picture
+from yaie.viz.tensor_core import draw_fragments, draw_pipeline, pipeline
+
+MMA = CSRC / "matmul" / "mma.cu"
+
+
+def drawn(figure) -> bool:
+    return isinstance(figure, Picture) and figure._repr_png_().startswith(b"\x89PNG")
+
+
+# --------------------------------------------------------------------------------------- rungs
+
+
+@pytest.mark.parametrize("rung", matrix.RUNGS)
+def test_rungs_by_name(rung):
+    a, b = torch.randn(5, 24).half(), torch.randn(24, 16).half()
+    wanted = (a.double() @ b.double()).half()
+    torch.testing.assert_close(matrix.RUNGS[rung](a, b), wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("rung", [matrix.wmma, matrix.mma])
+def test_what_tensor_cores_do_not_take(rung):
+    with pytest.raises(Unsupported, match="float16 and bfloat16 here"):
+        rung(torch.randn(8, 8), torch.randn(8, 8))
+    for m, k, n in ((8, 12, 8), (8, 8, 12)):
+        with pytest.raises(Unsupported, match=f"n and k are {n} and {k}"):
+            rung(torch.randn(m, k).half(), torch.randn(k, n).half())
+    odd = torch.randn(65).half()[1:].view(8, 8)
+    with pytest.raises(Unsupported, match="a and b begin at 2 and 0 behind one"):
+        rung(odd, torch.randn(8, 8).half())
+
+
+@pytest.mark.parametrize("card", [(7, 0), (7, 5), (8, 0), (9, 0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("n", [64, 65])
+def test_the_best_rung_that_fits_is_taken(card, dtype, n, monkeypatch):
+    launched = []
+    monkeypatch.setattr(matrix, "launch", lambda file, *_: launched.append(file))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: card)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    matrix.matmul(torch.zeros(3, 64, dtype=dtype), torch.zeros(64, n, dtype=dtype))
+    best = "register_tile"
+    if n == 64 and dtype != torch.float32 and card >= (8, 0):
+        best = "mma"
+    elif n == 64 and dtype == torch.float16 and card >= (7, 5):
+        best = "wmma"
+    assert launched == [f"matmul/{best}.cu"]
+
+
+def test_too_many_rows_for_a_grid():
+    a = torch.empty(65_535 * 8 + 1, 0)
+    with pytest.raises(Unsupported, match=r"naive.cu takes up to 524280 rows, got 524281"):
+        matrix.naive(a, torch.empty(0, 1))
+
+
+# ------------------------------------------------------------------------------- tensor cores
+
+
+def test_a_file_runs_emulated_if_mma_cuh_has_all_that_it_needs():
+    assert able(["7.5", "8.0"], MMA.read_text()) == ("8.0",)
+    assert emulated(MMA.read_text()) and emulated("plain")
+    assert not emulated("// Needs sm_80\n")
+    assert not emulated('// Needs sm_80\n#include "mma.cuh"\nasm volatile("x");')
+
+
+FRAGMENTS = """
+#include "mma.cuh"
+__global__ void load(const unsigned short* tile, unsigned* out, int turned) {
+    __shared__ alignas(16) unsigned short rows[32 * 8];
+    for (int i = threadIdx.x; i < 256; i += 32) rows[i] = tile[i];
+    __syncthreads();
+    uint32_t found[4];
+    if (turned) ldmatrix_x4_trans(found, rows + threadIdx.x * 8);
+    else ldmatrix_x4(found, rows + threadIdx.x * 8);
+    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = found[i];
+}
+extern "C" cudaError_t run_load(const unsigned short* tile, unsigned* out, int turned,
+                                cudaStream_t stream) {
+    load<<<1, 32, 0, stream>>>(tile, out, turned);
+    return cudaGetLastError();
+}
+__global__ void multiply(const unsigned* a, const unsigned* b, float* c) {
+    uint32_t of_a[4];
+    float sums[4];
+    for (int i = 0; i < 4; ++i) of_a[i] = a[threadIdx.x * 4 + i], sums[i] = c[threadIdx.x * 4 + i];
+    mma_16x8x16<__nv_bfloat16>(sums, of_a, b[threadIdx.x * 2], b[threadIdx.x * 2 + 1]);
+    for (int i = 0; i < 4; ++i) c[threadIdx.x * 4 + i] = sums[i];
+}
+extern "C" cudaError_t run_multiply(const unsigned* a, const unsigned* b, float* c,
+                                    cudaStream_t stream) {
+    multiply<<<1, 32, 0, stream>>>(a, b, c);
+    return cudaGetLastError();
+}
+"""
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
+        ],
+    ),
+]
+
+
+def words(pairs: torch.Tensor) -> torch.Tensor:
+    """Pairs of 16-bit numbers as the registers that hold them."""
+    return pairs.contiguous().view(torch.int32).view(torch.uint32)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("turned", [0, 1])
+def test_ldmatrix_gives_each_lane_its_words(turned, device):
+    tile = torch.arange(256, dtype=torch.int16).view(4, 8, 8)
+    out = torch.zeros(32, 4, dtype=torch.uint32, device=device)
+    module = jit.load(FRAGMENTS, name="fragments.cu")
+    module.run_load(tile.view(torch.uint16).to(device), out, turned)
+    matrices = tile.transpose(1, 2) if turned else tile
+    for lane, matrix_number in itertools.product(range(32), range(4)):
+        low = matrices[matrix_number, lane // 4, lane % 4 * 2].item()
+        high = matrices[matrix_number, lane // 4, lane % 4 * 2 + 1].item()
+        assert out[lane, matrix_number].item() == low | high << 16
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_mma_finds_the_numbers_where_the_picture_says(device):
+    """Tiles are given to the lanes as `owners` has it, and c is read back the same way."""
+    table = owners()
+    generator = torch.Generator().manual_seed(0)
+    tiles = {name: torch.randn(16, len(rows[0]), generator=generator).bfloat16()
+             for name, rows in table.items()}  # fmt: skip
+    registers = {"A": torch.zeros(32, 4, 2), "B": torch.zeros(32, 2, 2)}
+    for name, held in registers.items():
+        for row, column in itertools.product(range(16), range(tiles[name].shape[1])):
+            lane, register = table[name][row][column]
+            along_k = column if name == "A" else row
+            held[lane, register, along_k % 2] = tiles[name][row, column]
+    c = torch.ones(32, 4, device=device)
+    of_a, of_b = (words(held.bfloat16()).to(device) for held in registers.values())
+    jit.load(FRAGMENTS, name="fragments.cu").run_multiply(of_a, of_b, c)
+    wanted = 1 + tiles["A"].double() @ tiles["B"].double()
+    for row, column in itertools.product(range(16), range(8)):
+        lane, register = table["C"][row][column]
+        assert c[lane, register].item() == pytest.approx(wanted[row, column].item(), rel=1e-5)
+
+
+def test_a_fragment_holds_every_number_once():
+    for name, registers in (("A", 4), ("B", 2), ("C", 4)):
+        held = sorted(itertools.chain(*owners()[name]))
+        numbers = 2 if name in "AB" else 1
+        assert held == sorted([(lane, r) for lane in range(32) for r in range(registers)] * numbers)
+
+
+@pytest.mark.parametrize("pieces", PIECES)
+def test_swizzle_keeps_rows_and_avoids_conflicts(pieces):
+    table = places(MMA, pieces, 64)
+    for row in range(64):
+        assert sorted(table[row].tolist()) == list(range(row * pieces, (row + 1) * pieces))
+    for first, piece in itertools.product(range(0, 64, 8), range(pieces)):
+        assert len(set((table[first : first + 8, piece] % 8).tolist())) == 8
+    with pytest.raises(ValueError, match="pieces must be one of"):
+        places(MMA, 5)
+
+
+def test_no_line_of_the_last_rung_wastes_anything():
+    module = jit.load(MMA, checked=True)
+    a, b = torch.randn(128, 64).half(), torch.randn(64, 256).half()
+    module.matmul_mma_f16(a, b, torch.empty(128, 256).half(), 128, 256, 64)
+    assert module.report.clean
+    assert all(x.units == x.ideal_units for x in module.report.accesses if x.memory == "shared")
+
+
+# ----------------------------------------------------------------------------------- counting
+
+
+@pytest.mark.parametrize("shape", [(64, 96, 32), (65, 31, 7), (1, 1, 1)])
+def test_loads_of_tiles_are_those_of_an_element_at_a_time(shape):
+    m, n, k = shape
+    for tile in (Tiling("", 1, 1), Tiling("", 32, 32), Tiling("", 8, 24)):
+        fetched = set()
+        for row, column in itertools.product(range(m), range(n)):
+            where = row // tile.rows, column // tile.columns
+            fetched |= {(where, "a", row, i) for i in range(k)}
+            fetched |= {(where, "b", column, i) for i in range(k)}
+        assert count_loads(m, n, k, tile) == len(fetched)
+
+
+def test_intensity_is_operations_over_bytes():
+    tile = Tiling("", 128, 256)
+    loads = count_loads(256, 512, 64, tile)
+    assert tile.intensity(2) == pytest.approx(2 * 256 * 512 * 64 / (2 * loads))
+
+
+def test_the_checker_counts_what_the_formula_says():
+    """Sectors of the shared tile: 8 floats each, and every tile's elements once."""
+    module = jit.load("matmul/shared_tile.cu", checked=True)
+    a, b, c = torch.randn(64, 96), torch.randn(96, 128), torch.empty(64, 128)
+    module.matmul_shared_tile_f32(a, b, c, 64, 128, 96)
+    loads = [x.units for x in module.report.accesses if (x.memory, x.kind) == ("global", "load")]
+    assert sum(loads) * 8 == count_loads(64, 128, 96, Tiling("", 32, 32))
+
+
+def test_a_pipeline_with_enough_stages_waits_once():
+    runs = {stages: pipeline(stages, 50, copy=3.0, product=1.0) for stages in (1, 2, 4, 6)}
+    ends = {stages: run.products[-1][1] for stages, run in runs.items()}
+    assert ends == {1: 200.0, 2: 101.0, 4: 53.0, 6: 53.0}
+    for stages, run in runs.items():
+        for tile, (begin, _) in enumerate(run.products):
+            assert begin >= run.copies[tile][1]
+            assert tile < stages or run.copies[tile][0] >= run.products[tile - stages][1]
+    with pytest.raises(ValueError, match="stages must be at least 1, got 0"):
+        pipeline(0, 3)
+
+
+# ----------------------------------------------------------------------------------- pictures
+
+
+def test_pictures_draw():
+    step = ProductStep(64, 40, 70, 32, 32, 0, 32, torch.ones(32, 32), 10, 20)
+    assert drawn(film_strip([step, step], draw_product))
+    part = Part("lanes", 4, 8, [(0, 0, 4, 4, 0), (0, 4, 4, 4, 1)], marked=1)
+    assert drawn(draw_owners([part, part]))
+    assert drawn(draw_fragments(owners(), lane=31))
+    assert drawn(film_strip([pipeline(s, 3) for s in (1, 3)], partial(draw_pipeline, until=20)))
+    assert drawn(draw_places(torch.arange(32).view(8, 4), piece=3))
+    assert drawn(draw_ladder([Rung("x", 0.004, "3 GB/s"), Rung("lib", 1.2, "y", False)], "lib"))
+    with pytest.raises(ValueError, match="at least one"):
+        draw_ladder([], "lib")
+
+
+def test_ratios_are_measured_as_the_notebook_draws_them(tmp_path):
+    """The script, at a size that the emulator can do, and the rows that the ladder needs."""
+    import argparse
+    import importlib.util
+
+    file = Path(__file__).parent / "gpu" / "ratios_matmul.py"
+    spec = importlib.util.spec_from_file_location("ratios_matmul", file)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.VARIANTS = dict(list(script.VARIANTS.items())[-1:])
+    options = argparse.Namespace(device="cpu", size=24, rounds=2, no_variants=False)
+    record = script.measure(options)
+    for dtype, rungs in script.RUNGS_OF.items():
+        rows = record["products"][str(dtype).removeprefix("torch.")]
+        assert set(rows) >= {script.LIBRARY, *rungs}
+        assert all({"ms", "tflop_s", "of_library", "error"} <= set(row) for row in rows.values())
