@@ -19,6 +19,7 @@ from servers import Running, serving
 from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
+from yaie.server.app import Settings
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
@@ -151,11 +152,10 @@ def test_logprobs_are_the_models(client, reference):
         want = logits.double().log_softmax(dim=-1)
         best = want.topk(3)
         chosen = int(best.indices[0])
-        assert found.token == tokenizer.decode([chosen], skip_special_tokens=False)
+        assert bytes(found.bytes) == tokenizer.token_bytes(chosen)
         assert found.logprob == pytest.approx(float(best.values[0]), abs=1e-4)
         values = [top.logprob for top in found.top_logprobs]
         assert values == pytest.approx(best.values.tolist(), abs=1e-4)
-        assert bytes(found.bytes).decode() == found.token
         tokens.append(chosen)
 
 
@@ -230,7 +230,8 @@ def body(**fields):
         (body(top_p=0), 400, "top_p", "greater than 0"),
         (body(stop=[""]), 400, "stop", "at least 1 character"),
         (body(n=0), 400, "n", "greater than"),
-        (body(tools=[]), 400, "tools", "not supported"),
+        (body(tools=[{"type": "function"}]), 400, "tools", "not supported"),
+        (body(n=64, prompt=["a"] * 256), 400, "n", "one call may ask for 264 answers"),
         (body(frequency_penalty=1), 400, "frequency_penalty", "less than or equal to 0"),
         (body(logprobs=21), 400, "logprobs", "20"),
         (body(stop_token_ids=[999]), 400, None, "stop_token_ids"),
@@ -300,6 +301,72 @@ def test_a_key_is_demanded_where_one_is_set(folder):
         headers = {"Authorization": "Bearer sécret".encode()}
         assert http.get("/v1/models", headers=headers).status_code == 200
         assert http.get("/health").status_code == 200
+
+
+def test_an_empty_key_is_refused():
+    for key in ("", " "):
+        with pytest.raises(ValueError, match="api_key must not be empty"):
+            Settings("tiny", api_key=key)
+
+
+def test_other_names_for_this_machine_are_refused(folder):
+    """A page whose name was given the address 127.0.0.1 must not use the server."""
+    hosts = ("localhost", "127.0.0.1")
+    llm = LLM(folder, num_blocks=16)
+    with serving(llm, allowed_hosts=hosts) as server, server.client() as http:
+        assert http.get("/v1/models").status_code == 200
+        assert http.get("/v1/models", headers={"Host": "LocalHost:80"}).status_code == 200
+        for path in ("/v1/models", "/metrics", "/openapi.json"):
+            for host in ("evil.example", "evil.example:8000", "127.0.0.1.evil.example", ""):
+                answer = http.get(path, headers={"Host": host})
+                assert answer.status_code in (400, 421)
+                assert "data" not in answer.text
+
+
+def test_fields_that_ask_for_nothing_are_taken(running):
+    neutral = {"tools": None, "logit_bias": {}, "store": False, "suffix": None, "metadata": None}
+    neutral |= {"response_format": {"type": "text"}, "temperature": None, "max_tokens": None}
+    with running.client() as http:
+        answer = http.post("/v1/completions", json=body(**neutral))
+        assert answer.status_code == 200
+        assert answer.json()["usage"]["completion_tokens"] <= 16
+
+
+def test_without_max_tokens_an_answer_takes_the_room_there_is(folder):
+    with serving(LLM(folder, num_blocks=64), max_tokens=8) as server, server.client() as http:
+        got = http.post("/v1/completions", json=body(ignore_eos=True))
+        assert got.json()["usage"]["completion_tokens"] == 8
+        long = body(prompt=[5] * 508, ignore_eos=True)
+        assert http.post("/v1/completions", json=long).json()["usage"]["completion_tokens"] == 4
+
+
+def test_chunks_have_every_field_of_a_choice(running):
+    with running.client() as http:
+        text = http.post("/v1/completions", json=body(stream=True, max_tokens=3)).text
+    first = json.loads(text.split("\n")[0][6:])
+    assert first["choices"][0]["finish_reason"] is None
+    assert first["choices"][0]["logprobs"] is None
+    assert "usage" not in first
+
+
+def test_bytes_of_logprobs_are_the_tokens_own(client, reference):
+    got = client.chat.completions.create(
+        model="tiny", messages=MESSAGES, temperature=2.0, seed=1, max_tokens=60, logprobs=True,
+        extra_body={"ignore_eos": True},
+    )  # fmt: skip
+    content = got.choices[0].logprobs.content
+    joined = b"".join(bytes(token.bytes) for token in content)
+    tokens = reference.chat(
+        MESSAGES, SamplingParams(temperature=2.0, seed=1, max_tokens=60, ignore_eos=True)
+    )[0].token_ids
+    want = reference.tokenizer.decode(tokens, skip_special_tokens=False)
+    assert joined.decode(errors="replace") == want
+    for token in content:
+        spelled = bytes(token.bytes)
+        try:
+            assert token.token == spelled.decode()
+        except UnicodeDecodeError:
+            assert token.token == "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
 
 
 # ---------------------------------------------------------------------------- load and endings
@@ -425,6 +492,32 @@ def test_a_step_that_fails_ends_its_requests_and_no_others(folder):
         engine.step = step
         assert http.post("/v1/completions", json=body()).status_code == 200
         assert not engine.requests
+
+
+def test_a_request_that_cannot_be_added_ends_alone(folder, monkeypatch):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        add = server.llm.engine.scheduler.add
+        monkeypatch.setattr(server.llm.engine.scheduler, "add", lambda request: 1 / 0)
+        assert http.post("/v1/completions", json=body()).status_code == 500
+        monkeypatch.setattr(server.llm.engine.scheduler, "add", add)
+        server.llm.engine.requests.clear()
+        assert http.post("/v1/completions", json=body()).status_code == 200
+
+
+def test_an_engine_that_cannot_go_on_says_so(folder, monkeypatch):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+
+        def broken(*_):
+            raise RuntimeError("the scheduler is broken")
+
+        monkeypatch.setattr(server.llm.engine.scheduler, "finish", broken)
+        answer = http.post("/v1/completions", json=body(max_tokens=2, ignore_eos=True))
+        assert answer.status_code == 500
+        server.worker._thread.join(timeout=10)
+        assert http.get("/health").status_code == 503
+        later = http.post("/v1/completions", json=body())
+        assert later.status_code == 503
+        assert "the engine has stopped" in later.json()["error"]["message"]
 
 
 def test_logits_that_are_not_finite_end_one_request(folder):

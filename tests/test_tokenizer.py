@@ -255,3 +255,10 @@ def test_wrong_arguments(tiny, tmp_path):
 
 def test_the_tiny_tokenizer_is_always_the_same():
     assert make_tiny_tokenizer().to_str() == make_tiny_tokenizer().to_str()
+
+
+def test_the_bytes_of_the_tokens_are_the_bytes_of_the_text(tiny):
+    text = "Once upon 😀 a time, naïvely: 日本語\n\tend"
+    ids = tiny.encode(text)
+    assert b"".join(map(tiny.token_bytes, ids)) == text.encode()
+    assert tiny.token_bytes(10**6) == b""

@@ -120,6 +120,9 @@ def serve(
     api_key: Annotated[
         str | None, typer.Option(envvar="YAIE_API_KEY", help="Demand this key under /v1.")
     ] = None,
+    allowed_host: Annotated[
+        list[str] | None, typer.Option(help="A name by which a proxy calls the server.")
+    ] = None,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 64,
     max_queued: Annotated[
         int, typer.Option(min=0, help="Requests that may wait; more are answered 429.")
@@ -143,7 +146,13 @@ def serve(
 
     run(
         model,
-        Settings(name or Path(model).name, api_key, max_queued=max_queued, max_tokens=max_tokens),
+        Settings(
+            name or Path(model).name,
+            api_key,
+            max_queued=max_queued,
+            max_tokens=max_tokens,
+            allowed_hosts=tuple(allowed_host) if allowed_host else None,
+        ),
         host=host,
         port=port,
         shutdown_timeout=shutdown_timeout,

@@ -283,8 +283,8 @@ class Engine:
         if text.stopped and reason == "length":  # what was held back was a stop string
             reason = "stop"
         request.metrics.finished_time = time.perf_counter()
-        del self.requests[request.request_id]
         self.scheduler.finish(request, reason)
+        del self.requests[request.request_id]
 
 
 def note_logprob(request: Request, token: int, logprobs: torch.Tensor) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 from yaie.backends.registry import AUTO, choose, register
@@ -17,7 +18,7 @@ from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
 from yaie.sampling import SamplingParams
 
-EXERCISES = "exercises"  # the back end that is the learner's code
+_number = count(1)  # of engines with learners' operators, for the names of these back ends
 Prompt = str | Sequence[int]
 Message = dict[str, str]
 
@@ -220,9 +221,10 @@ class TextStream(Iterator[str]):
 def _with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
     """A back end for each operator of the model: the learner's code where there is some."""
     backends = choose(OPERATORS, backend)
+    name = f"exercises-{next(_number)}"  # another engine may have another version of them
     for operator, function in parts.operators.items():
-        register(operator, EXERCISES, function)
-        backends[operator] = EXERCISES
+        register(operator, name, function)
+        backends[operator] = name
     return backends
 
 

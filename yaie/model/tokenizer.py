@@ -6,6 +6,7 @@ sandbox: a tenth of a second, where importing transformers for the same takes se
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -45,6 +46,7 @@ class Tokenizer:
         self.chat_template = _chat_template(folder, settings)
         self.eos_token_id = self.backend.token_to_id(self.special_tokens.get("eos_token", ""))
         self._template = None
+        self._is_byte_level = "ByteLevel" in repr(self.backend.decoder)
 
     @property
     def vocab_size(self) -> int:
@@ -64,6 +66,17 @@ class Tokenizer:
         their output than their tokenizer has tokens.
         """
         return self.backend.decode(list(token_ids), skip_special_tokens=skip_special_tokens)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What one token stands for: a token may begin or end in the middle of a character."""
+        token = self.backend.id_to_token(token_id)
+        if token is None:  # the model has more ids than the tokenizer
+            return b""
+        if self._is_byte_level and all(letter in BYTE_OF for letter in token):
+            return bytes(BYTE_OF[letter] for letter in token)
+        if found := re.fullmatch(r"<0x([0-9A-Fa-f]{2})>", token):  # a byte that has no other token
+            return bytes.fromhex(found[1])
+        return self.decode([token_id], skip_special_tokens=False).encode()
 
     def apply_chat_template(
         self, messages: Sequence[Message], add_generation_prompt: bool = True
@@ -150,6 +163,21 @@ class StreamDecoder:
 
     def _decode(self, ids: list[int]) -> str:
         return self.tokenizer.decode(ids, skip_special_tokens=self.skip_special_tokens)
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The letters in which byte-level tokenizers write the 256 bytes (GPT-2's encoder).
+
+    A byte that is a printable character of Latin-1 is that character; the others are, in order,
+    the characters from U+0100 on.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
+    return letters | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+BYTE_OF = _byte_alphabet()
 
 
 def _optional_json(path: Path) -> dict[str, Any]:

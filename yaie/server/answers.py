@@ -7,8 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-
-from pydantic import BaseModel
+from typing import Any
 
 from yaie.engine.request import RequestOutput, TokenLogprob
 from yaie.model.tokenizer import Tokenizer
@@ -190,7 +189,8 @@ class ChatCall(Call):
 
     def _token(self, token_id: int, logprob: float) -> dict:
         text = token_text(self.tokenizer, token_id)
-        return {"token": text, "logprob": finite(logprob), "bytes": list(text.encode())}
+        spelled = self.tokenizer.token_bytes(token_id)
+        return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}
 
 
 @dataclass
@@ -238,8 +238,12 @@ def check(output: RequestOutput) -> None:
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:
-    """The text of one token; bytes that are no character by themselves become U+FFFD."""
-    return tokenizer.decode([token_id], skip_special_tokens=False)
+    """The text of one token; one that is no whole characters is spelled `bytes:\\xe2\\x96`."""
+    spelled = tokenizer.token_bytes(token_id)
+    try:
+        return spelled.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
 
 
 def finite(logprob: float) -> float:
@@ -247,5 +251,16 @@ def finite(logprob: float) -> float:
     return max(logprob, -9999.0)
 
 
-def _event(chunk: BaseModel) -> str:
-    return f"data: {chunk.model_dump_json(exclude_none=True)}\n\n"
+def as_json(answer: protocol.Response) -> dict[str, Any]:
+    """An answer as OpenAI writes it: a choice has all its fields, a delta only what is new."""
+    content = answer.model_dump()
+    if content["usage"] is None:
+        del content["usage"]
+    for choice in content["choices"]:
+        if "delta" in choice:
+            choice["delta"] = {k: v for k, v in choice["delta"].items() if v is not None}
+    return content
+
+
+def _event(chunk: protocol.Response) -> str:
+    return f"data: {json.dumps(as_json(chunk))}\n\n"

@@ -15,9 +15,9 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from yaie import __version__
 from yaie.engine.engine import Engine
 from yaie.server import errors, protocol
-from yaie.server.answers import ChatCall, CompletionCall, stream
+from yaie.server.answers import ChatCall, CompletionCall, as_json, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import LimitBody, RequireKey
+from yaie.server.guards import CheckHost, LimitBody, RequireKey
 from yaie.server.metrics import CONTENT_TYPE, Metrics
 from yaie.server.worker import Job, QueueFull, Stopping, Worker
 
@@ -34,6 +34,7 @@ class Settings:
         max_queued: requests that may wait for a place in the batch.
         max_body_bytes: the longest body of a request.
         max_tokens: the most tokens of an answer; None allows as many as the context holds.
+        allowed_hosts: the names by which clients may call the server; None allows all.
     """
 
     model_name: str
@@ -41,6 +42,11 @@ class Settings:
     max_queued: int = 256
     max_body_bytes: int = 4 * 2**20
     max_tokens: int | None = None
+    allowed_hosts: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.api_key is not None and not self.api_key.strip():
+            raise ValueError("api_key must not be empty: anybody could send an empty one")
 
 
 def build_app(engine: Engine, settings: Settings) -> FastAPI:
@@ -57,7 +63,7 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
 
     failures = {
         status: {"model": errors.ErrorResponse}
-        for status in (400, 401, 404, 405, 413, 429, 500, 503)
+        for status in (400, 401, 404, 405, 413, 421, 429, 500, 503)
     }
     app = FastAPI(
         title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
@@ -68,6 +74,8 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
     app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
     if settings.api_key is not None:
         app.add_middleware(RequireKey, key=settings.api_key)
+    if settings.allowed_hosts is not None:
+        app.add_middleware(CheckHost, allowed=settings.allowed_hosts)
     server = _Server(engine, worker, settings)
 
     streams = {200: {"content": {"text/event-stream": {}}}}
@@ -118,7 +126,9 @@ class _Server:
     async def complete(self, body: protocol.CompletionRequest, request: Request) -> Response:
         self._check_model(body.model)
         prompts = await asyncio.to_thread(self._encode, body.prompts)
-        max_tokens = DEFAULT_MAX_TOKENS if body.max_tokens is None else body.max_tokens
+        max_tokens = body.max_tokens
+        if max_tokens is None:
+            max_tokens = max(1, min([DEFAULT_MAX_TOKENS, *map(self._room, prompts)]))
         job = self._submit(prompts, body, max_tokens, body.logprobs)
         call = CompletionCall(
             job, body.model, self.tokenizer, body.n or 1, body.logprobs is not None, "cmpl"
@@ -187,6 +197,8 @@ class _Server:
                 [(prompt, params) for prompt in prompts for params in answers],
                 body.cache_salt or "",
             )
+        except ValueError as error:
+            raise ApiError(400, str(error), param="n") from error
         except QueueFull as error:
             raise ApiError(429, str(error), code="queue_full") from error
         except Stopping as error:
@@ -219,7 +231,7 @@ class _Server:
             answer = await unless_gone(call.whole(), request)
         finally:
             self.worker.abort(call.job)
-        return JSONResponse(answer.model_dump(exclude_none=True))
+        return JSONResponse(as_json(answer))
 
     async def _closing(self, events: AsyncIterator[str], job: Job) -> AsyncIterator[str]:
         """Pass events on; a client that leaves ends the job."""

@@ -1,8 +1,10 @@
-"""What a request must pass before anything reads it: its size, and its key."""
+"""What a request must pass before anything reads it: its host, its key, and its size."""
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Sequence
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -71,3 +73,26 @@ class RequireKey:
         # latin-1 is how headers are decoded, so this gives back the bytes that came.
         matches = secrets.compare_digest(token.strip().encode("latin-1"), self.key)
         return scheme.lower() == "bearer" and matches
+
+
+class CheckHost:
+    """Refuses requests for a host that is not this server.
+
+    A page of the web may give its own name the address 127.0.0.1 and then, in the reader's browser,
+    ask a server on that machine as if it were the page's own ("DNS rebinding"). The Host header
+    still has the page's name.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Sequence[str]) -> None:
+        self.app = app
+        self.allowed = {name.lower() for name in allowed}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("host", "")
+            name = re.sub(r":\d*$", "", host).lower()
+            if name not in self.allowed:
+                error = ApiError(421, f"this server is not {name!r}: see --allowed-host")
+                await error.response()(scope, receive, send)
+                return
+        await self.app(scope, receive, send)

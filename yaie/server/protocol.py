@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from yaie.sampling import SamplingParams
 
@@ -31,8 +31,31 @@ class StreamOptions(Strict):
     include_usage: bool | None = None
 
 
+# Values of fields that this server does not have which ask for nothing; frameworks send them.
+NEUTRAL = {
+    "logit_bias": {},
+    "parallel_tool_calls": True,
+    "response_format": {"type": "text"},
+    "store": False,
+    "suffix": "",
+    "tools": [],
+    "tool_choice": "none",
+}
+
+
 class Sampling(Strict):
     """The fields that both endpoints share."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_what_asks_for_nothing(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {
+            name: value
+            for name, value in given.items()
+            if value is not None and not (name in NEUTRAL and value == NEUTRAL[name])
+        }
 
     model: str
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -52,6 +75,7 @@ class Sampling(Strict):
     frequency_penalty: Zero | None = None
     presence_penalty: Zero | None = None
     user: str | None = None
+    metadata: dict[str, str] | None = None
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> list[SamplingParams]:
         """Parameters for each of the n answers to one prompt; each has a seed of its own."""

@@ -6,6 +6,7 @@ import ipaddress
 import signal
 import socket
 import time
+from dataclasses import replace
 from typing import Any
 
 import uvicorn
@@ -27,6 +28,7 @@ def serve(
 
     Args:
         model: name or folder, as for `LLM`.
+        settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take.
         engine: further options of `LLM`.
@@ -34,6 +36,10 @@ def serve(
     Raises:
         RuntimeError: the port cannot be had.
     """
+    if is_loopback(host):
+        names = ("localhost", "127.0.0.1", "[::1]", _bracketed(host))
+        allowed = (*names, *(settings.allowed_hosts or ()))
+        settings = replace(settings, allowed_hosts=allowed)
     listener = bind(host, port)  # before the model is loaded, which takes longer
     with listener:
         started = time.perf_counter()

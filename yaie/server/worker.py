@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 
 from yaie.engine.engine import Engine
+from yaie.engine.request import Metrics as RequestMetrics
 from yaie.engine.request import RequestOutput
 from yaie.sampling import SamplingParams
 from yaie.server.metrics import Metrics
@@ -28,7 +30,7 @@ class QueueFull(RuntimeError):
 
 
 class Stopping(RuntimeError):
-    """The server takes no more requests, since it is about to end."""
+    """The server takes no more requests: it is about to end, or its engine has stopped."""
 
 
 class Job:
@@ -72,6 +74,7 @@ class Worker:
         self._jobs: dict[str, tuple[Job, int]] = {}
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._open: set[str] = set()  # requests that the engine has not finished; the thread's
         self._next_id = 0
         self._stopping = False
 
@@ -100,10 +103,15 @@ class Worker:
             namespace: requests of different namespaces share no cached prefix.
 
         Raises:
+            ValueError: they are more than the server ever takes at once.
             QueueFull, Stopping: see there.
         """
-        if self._stopping or not self.is_alive:
+        if self._stopping:
             raise Stopping("the server is shutting down")
+        if not self.is_alive:
+            raise Stopping("the engine has stopped: the server's log says why")
+        if len(requests) > self.max_requests:
+            raise ValueError(f"one call may ask for {self.max_requests} answers, not more")
         if self.num_requests + len(requests) > self.max_requests:
             self.metrics.refused.inc(len(requests))
             raise QueueFull(
@@ -111,17 +119,18 @@ class Worker:
                 f"{self.max_requests} are the most: try again later"
             )
         job = Job([self._new_id() for _ in requests])
+        arrived = time.perf_counter()
         for index, (prompt, params) in enumerate(requests):
             request_id = job.request_ids[index]
             self._jobs[request_id] = (job, index)
-            self._commands.put(self._adding(request_id, prompt, params, namespace))
+            self._commands.put(partial(self._add, request_id, prompt, params, namespace, arrived))
         return job
 
     def abort(self, job: Job) -> None:
         """End what is left of a job and free its blocks."""
         for request_id in job.request_ids:
             if self._jobs.pop(request_id, None):
-                self._commands.put(lambda request_id=request_id: self._aborting(request_id))
+                self._commands.put(partial(self._abort, request_id))
 
     async def stop(self) -> None:
         """End the engine's thread after its current step, and every request with it."""
@@ -145,11 +154,14 @@ class Worker:
     # ------------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
-        while self._obey():
-            if self.engine.has_work:
-                self._step()
-        for request_id in list(self.engine.requests):
-            self.engine.abort(request_id)
+        try:
+            while self._obey():
+                if self.engine.has_work:
+                    self._step()
+        except Exception:
+            log.exception("the engine has stopped")
+        finally:
+            self._fail("the engine has stopped")
 
     def _obey(self) -> bool:
         """Carry out commands; without other work, wait for one. False: the thread is to end."""
@@ -164,33 +176,54 @@ class Worker:
         try:
             outputs = self.engine.step()
         except Exception as error:
+            if not self._open:  # no request is to blame, so it would fail again and again
+                raise
             # Whatever a kernel raised, its requests end with it, and the next ones are served.
             log.exception("a step of the engine failed")
-            outputs = [self._failed(id_, error) for id_ in list(self.engine.requests)]
+            self._fail(f"the engine failed: {type(error).__name__}")
+            return
+        self._open -= {output.request_id for output in outputs if output.finish_reason}
         self.metrics.observe_step(outputs)
         self._deliver(outputs)
 
-    def _failed(self, request_id: str, error: Exception) -> RequestOutput:
-        output = self.engine.abort(request_id)
-        output.finish_reason = "error"
-        output.error = f"the engine failed: {type(error).__name__}"
-        return output
+    def _add(
+        self,
+        request_id: str,
+        prompt: Sequence[int],
+        params: SamplingParams,
+        namespace: str,
+        arrived: float,
+    ) -> None:
+        self._open.add(request_id)
+        try:
+            self.engine.add_request(prompt, params, request_id, namespace)
+            self.engine.requests[request_id].metrics.arrival_time = arrived
+        except Exception as error:
+            log.exception("a request could not be added")
+            self._fail(f"the engine failed: {type(error).__name__}", [request_id])
+
+    def _abort(self, request_id: str) -> None:
+        self._open.discard(request_id)
+        if output := self.engine.abort(request_id):
+            self.metrics.observe_end(output, "abort")
+
+    def _fail(self, message: str, request_ids: Sequence[str] | None = None) -> None:
+        """End requests, all that are open unless some are named, with an error."""
+        outputs = []
+        for request_id in list(self._open) if request_ids is None else request_ids:
+            self._open.discard(request_id)
+            try:
+                output = self.engine.abort(request_id)
+            except Exception:
+                log.exception("a request could not be ended")
+                output = None
+            if output is None:
+                output = RequestOutput(request_id, [], [], "", None, RequestMetrics())
+            output.finish_reason, output.error = "error", message
+            outputs.append(output)
+        self.metrics.observe_step(outputs)
+        self._deliver(outputs)
 
     def _deliver(self, outputs: list[RequestOutput]) -> None:
         with suppress(RuntimeError):  # the loop has ended: nobody listens any more
             self._loop.call_soon_threadsafe(self._publish, outputs)
-
-    def _adding(
-        self, request_id: str, prompt: Sequence[int], params: SamplingParams, namespace: str
-    ) -> Callable[[], None]:
-        arrived = time.perf_counter()
-
-        def add() -> None:
-            self.engine.add_request(prompt, params, request_id, namespace)
-            self.engine.requests[request_id].metrics.arrival_time = arrived
-
-        return add
-
-    def _aborting(self, request_id: str) -> None:
-        if output := self.engine.abort(request_id):
-            self.metrics.observe_end(output, "abort")
