@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,11 +17,14 @@ from yaie.bench.ceilings import Ceilings
 from yaie.bench.protocol import (
     FEWEST_CALLS,
     MOST_CALLS,
+    TOLERANCE,
     compare,
     poison,
     relative_error,
+    row_error,
     running_order,
     was_poisoned,
+    why_wrong,
 )
 
 CPU = torch.device("cpu")
@@ -83,9 +87,65 @@ def test_error_is_relative_and_the_largest_of_all_outputs():
     assert relative_error(torch.zeros(3), torch.zeros(3)) == 0.0
 
 
+def test_error_of_a_row_is_that_of_the_worst():
+    wanted = torch.tensor([[3.0, 4.0], [30.0, 40.0]])
+    assert row_error(wanted + torch.tensor([[0.0, 0.0], [0.0, 5.0]]), wanted) == 5 / 50
+    assert row_error(wanted + torch.tensor([[0.0, 5.5], [0.0, 0.0]]), wanted) == 5.5 / 27.5
+    assert row_error(torch.tensor([7.0, 6.0]), torch.tensor([7.0, 5.0])) == 1 / 6
+    assert row_error((wanted, wanted + 1), (wanted, wanted)) == row_error(wanted + 1, wanted)
+    assert row_error(torch.zeros(3, 2), torch.zeros(3, 2)) == 0.0
+    assert row_error(torch.zeros(0, 2), torch.zeros(0, 2)) == 0.0
+    assert row_error(torch.tensor(1.5), torch.tensor(1.0)) == 0.5
+
+
+def test_sums_near_zero_need_not_be_more_exact_than_the_rest():
+    wanted = torch.tensor([64.0, -64.0, 1e-9, 64.0], dtype=torch.float64)
+    assert row_error(wanted.float() + 1e-6, wanted) < 1e-7
+
+
+def test_integers_are_right_only_if_equal():
+    wanted = torch.tensor([[65536.0, 65537.0]], dtype=torch.float64)
+    got = torch.tensor([[65536, 65537]], dtype=torch.int32)
+    assert row_error(got, wanted) == 0.0
+    assert relative_error(got - 1, wanted) < 1e-4 and row_error(got - 1, wanted) == math.inf
+
+
+def big(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).bfloat16()
+
+
+def test_one_bad_row_of_many_is_wrong():
+    wanted = big(16384, 256)
+    got = wanted.clone()
+    assert why_wrong(relative_error(got, wanted), row_error(got, wanted), torch.bfloat16) is None
+    got[1234] = 0
+    whole, row = relative_error(got, wanted), row_error(got, wanted)
+    assert whole < 0.01 and row > 0.9  # in the whole it does not show
+    reason = why_wrong(whole, row, torch.bfloat16)
+    assert reason == f"relative error {row:.1e} of a row, {whole:.1e} of the whole"
+
+
+@pytest.mark.parametrize(
+    ("shape", "tile"),
+    [
+        ((4096, 512), (slice(640, 656), slice(16, 32))),  # of a product
+        ((4096, 8, 64), (slice(4080, 4096), 3)),  # the last queries of one head
+        ((4096, 512), (slice(9, 10), slice(64, 72))),  # what one thread stores at once
+    ],
+)
+def test_one_bad_tile_is_wrong(shape, tile):
+    wanted = big(*shape)
+    got = wanted.clone()
+    got[tile] = 0
+    whole, row = relative_error(got, wanted), row_error(got, wanted)
+    assert whole < 0.025 and row > 0.08
+    assert why_wrong(whole, row, torch.bfloat16)
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_what_is_not_finite_is_infinitely_wrong(bad):
     assert relative_error(torch.tensor([1.0, bad]), torch.ones(2)) == math.inf
+    assert row_error(torch.tensor([1.0, bad]), torch.ones(2)) == math.inf
 
 
 def test_outputs_of_another_shape_are_no_error_but_a_mistake():
@@ -111,6 +171,9 @@ def test_the_floor_is_the_slower_of_moving_and_computing():
     assert BEST.floor_ms(4_000_000_000, 0, writes=False) == 0.8
     assert BEST.floor_ms(4_000_000, 700_000_000_000) == 1.0
     assert BEST.floor_ms(4_000_000, 7_000_000_000_000) == 10.0
+    assert BEST.binding(4_000_000_000, 0) == "a copy"
+    assert BEST.binding(4_000_000_000, 0, writes=False) == "a read"
+    assert BEST.binding(4_000_000, 7_000_000_000_000) == "a product"
 
 
 # ------------------------------------------------------------------------------------- counting
@@ -154,8 +217,8 @@ def test_bytes_and_operations_by_hand(name, num_bytes, flops):
 
 
 def test_all_shapes_differ():
-    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 30
-    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 16
+    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 35
+    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 21
 
 
 def tiny() -> list[Case]:
@@ -246,7 +309,33 @@ def test_one_that_writes_nothing_in_place_is_caught():
 def test_the_reference_and_its_peers_are_right(case):
     rows = measure(case)
     assert {row.failure for row in rows.values()} == {None}
-    assert all(row.error < 1e-6 for row in rows.values())
+    assert all(row.error < 1e-6 and row.row_error < 1e-5 for row in rows.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_right_results_are_far_from_the_limit_of_a_row(dtype):
+    """Rows of 130 components and of 16, which differ more than those of a real model."""
+    for case in kernels.all_cases(dtype, on_gpu=False):
+        for row in kernels.measure_case(case, dtype, CPU, BEST, FakeClock()):
+            assert row.failure is None, row
+            assert row.row_error < TOLERANCE[dtype] / 2, row
+
+
+def test_a_result_with_one_bad_row_has_no_time():
+    def spoiled(x):
+        out = x.t().contiguous()
+        out[700] = 0
+        return out
+
+    case = Case(
+        "transpose", "1 × 65536", lambda draw: (draw.normal(4, 65536),), 8 * 65536, 0,
+        oracle=lambda x: x.double().t(), reference=lambda x: x.t().contiguous(),
+        peers={"spoiled": lambda x: lambda: spoiled(x)}, compiled=False,
+    )  # fmt: skip
+    rows = kernels.measure_case(case, torch.bfloat16, CPU, BEST, FakeClock())
+    assert rows[0].ms == 1.0 and rows[0].ceiling == "a copy"
+    assert rows[-1].ms is None and rows[-1].error < 1e-2
+    assert rows[-1].failure.endswith("of the whole")
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -321,6 +410,7 @@ def test_table_and_summary():
     ]
     lines = kernels.table(results)
     assert lines[1] == "softmax 2 × 3, bfloat16" and len(lines) == 7
+    assert lines[2].split()[4:] == ["of", "ceiling", "error", "worst", "row"]
     assert "0.5000" in lines[3] and "90%" in lines[3] and lines[3].endswith("1e-03")
     assert lines[5].endswith("output not poisoned")
     assert lines[6].split()[:3] == ["cuda", "wrong:", "relative"]
@@ -329,6 +419,23 @@ def test_table_and_summary():
         "  softmax 2 × 3: cuda wrong: relative error 3.0e-01",
     ]
     assert kernels.summary(results[1:3]) == []
+
+
+def test_the_table_says_of_which_ceiling():
+    named = row("triton", True, 0.5, ceiling="a copy", row_error=2e-3, fraction=1.02)
+    lines = kernels.table([named])
+    assert lines[2].split()[4:7] == ["of", "a", "copy"]
+    assert "102%" in lines[3] and lines[3].endswith("2e-03")
+    assert kernels.summary([named])[2:] == ["  softmax 2 × 3: triton 102% of a copy"]
+
+
+def test_kept_results_are_still_read():
+    """Those that were kept before rows were compared have no error of a row."""
+    kept = Path(__file__).parents[1] / "notebooks" / "data" / "bench_kernels_h200.json"
+    results = json.loads(kept.read_text())["results"]
+    assert all(row["error"] <= TOLERANCE[torch.bfloat16] for row in results if row["ms"])
+    assert len(kernels.table(results)) > len(results)
+    assert kernels.summary(results)
 
 
 def test_the_plot_has_a_bar_for_each_time():

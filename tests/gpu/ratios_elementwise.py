@@ -21,7 +21,7 @@ import torch
 from yaie import functional, jit
 from yaie.bench.cases import Draw
 from yaie.bench.machine import describe, versions
-from yaie.bench.protocol import TOLERANCE, Call, clock_for, compare, relative_error
+from yaie.bench.protocol import Call, clock_for, compare, relative_error, row_error, why_wrong
 from yaie.nvcc import CSRC
 from yaie.ops import elementwise, norm
 
@@ -180,9 +180,10 @@ def variant_calls(
 def error(call: Call, wanted: torch.Tensor, name: str) -> float:
     """The relative error of a call's first result; raises ValueError if it is wrong."""
     got = call()
-    found = relative_error(got[0] if isinstance(got, tuple) else got, wanted)
-    if not found <= TOLERANCE[torch.bfloat16]:
-        raise ValueError(f"{name}: relative error {found}")
+    got = got[0] if isinstance(got, tuple) else got
+    found = relative_error(got, wanted)
+    if reason := why_wrong(found, row_error(got, wanted), torch.bfloat16):
+        raise ValueError(f"{name}: {reason}")
     return found
 
 

@@ -23,13 +23,14 @@ from yaie.backends.cuda.matrix import RUNGS
 from yaie.bench.cases import Draw
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import (
-    TOLERANCE,
     Call,
     clock_for,
     compare,
     poison,
     relative_error,
+    row_error,
     was_poisoned,
+    why_wrong,
 )
 from yaie.nvcc import CSRC
 
@@ -173,8 +174,8 @@ def error(call: Call, like: torch.Tensor, wanted: torch.Tensor) -> float:
     if not was_poisoned([got], addresses) and like.is_cuda:
         raise ValueError("the result did not come to where NaN was")
     found = relative_error(got, wanted)
-    if not found <= TOLERANCE[like.dtype]:
-        raise ValueError(f"relative error {found}")
+    if reason := why_wrong(found, row_error(got, wanted), like.dtype):
+        raise ValueError(reason)
     return found
 
 

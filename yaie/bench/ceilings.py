@@ -15,7 +15,10 @@ from yaie.bench.protocol import Clock, compare
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The best that the device showed.
+    """What the device showed at three tasks that are as simple as can be.
+
+    A kernel that reads more than it writes can be a little faster than a copy, which does as much
+    of each: `add`, with two reads a write, reaches 102% of one.
 
     Attributes:
         copy: GB/s of copying a large tensor, bytes read and written both counted.
@@ -33,8 +36,19 @@ class Ceilings:
         Args:
             writes: whether it writes about as much as it reads; otherwise it is a reader.
         """
+        return 1e3 * max(self._seconds(num_bytes, flops, writes))
+
+    def binding(self, num_bytes: int, flops: int, writes: bool = True) -> str:
+        """Which of them a kernel is compared with: "a copy", "a read" or "a product"."""
+        moving, computing = self._seconds(num_bytes, flops, writes)
+        if computing > moving:
+            return "a product"
+        return "a copy" if writes else "a read"
+
+    def _seconds(self, num_bytes: int, flops: int, writes: bool) -> tuple[float, float]:
+        """To move the bytes, and to do the operations."""
         rate = self.copy if writes else self.read
-        return 1e3 * max(num_bytes / (rate * 1e9), flops / (max(self.matmul.values()) * 1e12))
+        return num_bytes / (rate * 1e9), flops / (max(self.matmul.values()) * 1e12)
 
 
 def measure(device: torch.device, dtype: torch.dtype, clock: Clock, quick: bool) -> Ceilings:

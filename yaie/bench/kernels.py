@@ -23,15 +23,16 @@ from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import describe, installed, versions
 from yaie.bench.protocol import (
-    TOLERANCE,
     Clock,
     Timing,
     clock_for,
     compare,
     poison,
     relative_error,
+    row_error,
     tensors,
     was_poisoned,
+    why_wrong,
 )
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -48,7 +49,9 @@ class Row:
         ms: the median, None if it failed; `fastest` and `slowest` are rounds.
         gb_s, tflop_s: the bytes and operations that it must at least move and do, over its time.
         fraction: of the ceiling: the least time that the device's ceilings allow, over its time.
-        error: relative, against float64.
+        ceiling: what was measured for it: "a copy", "a read" or "a product".
+        error: relative, against float64, of the whole output.
+        row_error: that of the output's worst row, see `yaie.bench.protocol.row_error`.
         poisoned: whether its output is known to have been NaN before.
         failure: why it has no time.
     """
@@ -66,7 +69,9 @@ class Row:
     gb_s: float | None = None
     tflop_s: float | None = None
     fraction: float | None = None
+    ceiling: str | None = None
     error: float | None = None
+    row_error: float | None = None
     poisoned: bool | None = None
     failure: str | None = None
 
@@ -182,8 +187,9 @@ def measure_case(
 ) -> list[Row]:
     """Check every way to compute a case, time those that are right, and make rows of it."""
     blank = Row(
-        case.operator, case.shape, str(dtype).removeprefix("torch."), case.num_bytes, case.flops
-    )
+        case.operator, case.shape, str(dtype).removeprefix("torch."), case.num_bytes, case.flops,
+        ceiling=best.binding(case.num_bytes, case.flops, case.writes),
+    )  # fmt: skip
     try:
         arguments = case.arguments(Draw.on(device, dtype))
         wanted = tensors(case.oracle(*arguments))
@@ -193,13 +199,13 @@ def measure_case(
     for who, ours, prepare in ways(case, device):
         base = rows[who] = replace(blank, who=who, ours=ours)
         try:
-            call, error, poisoned = _check(case, prepare, arguments, wanted, ours)
+            call, error, worst, poisoned = _check(case, prepare, arguments, wanted, ours)
         except Exception as failure:  # a way that fails is a line of the table, not the end of it
             rows[who] = replace(base, failure=f"{type(failure).__name__}: {failure}")
             continue
-        rows[who] = replace(base, error=error, poisoned=poisoned)
-        if not error <= TOLERANCE[dtype]:
-            rows[who] = replace(rows[who], failure=f"wrong: relative error {error:.1e}")
+        rows[who] = replace(base, error=error, row_error=worst, poisoned=poisoned)
+        if reason := why_wrong(error, worst, dtype):
+            rows[who] = replace(rows[who], failure=f"wrong: {reason}")
             continue
         calls[who] = call
     del wanted
@@ -244,8 +250,8 @@ def _late(case: Case, backend: str) -> Prepare:
 
 def _check(
     case: Case, prepare: Prepare, arguments: tuple, wanted: tuple, ours: bool
-) -> tuple[Callable[[], object], float, bool]:
-    """Prepare a call, run it on poisoned outputs, and return it with its error."""
+) -> tuple[Callable[[], object], float, float, bool]:
+    """Prepare a call, run it on poisoned outputs, and return it with its two errors."""
     first = tensors(prepare(*arguments)())  # compiles, too
     likeness = [torch.empty_like(t, device="meta") for t in first]
     del first
@@ -265,7 +271,7 @@ def _check(
             x.reshape(y.shape) if x.numel() == y.numel() else x
             for x, y in zip(got, wanted, strict=True)
         )
-    return call, relative_error(got, wanted), poisoned
+    return call, relative_error(got, wanted), row_error(got, wanted), poisoned
 
 
 def _timed(row: Row, timing: Timing, floor: float) -> Row:
@@ -303,21 +309,24 @@ def ceilings_line(best: ceilings.Ceilings, dtype: torch.dtype) -> str:
 
 def table(results: list[dict]) -> list[str]:
     """The results as lines of text, a section a case."""
-    head = ("who", "ms", "GB/s", "TFLOP/s", "of ceiling", "error", "")
     lines, before = [], None
     for row in results:
         case = f"{row['operator']} {row['shape']}"
         if case != before:
-            lines += ["", f"{case}, {row['dtype']}", _cells(head)]
+            of = f"of {row.get('ceiling') or 'ceiling'}"
+            head = _cells(("who", "ms", "GB/s", "TFLOP/s", of, "error", "worst row", ""))
+            lines += ["", f"{case}, {row['dtype']}", head]
             before = case
         if row["ms"] is None:
             lines.append(f"  {row['who']:36}{row['failure']}"[:160])
             continue
         tflop_s = "" if row["tflop_s"] is None else f"{row['tflop_s']:.1f}"
+        worst = row.get("row_error")  # which results of before it was measured do not have
+        worst = "" if worst is None else f"{worst:.0e}"
         poisoned = "" if row["poisoned"] else "output not poisoned"
         lines.append(_cells((
             row["who"], f"{row['ms']:.4f}", f"{row['gb_s']:.0f}", tflop_s,
-            f"{row['fraction']:.0%}", f"{row['error']:.0e}", poisoned,
+            f"{row['fraction']:.0%}", f"{row['error']:.0e}", worst, poisoned,
         )))  # fmt: skip
     return lines
 
@@ -339,7 +348,8 @@ def summary(results: list[dict]) -> list[str]:
         ]  # fmt: skip
         peer = min(same, key=lambda other: other["ms"], default=None)
         against = "" if peer is None else f", {peer['ms'] / row['ms']:.2f}× {peer['who']}"
-        lines.append(f"{what} {row['fraction']:.0%}{against}")
+        of = f" of {row['ceiling']}" if row.get("ceiling") else ""
+        lines.append(f"{what} {row['fraction']:.0%}{of}{against}")
     return lines if len(lines) > 2 else []
 
 
