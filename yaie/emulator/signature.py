@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from numbers import Integral, Real
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from yaie.emulator.rewrite import hide
 
+_address_of = methodcaller("data_ptr")
+_device_of, _dtype_of = attrgetter("device"), attrgetter("dtype")
 _LAUNCHER = re.compile(r"\bcudaError_t\s+(\w+)\s*\(([^()]*)\)\s*\{")
 _NUMBERS = {
     **dict.fromkeys(["int", "int32_t", "signed", "signed int"], ctypes.c_int32),
@@ -111,7 +114,7 @@ def _value(argument: Any) -> Any:
         return argument.data_ptr()
     if not isinstance(argument, (list, tuple)):
         return argument
-    addresses = tuple(tensor.data_ptr() for tensor in argument)
+    addresses = tuple(map(_address_of, argument))
     if argument and argument[0].is_cuda:
         return _on_device(addresses, argument[0].device).data_ptr()
     return (ctypes.c_void_p * len(addresses))(*addresses)
@@ -195,6 +198,10 @@ def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:
             continue
         elif parameter.table and not isinstance(argument, (list, tuple)):
             problem = f"must be a list of tensors, got {type(argument).__name__}"
+        elif parameter.table and _alike(parameter, argument):
+            first, problem = first or (parameter, argument[0].device), None
+            if argument[0].device != first[1]:
+                problem = _elsewhere(first, argument[0])
         else:
             problem = None
             for tensor in argument if parameter.table else [argument]:
@@ -202,7 +209,7 @@ def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:
                 if not problem and first is None:
                     first = parameter, tensor.device
                 elif not problem and tensor.device != first[1]:
-                    problem = f"must be on {first[1]} like {first[0].name!r}, got {tensor.device}"
+                    problem = _elsewhere(first, tensor)
         if problem:
             raise TypeError(f"{launcher.name}(): argument {parameter.name!r} {problem}")
     return first[1] if first else None
@@ -225,6 +232,22 @@ def _tensor_problem(parameter: Parameter, argument: Any) -> str | None:
     if not argument.is_contiguous():
         return f"must be contiguous, got strides {tuple(argument.stride())}"
     return None
+
+
+def _elsewhere(first: tuple[Parameter, Any], tensor: Any) -> str:
+    return f"must be on {first[1]} like {first[0].name!r}, got {tensor.device}"
+
+
+def _alike(parameter: Parameter, tensors: Sequence[Any]) -> bool:
+    """Whether all of a table are as they must be, on one device: asked without a loop in Python."""
+    import torch
+
+    return (
+        set(map(type, tensors)) == {torch.Tensor}
+        and all(map(torch.Tensor.is_contiguous, tensors))
+        and len(set(map(_device_of, tensors))) == 1
+        and (not parameter.dtypes or parameter.dtypes.issuperset(map(_dtype_of, tensors)))
+    )
 
 
 def _plain(dtype: Any) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import attrgetter, or_
 
 import torch
 
@@ -12,6 +14,7 @@ from yaie.backends.registry import Unsupported
 MOST_PAIRS = 4096  # of copy_blocks.cu, which keeps a list of them in shared memory
 MOST_UNITS = 2**31 - 1
 WIDEST = 16  # bytes of a load or store
+_extent = attrgetter("nbytes", "shape")
 
 
 def reshape_and_cache(
@@ -60,15 +63,16 @@ def copy_blocks(
 ) -> None:
     """Copy blocks in every pool, all layers in one launch. See `yaie.ops.kv.copy_blocks`."""
     pools = [*key_pools, *value_pools]
-    if any(not pool.is_contiguous() for pool in pools):
+    # There may be a hundred pools, and Python's loops take longer than the kernel: so `map`.
+    if not all(map(torch.Tensor.is_contiguous, pools)):
         raise Unsupported("pools must be contiguous")
-    sizes = {pool[0].numel() * pool.element_size() if len(pool) else 0 for pool in pools}
+    sizes = {nbytes // shape[0] if shape[0] else 0 for nbytes, shape in map(_extent, pools)}
     if len(sizes) > 1:
         raise Unsupported(f"blocks must have one size in all pools, got {sorted(sizes)} bytes")
     if len(block_mapping) > MOST_PAIRS:
         raise Unsupported(f"there may be {MOST_PAIRS} pairs, got {len(block_mapping)}")
     (block_bytes,) = sizes
-    unit = widest_unit(block_bytes, *(pool.data_ptr() for pool in pools))
+    unit = widest_unit(block_bytes, *map(torch.Tensor.data_ptr, pools))
     if len(pools) * block_bytes // unit > MOST_UNITS:
         raise Unsupported(f"{len(pools)} pools have too many blocks of {block_bytes} bytes")
     call(
@@ -120,9 +124,7 @@ def gather_kv_fp8(
 
 def widest_unit(*numbers: int) -> int:
     """The widest unit of 1, 2, 4, 8 or 16 bytes that divides all of these sizes and addresses."""
-    together = WIDEST
-    for number in numbers:
-        together |= number
+    together = reduce(or_, numbers, WIDEST)
     return together & -together
 
 
