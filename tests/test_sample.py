@@ -269,6 +269,15 @@ def test_philox_is_that_of_the_paper() -> None:
     assert [f"{word:08x}" for word in words] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
+def test_no_uniform_number_is_0_or_1() -> None:
+    """Not even of the least and the largest bits there are; their noise would be infinite."""
+    seeds = torch.tensor([12_513_068, 25_875_730])
+    step, token = torch.zeros(2, dtype=torch.int64), torch.full((2,), 7)
+    assert draws.philox(seeds, step, token).tolist() == [0x17, 0xFFFFFFEC]
+    low, high = draws.uniforms(seeds, step, token).tolist()
+    assert 0 < low < 1e-7 and 1 - 1e-7 < high < 1
+
+
 def test_uniform_numbers_are_uniform() -> None:
     u = draws.uniforms(torch.tensor([3]), torch.tensor([9]), torch.arange(100_000))
     assert u.min() > 0 and u.max() < 1 and len(u.unique()) > 99_000

@@ -87,8 +87,11 @@ def gumbel_sample(
 
 
 def uniforms(seed: torch.Tensor, step: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
-    """A number above 0 and below 1 for each seed, step and token: float32, 2**24 values."""
-    return ((philox(seed, step, token) >> 8).float() + 0.5) * 2.0**-24
+    """A number above 0 and below 1 for each seed, step and token: float32, 2**23 values.
+
+    With 24 bits, the largest and a half would be rounded to 1, whose noise is infinite.
+    """
+    return ((philox(seed, step, token) >> 9).float() + 0.5) * 2.0**-23
 
 
 def philox(seed: torch.Tensor, step: torch.Tensor, token: torch.Tensor) -> torch.Tensor:

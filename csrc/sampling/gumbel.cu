@@ -38,7 +38,8 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
         // exercise 20.2 begin
         Best best{-INFINITY, -1};
         for (int id = threadIdx.x; id < size; id += blockDim.x) {
-            float u = ((random_bits(seed[row], step[row], id) >> 8) + 0.5f) * 0x1p-24f;
+            // A bit more and the half would be rounded away: u could be 1, its noise infinite.
+            float u = ((random_bits(seed[row], step[row], id) >> 9) + 0.5f) * 0x1p-23f;
             float score = to_float(from[id]) - temperature[row] * logf(-logf(u));
             if (score > best.score) best = {score, id};
         }

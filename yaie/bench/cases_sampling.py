@@ -10,19 +10,18 @@ from collections.abc import Callable
 
 import torch
 
-from yaie import draws, functional
-from yaie.bench.cases import Case, Draw, itemsize
+from yaie import draws
+from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
 
 SLACK = 1e-6  # of a probability: what float32 may round
 
 
 def sampling(rows: int, size: int) -> list[Case]:
-    """sample with three settings, gumbel_sample, and softmax, of float32 logits."""
+    """sample with three settings and gumbel_sample, of float32 logits."""
     return [
         *(_filtered(rows, size, k, p) for k, p in ((0, 1.0), (0, 0.9), (50, 0.9))),
         _gumbel(rows, size),
-        _softmax(rows, size),
     ]
 
 
@@ -130,13 +129,4 @@ def _gumbel(rows: int, size: int) -> Case:
         oracle=lambda logits, *_: _all(logits), reference=draws.gumbel_sample, writes=False,
         compiled=False, judge=lambda tokens, logits, *_: _kept(tokens, logits, 0, 1.0),
         peers={"noise by torch": in_torch, "FlashInfer": _flashinfer_logits(0, 1.0)},
-    )  # fmt: skip
-
-
-def _softmax(rows: int, size: int) -> Case:
-    return Case(
-        "softmax", f"{rows} × {size} float32", lambda draw: (_logits(draw, rows, size),),
-        2 * rows * size * itemsize(torch.float32), 0,
-        oracle=lambda x: torch.softmax(x.double(), dim=1), reference=functional.softmax,
-        peers={"torch.softmax": lambda x: lambda: torch.softmax(x, dim=1)},
     )  # fmt: skip

@@ -1,0 +1,104 @@
+// Solution of exercise 20.3: The threshold of top-p without a sort.
+//
+// Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
+// threshold[row] and above[row]. `wanted` is the mass that has to be reached. descending(x) is a key
+// of 32 bits, smaller for larger logits; float_of(key) is the logit again, mass_of(x, best[row]) its
+// mass, an integer. In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses
+// says in which of the 256 bins the cumulative mass, in ascending order of keys, first reaches
+// `wanted`. The next round looks only at keys that begin with the bits found so far. There are 256
+// threads.
+//
+// Generated from top_p_threshold in csrc/sampling/top_p.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// The threshold of top-p, rung 1: no sort, four passes.
+//
+// Computes  threshold[r] = the smallest logit that top-p keeps of row r, and above[r] = the mass of
+//           all tokens larger than it. Masses are integers, 2²⁴ × exp(x − max of the row), so that
+//           sums are exact in any order. The threshold is where the cumulative mass, in descending
+//           order, first is enough[r].
+// Shapes    x [rows, columns] of float32, float16 or bfloat16, without NaN or +inf; best float32
+//           and enough int64 [rows]: the maximum of each row, and the mass that has to be kept, at
+//           least 1 and at most the whole; threshold float32 and above int64 [rows]
+// Owns      a thread block of 256 threads: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a
+//           thread: of each row the columns threadIdx.x, threadIdx.x + 256, …, and one of 256 bins
+// Moves     every element four times, the last three from a cache if there is room
+// Oracle    a sort in float64, in tests/test_sample.py
+// Idea      the bits of a float, a little changed, are an integer of the same order. A histogram of
+//           the masses by the first 8 bits says in which of 256 bins the threshold is, and how
+//           much lies before it; then that bin alone is divided by the next 8 bits, until all 32
+//           are known.
+#include "common.cuh"
+
+constexpr int THREADS = 256, BINS = 256;
+typedef unsigned long long Mass;  // what atomicAdd calls 64 bits
+
+// Ascending integers are descending floats.
+static __device__ unsigned descending(float x) {
+    unsigned bits = __float_as_uint(x + 0.0f);  // −0 becomes 0
+    return bits >> 31 ? bits : ~bits & 0x7fffffffu;
+}
+static __device__ float float_of(unsigned key) {
+    return __uint_as_float(key >> 31 ? key : ~key & 0x7fffffffu);
+}
+static __device__ Mass mass_of(float x, float best) {
+    return (Mass)(expf(x - best) * 16777216.0f + 0.5f);
+}
+
+template <typename T>
+__global__ void top_p_threshold(const T* x, const float* best, const int64_t* enough,
+                                float* threshold, int64_t* above, int rows, int columns) {
+    __shared__ Mass bins[BINS];
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + (size_t)row * columns;
+        Mass wanted = enough[row];
+        // exercise 20.3 begin
+        Mass before = 0;  // the mass of all keys that are less than those that begin with prefix
+        unsigned prefix = 0;
+        for (int shift = 24; shift >= 0; shift -= 8) {
+            bins[threadIdx.x] = 0;
+            __syncthreads();
+            for (int column = threadIdx.x; column < columns; column += THREADS) {
+                float value = to_float(from[column]);
+                unsigned key = descending(value);
+                if (shift == 24 || key >> (shift + 8) == prefix)
+                    atomicAdd(&bins[key >> shift & 255], mass_of(value, best[row]));
+            }
+            __syncthreads();
+            int bin = 0;
+            while (before + bins[bin] < wanted) before += bins[bin++];
+            prefix = prefix << 8 | bin;
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) threshold[row] = float_of(prefix), above[row] = before;
+        // exercise 20.3 end
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, const float* best, const int64_t* enough, float* threshold,
+                          int64_t* above, int rows, int columns, int blocks, cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    top_p_threshold<<<blocks, THREADS, 0, stream>>>(x, best, enough, threshold, above, rows,
+                                                    columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t top_p_threshold_f32(const float* x, const float* best,
+                                           const int64_t* enough, float* threshold,
+                                           int64_t* above, int rows, int columns, int blocks,
+                                           cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}
+extern "C" cudaError_t top_p_threshold_f16(const __half* x, const float* best,
+                                           const int64_t* enough, float* threshold,
+                                           int64_t* above, int rows, int columns, int blocks,
+                                           cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}
+extern "C" cudaError_t top_p_threshold_bf16(const __nv_bfloat16* x, const float* best,
+                                            const int64_t* enough, float* threshold,
+                                            int64_t* above, int rows, int columns, int blocks,
+                                            cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}
