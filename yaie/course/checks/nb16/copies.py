@@ -67,7 +67,7 @@ def run(
     with given(f"{words} ({listed}; {blocks} of 256 threads)"):
         launch(
             path, NAME, pools, torch.tensor(pairs), num_pools, len(pairs), block_bytes, unit,
-            thread_blocks, explain=explanations(pairs), order=order,
+            thread_blocks, explain=explanations(pairs, block_bytes), order=order,
         )  # fmt: skip
         targets = {target for _, target in pairs}
         for number, (pool, old, want) in enumerate(zip(pools, before, wanted, strict=True)):
@@ -131,7 +131,7 @@ def known_mistakes(
     return found
 
 
-def explanations(pairs: tuple[tuple[int, int], ...]) -> dict[str, Any]:
+def explanations(pairs: tuple[tuple[int, int], ...], block_bytes: int) -> dict[str, Any]:
     sources, targets = zip(*pairs, strict=True)
     meeting = sorted(set(sources) & set(targets))
 
@@ -139,7 +139,8 @@ def explanations(pairs: tuple[tuple[int, int], ...]) -> dict[str, Any]:
         if found.access == found.other_access:
             return "Two threads write the same place: each place belongs to one thread."
         who = [
-            f"{thread(index)} of thread block {block[0]}" + (f", {block[1]}" if block[1] else "")
+            f"{thread(index).capitalize()} of thread block {block[0]}"
+            + (f", {block[1]}" if block[1] else "")
             for index, block in (
                 (found.thread, found.thread_block),
                 (found.other_thread, found.other_thread_block),
@@ -148,12 +149,12 @@ def explanations(pairs: tuple[tuple[int, int], ...]) -> dict[str, Any]:
         does = {"load": "reads", "store": "writes", "atomic": "changes"}
         if not meeting:
             return (
-                f"{who[0]} and {who[1]} meet. No block is both source and target here, so what you "
-                "take for two blocks overlaps: block b begins at unit b * size."
+                f"{who[0]} and {who[1].lower()} meet. No block is both source and target here, so "
+                "what you take for two blocks overlaps: block b begins at unit b * size."
             )
         told = (
-            f"{who[0]} {does[found.access]} what {who[1]} {does[found.other_access]}. "
-            f"Block {meeting[0]} is the target of one pair and the "
+            f"{who[0]} {does[found.access]} what {who[1].lower()} {does[found.other_access]}. "
+            f"Block {found.offset // block_bytes} is the target of one pair and the "
             "source of another, and there is no order between threads. One thread that takes the "
             "same place through all pairs has an order: that of its own lines."
         )

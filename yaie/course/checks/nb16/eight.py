@@ -19,7 +19,7 @@ def check_fp8(path: Path) -> None:
     numbers(path, [1.0, -2.0, 0.5, 3.5, 0.0, 240.0], "numbers that e4m3 has", 1.0)
     numbers(path, [4.0, -8.0, 96.0, 0.75], "scale 4", 4.0)
     numbers(path, [1.05, 1.10, 1.19, -1.07, 0.0105, 300.0, -0.001], "between two codes", 1.0)
-    numbers(path, [448.0, 449.0, 1000.0, -1e6, 30000.0, -464.0], "beyond 448", 1.0)
+    numbers(path, [448.0, 449.0, 1000.0, -1e6, 30000.0, -464.0], "numbers too large for e4m3", 1.0)
     infinite(path)
     heads(path)
 
