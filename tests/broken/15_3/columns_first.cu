@@ -95,23 +95,27 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     float sums[TILES_16][TILES_8][4] = {};
-    for (int tile = 0; tile < STAGES - 1; ++tile) copy_tiles(tile);
-    cp_async_wait<STAGES - 2>();
+    for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile);
+    cp_async_wait<STAGES - 1>();
     __syncthreads();
     load_fragments(0, 0, 0);
 
     int tiles = ceil_div(k, TILE_K), stage = 0;
     for (int tile = 0; tile < tiles; ++tile) {
+        int next = stage + 1 == STAGES ? 0 : stage + 1;
 #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            if (step == STEPS - 1) {  // the next fragments are the next tile's
-                stage = stage + 1 == STAGES ? 0 : stage + 1;
+            if (step < STEPS - 1)
+                load_fragments((step + 1) % 2, stage, step + 1);
+            else
+                load_fragments(0, next, 0);
+            if (step == STEPS - 2) {
+                // All of this tile is in registers now, in every warp's after the barrier: the
+                // place is free. And the next tile is there, long before it is asked for.
                 cp_async_wait<STAGES - 2>();
                 __syncthreads();
+                copy_tiles(tile + STAGES);
             }
-            load_fragments((step + 1) % 2, stage, (step + 1) % STEPS);
-            // All have left the tile before this one since the last barrier: its memory is free.
-            if (step == 0) copy_tiles(tile + STAGES - 1);
 #pragma unroll
             for (int i = 0; i < TILES_16; ++i)
 #pragma unroll
@@ -120,6 +124,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                                    b_parts[step % 2][j / 2][j % 2 * 2],
                                    b_parts[step % 2][j / 2][j % 2 * 2 + 1]);
         }
+        stage = next;
     }
     cp_async_wait<0>();
     __syncthreads();
