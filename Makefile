@@ -3,7 +3,7 @@
 PYTHON ?= python3
 PORT ?= 8888
 LAB_ARGS ?=
-BENCH_ARGS ?= engine --device cpu
+BENCH_ARGS ?= engine
 # Architectures for build-kernels, such as 8.0;9.0a or native. Empty: all cards since Turing.
 ARCH ?=
 # An extra package index to take torch from, such as PyTorch's own index of CPU builds.

@@ -272,3 +272,8 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
 def test_wrong_settings_name_the_argument():
     with pytest.raises(ValueError, match="temperature"):
         Chat(PretendedLLM(), temperature=-1)
+
+
+def test_bench_engine_has_no_choice_of_one_device():
+    done = CliRunner().invoke(cli.app, ["bench", "engine", "--device", "cpu"])
+    assert done.exit_code == 2 and "No such option" in done.output

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,12 +19,6 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
-
-
-class Device(str, Enum):
-    """The devices that the engine runs on."""
-
-    cpu = "cpu"
 
 
 def show_version(wanted: bool) -> None:
@@ -168,7 +161,6 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine ac
 @bench_app.command("engine")
 def bench_engine(
     model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
-    device: Annotated[Device, typer.Option(help="Where to run it.")] = Device.cpu,
     max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Timed rounds of each engine.")] = 3,
     output: Annotated[Path | None, typer.Option(help="Also save the results, as JSON.")] = None,
