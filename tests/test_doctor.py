@@ -143,6 +143,11 @@ def test_nvcc_is_looked_for_where_cuda_home_says(commands, monkeypatch, tmp_path
     commands["nvcc"] = (0, "")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert doctor.find_nvcc() == str(tmp_path / "bin" / "nvcc")
+    (tmp_path / "bin" / "nvcc").unlink()
+    assert doctor.find_nvcc() is None  # though there is one on the path: kernels are not built
+    monkeypatch.setattr(doctor, "torch_cuda", lambda: "13.0")
+    verdict, detail, *_ = doctor.probe_nvcc()
+    assert verdict == NOTE and f"CUDA_HOME is {tmp_path}, which has no bin/nvcc;" in detail
     monkeypatch.delenv("CUDA_HOME")
     assert doctor.find_nvcc() == "nvcc"
 

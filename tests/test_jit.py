@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from yaie import ahead, cache, jit, nvcc
+from yaie.emulator import launch
 from yaie.emulator.build import compiler
 from yaie.jit import CompileError, KernelError
 
@@ -101,6 +102,15 @@ def test_a_changed_header_is_another_module(tmp_path):
     for factor in (5, 6):
         header.write_text(f"#pragma once\n#define FACTOR {factor}\n")
         assert works(jit.load(path), factor=factor)
+
+
+@pytest.mark.parametrize("name", ["report", "how", "name", "launchers", "__init__", "_launch"])
+def test_a_launcher_that_could_not_be_called_is_refused(name):
+    source = (
+        f'extern "C" cudaError_t {name}(int n, cudaStream_t s) {{\n    return cudaSuccess;\n}}\n'
+    )
+    with pytest.raises(ValueError, match=f"mine.cu: a launcher cannot be named {name}, .* own"):
+        jit.load(source, name="mine.cu")
 
 
 def test_flags_reach_the_compiler():
@@ -266,6 +276,77 @@ def test_what_a_killed_build_leaves_is_not_waited_for(own_cache, tmp_path):
     assert time.monotonic() - started < cache.PATIENCE / 4
 
 
+def in_a_fork(work):
+    """Run work in a forked child that may take ten seconds; returns what it printed."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)
+        try:
+            os.write(write, str(work()).encode())
+        except BaseException as error:
+            os.write(write, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read().decode()
+    assert os.waitpid(child, 0)[1] == 0, "it hangs"
+    return said
+
+
+def test_a_fork_runs_kernels():
+    module = jit.load(SOURCE)
+    works(module)
+    assert in_a_fork(lambda: works(module)) == "True"
+
+
+def test_a_fork_amid_a_call_of_another_thread_says_so():
+    module = jit.load(SOURCE)
+    works(module)
+    with launch._one_call:
+        said = in_a_fork(lambda: works(module))
+    assert re.search(r"KernelError: \w+: this process was forked while another thread ran", said)
+    works(module)
+
+
+def test_a_fork_amid_a_build_of_another_thread_builds(own_cache):
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold():
+        with jit._building:
+            held.set()
+            go_on.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    module = jit.load(SOURCE, name="forked.cu")
+    try:
+        assert in_a_fork(lambda: works(module)) == "True"
+    finally:
+        go_on.set()
+        thread.join()
+
+
+def test_a_lock_is_given_back_though_a_fork_has_the_file(tmp_path):
+    target = tmp_path / "x.so"
+    with cache._lock(target):
+        (lock,) = tmp_path.glob(".lock-*")
+        numbers = [n for n in os.listdir("/proc/self/fd") if _names(n, lock)]
+        copy = os.dup(int(numbers[0]))  # as a fork would have it
+    with open(lock) as file:
+        assert cache._locked(file.fileno())
+    os.close(copy)
+
+
+def _names(number, path):
+    try:
+        return os.readlink(f"/proc/self/fd/{number}") == str(path)
+    except OSError:
+        return False
+
+
 def test_a_build_that_does_not_end_is_not_waited_for_forever(own_cache, tmp_path, monkeypatch):
     path, begun, done = tmp_path / "mine.cu", tmp_path / "begun", tmp_path / "done"
     path.write_text(SOURCE)
@@ -294,12 +375,15 @@ def test_what_was_not_used_for_long_is_removed(tmp_path):
     left = tmp_path / "building-left"
     left.mkdir()
     then = time.time() - 2 * cache.KEPT
+    used.path.with_suffix(".seconds").write_text("1.2500\n")
     for path in (left, old.path, used.path, *tmp_path.glob("*.seconds")):
         os.utime(path, (then, then))
     again = cache.build_once(used.path, build)
-    assert not again.fresh and again.seconds == pytest.approx(used.seconds, abs=1e-3)
+    assert not again.fresh and again.seconds == 1.25
     assert cache.build_once(tmp_path / "new.so", build).fresh
-    assert {p.name for p in tmp_path.glob("*.so")} == {"used.so", "new.so"}
+    kept = {"used.so", "used.seconds", "new.so", "new.seconds"}
+    assert {p.name for p in tmp_path.iterdir() if p.suffix in (".so", ".seconds")} == kept
+    assert cache.build_once(used.path, build).seconds == 1.25
     assert not left.exists()
 
 
@@ -307,11 +391,11 @@ def test_what_was_not_used_for_long_is_removed(tmp_path):
 
 
 def test_architectures(monkeypatch):
-    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
-    assert nvcc.architectures_of((8, 6)) == ("8.6",)
-    assert nvcc.architectures_of((9, 0)) == ("9.0a",)
-    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0 9.0+PTX;")
-    assert nvcc.architectures_of((9, 0)) == ("8.0", "9.0+PTX")
+    for listed in ("", "7.5 8.0 8.6 9.0 10.0 12.0+PTX", "8.0", "Hopper"):
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", listed)  # of torch's own kernels, not of these
+        assert nvcc.architectures_of((8, 6)) == ("8.6",)
+        assert nvcc.architectures_of((9, 0)) == ("9.0a",)
+    assert nvcc.parse_architectures("8.0 9.0+PTX;") == ("8.0", "9.0+PTX")
     assert nvcc.architecture_flags(("8.0", "9.0+PTX", "10.0a")) == [
         "-gencode=arch=compute_80,code=sm_80",
         "-gencode=arch=compute_90,code=sm_90",
@@ -333,6 +417,12 @@ def test_architectures(monkeypatch):
         (("9.0a",), (9, 0), True),
         (("9.0a",), (10, 0), False),
         (("10.0a",), (10, 3), False),
+        (("10.0f",), (10, 0), True),
+        (("10.0f",), (10, 3), True),
+        (("10.3f",), (10, 0), False),
+        (("10.0f",), (12, 0), False),
+        (("10.0f+PTX",), (12, 0), False),
+        (("9.0a+PTX",), (10, 0), False),
         (("7.5", "9.0+PTX"), (12, 0), True),
         (("7.5", "9.0+PTX"), (8, 0), False),
     ],
@@ -347,11 +437,13 @@ def test_what_a_source_needs():
     assert nvcc.able(("7.5", "8.0", "9.0+PTX"), tensor_cores) == ("8.0", "9.0+PTX")
     hopper = "// Needs sm_90a: wgmma\n"
     assert nvcc.able(("9.0", "9.0a", "10.0"), hopper) == ("9.0a",)
+    family = "// Needs sm_100f: tcgen05\n"
+    given = ("9.0a", "10.0", "10.0f", "10.0a", "10.3a+PTX", "12.0f")
+    assert nvcc.able(given, family) == ("10.0f", "10.0a", "10.3a+PTX")
 
 
 def test_a_card_that_a_source_does_not_run_on(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
-    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
     module = jit.load("// Needs sm_90a: wgmma\n" + SOURCE, name="hopper.cu")
     assert module.how("cuda") == module.how("cpu") == "needs sm_90a"
     with pytest.raises(CompileError, match=r"hopper\.cu needs sm_90a, .* emulator does not have"):
@@ -382,6 +474,11 @@ def test_what_ninja_says_is_left_out():
 
 def test_no_nvcc_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    with pytest.raises(CompileError, match=f"no nvcc: CUDA_HOME is {tmp_path}, which has no bin/"):
+        nvcc.nvcc()
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+    monkeypatch.setenv("CUDA_HOME", "")
+    monkeypatch.delenv("CUDA_PATH", raising=False)
     with pytest.raises(CompileError, match="no nvcc: pip install 'nvidia-cuda-nvcc"):
         nvcc.nvcc()
 
@@ -416,6 +513,8 @@ def test_a_stale_file_that_was_built_ahead_is_not_used(tmp_path, monkeypatch):
     assert ahead.find(source + "\n", path, (), (9, 0)) is None  # another source
     assert ahead.find(source, path, ("-DX",), (9, 0)) is None  # another option
     assert ahead.find(source, tmp_path / "mine.cu", (), (9, 0)) is None
+    built.with_suffix(".json").unlink()  # one that is being replaced
+    assert ahead.find(source, path, (), (9, 0)) is None
 
 
 # ------------------------------------------------------------------------------ on a GPU
@@ -425,7 +524,6 @@ def test_a_stale_file_that_was_built_ahead_is_not_used(tmp_path, monkeypatch):
 def gpu(own_cache, monkeypatch, tmp_path):
     if not torch.cuda.is_available():
         pytest.skip("no CUDA GPU")
-    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
     monkeypatch.setattr(ahead, "BUILD", tmp_path / "ahead")
     return torch.device("cuda", torch.cuda.current_device())
 

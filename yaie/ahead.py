@@ -34,10 +34,17 @@ def target(source: str, path: Path, flags: Sequence[str] = ()) -> Path | None:
 def find(source: str, path: Path, flags: Sequence[str], capability: tuple[int, int]) -> Path | None:
     """The shared object of a source for a card, if it was built ahead of time; else None."""
     built = target(source, path, flags)
-    if built is None or not built.exists():
+    architectures = None if built is None else _built_for(built)
+    return built if architectures and nvcc.runs_on(architectures, capability) else None
+
+
+def _built_for(built: Path) -> list[str] | None:
+    """The architectures of a shared object, from the note beside it; None if one is not there."""
+    try:
+        note = built.with_suffix(".json").read_text()
+    except FileNotFoundError:  # never built, or just being replaced
         return None
-    architectures = json.loads(built.with_suffix(".json").read_text())["architectures"]
-    return built if nvcc.runs_on(architectures, capability) else None
+    return json.loads(note)["architectures"] if built.exists() else None
 
 
 def build_all(
@@ -65,7 +72,7 @@ def _build(path: Path, architectures: Sequence[str], say: Callable[[str], None])
         say(f"{name}: needs {nvcc.sm(nvcc.needs(source))}, which is not among the architectures")
         return True
     note = built.with_suffix(".json")
-    if built.exists() and json.loads(note.read_text())["architectures"] == wanted:
+    if _built_for(built) == wanted:
         say(f"{name}: up to date")
         return True
     built.parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +83,15 @@ def _build(path: Path, architectures: Sequence[str], say: Callable[[str], None])
     except CompileError as error:
         say(f"{name}: not compiled\n{error}")
         return False
-    for old in (*built.parent.glob(f"{path.stem}-*.so"), *built.parent.glob(f"{path.stem}-*.json")):
-        if _is_of(old, path):
-            old.unlink()
-    note.write_text(json.dumps({"architectures": wanted, "nvcc": nvcc.version(nvcc.nvcc())}))
+    # Without its note a file is not used, so nobody meets one beside the note of another.
+    note.unlink(missing_ok=True)
     os.replace(part, built)
+    about = part.with_suffix(".json")
+    about.write_text(json.dumps({"architectures": wanted, "nvcc": nvcc.version(nvcc.nvcc())}))
+    os.replace(about, note)
+    for old in (*built.parent.glob(f"{path.stem}-*.so"), *built.parent.glob(f"{path.stem}-*.json")):
+        if _is_of(old, path) and old not in (built, note):
+            old.unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     say(f"compiled {name} for {', '.join(map(nvcc.sm, wanted))} in {seconds:.1f} s")
     return True

@@ -74,8 +74,9 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
                     note.write_text(f"{seconds:.4f}\n")
                     os.replace(built, target)
                 return Built(target, seconds, True)
-    with suppress(PermissionError):  # a cache that somebody else filled
+    with suppress(PermissionError, FileNotFoundError):  # a cache that somebody else filled
         os.utime(target)  # in use
+        os.utime(note)
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
 
 
@@ -98,7 +99,11 @@ def _lock(target: Path) -> Iterator[None]:
                 told = True
                 warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
             time.sleep(0.02)
-        yield  # closing the file gives the lock back
+        try:
+            yield
+        finally:  # closing the file is not enough if the process was forked meanwhile
+            with suppress(OSError):
+                fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
 
 def _locked(file: int) -> bool:

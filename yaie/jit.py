@@ -32,6 +32,15 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
 _building = threading.RLock()
+
+
+def _after_fork() -> None:
+    """In the child, where the thread that may have had it does not exist."""
+    global _building
+    _building = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 # Errors of kernels that were running: told by whatever call comes next, and by every later one.
 _LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
 _LATE = (
@@ -118,6 +127,12 @@ class Module:
         self._verbose = verbose
         self._on_cpu: emulator.Module | None = None
         self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
+        for own in self.launchers:
+            if own in self.__dict__ or hasattr(type(self), own):
+                raise ValueError(
+                    f"{self.name}: a launcher cannot be named {own}, "
+                    f"since module.{own} is the module's own"
+                )
 
     @property
     def report(self) -> Report | None:

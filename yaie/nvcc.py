@@ -54,6 +54,13 @@ def nvcc() -> Path:
     """The compiler. Raises CompileError that says how to get it."""
     found = find()
     if found is None:
+        name = next((n for n in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(n)), None)
+        if name:
+            raise CompileError(
+                f"no nvcc: {name} is {os.environ[name]}, which has no bin/nvcc; set it to the "
+                "folder of the CUDA toolkit, or unset it, and nvcc is looked for on the path and "
+                "among the Python packages"
+            )
         raise CompileError(
             "no nvcc: pip install 'nvidia-cuda-nvcc==13.*' 'nvidia-cuda-cccl==13.*' (13 or what "
             "torch.version.cuda says), or install the CUDA toolkit from "
@@ -74,7 +81,7 @@ def version(compiler: Path) -> str:
 
 
 def parse_architectures(text: str) -> tuple[str, ...]:
-    """The architectures of a list such as "8.0;9.0a+PTX", which TORCH_CUDA_ARCH_LIST has.
+    """The architectures of a list such as "8.0;9.0a+PTX", written as for TORCH_CUDA_ARCH_LIST.
 
     Raises ValueError for what is none.
     """
@@ -88,13 +95,12 @@ def parse_architectures(text: str) -> tuple[str, ...]:
 
 
 def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
-    """What to compile for a card: TORCH_CUDA_ARCH_LIST if it is set, else what the card is.
+    """What to compile for a card: what it is, and no more.
 
     From Hopper on with the instructions that only this very architecture has (9.0a).
+    TORCH_CUDA_ARCH_LIST does not count: containers set it to all cards that torch was built for,
+    perhaps without this one, and compiling for all takes several times as long.
     """
-    listed = os.environ.get("TORCH_CUDA_ARCH_LIST", "")
-    if listed and listed != "native":
-        return parse_architectures(listed)
     major, minor = capability
     return (f"{major}.{minor}{'a' if major >= 9 else ''}",)
 
@@ -115,9 +121,9 @@ def _number(architecture: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _is_exact(architecture: str) -> bool:
-    """Whether it is one version's own, such as 9.0a."""
-    return re.search(r"\d[af]", architecture) is not None
+def _suffix(architecture: str) -> str:
+    """ "a" for one version's own, such as 9.0a; "f" for a family's, such as 10.0f; else ""."""
+    return re.search(r"\d([af]?)(\+PTX)?$", architecture)[1]
 
 
 def sm(architecture: str) -> str:
@@ -128,16 +134,18 @@ def sm(architecture: str) -> str:
 def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
     """Whether a card can run what was compiled for these architectures.
 
-    Machine code runs on cards of the same major version that are no older, that of 9.0a and its
-    like on this very version; PTX is compiled by the driver for every newer card.
+    Machine code runs on cards of the same major version that are no older, and so does that of
+    10.0f and its like; that of 9.0a and its like runs on this very version. PTX is compiled by the
+    driver for every newer card, but with a suffix for no other than the machine code.
     """
     for architecture in architectures:
         number = _number(architecture)
         if number == capability:
             return True
-        if _is_exact(architecture) or number > capability:
+        if _suffix(architecture) == "a" or number > capability:
             continue
-        if number[0] == capability[0] or architecture.endswith("+PTX"):
+        portable = architecture.endswith("+PTX") and not _suffix(architecture)
+        if number[0] == capability[0] or portable:
             return True
     return False
 
@@ -164,8 +172,13 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
     needed = needs(source)
     if needed is None:
         return tuple(architectures)
-    if _is_exact(needed):
+    if _suffix(needed) == "a":
         return tuple(a for a in architectures if a.removesuffix("+PTX") == needed)
+    if _suffix(needed) == "f":  # the versions' own have what their family has
+        return tuple(
+            a for a in architectures
+            if _suffix(a) and _number(a)[0] == _number(needed)[0] and _number(a) >= _number(needed)
+        )  # fmt: skip
     return tuple(a for a in architectures if _number(a) >= _number(needed))
 
 

@@ -159,7 +159,7 @@ def probe_nvcc() -> tuple[str, ...]:
             return OK, "none, and none is needed: kernels run on the CPU's emulator"
         return (
             NOTE,
-            f"none; torch uses CUDA {wanted}. Only Part IV on the GPU needs it",
+            f"{wrong_home() or 'none'}; torch uses CUDA {wanted}. Only Part IV on the GPU needs it",
             f"install the CUDA toolkit {wanted}, or set CUDA_HOME to where it is",
         )
     found = re.search(r"release (\d+\.\d+)", run([nvcc, "--version"])[1])
@@ -350,12 +350,20 @@ def torch_cuda() -> str | None:
 
 
 def find_nvcc() -> str | None:
-    """nvcc as torch would find it: CUDA_HOME, then the path, then the usual place."""
+    """nvcc as torch finds it: where CUDA_HOME says; else on the path, or in the usual place."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    if home and Path(home, "bin", "nvcc").exists():
-        return str(Path(home, "bin", "nvcc"))
+    if home:
+        return None if wrong_home() else str(Path(home, "bin", "nvcc"))
     usual = "/usr/local/cuda/bin/nvcc"
     return shutil.which("nvcc") or (usual if Path(usual).exists() else None)
+
+
+def wrong_home() -> str | None:
+    """What is wrong with CUDA_HOME, or CUDA_PATH in its absence; None if nothing is."""
+    name = next((n for n in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(n)), None)
+    if name is None or Path(os.environ[name], "bin", "nvcc").exists():
+        return None
+    return f"{name} is {os.environ[name]}, which has no bin/nvcc"
 
 
 def run(command: list[str]) -> tuple[int, str]:

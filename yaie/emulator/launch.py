@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -20,11 +21,22 @@ from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 
 GAP = 1 << 20  # bytes of nobody's memory between two arguments
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
+_forked_in_a_call = False
 ALIGNMENT = 512  # as cudaMalloc gives it
 
 
 class KernelError(RuntimeError):
     """A kernel crashed, hung, failed an assertion, or its launch was refused."""
+
+
+def _after_fork() -> None:
+    """In the child: if a call was under way, in a thread that the child has not, it never ends."""
+    global _one_call, _forked_in_a_call
+    _forked_in_a_call |= _one_call.locked()
+    _one_call = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Module:
@@ -69,6 +81,11 @@ class Module:
 
     def call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:
         """Call a launcher with arguments that `check_arguments` has passed."""
+        if _forked_in_a_call:
+            raise KernelError(
+                f"{launcher.name}: this process was forked while another thread ran a kernel, and "
+                'cannot run any; start processes with multiprocessing\'s "spawn", or before kernels'
+            )
         with _one_call:
             error, stopped = self._run(launcher, arguments)
         if stopped:
