@@ -205,13 +205,15 @@ def test_random_copies(seed):
 
 
 @each_device
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(16, 3, 64), (1, 2, 33), (3, 1, 5), (17, 2, 32), (16, 0, 8)])
-def test_blocks_of_any_size(shape, dtype, device):
+def test_blocks_of_any_size(shape, dtype, backend, device):
     pairs = [(0, 3), (2, 1)]
     pools = cache(3, 5, shape, dtype, device)
     wanted = [copied(pool.cpu(), pairs) for pool in pools]
-    kv.copy_blocks_cuda(pools[:3], pools[3:], torch.tensor(pairs, device=device))
+    mapping = torch.tensor(pairs, device=device)
+    kv.copy_blocks(pools[:3], pools[3:], mapping, backend=backend)
     assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 

@@ -113,6 +113,8 @@ def copy_blocks(
     """
     sources, targets = block_mapping.unbind(dim=1)
     for pool in (*key_pools, *value_pools):
+        if pool.element_size() == 1:  # not every PyTorch can index 8-bit floats
+            pool = pool.view(torch.uint8)
         pool[targets] = pool[sources]
 
 
