@@ -264,3 +264,16 @@ def test_ratios_are_measured_as_the_notebook_draws_them(tmp_path):
         rows = record["products"][str(dtype).removeprefix("torch.")]
         assert set(rows) >= {script.LIBRARY, *rungs}
         assert all({"ms", "tflop_s", "of_library", "error"} <= set(row) for row in rows.values())
+
+
+def test_a_wait_that_is_too_weak_shows():
+    """Emulated copies are made when they are waited for, so the pipeline's counts are tested."""
+    right = MMA.read_text()
+    weak = right.replace("cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>")
+    assert weak != right
+    a, b = torch.randn(33, 200).half(), torch.randn(200, 40).half()
+    wanted = (a.double() @ b.double()).half()
+    for source, is_right in ((right, True), (weak, False)):
+        c = torch.full((33, 40), torch.nan).half()
+        jit.load(source, name="waits.cu").matmul_mma_f16(a, b, c, 33, 40, 200)
+        assert torch.allclose(c, wanted, rtol=1e-3, atol=1e-2) == is_right

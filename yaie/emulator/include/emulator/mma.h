@@ -1,9 +1,11 @@
 // Stands in for the instructions of tensor cores in csrc/mma.cuh: the lanes of a warp hand each
-// other what an instruction would take from all of them. Copies are over at once, so a wait that is
-// missing does not show.
+// other what an instruction would take from all of them. An asynchronous copy is made when it is
+// waited for, so that what reads too early gets what was there before.
 #pragma once
 
 #include <string.h>
+
+#include <vector>
 
 #include "../cuda_runtime.h"
 
@@ -18,12 +20,67 @@ EMULATOR_INLINE void unpack2(uint32_t pair, double (&to)[2]) {
 
 }  // namespace emulator
 
+#ifdef EMULATOR_CHECKED  // at once, on the line that asks: that is where it is counted
 EMULATOR_INLINE void cp_async_16(void* to, const void* from, bool valid) {
     *static_cast<uint4*>(to) = valid ? *static_cast<const uint4*>(from) : uint4{};
 }
 EMULATOR_INLINE void cp_async_commit() {}
 template <int PENDING>
 EMULATOR_INLINE void cp_async_wait() {}
+#else  // as late as may be: when it is waited for
+namespace emulator {
+
+struct Copy {
+    void* to;
+    const void* from;
+    bool valid;
+    int group;  // how many groups the thread had committed before
+};
+
+struct Copies {
+    uint3 block;
+    int groups;
+    std::vector<Copy> pending;
+};
+
+// Of the running thread, in its present thread block.
+inline Copies& copies() {
+    static __thread Copies* of_threads = nullptr;  // one thread block at a time on each core
+    if (!of_threads) of_threads = new Copies[1024]();
+    const unsigned number = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    Copies& found = of_threads[number];
+    if (memcmp(&found.block, &blockIdx, sizeof(uint3)) != 0) {
+        found.block = blockIdx;
+        found.groups = 0;
+        found.pending.clear();
+    }
+    return found;
+}
+
+inline void finish_copies(int groups_under_way) {
+    Copies& mine = copies();
+    size_t done = 0;
+    for (; done < mine.pending.size(); ++done) {
+        const Copy& copy = mine.pending[done];
+        if (copy.group >= mine.groups - groups_under_way) break;
+        *static_cast<uint4*>(copy.to) =
+            copy.valid ? *static_cast<const uint4*>(copy.from) : uint4{};
+    }
+    mine.pending.erase(mine.pending.begin(), mine.pending.begin() + done);
+}
+
+}  // namespace emulator
+
+EMULATOR_INLINE void cp_async_16(void* to, const void* from, bool valid) {
+    emulator::Copies& mine = emulator::copies();
+    mine.pending.push_back({to, from, valid, mine.groups});
+}
+EMULATOR_INLINE void cp_async_commit() { ++emulator::copies().groups; }
+template <int PENDING>
+EMULATOR_INLINE void cp_async_wait() {
+    emulator::finish_copies(PENDING);
+}
+#endif
 
 EMULATOR_INLINE void ldmatrix_x4(uint32_t (&to)[4], const void* row) {
     int lane = threadIdx.x % 32;
