@@ -7,8 +7,29 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops import attention, elementwise, kv, matrix, norm, rotary, sampling  # each registers
+from yaie.ops import (  # each registers its own
+    attention,
+    elementwise,
+    kv,
+    matrix,
+    metadata,
+    norm,
+    radix,
+    rotary,
+    sampling,
+)
 
-__all__ = ["attention", "elementwise", "kv", "matrix", "norm", "operators", "rotary", "sampling"]
+__all__ = [
+    "attention",
+    "elementwise",
+    "kv",
+    "matrix",
+    "metadata",
+    "norm",
+    "operators",
+    "radix",
+    "rotary",
+    "sampling",
+]
 
 operators = torch.ops.yaie

@@ -1,0 +1,238 @@
+"""What autograd is told of the operators: which have no gradient, and what they write into."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import pytest
+import torch
+
+from yaie.attention import rotary_tables
+from yaie.backends import registry
+from yaie.flat_tree import flatten
+from yaie.ops import norm, operators
+from yaie.ops.kv import reshape_and_cache
+from yaie.radix import RadixTree
+
+FP8 = torch.float8_e4m3fn
+
+
+def ints(*values, dtype=torch.int32):
+    return torch.tensor(values, dtype=dtype)
+
+
+def arguments(name: str) -> tuple:
+    """What the operator is called with, as torch.library sees it."""
+    torch.manual_seed(0)
+    x, y, weight = torch.randn(4, 8), torch.randn(4, 8), torch.randn(8)
+    q, k, v = torch.randn(3, 4, 16), torch.randn(5, 2, 16), torch.randn(5, 2, 16)
+    pools = torch.randn(4, 2, 2, 16), torch.randn(4, 2, 2, 16)
+    eights = tuple(pool.to(FP8) for pool in pools)
+    new, slots, scale = (k[:3], v[:3]), ints(7, 0, 3, dtype=torch.int64), torch.tensor([0.5, 2.0])
+    tables, starts = ints([3, 0], [1, 2]), ints(0, 2, 3)
+    ones = torch.ones(4)
+    tree = RadixTree(2)
+    tree.insert([1, 2, 3, 4], [0, 1])
+    flat = flatten(tree)
+    return {
+        "add": (x, y),
+        "add_relu": (x, y),
+        "silu_and_mul": (x,),
+        "transpose": (x,),
+        "row_sum": (x,),
+        "softmax": (x,),
+        "rms_norm": (x, weight, 1e-6),
+        "add_rms_norm": (x, y, weight, 1e-6),
+        "rotary": (q, torch.arange(3), *rotary_tables(16, 40)),
+        "matmul": (x, y.t().contiguous()),
+        "attention": (q, k, v, True, None),
+        "ragged_attention": (q, k, v, ints(0, 1, 3), ints(0, 3, 5), True, None),
+        "paged_attention": (q, *pools, tables, ints(3, 4), starts, None),
+        "reshape_and_cache": (*new, *pools, slots),
+        "reshape_and_cache_fp8": (*new, *eights, slots, scale, scale),
+        "copy_blocks": ([pools[0]], [pools[1]], ints([0, 1], [1, 2], dtype=torch.int64)),
+        "gather_kv": (*pools, tables, starts, 3),
+        "gather_kv_fp8": (*eights, tables, starts, 3, scale, scale, torch.float16),
+        "prefix_sum": (ints(1, 2, 3),),
+        "fill_draft_extend_metadata": (ints(1, 2), ints(5, 6), 4, ints(0, 0, 0), ints(0, 0, 0), 3),
+        "match_prefixes": (ints(1, 2, 3), ints(0, 3), *flat.arrays, flat.block_size, 2),
+        "sample": (x, ones, ints(0, 0, 0, 0), ones, ones * 0.0, ones.double() * 0.5),
+        "gumbel_sample": (x, ones, *[torch.arange(4)] * 2),
+    }[name]
+
+
+def with_gradients(values: tuple, writes: bool) -> tuple:
+    """The same; what is read of floating-point numbers requires a gradient."""
+    return tuple(
+        x.clone().requires_grad_()
+        if isinstance(x, torch.Tensor) and x.is_floating_point() and not (writes and x.ndim == 4)
+        else x
+        for x in values
+    )
+
+
+def run(name: str, values: tuple, backend: str) -> tuple:
+    results = getattr(operators, name).default(*values, backend=backend)
+    return results if isinstance(results, tuple) else (results,)
+
+
+WRITING = (
+    "reshape_and_cache",
+    "reshape_and_cache_fp8",
+    "copy_blocks",
+    "fill_draft_extend_metadata",
+)
+GIVING = ("prefix_sum", "match_prefixes", "sample", "gumbel_sample")  # numbers of tokens
+FUNCTIONS = [name for name in registry.operators() if name not in WRITING + GIVING]
+BACKENDS = [
+    pytest.param(name, backend, id=f"{name}-{backend}")
+    for name in registry.operators()
+    for backend in registry.backends(name)
+    if backend != "triton" or importlib.util.find_spec("triton")
+]
+each_backend = pytest.mark.parametrize(("name", "backend"), BACKENDS)
+
+
+@each_backend
+def test_a_backward_pass_says_what_to_call_instead(name, backend):
+    """And does not leave a part of the gradient out; the forward pass is what it is without."""
+    if name in WRITING:
+        pytest.skip("returns nothing")
+    values = with_gradients(arguments(name), False)
+    with torch.no_grad():
+        wanted = run(name, values, backend)
+    results = run(name, values, backend)
+    for result, other in zip(results, wanted, strict=True):
+        assert torch.equal(result, other)
+        assert result.requires_grad == (name in FUNCTIONS)
+        if result.requires_grad:
+            with pytest.raises(NotImplementedError, match=f"yaie::{name} has no gradient here"):
+                result.float().sum().backward(retain_graph=True)
+    with torch.inference_mode():
+        assert all(map(torch.equal, run(name, values, backend), wanted))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_function_that_is_named_exists_and_has_a_gradient(name):
+    values = with_gradients(arguments(name), False)
+    with pytest.raises(NotImplementedError) as raised:
+        run(name, values, "reference")[0].float().sum().backward()
+    path = next(word for word in str(raised.value).split() if word.startswith("yaie.")).strip(",")
+    module, _, function = path.rpartition(".")
+    results = getattr(importlib.import_module(module), function)(*values)
+    results = results if isinstance(results, tuple) else (results,)
+    if "fp8" not in name:
+        results[0].float().sum().backward()
+        assert values[0].grad is not None
+
+
+@each_backend
+def test_versions_of_what_is_written_rise_by_one(name, backend):
+    """For every back end alike, or autograd would not notice that what it saved is gone."""
+    for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+        values = arguments(name)
+        tensors = [
+            x for v in values for x in (v if isinstance(v, list) else [v]) if torch.is_tensor(x)
+        ]
+        with mode():
+            run(name, values, backend)
+        schema = getattr(operators, name).default._schema
+        written = [
+            id(x)
+            for v, argument in zip(values, schema.arguments, strict=False)
+            if argument.alias_info is not None and argument.alias_info.is_write
+            for x in (v if isinstance(v, list) else [v])
+        ]
+        assert bool(written) == (name in WRITING)
+        assert [x._version for x in tensors] == [int(id(x) in written) for x in tensors]
+
+
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
+def test_what_was_written_has_no_gradient_either(backend):
+    keys, values, *pools, slots = arguments("reshape_and_cache")
+    keys.requires_grad_()
+    reshape_and_cache(keys, values, *pools, slots, backend=backend)
+    assert torch.equal(pools[0].flatten(0, 1)[slots], keys)
+    with pytest.raises(NotImplementedError, match=r"call the plain function yaie\.func"):
+        (pools[0].sum() + keys.sum()).backward()
+    fresh = [torch.randn(4, 2, 2, 16)], [torch.randn(4, 2, 2, 16, requires_grad=True) * 2.0]
+    mapping = ints([0, 1], [1, 2], dtype=torch.int64)
+    operators.copy_blocks.default(*fresh, mapping, backend=backend)
+    with pytest.raises(NotImplementedError, match="yaie::copy_blocks has no gradient here"):
+        fresh[1][0].sum().backward()
+
+
+def test_what_autograd_saved_must_not_be_written():
+    keys, values, *pools, slots = arguments("reshape_and_cache")
+    weight = torch.randn(16, requires_grad=True)
+    loss = (pools[0] * weight).sum()  # saves the pool
+    reshape_and_cache(keys, values, *pools, slots, backend="cuda")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@each_backend
+def test_opcheck_with_gradients(name, backend):
+    """Without test_aot_dispatch_dynamic, which runs the backward pass."""
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
+    if "fp8" in name:  # it compares by allclose, which torch.float8_e4m3fn has not
+        tests.remove("test_schema")
+    values = with_gradients(arguments(name), name in WRITING)
+    operator = getattr(operators, name).default
+    torch.library.opcheck(operator, values, {"backend": backend}, test_utils=tests)
+
+
+@pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
+def test_compiled_it_is_the_same(backend, compiler):
+    def layer(x, weight, keys, values, key_pool, value_pool, slots):
+        reshape_and_cache(keys, values, key_pool, value_pool, slots, backend=backend)
+        return norm.rms_norm(x, weight, backend=backend) + x, key_pool.sum() + keys.sum()
+
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=compiler)
+    x, weight, _ = arguments("rms_norm")
+    for wanting in (False, True):
+        cache = [v.clone() for v in arguments("reshape_and_cache")]
+        cache[0].requires_grad_(wanting)
+        x, weight = (v.detach().requires_grad_(wanting) for v in (x, weight))
+        eager = [v.clone() for v in cache]
+        results = compiled(x, weight, *cache)
+        torch.testing.assert_close(results, layer(x, weight, *eager))
+        assert torch.equal(cache[2], eager[2])
+        for result in results:
+            assert result.requires_grad == wanting
+            if wanting:
+                with pytest.raises(NotImplementedError, match=r"yaie::.* has no gradient here"):
+                    result.sum().backward(retain_graph=True)
+    with torch.inference_mode():
+        compiled(x, weight, *(v.detach().clone() for v in cache))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+def test_weights_that_require_a_gradient_are_captured_in_a_cuda_graph():
+    x = torch.randn(4, 8, device="cuda")
+    weight = torch.randn(8, device="cuda", requires_grad=True)
+    norm.rms_norm(x, weight)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = norm.rms_norm(x, weight)
+    x.copy_(torch.randn(4, 8))
+    graph.replay()
+    torch.testing.assert_close(out, norm.rms_norm(x, weight, backend="reference"))
+    with pytest.raises(NotImplementedError, match="yaie::rms_norm has no gradient here"):
+        out.sum().backward()
+
+
+# -------------------------------------------------------------------------------- the registry
+
+
+def test_every_operator_can_be_called():
+    assert all(hasattr(operators, name) for name in registry.operators())
+
+
+def test_every_operator_is_tested_here():
+    for name in registry.operators():
+        arguments(name)
