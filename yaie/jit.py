@@ -4,7 +4,8 @@ kernels = load("norm/rms_norm.cu")
 kernels.rms_norm_f32(x, weight, out, rows, columns, eps)
 
 Each `extern "C" cudaError_t name(..., cudaStream_t stream)` of the file becomes a function. It
-takes contiguous tensors (or None) for pointers, and numbers; the stream is torch's current one.
+takes contiguous tensors (or None) for pointers, a list of them for an array of pointers
+(`float* const*`), and numbers; the stream is torch's current one.
 Nothing is compiled before the first call, and then only for the device of its tensors. What was
 compiled once is kept in the cache folder, or was built ahead of time (`yaie.ahead`).
 """
