@@ -145,6 +145,9 @@ def test_softmax_of_extremes(columns):
     close(out[1:], x[1:].double().softmax(1), torch.float32)
     x = draw(2, columns, dtype=torch.float16)
     close(softmax(x, backend="triton"), x.double().softmax(1), torch.float16)
+    x = torch.full((2, columns), torch.finfo(torch.float32).min, device=DEVICE)  # a usual mask
+    x[1, -1] = 1.0
+    close(softmax(x, backend="triton"), x.double().softmax(1), torch.float32)
 
 
 def test_rows_without_columns():
@@ -184,6 +187,36 @@ def test_rotary(heads, dim, dtype):
     close(out, naive_rotary(x.cpu(), positions), max(dtype, torch.float16, key=TOLERANCE.get))
     nobody = rotary(x[:0], ints([], torch.int64), cos, sin, backend="triton")
     assert nobody.shape == (0, heads, dim)
+
+
+FAR = 1 << 30  # elements from one head to the next: the third is beyond what 32 bits count
+
+
+def far_apart(*shape: int) -> torch.Tensor:
+    """Heads of one token in memory that is never touched between them."""
+    memory = torch.empty(2 * FAR + 64, dtype=torch.float16, device=DEVICE)
+    return memory.as_strided(shape, (64, FAR, 1)).copy_(draw(*shape))
+
+
+@pytest.mark.parametrize("operator", ["rotary", "paged_attention", "reshape_and_cache"])
+def test_heads_that_lie_far_apart(operator):
+    x = far_apart(1, 3, 64)
+    near = x.contiguous()
+    if operator == "rotary":
+        cos, sin = (table.to(DEVICE) for table in rotary_tables(64, 8))
+        rest = (ints([5], torch.int64), cos, sin)
+        assert torch.equal(
+            rotary(x, *rest, backend="triton"), rotary(near, *rest, backend="triton")
+        )
+    elif operator == "paged_attention":
+        pools = [draw(2, 4, 3, 64, dtype=torch.float16) for _ in range(2)]
+        rest = (*pools, ints([[1]]), ints([3]), ints([0, 1]))
+        out, wanted = (paged_attention_forward(q, *rest, backend="triton")[0] for q in (x, near))
+        assert torch.equal(out, wanted)
+    else:
+        pools = [torch.zeros(2, 4, 3, 64, dtype=torch.float16, device=DEVICE) for _ in range(2)]
+        reshape_and_cache(x, x, *pools, ints([6], torch.int64), backend="triton")
+        assert all(torch.equal(pool[1, 2], near[0]) for pool in pools)
 
 
 # ------------------------------------------------------------------------------------- matmul

@@ -24,17 +24,17 @@ LARGE = 1 << 34  # multiplications from which on the configurations are timed
 
 
 @triton.jit
-def find_sequence(cu_seqlens_ptr, tile, batch, BLOCK_M: tl.constexpr):
-    """The sequence that a tile of queries belongs to, by binary search.
+def find_sequence(cu_seqlens_ptr, tile, batch, group, BLOCK_M: tl.constexpr):
+    """The sequence that a tile of rows belongs to, by binary search; `group` rows are one query's.
 
-    Sequence i's tiles begin at number cu_seqlens[i] // BLOCK_M + i: that leaves room for all of
-    them, so the grid's size depends on nothing that only the GPU knows.
+    Sequence i's tiles begin at number cu_seqlens[i] × group // BLOCK_M + i: that leaves room for
+    all of them, so the grid's size depends on nothing that only the GPU knows.
     """
     low = 0
     high = batch
     while high - low > 1:
         middle = (low + high) // 2
-        if tl.load(cu_seqlens_ptr + middle) // BLOCK_M + middle <= tile:
+        if tl.load(cu_seqlens_ptr + middle) * group // BLOCK_M + middle <= tile:
             low = middle
         else:
             high = middle
@@ -138,7 +138,7 @@ def flash_attention_kernel(
     # The last tiles of a causal sequence have most keys: started first, none is left to wait for.
     tile = tl.num_programs(0) - 1 - tl.program_id(0)
     head = tl.program_id(1)
-    sequence = find_sequence(cu_seqlens_q_ptr, tile, batch, BLOCK_M)
+    sequence = find_sequence(cu_seqlens_q_ptr, tile, batch, 1, BLOCK_M)
     first_query = tl.load(cu_seqlens_q_ptr + sequence)
     num_queries = tl.load(cu_seqlens_q_ptr + sequence + 1) - first_query
     first_row = (tile - (first_query // BLOCK_M + sequence)) * BLOCK_M

@@ -30,6 +30,7 @@ def reshape_and_cache_kernel(
     inside = offsets < size
     head, dim = offsets // head_dim, offsets % head_dim
     target = tl.load(slot_mapping_ptr + token) * size + offsets
+    head = head.to(tl.int64)  # heads may lie far apart
     key_source = token * key_token_stride + head * key_head_stride + dim
     value_source = token * value_token_stride + head * value_head_stride + dim
     key = tl.load(keys_ptr + key_source, mask=inside)

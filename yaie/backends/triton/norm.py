@@ -55,15 +55,17 @@ def long_softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
     """Softmax of one row of any length: a running maximum and sum, then a second read."""
     start = tl.program_id(0).to(tl.int64) * columns
     offsets = tl.arange(0, BLOCK)
-    highest = tl.full((), -3.0e38, tl.float32)  # finite: -inf - -inf is NaN
+    highest = tl.full((), float("-inf"), tl.float32)
     total = tl.full((), 0.0, tl.float32)
     for column in range(0, columns, BLOCK):
         inside = column + offsets < columns
         x = tl.load(x_ptr + start + column + offsets, mask=inside, other=float("-inf"))
         x = x.to(tl.float32)
         higher = tl.maximum(highest, tl.max(x))
-        total = total * tl.exp(highest - higher) + tl.sum(tl.exp(x - higher))
+        finite = tl.where(higher == float("-inf"), 0.0, higher)  # -inf - -inf is NaN
+        total = total * tl.exp(highest - finite) + tl.sum(tl.exp(x - finite))
         highest = higher
+    highest = tl.where(highest == float("-inf"), 0.0, highest)
     inverse = tl.where(total == 0.0, 0.0, 1.0 / total)
     for column in range(0, columns, BLOCK):
         inside = column + offsets < columns

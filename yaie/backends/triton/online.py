@@ -9,7 +9,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-LOWEST = tl.constexpr(-3.0e38)  # a maximum before any score; finite, because -inf - -inf is NaN
+# A maximum before any score; finite, because -inf - -inf is NaN. A row of scores that are all below
+# it sees nothing: no product of a query and a key comes near.
+LOWEST = tl.constexpr(-3.0e38)
 LN_2 = tl.constexpr(0.6931471805599453)
 
 

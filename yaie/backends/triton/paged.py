@@ -15,25 +15,12 @@ import triton
 import triton.language as tl
 
 from yaie.backends.registry import Unsupported
+from yaie.backends.triton.flash import find_sequence
 from yaie.backends.triton.matmul import precision
 from yaie.backends.triton.online import LOWEST, finish, online_step
 from yaie.backends.triton.runtime import Config, fastest, launches, num_processors
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
-
-
-@triton.jit
-def find_sequence(cu_seqlens_ptr, tile, batch, group, BLOCK_M: tl.constexpr):
-    """The sequence that a tile of rows belongs to: as in `flash`, with `group` rows a query."""
-    low = 0
-    high = batch
-    while high - low > 1:
-        middle = (low + high) // 2
-        if tl.load(cu_seqlens_ptr + middle) * group // BLOCK_M + middle <= tile:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 @triton.jit
@@ -120,7 +107,8 @@ def paged_attention_kernel(
     in_rows = rows < num_queries * group
     in_dims = dims < HEAD_DIM
     tokens = (first_query + queries).to(tl.int64)
-    source = tokens[:, None] * token_stride + heads[:, None] * head_stride + dims[None, :]
+    head_starts = heads.to(tl.int64) * head_stride  # heads may lie far apart
+    source = tokens[:, None] * token_stride + head_starts[:, None] + dims[None, :]
     q = tl.load(q_ptr + source, mask=in_rows[:, None] & in_dims[None, :], other=0.0)
 
     last_key = context - num_queries + queries  # the queries are the last tokens of the context

@@ -34,9 +34,11 @@ def rotary_kernel(
     sin = tl.load(sin_ptr + angle, mask=pairs < half, other=0.0)[None, :]
 
     inside = (heads[:, None] < num_heads) & (pairs[None, :] < half)
-    source = x_ptr + token * token_stride + heads[:, None] * head_stride
-    first = tl.load(source + pairs[None, :] * dim_stride, mask=inside).to(tl.float32)
-    second = tl.load(source + (pairs + half)[None, :] * dim_stride, mask=inside).to(tl.float32)
+    # Heads, and elements of one, may lie far apart: the products need 64 bits.
+    source = x_ptr + token * token_stride + heads.to(tl.int64)[:, None] * head_stride
+    place = pairs.to(tl.int64)[None, :]
+    first = tl.load(source + place * dim_stride, mask=inside).to(tl.float32)
+    second = tl.load(source + (place + half) * dim_stride, mask=inside).to(tl.float32)
 
     target = out_ptr + (token * num_heads + heads[:, None]) * (2 * half) + pairs[None, :]
     tl.store(target, first * cos - second * sin, mask=inside)
