@@ -26,7 +26,7 @@ def safe_softmax(scores: torch.Tensor) -> State:
         nothing but -inf has weights of 0 and a log-sum-exp of -inf. The argument is left as it is.
     """
     if scores.shape[-1] == 0:
-        return scores, scores.new_full(scores.shape[:-1], float("-inf"))
+        return scores.clone(), scores.new_full(scores.shape[:-1], float("-inf"))
     # A maximum of -inf is raised to the least float, because -inf - -inf is NaN.
     maximum = scores.amax(dim=-1, keepdim=True).clamp(min=torch.finfo(scores.dtype).min)
     weights = (scores - maximum).exp_()
