@@ -42,6 +42,12 @@ def test_on_a_cpu_every_operator_has_its_reference():
         yaie.kernel_info("meta")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without a GPU")
+def test_without_a_gpu_it_says_so():
+    with pytest.raises(ValueError, match="there is no device cuda here"):
+        yaie.kernel_info("cuda")
+
+
 def test_every_cuda_function_names_the_files_that_it_launches():
     for operator in registry.operators():
         if "cuda" in registry.backends(operator):
@@ -63,6 +69,11 @@ def test_on_a_gpu_it_says_how_far_the_kernel_is(card, monkeypatch, tmp_path):
     compiler.write_text("#!/bin/sh\necho Build pretended\n")
     compiler.chmod(0o755)
     assert how() == ("compiled at first use", True, True)
+    with monkeypatch.context() as nobody:
+        for name in ("PATH", "CC", "CXX", "NVCC_CCBIN"):
+            nobody.delenv(name, raising=False)
+        nobody.setenv("PATH", str(tmp_path))
+        assert how() == ("no C++ compiler", False, False)
 
     path = jit.CSRC / "norm" / "rms_norm.cu"
     kept = nvcc.kept(path.read_text(), path, (9, 0))

@@ -36,7 +36,7 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
 
 def transpose(x: torch.Tensor) -> torch.Tensor:
     """`[rows, columns]` -> `[columns, rows]`, written out in its new order."""
-    return x.t().contiguous()
+    return x.t().clone(memory_format=torch.contiguous_format)
 
 
 def row_sum(x: torch.Tensor) -> torch.Tensor:

@@ -99,6 +99,17 @@ def load(
     return _modules[key]
 
 
+class How(str):
+    """Which code a call would run, in words; `available` says whether it can."""
+
+    available: bool
+
+    def __new__(cls, words: str, available: bool = True) -> How:
+        how = super().__new__(cls, words)
+        how.available = available
+        return how
+
+
 class Module:
     """The launchers of one source, as functions of tensors and numbers. See `load`.
 
@@ -171,28 +182,35 @@ class Module:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
 
-    def how(self, device: Any) -> str:
+    def how(self, device: Any) -> How:
         """Which code a call with tensors on this device would run. Compiles nothing.
 
-        "emulated", "built ahead of time", "compiled", "compiled at first use", or what is missing:
-        "no nvcc", "needs sm_90a".
+        "emulated", "built ahead of time", "compiled", "compiled at first use"; or what is missing,
+        and not available: "no nvcc", "no C++ compiler", "needs sm_90a". Raises ValueError for a GPU
+        that is not here.
         """
         import torch
 
         device = torch.device(device)
         if device.type == "cpu":
             if nvcc.emulated(self.source):
-                return "emulated"
-            return f"needs {nvcc.sm(nvcc.needs(self.source))}"
-        capability = torch.cuda.get_device_capability(device)
+                return How("emulated")
+            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+        try:
+            capability = torch.cuda.get_device_capability(device)
+        except (AssertionError, RuntimeError) as error:
+            raise ValueError(f"there is no device {device} here: {error}") from None
         if ahead.find(self.source, self.path, self.flags, capability):
-            return "built ahead of time"
+            return How("built ahead of time")
         if not nvcc.able(nvcc.architectures_of(capability), self.source):
-            return f"needs {nvcc.sm(nvcc.needs(self.source))}"
+            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
         if nvcc.find() is None:
-            return "no nvcc"
-        kept = nvcc.kept(self.source, self.path, capability, self.flags)
-        return "compiled" if kept.exists() else "compiled at first use"
+            return How("no nvcc", available=False)
+        if nvcc.kept(self.source, self.path, capability, self.flags).exists():
+            return How("compiled")
+        if not nvcc.has_host_compiler():
+            return How("no C++ compiler", available=False)
+        return How("compiled at first use")
 
     # ------------------------------------------------------------------------ the devices
 

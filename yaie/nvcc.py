@@ -70,6 +70,14 @@ def nvcc() -> Path:
     return found
 
 
+def has_host_compiler() -> bool:
+    """Whether there is a C++ compiler for what nvcc leaves to one: the part for the host."""
+    if os.environ.get("NVCC_CCBIN"):  # a program or a folder: nvcc says if it is none
+        return True
+    names = (os.environ.get("CC"), os.environ.get("CXX"), "g++", "c++", "cl")
+    return any(name and shutil.which(name) for name in names)
+
+
 @lru_cache(maxsize=4)
 def version(compiler: Path) -> str:
     """What nvcc says of itself, in one line."""

@@ -73,6 +73,8 @@ def kernel_info(device: str | torch.device | None = None) -> KernelTable:
 
     Args:
         device: of the tensors; None is the GPU if there is one, else the CPU.
+
+    Raises ValueError for a device that is not here.
     """
     device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if device.type not in registry.ORDER:
@@ -102,8 +104,8 @@ def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, s
     if backend.startswith("cuda"):  # or one of several ways, "cuda_binary"
         files = cuda_files(registry.resolve(operator, backend))
         if files:
-            states = [jit.load(file).how(device) for file in files]
-            available = all(not state.startswith(("no ", "needs ")) for state in states)
+            states = [jit.load(jit.CSRC / file).how(device) for file in files]
+            available = all(state.available for state in states)
             return backend, " or ".join(dict.fromkeys(states)), ", ".join(files), available
     return backend, "plain PyTorch" if backend == "reference" else "Python", code, True
 

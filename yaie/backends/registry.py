@@ -10,6 +10,8 @@ interpreter: slowly, but the same kernels.
 from __future__ import annotations
 
 import importlib
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -138,7 +140,10 @@ class Unsupported(NotImplementedError):
 
 
 class FallbackWarning(UserWarning):
-    """`auto` passed a back end over. Said once for each operator, back end and reason."""
+    """`auto` passed a back end over. Said once for each operator, back end and reason.
+
+    Reasons that differ in a number, such as a tensor's size, are the same.
+    """
 
 
 def register(operator: str, backend: str, function: Callable) -> None:
@@ -203,9 +208,12 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
 
 
 def order(operator: str, device: str) -> list[str]:
-    """The back ends that `auto` tries on a device ("cpu" or "cuda"), best first."""
+    """The back ends that `auto` tries on a device, such as "cpu" or "cuda", best first.
+
+    On a device that is not in ORDER the reference is all that there is.
+    """
     functions = _of(operator)
-    names = dict.fromkeys([_preferred.get(operator), *ORDER[device]])
+    names = dict.fromkeys([_preferred.get(operator), *ORDER.get(device, ("reference",))])
     return [name for name in names if name in functions]
 
 
@@ -251,10 +259,22 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
 
 
 def _announce(operator: str, backend: str, reason: str) -> None:
-    if (operator, backend, reason) not in _announced:
-        _announced.add((operator, backend, reason))
+    key = (operator, backend, re.sub(r"\b\d+\b", "#", reason))
+    if key not in _announced:
+        _announced.add(key)
         message = f"{operator}: {backend!r} passed over: {reason}"
-        warnings.warn(message, FallbackWarning, stacklevel=4)
+        warnings.warn(message, FallbackWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """The stacklevel, for who asks for it, of the first frame that is not torch's or ours."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("torch", "yaie"):
+            return level
+        frame, level = frame.f_back, level + 1
+    return 1
 
 
 def _of(operator: str) -> dict[str, str | Callable]:

@@ -105,7 +105,7 @@ def fill_draft_extend_metadata_cuda(
 
 def is_cuda_kernel_available() -> bool:
     """Whether the CUDA kernel runs natively here: there is a GPU, and it is built or can be."""
-    return torch.cuda.is_available() and not _how().startswith(("no ", "needs "))
+    return torch.cuda.is_available() and _how().available
 
 
 def get_kernel_info() -> dict[str, str | bool | int | list[str]]:
@@ -130,8 +130,8 @@ def get_kernel_info() -> dict[str, str | bool | int | list[str]]:
     }
 
 
-def _how() -> str:
-    return jit.load(FILE).how(_device())
+def _how() -> jit.How:
+    return jit.load(jit.CSRC / FILE).how(_device())
 
 
 def _device() -> str:

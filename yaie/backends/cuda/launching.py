@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+import time
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ SUFFIXES = {
     **{torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"},
     torch.int32: "i32",
 }
+LOOK_AGAIN = 0.1  # seconds for which a file is taken to be as it was
 MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
 
 
@@ -35,13 +36,14 @@ def launch(file: str, name: str, dtype: torch.dtype, *arguments: Any) -> None:
 def call(file: str, name: str, *arguments: Any) -> None:
     """Call the launcher `name` of a file of `csrc/`.
 
-    Raises Unsupported where there is no compiler for a GPU's tensors.
+    Raises Unsupported where there is no compiler for a GPU's tensors, or none that it could ask
+    for the host's part.
     """
     try:
         getattr(_module(file), name)(*arguments)
     except jit.CompileError as error:
         on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
-        if on_gpu and nvcc.find() is None:
+        if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):
             raise Unsupported(str(error)) from None
         raise
 
@@ -54,6 +56,17 @@ def memory(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided((last + 1 if x.numel() else 0,), (1,))
 
 
-@cache
+_loaded: dict[str, tuple[jit.Module, float]] = {}  # the time until which it is not looked at again
+
+
 def _module(file: str) -> jit.Module:
-    return jit.load(file)
+    """The module of a file of `csrc/`, of its present text or that of LOOK_AGAIN seconds ago.
+
+    `jit.load` looks at the file and at every header, which takes longer than a launch.
+    """
+    now = time.monotonic()
+    module, until = _loaded.get(file, (None, now))
+    if until <= now:
+        module = jit.load(jit.CSRC / file)
+        _loaded[file] = module, now + LOOK_AGAIN
+    return module

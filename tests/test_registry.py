@@ -1,0 +1,145 @@
+"""Which code computes an operator: what `auto` passes over, where it looks, and what it keeps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import warnings
+
+import pytest
+import torch
+
+from yaie import jit, nvcc
+from yaie.backends import registry
+from yaie.backends.cuda import launching
+from yaie.functional import transpose as plain_transpose
+from yaie.online_softmax import safe_softmax
+from yaie.ops import operators
+from yaie.ops.matrix import transpose
+from yaie.ops.norm import rms_norm, softmax
+
+DOUBLED = """
+#include "common.cuh"
+extern "C" cudaError_t rms_norm_f32(const float* x, const float* weight, float* out, int rows,
+                                    int columns, float eps, cudaStream_t stream) {
+  return cudaErrorInvalidValue;
+}
+"""
+
+
+@pytest.fixture
+def kernels(monkeypatch, tmp_path):
+    """A copy of csrc/ in place of it."""
+    shutil.copytree(jit.CSRC, tmp_path / "csrc")
+    monkeypatch.setattr(jit, "CSRC", tmp_path / "csrc")
+    monkeypatch.setattr(launching, "_loaded", {})
+    return tmp_path / "csrc"
+
+
+# ------------------------------------------------------------------------------------- kernels
+
+
+def test_kernels_of_the_present_folder_are_not_the_engines(monkeypatch, tmp_path):
+    (tmp_path / "norm").mkdir()
+    (tmp_path / "norm" / "rms_norm.cu").write_text(DOUBLED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(launching, "_loaded", {})
+    x = torch.ones(2, 8)
+    torch.testing.assert_close(rms_norm(x, x[0], backend="cuda"), x, rtol=1e-5, atol=0)
+    assert jit.load("norm/rms_norm.cu").path == tmp_path / "norm" / "rms_norm.cu"  # a user's load
+
+
+def test_an_edited_kernel_is_loaded_again(kernels, monkeypatch):
+    monkeypatch.setattr(launching, "LOOK_AGAIN", 0.05)
+    x = torch.ones(1, 8)
+    file = kernels / "transpose" / "transpose.cu"
+    assert torch.equal(transpose(x, backend="cuda"), x.t())
+    module = launching._module("transpose/transpose.cu")
+    time.sleep(0.06)
+    assert launching._module("transpose/transpose.cu") is module
+    file.write_text(file.read_text() + "// edited\n")
+    time.sleep(0.06)
+    assert launching._module("transpose/transpose.cu") is not module
+    assert torch.equal(transpose(x, backend="cuda"), x.t())
+
+
+def test_a_kernel_is_not_looked_at_for_every_call(monkeypatch):
+    monkeypatch.setattr(launching, "_loaded", {})
+    monkeypatch.setattr(launching, "LOOK_AGAIN", 60.0)
+    module = launching._module("norm/rms_norm.cu")
+    monkeypatch.setattr(os, "stat", None)
+    assert launching._module("norm/rms_norm.cu") is module
+
+
+@pytest.mark.parametrize("missing", ["nvcc", "host compiler"])
+def test_where_a_compiler_is_missing_auto_goes_on(missing, monkeypatch):
+    """On a GPU; whose tensors these pretend to be."""
+
+    def broken(*arguments):
+        raise jit.CompileError("no such program")
+
+    class OnGpu:
+        is_cuda = True
+
+    monkeypatch.setattr(jit, "load", lambda path: type("M", (), {"f": staticmethod(broken)}))
+    monkeypatch.setattr(launching, "_loaded", {})
+    monkeypatch.setattr(nvcc, "find", lambda: None if missing == "nvcc" else "nvcc")
+    monkeypatch.setattr(nvcc, "has_host_compiler", lambda: missing == "nvcc")
+    with pytest.raises(registry.Unsupported, match="no such program"):
+        launching.call("x.cu", "f", OnGpu())
+    with pytest.raises(jit.CompileError):
+        launching.call("x.cu", "f", torch.ones(1))
+    monkeypatch.setattr(nvcc, "find", lambda: "nvcc")
+    monkeypatch.setattr(nvcc, "has_host_compiler", lambda: True)
+    with pytest.raises(jit.CompileError):  # the source is wrong: that is for who wrote it
+        launching.call("x.cu", "f", OnGpu())
+
+
+# ------------------------------------------------------------------------------------- auto
+
+
+def test_a_fallback_is_said_once_whatever_the_sizes(monkeypatch):
+    def never(x):
+        raise registry.Unsupported(f"rows have at most 5 elements, got {x.shape[1]} of {x.dtype}")
+
+    monkeypatch.setitem(registry._FUNCTIONS["softmax"], "mine", never)
+    monkeypatch.setitem(registry.ORDER, "cpu", ("mine", "reference"))
+    monkeypatch.setattr(registry, "_announced", set())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for columns in range(6, 12):
+            softmax(torch.ones(1, columns))
+        softmax(torch.ones(1, 6, dtype=torch.float16))  # another reason
+    assert [str(w.message) for w in said] == [
+        "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float32",
+        "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float16",
+    ]
+    assert {w.filename for w in said} == {__file__}  # who called, not torch or yaie
+    assert len(registry._announced) == 2
+
+
+def test_a_device_without_a_list_has_the_reference():
+    assert registry.order("add", "mps") == ["reference"]
+    assert registry.compute("add", "auto", "mps", torch.ones(2), torch.ones(2)).tolist() == [2, 2]
+
+
+# ------------------------------------------------------------------------------------- copies
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (5, 1), (1, 1), (0, 1), (3, 4)], ids=str)
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
+def test_a_transposed_matrix_is_a_copy(shape, backend):
+    x = torch.randn(shape)
+    before = x.clone()
+    out = transpose(x, backend=backend)
+    assert out.is_contiguous() and torch.equal(out, x.t())
+    out.zero_()
+    assert torch.equal(x, before)
+    torch.library.opcheck(operators.transpose.default, (x,), {"backend": backend})
+    assert plain_transpose(x).data_ptr() != x.data_ptr() or not x.numel()
+
+
+def test_weights_of_no_keys_are_a_copy():
+    scores = torch.ones(3, 0)
+    assert safe_softmax(scores)[0] is not scores
