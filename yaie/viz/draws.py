@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from yaie.viz import style
 
 MARGIN = 0.12
 CELL = 0.105  # of a bit
 DIGIT = 8
+SEEN = 1 / 400  # of the largest bar: lower ones are not worth a wider picture
 
 
 def ordered_key(value: float) -> int:
@@ -95,7 +97,7 @@ def rounds(logits: Sequence[float], masses: Sequence[int], threshold: float) -> 
 
 
 def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure:
-    """Draw the histogram of each round, of the bins that hold anything and a few beside them.
+    """Draw the histogram of each round, of the bins that hold enough to be seen and a few beside.
 
     Larger logits are to the left. Bins passed over are gray, the one with the threshold orange.
     """
@@ -108,7 +110,8 @@ def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure
         tokens = style.count(one.tokens, "token")
         style.put(page.ax, x, 0.37, f"{tokens}, bin {one.bin}", style.SMALL, style.MUTED)
         ax = style.plain(page.axes(x + 0.42, 0.5, pitch - 0.62, 1.3))
-        full = [b for b, share in enumerate(one.shares) if share > 0] or [one.bin]
+        seen = max(one.shares) * SEEN
+        full = [b for b, share in enumerate(one.shares) if share > seen] or [one.bin]
         low, high = min(*full, one.bin), max(*full, one.bin)
         pad = max(2, (high - low) // 12)
         shown = range(max(0, low - pad), min(255, high + pad) + 1)
@@ -118,8 +121,9 @@ def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure
         ]
         ax.bar(list(shown), [one.shares[b] for b in shown], color=colors, width=0.9)
         ax.set_xlim(shown[0] - 1, shown[-1] + 1)
-        ax.locator_params(nbins=4)
-        ax.tick_params(labelsize=style.SMALL)
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+        ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
+        ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         style.put(
             page.ax, x, 2.2, f"mass before it: {one.before:.4f}", style.SMALL, style.MUTED
         )  # fmt: skip
