@@ -71,8 +71,14 @@ def test_metadata_and_size_are_looked_at():
 
 
 def test_gpu_cells_need_not_have_run():
-    cells = [ran("1", 1), new_code_cell("gpu()", metadata={"tags": ["gpu"]}), ran("2", 2)]
+    cells = [ran("1", 1), new_code_cell("%%gpu\nf()", metadata={"tags": ["gpu"]}), ran("2", 2)]
     assert not problems(new_notebook(cells=cells, metadata=METADATA))
+
+
+def test_gpu_cells_skip_themselves():
+    cell = new_code_cell("f()", metadata={"tags": ["gpu"]})
+    [problem] = problems(new_notebook(cells=[cell], metadata=METADATA))
+    assert "tagged gpu, but its first line is not %%gpu" in problem
 
 
 def test_normal_form():

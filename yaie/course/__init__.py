@@ -1,8 +1,13 @@
 """The course: exercises, their checks, hints, and putting a learner's code into the engine.
 
 from yaie.course import card, check, hint, solution, use
+
+In a notebook, a cell that begins with `%%gpu` is skipped without a GPU.
 """
 
+from yaie.course import gpu_cells
 from yaie.course.notebook import card, check, hint, solution, use
 
 __all__ = ["card", "check", "hint", "solution", "use"]
+
+gpu_cells.register()

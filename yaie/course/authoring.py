@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from yaie.course.build import unsolved
+from yaie.course.gpu_cells import FIRST_LINE
 from yaie.course.paths import ROOT
 
 NOTEBOOKS = ROOT / "notebooks"
@@ -115,6 +116,11 @@ def problems(notebook, size: int = 0) -> list[str]:
             found.append(f"{where}: metadata {sorted(extra)} should go")
         if MACHINE_PATH.search(cell.source):
             found.append(f"{where}: its source names a path of one machine")
+        if "gpu" in tags(cell) and not re.match(rf"{FIRST_LINE}\s*\n", cell.source):
+            found.append(
+                f"{where}: tagged gpu, but its first line is not {FIRST_LINE}, which skips it in "
+                "JupyterLab where there is no GPU"
+            )
         if cell.cell_type != "code" or not cell.source.strip() or "gpu" in tags(cell):
             continue
         expected_count += 1
