@@ -269,6 +269,14 @@ def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypat
         plug_in("02.2")
 
 
+def test_measuring_without_a_gpu_ends_after_a_line(monkeypatch, capsys) -> None:
+    from yaie.course import measure
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    measure.main(["10.1", "10.2"])
+    assert capsys.readouterr().out == "No GPU here: nothing to time.\n"
+
+
 # ------------------------------------------------------------------------------------ products
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from yaie.bench import kernels
-from yaie.course.data_nb09 import SMALL, flops, from_record, kept, points
+from yaie.course.data_nb09 import KEPT, SMALL, flops, from_record, kept, points
 
 
 def test_kept_figures_are_below_the_roof():
@@ -18,6 +18,19 @@ def test_kept_figures_are_below_the_roof():
     assert {point.group for point in shown} == {"libraries", "plain PyTorch", "this engine"}
     for point in shown:
         assert point.rate < 1.05 * min(machine.peak, point.intensity * machine.bandwidth), point
+
+
+def test_texts_of_other_notebooks_name_the_kept_figures():
+    machine = kept()
+    peak, ridge = f"{machine.peak / 1e12:.0f}", f"{machine.peak / machine.bandwidth:.0f}"
+    moved = f"{machine.bandwidth / 1e12:.2f} · 10¹²"
+    for name, wanted in (
+        ("08_flash_attention", (f"{peak} · 10¹²", moved, f"ratio of {ridge}")),
+        ("09_gpu_memory_and_roofline", (f"{ridge} operations a byte",)),
+        ("12_triton_attention", (f"{ridge} operations for each byte", f"reached {peak} ")),
+    ):
+        text = (KEPT.parents[1] / f"{name}.ipynb").read_text(encoding="utf-8")
+        assert [words for words in wanted if words not in text] == [], name
 
 
 def test_kept_rows_count_as_the_benchmark_does():

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any
 
+import torch
+
 from yaie.backends.interpreter import VARIABLE, choose_interpreter
 from yaie.course.manifest import find
 
@@ -55,7 +57,10 @@ def _replace(home: str, name: str, mine: Any) -> None:
 
 
 def main(exercise_ids: list[str]) -> None:
-    """Plug in, and run `yaie bench kernels` on what they compute."""
+    """Plug in, and run `yaie bench kernels` on what they compute. Without a GPU, say so and end."""
+    if not torch.cuda.is_available():
+        print("No GPU here: nothing to time.")
+        return
     os.environ.pop(VARIABLE, None)  # the notebook's choice; Triton is not imported yet
     choose_interpreter()
     operators = plug_in(*exercise_ids)
