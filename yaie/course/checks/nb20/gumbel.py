@@ -117,6 +117,12 @@ def compare(tokens: Any, arguments: tuple, threads: int) -> None:
          "every lane of a warp has one, never win."),
     ]  # fmt: skip
     wanted = gumbel_sample(logits, temperature, seed, step)
+    wrong = tokens != wanted
+    if wrong.any() and not wrong[temperature > 0].any():
+        unwritten = (
+            "Only rows with temperature 0 are wrong: multiply the noise by the temperature, rather "
+            "than divide the logit by it. The order is the same, and nothing is divided by 0."
+        )
     equal(tokens, wanted, "tokens", because=unwritten, mistakes=mistakes)
 
 

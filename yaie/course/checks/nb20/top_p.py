@@ -190,7 +190,8 @@ def explanations(path: Path) -> Explain:
             return race(races[0])
         return (
             "The search ran past bin 255. It ends in a bin for certain if the mass before it is "
-            "carried along, and every bin's mass is that of this row and this prefix."
+            "carried along, and every bin's mass is that of this row and this prefix. In the first "
+            "round every key counts: say so, since a shift by 32 bits is undefined."
         )
 
     return {
