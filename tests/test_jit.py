@@ -159,7 +159,7 @@ def test_none_and_numpy_numbers_are_taken():
     module.scale_f32(X, OUT, True)
     with pytest.raises(KernelError, match="segmentation fault"):
         module.scale_f32(None, OUT, 8)
-    with pytest.raises(KernelError, match="scale_f32 returned cudaErrorInvalidConf"):
+    with pytest.raises(KernelError, match=r"returned cudaErrorInvalid(Configuration|Value)"):
         module.scale_f32(X, OUT, 0)
 
 
@@ -579,7 +579,7 @@ def test_gpu_wrong_arguments(gpu):
         module.scale_f32(torch.zeros(8), x, 8)
     with pytest.raises(TypeError, match="must be on the CPU in checked mode, got cuda:0"):
         jit.load(SOURCE, checked=True).scale_f32(x, x, 8)
-    with pytest.raises(KernelError, match="scale_f32 returned cudaErrorInvalidConf"):
+    with pytest.raises(KernelError, match=r"returned cudaErrorInvalid(Configuration|Value)"):
         module.scale_f32(x, x, 0)
     assert works(module, device="cuda")  # that error was no lasting one
 
