@@ -261,7 +261,7 @@ def test_what_copies_cannot_do_is_said():
     with pytest.raises(ValueError, match=r"cannot: there may be 4096 pairs, got 4097"):
         many = torch.zeros(4097, 2, dtype=torch.int64)
         torch.ops.yaie.copy_blocks(pools[:1], pools[1:], many, backend="cuda")
-    with pytest.raises(ValueError, match=r"cannot: blocks must have one size in all pools"):
+    with pytest.raises(ValueError, match=r"cannot: blocks must have one size in all pools, below"):
         kv.copy_blocks_cuda(pools[:1], [pools[1][:, :1].contiguous()], torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"cannot: pools must be contiguous"):
         kv.copy_blocks_cuda(pools[:1], [pools[1].transpose(1, 3)], torch.tensor([[0, 1]]))

@@ -3,8 +3,8 @@
 // Computes  block target = block source in every pool, for each pair, as if all sources were read
 //           before any target is written. No target may stand twice.
 // Shapes    as in copy_blocks_simple.cu, at most 4096 pairs
-// Owns      blockIdx.y: a pair. A thread: the same places of the block and pools in every pair,
-//           AT_ONCE units of them at once.
+// Owns      blockIdx.x: a part of the block, blockIdx.y: a pair, blockIdx.z: every gridDim.z-th pool.
+//           A thread: AT_ONCE units of that part, the same ones in every pair.
 // Moves     2 × pools × pairs × block_bytes, and 16 bytes a pair; each thread block reads the pairs
 // Oracle    indexing in PyTorch, equal in every bit (tests/test_kv_kernels.py)
 // Idea      pairs go side by side, for in the engine's lists no block is both source and target: a
@@ -16,47 +16,45 @@
 constexpr int THREADS = 256;     // of a thread block
 constexpr int AT_ONCE = 4;       // loads of a thread that are under way together
 constexpr int MOST_PAIRS = 4096;
-constexpr int WAVES = 32;        // thread blocks for each multiprocessor, if there is so much to do
+constexpr int ENOUGH = 32;       // thread blocks for each multiprocessor
 constexpr int DONE = -1;
 
-// Where a thread's units are: in the `total` units that a block has in all pools.
+// The blocks of all pools, and the part of them that a thread moves.
 template <typename V>
-struct Places {
+struct Cache {
     V* const* pools;
-    unsigned size, total;  // units of a block in one pool, and in all
+    int num_pools;
+    unsigned size;  // units of a block
 
-    __device__ V* at(unsigned i) const { return pools[i / size] + i % size; }
     static __device__ unsigned first() { return blockIdx.x * THREADS * AT_ONCE + threadIdx.x; }
-    static __device__ unsigned step() { return gridDim.x * THREADS * AT_ONCE; }
 };
 
 template <typename V>
-__device__ void copy_block(const Places<V>& places, int64_t source, int64_t target) {
-    for (unsigned first = places.first(); first < places.total; first += places.step()) {
-        V* at[AT_ONCE];
+__device__ void copy_block(const Cache<V>& cache, int64_t source, int64_t target) {
+    unsigned first = cache.first();
+    for (int p = blockIdx.z; p < cache.num_pools; p += gridDim.z) {
+        V* pool = cache.pools[p];
+        const V* from = pool + source * cache.size + first;
+        V* to = pool + target * cache.size + first;
         V kept[AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) {
-            if (first + k * THREADS >= places.total) break;
-            at[k] = places.at(first + k * THREADS);
-            kept[k] = at[k][source * places.size];
-        }
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (first + k * THREADS < cache.size) kept[k] = from[k * THREADS];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) {
-            if (first + k * THREADS >= places.total) break;
-            at[k][target * places.size] = kept[k];
-        }
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (first + k * THREADS < cache.size) to[k * THREADS] = kept[k];
     }
 }
 
 template <typename V>
-__device__ void exchange_blocks(const Places<V>& places, int64_t one, int64_t other) {
-    for (unsigned first = places.first(); first < places.total; first += places.step()) {
-        for (int k = 0; k < AT_ONCE && first + k * THREADS < places.total; ++k) {
-            V* at = places.at(first + k * THREADS);
-            V kept = at[one * places.size];
-            at[one * places.size] = at[other * places.size];
-            at[other * places.size] = kept;
+__device__ void exchange_blocks(const Cache<V>& cache, int64_t one, int64_t other) {
+    for (int p = blockIdx.z; p < cache.num_pools; p += gridDim.z) {
+        V* a = cache.pools[p] + one * cache.size;
+        V* b = cache.pools[p] + other * cache.size;
+        for (unsigned k = 0, i = cache.first(); k < AT_ONCE && i < cache.size; ++k, i += THREADS) {
+            V kept = a[i];
+            a[i] = b[i];
+            b[i] = kept;
         }
     }
 }
@@ -68,9 +66,9 @@ __device__ bool reads(const int64_t* mapping, int other, int pair) {
 }
 
 // The pairs that meet others, in an order that is right. All threads of the thread block call it;
-// each moves its own places, so the barriers are for the lists alone.
+// each moves its own units, so the barriers are for the lists alone.
 template <typename V>
-__device__ void copy_chains(const Places<V>& places, const int64_t* mapping, int num_pairs,
+__device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int num_pairs,
                             int mine, int* readers, int* source) {
     __shared__ int ready, waiting;
     // How many pairs still have to read each pair's target.
@@ -104,9 +102,9 @@ __device__ void copy_chains(const Places<V>& places, const int64_t* mapping, int
         int now = circle ? waiting : ready;
         int64_t from = source[now], to = mapping[2 * now + 1];
         if (circle) {
-            exchange_blocks(places, from, to);
+            exchange_blocks(cache, from, to);
         } else {
-            copy_block(places, from, to);
+            copy_block(cache, from, to);
         }
         __syncthreads();
         for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
@@ -124,10 +122,10 @@ __device__ void copy_chains(const Places<V>& places, const int64_t* mapping, int
 }
 
 template <typename V>
-__global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_pairs, unsigned size,
-                            unsigned total) {
+__global__ void copy_blocks(V* const* __restrict__ pools, const int64_t* __restrict__ mapping,
+                            int num_pairs, int num_pools, unsigned size) {
     extern __shared__ int lists[];  // two numbers for each pair
-    const Places<V> places{pools, size, total};
+    const Cache<V> cache{pools, num_pools, size};
     int mine = blockIdx.y;
     int64_t source = mapping[2 * mine], target = mapping[2 * mine + 1];
     if (source == target) return;
@@ -135,9 +133,9 @@ __global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_pai
     for (int other = threadIdx.x; other < num_pairs; other += THREADS)
         meets |= reads(mapping, other, mine) || reads(mapping, mine, other);
     if (__syncthreads_or(meets)) {
-        copy_chains(places, mapping, num_pairs, mine, lists, lists + num_pairs);
+        copy_chains(cache, mapping, num_pairs, mine, lists, lists + num_pairs);
     } else {
-        copy_block(places, source, target);
+        copy_block(cache, source, target);
     }
 }
 
@@ -152,15 +150,17 @@ extern "C" cudaError_t copy_blocks(void* const* pools, const int64_t* mapping, i
                                    int num_pairs, int64_t block_bytes, int unit,
                                    cudaStream_t stream) {
     if (num_pools == 0 || num_pairs == 0 || block_bytes == 0) return cudaSuccess;
-    int64_t size = block_bytes / unit, total = num_pools * size;
-    if (num_pairs > MOST_PAIRS || total > INT32_MAX) return cudaErrorInvalidValue;
-    int enough = ceil_div((int)total, THREADS * AT_ONCE);
-    int thread_blocks = min(enough, ceil_div(WAVES * multiprocessors(), num_pairs));
+    int64_t size = block_bytes / unit;
+    if (num_pairs > MOST_PAIRS || size > INT32_MAX) return cudaErrorInvalidValue;
+    // With many pairs a thread block takes several pools, and reads the list once for all of them.
+    int parts = ceil_div((int)size, THREADS * AT_ONCE);
+    int64_t thread_blocks = (int64_t)parts * num_pairs;  // for each pool
+    int64_t groups = ((int64_t)ENOUGH * multiprocessors() + thread_blocks - 1) / thread_blocks;
+    dim3 grid(parts, num_pairs, min((int)groups, min(num_pools, 65535)));
     with_unit(unit, [&](auto of) {
         using V = decltype(of);
-        copy_blocks<<<dim3(thread_blocks, num_pairs), THREADS, 2 * num_pairs * sizeof(int),
-                      stream>>>(reinterpret_cast<V* const*>(pools), mapping, num_pairs,
-                                (unsigned)size, (unsigned)total);
+        copy_blocks<<<grid, THREADS, 2 * num_pairs * sizeof(int), stream>>>(
+            reinterpret_cast<V* const*>(pools), mapping, num_pairs, num_pools, (unsigned)size);
     });
     return cudaGetLastError();
 }

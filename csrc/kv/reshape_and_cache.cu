@@ -3,58 +3,59 @@
 // Computes  key_pool[slots[t]] = keys[t] and value_pool[slots[t]] = values[t]. A negative slot is a
 //           row of padding, of which nothing is written.
 // Shapes    as in reshape_and_cache_simple.cu; of any dtype
-// Owns      a thread: UNITS units of the keys and the same of the values, a thread block's width
-//           apart. Units are counted through all rows, so that short rows leave no thread idle.
+// Owns      a thread: the same unit of TOKENS rows, of their keys and of their values. A thread block:
+//           threadIdx.y is a row, threadIdx.x a unit of it, so that short rows leave no thread idle
+//           and nobody divides.
 // Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes a slot
 // Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
-// Idea      2 × UNITS loads of 16 bytes are under way before the first store waits for one, and none
+// Idea      2 × TOKENS loads of 16 bytes are under way before the first store waits for one, and none
 //           of them waits for the slot, whose load goes beside them.
 #include "kv/units.cuh"
 
-constexpr int THREADS = 256;  // of a thread block
-constexpr int UNITS = 2;      // of a thread, in each of keys and values
+constexpr int THREADS = 256;  // of a thread block, at most
+constexpr int TOKENS = 2;     // of a thread
 
 template <typename V>
-__global__ void reshape_and_cache(const V* keys, const V* values, V* key_pool, V* value_pool,
-                                  const int64_t* slots, unsigned total, unsigned size,
-                                  int64_t key_stride, int64_t value_stride) {
-    unsigned first = blockIdx.x * THREADS * UNITS + threadIdx.x;
-    V key[UNITS], value[UNITS];
-    int64_t slot[UNITS];
+__global__ void reshape_and_cache(const V* __restrict__ keys, const V* __restrict__ values,
+                                  V* key_pool, V* value_pool, const int64_t* __restrict__ slots,
+                                  int tokens, int size, int64_t key_stride, int64_t value_stride) {
+    int64_t first = (int64_t)blockIdx.x * blockDim.y * TOKENS + threadIdx.y;
+    for (int i = threadIdx.x; i < size; i += blockDim.x) {
+        V key[TOKENS], value[TOKENS];
+        int64_t slot[TOKENS];
 #pragma unroll
-    for (int k = 0; k < UNITS; ++k) {
-        unsigned i = first + k * THREADS, token = i / size;
-        slot[k] = -1;
-        if (i >= total) continue;
-        slot[k] = slots[token];
-        key[k] = keys[token * key_stride + i % size];
-        value[k] = values[token * value_stride + i % size];
-    }
+        for (int k = 0; k < TOKENS; ++k) {
+            int64_t token = first + k * blockDim.y;
+            slot[k] = -1;
+            if (token >= tokens) continue;
+            slot[k] = slots[token];
+            key[k] = keys[token * key_stride + i];
+            value[k] = values[token * value_stride + i];
+        }
 #pragma unroll
-    for (int k = 0; k < UNITS; ++k) {
-        unsigned i = first + k * THREADS;
-        if (slot[k] < 0) continue;
-        key_pool[slot[k] * size + i % size] = key[k];
-        value_pool[slot[k] * size + i % size] = value[k];
+        for (int k = 0; k < TOKENS; ++k) {
+            if (slot[k] < 0) continue;
+            key_pool[slot[k] * size + i] = key[k];
+            value_pool[slot[k] * size + i] = value[k];
+        }
     }
 }
 
-// Refuses more than 2³¹ units, which is above 32 GiB of keys where rows are multiples of 16 bytes.
 extern "C" cudaError_t reshape_and_cache(const void* keys, const void* values, void* key_pool,
                                          void* value_pool, const int64_t* slots, int tokens,
                                          int row_bytes, int64_t key_stride, int64_t value_stride,
                                          cudaStream_t stream) {
     if (tokens == 0 || row_bytes == 0) return cudaSuccess;
     int unit = widest_unit(keys, values, key_pool, value_pool, row_bytes, key_stride, value_stride);
-    int64_t total = (int64_t)tokens * (row_bytes / unit);
-    if (total > INT32_MAX) return cudaErrorInvalidValue;
+    int size = row_bytes / unit;
+    dim3 threads(min(size, THREADS), max(THREADS / size, 1));
+    int thread_blocks = ceil_div(tokens, (int)threads.y * TOKENS);
     with_unit(unit, [&](auto of) {
         using V = decltype(of);
-        int thread_blocks = ceil_div((int)total, THREADS * UNITS);
-        reshape_and_cache<<<thread_blocks, THREADS, 0, stream>>>(
+        reshape_and_cache<<<thread_blocks, threads, 0, stream>>>(
             static_cast<const V*>(keys), static_cast<const V*>(values), static_cast<V*>(key_pool),
-            static_cast<V*>(value_pool), slots, (unsigned)total, (unsigned)(row_bytes / unit),
-            key_stride / unit, value_stride / unit);
+            static_cast<V*>(value_pool), slots, tokens, size, key_stride / unit,
+            value_stride / unit);
     });
     return cudaGetLastError();
 }

@@ -12,7 +12,6 @@ from yaie.backends.cuda.launching import SUFFIXES, call, memory
 from yaie.backends.registry import Unsupported
 
 MOST_PAIRS = 4096  # of copy_blocks.cu, which keeps a list of them in shared memory
-MOST_UNITS = 2**31 - 1
 WIDEST = 16  # bytes of a load or store
 _extent = attrgetter("nbytes", "shape")
 
@@ -26,8 +25,6 @@ def reshape_and_cache(
 ) -> None:
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product."""
     keys, values = _rows(keys), _rows(values)
-    if keys.numel() * keys.element_size() > MOST_UNITS:  # were they moved byte by byte
-        raise Unsupported(f"keys must be less than 2 GiB, got shape {list(keys.shape)}")
     size = keys.element_size()
     call(
         *("kv/reshape_and_cache.cu", "reshape_and_cache"),
@@ -67,14 +64,14 @@ def copy_blocks(
     if not all(map(torch.Tensor.is_contiguous, pools)):
         raise Unsupported("pools must be contiguous")
     sizes = {nbytes // shape[0] if shape[0] else 0 for nbytes, shape in map(_extent, pools)}
-    if len(sizes) > 1:
-        raise Unsupported(f"blocks must have one size in all pools, got {sorted(sizes)} bytes")
+    if len(sizes) > 1 or max(sizes) >= 2**31:
+        raise Unsupported(
+            f"blocks must have one size in all pools, below 2 GiB, got {sorted(sizes)} bytes"
+        )
     if len(block_mapping) > MOST_PAIRS:
         raise Unsupported(f"there may be {MOST_PAIRS} pairs, got {len(block_mapping)}")
     (block_bytes,) = sizes
     unit = widest_unit(block_bytes, *map(torch.Tensor.data_ptr, pools))
-    if len(pools) * block_bytes // unit > MOST_UNITS:
-        raise Unsupported(f"{len(pools)} pools have too many blocks of {block_bytes} bytes")
     call(
         *("kv/copy_blocks.cu", "copy_blocks", pools, block_mapping.contiguous(), len(pools)),
         *(len(block_mapping), block_bytes, unit),
