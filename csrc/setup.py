@@ -28,13 +28,26 @@ def main() -> int:
     asked = parser.parse_args().arch
     try:
         wanted = native() if asked == "native" else nvcc.parse_architectures(asked)
+        print(f"compiling for {', '.join(wanted)}: a few seconds a file and architecture")
         failed = ahead.build_all(wanted)
     except (CompileError, ValueError) as error:
         print(f"build-kernels: {error}", file=sys.stderr)
         return 1
     if failed:
         print(f"build-kernels: {failed} files were not compiled", file=sys.stderr)
+    built = len(list(ahead.BUILD.rglob("*.so")))
+    print(f"{built} files are in {ahead.BUILD}, for the GPUs that torch sees ({gpus()})")
     return 1 if failed else 0
+
+
+def gpus() -> str:
+    """What torch can use here."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "none: this torch is a CPU build, and cannot load them"
+    names = [torch.cuda.get_device_name(card) for card in range(torch.cuda.device_count())]
+    return ", ".join(names) or "none here"
 
 
 def native() -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -203,3 +204,13 @@ def test_links_between_files_lead_somewhere():
                 if "://" not in target and not (path.parent / target).exists():
                     dead.append(f"{path.relative_to(ROOT)}: {target}")
     assert not dead, "\n".join(dead)
+
+
+def test_the_readme_has_every_notebook_with_its_minutes():
+    rows = re.findall(r"^\| \d\d \| \[.*?\]\(notebooks/(\w+)\.ipynb\) \|.*\| (\d+) \|$",
+                      (ROOT / "README.md").read_text(), re.MULTILINE)  # fmt: skip
+    found = {}
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        first = "".join(json.loads(path.read_text())["cells"][0]["source"])
+        found[path.stem] = re.search(r"\| \**Time\** \| (?:about )?(\d+) minutes", first)[1]
+    assert dict(rows) == found

@@ -61,6 +61,10 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
 def environment(token: str) -> dict[str, str]:
     """`yaie` on the path of its terminals, and this environment's kernel before the user's own."""
     env = {**os.environ, "JUPYTER_TOKEN": token, "JUPYTER_PREFER_ENV_PATH": "1"}
+    # Tabs that some other JupyterLab of this user had open are not ours to open.
+    env.setdefault(
+        "JUPYTERLAB_WORKSPACES_DIR", str(Path(sys.prefix, "share", "yaie", "workspaces"))
+    )
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
     return env
 

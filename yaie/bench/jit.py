@@ -115,6 +115,7 @@ def run(rounds: int = 5) -> list[Figure]:
     """Measure, print a table with the targets, and return the figures."""
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, got {rounds}")
+    print("kernels are compiled again and again: this takes a minute or two ...", flush=True)
     figures = [*_compiling("cpu", rounds), *_emulating(rounds)]
     if torch.cuda.is_available():
         figures += [*_compiling("cuda", rounds), *_launching(rounds)]
@@ -141,8 +142,9 @@ def _compiling(device: str, rounds: int) -> list[Figure]:
     kinds = [""] if device == "cuda" else ["", "checked"]
     cold: dict[str, list[float]] = {kind: [] for kind in kinds}
     kept: list[float] = []
-    for _ in range(min(rounds, 3)):
+    for number in range(1, min(rounds, 3) + 1):
         for kind in kinds:
+            print(f"compiling for {device} {kind}, round {number}", flush=True)
             with tempfile.TemporaryDirectory() as cache:
                 cold[kind].append(_first_call(device, cache, kind))
                 if not kind:

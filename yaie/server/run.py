@@ -92,11 +92,13 @@ def welcome(address: str, settings: Settings, only_here: bool) -> list[str]:
     """What to print when the server is up."""
     key = '-H "Authorization: Bearer $YAIE_API_KEY" ' if settings.api_key else ""
     body = (
-        f'{{"model": "{settings.model_name}", "messages": [{{"role": "user", "content": "Hi"}}]}}'
+        f'{{"model": "{settings.model_name}", "max_tokens": 32, "temperature": 0, '
+        '"messages": [{"role": "user", "content": "Name three colors."}]}'
     )
     lines = [
         f"serving {settings.model_name} at {address}/v1   (Ctrl-C ends it)",
-        f"curl {address}/v1/chat/completions {key}-H 'Content-Type: application/json' -d '{body}'",
+        f"curl -s {address}/v1/chat/completions {key}"
+        f"-H 'Content-Type: application/json' -d '{body}'",
     ]
     if not only_here and not settings.api_key:
         lines.append("anybody who reaches this machine can use it: --api-key demands a key")
