@@ -49,7 +49,7 @@ def test_check_of_one_exercise() -> None:
     assert "00.1 Count the tokens that two prompts share: does not pass yet." in said
     assert "Stuck? yaie hint 00.1" in said
     solve()
-    assert f"passed. {FIRST.proves}" in yaie("check", "00.1")
+    assert f"passed. {FIRST.proves}" in " ".join(yaie("check", "00.1").split())
 
 
 def test_check_of_a_notebook_counts() -> None:
@@ -170,10 +170,10 @@ def test_watch_checks_each_save_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> 
     heads = [text.strip().splitlines()[0] for text in said]
     assert heads[:5] == [
         f"Watching {FIRST.shown}. Keys: h for a hint, q to quit.",
-        f"{FIRST.id} {FIRST.title}: not started. Edit {FIRST.shown} and save it. Stuck? press h",
+        f"{FIRST.id} {FIRST.title}: not started.",
         "Hint 1 of 3 for 00.1, the idea:",
         f"{FIRST.id} {FIRST.title}: does not pass yet.",
-        f"{FIRST.id} {FIRST.title}: passed. {FIRST.proves}",
+        f"{FIRST.id} {FIRST.title}: passed.",
     ]
     last = exercises()[-1]
     if last is FIRST:

@@ -51,7 +51,26 @@ def test_wrong_arguments_of_a_launch_are_told_without_our_templates() -> None:
     got = verdict("(x, y, out, n);\n    // exercise", "(x, y, n, out);\n    // exercise")
     lines = got.message.splitlines()
     assert got.state == "broken" and "from 'int' to 'float*'" in lines[1]
-    assert all(line[:1] == " " or line.startswith(FIRST.shown) for line in lines[1:])
+    assert all(line.startswith((" ", FIRST.shown, "and 1 more error")) for line in lines[1:])
+
+
+def test_a_loop_of_python_gets_one_error_and_the_loop_of_c() -> None:
+    got = verdict("if (i < n) out", "for i in range(n):\n        out")
+    said = got.message.splitlines()
+    assert got.state == "broken" and sum(": error: " in line for line in said) == 1
+    assert said[-1] == "This is C++: for (int i = 0; i < n; ++i)"
+    assert " more error" in said[-2]
+
+
+def test_a_kernel_called_as_a_function_is_told() -> None:
+    got = verdict("vector_add<<<thread_blocks, THREADS, 0, stream>>>(x", "vector_add(x")
+    assert got.state == "broken"
+    assert f"{FIRST.shown}:{line_of('vector_add<<<')}: vector_add is a __global__" in got.message
+
+
+def test_an_index_far_off_is_not_called_negative() -> None:
+    got = verdict("out[i] =", "out[i + 1000000000] =")
+    assert got.state == "fails" and "far beyond the 1,000 elements, or negative" in got.message
 
 
 def test_launch_without_an_end_is_told() -> None:

@@ -148,3 +148,25 @@ def test_an_error_that_the_launcher_returns(tmp_path):
     )
     with pytest.raises(KernelError, match=r"run returned cudaErrorInvalidValue \(1\)"):
         Module(source, tmp_path / "mine.cu").run(1)
+
+
+F = "template <typename T>\n__global__ void f(T* x) {}\n"
+
+
+@pytest.mark.parametrize("call", ["f(x);", "f<float>(x);", "if (x) f(x);"])
+def test_a_kernel_that_is_called_as_a_function_is_refused(call: str) -> None:
+    with pytest.raises(SyntaxError, match=r"mine.cu:4: f is a __global__ function.*f<<<"):
+        rewrite(f"{F}void g(float* x) {{\n  {call}\n}}\n", PATH)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "void g(float* x) { f<<<1, 1>>>(x); f<float><<<1, 1>>>(x); take(f<float>); }",
+        "__device__ int f(int x) { return x; }\nvoid g() { f(1); }",
+        "void g(int x) { auto f = [](int) {}; f(x); }",
+        "void g(A a) { a.f(1); space::f(1); A f(1); }  // f(x);",
+    ],
+)
+def test_names_that_mean_something_else_are_left_alone(source: str) -> None:
+    rewrite(F + source, PATH)

@@ -128,6 +128,7 @@ numbers = [ 1,2 ]
 print(sum(numbers), "in 0.25 s")
 
 # %% tags=["gpu"]
+# %%gpu
 import no_such_module
 """
 

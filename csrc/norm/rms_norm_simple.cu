@@ -27,7 +27,7 @@ template <typename T>
 __global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, float eps) {
     const T* from = x + (size_t)blockIdx.x * size;
     T* to = out + (size_t)blockIdx.x * size;
-    // exercise 14.4 begin
+    // exercise 14.4 begin: the squares, their sum, the scale, and the row
     float sum = 0.0f;
     for (int column = threadIdx.x; column < size; column += THREADS) {
         float value = to_float(from[column]);

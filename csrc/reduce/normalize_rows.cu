@@ -16,7 +16,7 @@ template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
     __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-    // exercise 14.3 begin
+    // exercise 14.3 begin: of every row of this thread block the sum, by shuffles, then the quotients
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
         float sum = 0.0f;

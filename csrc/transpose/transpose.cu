@@ -14,7 +14,7 @@ constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row
 
 template <typename T>
 __global__ void transpose(const T* in, T* out, int rows, int columns) {
-    // exercise 14.1 begin
+    // exercise 14.1 begin: fill the tile, wait, and write it turned
     __shared__ T tile[TILE][TILE + 4 / sizeof(T)];
 
     int column = blockIdx.x * TILE + threadIdx.x;

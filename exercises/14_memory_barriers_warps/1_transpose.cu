@@ -28,8 +28,8 @@ constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row
 
 template <typename T>
 __global__ void transpose(const T* in, T* out, int rows, int columns) {
-    // exercise 14.1 begin
-    // Exercise 14.1: Transpose through a padded tile
+    // exercise 14.1 begin: fill the tile, wait, and write it turned
+    // your lines
     // exercise 14.1 end
 }
 

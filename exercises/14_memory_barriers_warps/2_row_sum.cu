@@ -28,8 +28,8 @@
 template <typename T>
 __global__ void row_sum_shared(const T* x, float* out, int rows, int columns) {
     extern __shared__ float partial[];  // a place for each thread
-    // exercise 14.2 begin
-    // Exercise 14.2: Add up rows, a thread block for each
+    // exercise 14.2 begin: of every row of this thread block the sum, by a tree
+    // your lines
     // exercise 14.2 end
 }
 

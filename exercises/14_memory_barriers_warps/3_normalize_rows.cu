@@ -29,8 +29,8 @@ template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
     __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-    // exercise 14.3 begin
-    // Exercise 14.3: A total by shuffles, known to every thread
+    // exercise 14.3 begin: of every row of this thread block the sum, by shuffles, then the quotients
+    // your lines
     // exercise 14.3 end
 }
 

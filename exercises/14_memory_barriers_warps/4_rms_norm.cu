@@ -40,8 +40,8 @@ template <typename T>
 __global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, float eps) {
     const T* from = x + (size_t)blockIdx.x * size;
     T* to = out + (size_t)blockIdx.x * size;
-    // exercise 14.4 begin
-    // Exercise 14.4: RMSNorm: one pass, one row a thread block
+    // exercise 14.4 begin: the squares, their sum, the scale, and the row
+    // your lines
     // exercise 14.4 end
 }
 

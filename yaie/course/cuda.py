@@ -163,6 +163,20 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     try:
         compile(text, path, checked=False)
     except (CompileError, SyntaxError) as error:
-        said = str(error).replace(str(path), shown).splitlines()
-        return "\n".join(line for line in said if ": In " not in line)
+        return _first_error(str(error).replace(str(path), shown))
     return None
+
+
+_PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
+
+
+def _first_error(said: str) -> str:
+    """What a compiler says of the first error: of those behind it many are its consequences."""
+    lines = [line for line in said.splitlines() if ": In " not in line]
+    errors = [number for number, line in enumerate(lines) if ": error: " in line]
+    more = len(errors) - 1
+    if more > 0:
+        lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
+    if _PYTHON_LOOP.search("\n".join(lines)):
+        lines.append("This is C++: for (int i = 0; i < n; ++i)")
+    return "\n".join(lines)

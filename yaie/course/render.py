@@ -252,15 +252,13 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
         wanted = f"// exercise {exercise.id} begin … end"
         raise ValueError(f"{exercise.id}: {exercise.source} has no region {wanted}")
     if not solved:
-        source = region.sub(lambda found: found[1] + _hole(exercise, found[1]) + found[2], source)
+        source = region.sub(lambda found: found[1] + _hole(found[1]) + found[2], source)
     others = rf"^[ \t]*// exercise (?!{re.escape(exercise.id)} )\d\d\.\d (begin|end).*\n"
     source = re.sub(others, "", source, flags=re.MULTILINE)
     header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     return f"{header}\n{source}"
 
 
-def _hole(exercise: Exercise, begin: str) -> str:
+def _hole(begin: str) -> str:
     """The line in place of a region."""
-    indent, _, told = begin.rstrip().partition("//")
-    words = "your lines" if ":" in told else f"Exercise {exercise.id}: {exercise.title}"
-    return f"{indent}// {words}\n"
+    return f"{begin.partition('//')[0]}// your lines\n"

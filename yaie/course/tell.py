@@ -33,9 +33,9 @@ def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
     """Headline and message; `hint` is the command that helps on."""
     head = f"{exercise.id} {exercise.title}: {HEADLINES[verdict.state]}."
     if verdict.state == "passes":
-        return f"{head} {verdict.message}"
+        return "\n".join([head, _filled(verdict.message)]) if verdict.message else head
     if verdict.state == "not started":
-        return f"{head} {verdict.message} Stuck? {hint}"
+        return "\n".join([head, _filled(verdict.message), f"  Stuck? {hint}"])
     lines = [head, _filled(verdict.message)]
     if verdict.state == "fails":
         lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")

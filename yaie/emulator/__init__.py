@@ -1,7 +1,7 @@
 """CUDA C++ on the CPU: execution, checks, and counts of what the memory system would do.
 
 A `.cu` file is compiled by the C++ compiler with headers that stand in for CUDA's own, and its
-thread blocks run on the cores of the CPU. What is not modelled: time, caches, occupancy,
+thread blocks run on the cores of the CPU. What is not modeled: time, caches, occupancy,
 registers, tensor cores, TMA, asynchrony.
 """
 

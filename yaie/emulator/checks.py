@@ -14,8 +14,8 @@ from yaie.emulator import runtime
 from yaie.emulator.lines import Lines, Place
 
 LIMITS = (
-    "Not modelled: time, caches, occupancy, registers, tensor cores, TMA, asynchrony. The counts "
-    "describe the loads and stores of the C++ compiler, not the GPU's machine code."
+    "Not modeled: time, caches, occupancy, registers, tensor cores, copy engines (TMA), asynchrony."
+    " The counts describe the loads and stores of the C++ compiler, not the GPU's machine code."
 )
 # Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
 _UNNAMED = {-2: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}

@@ -54,7 +54,8 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
 
     Headers included with quotes are looked for beside the file that includes them, then in csrc/.
-    Raises SyntaxError, with path and line, for a launch that has no end.
+    Raises SyntaxError, with path and line, for a launch that has no end, and for a kernel that is
+    called as a function.
     """
     path = Path(path)
     files: list[Path] = [path]
@@ -100,6 +101,7 @@ def _line_mark(line: int, path: Path) -> str:
 
 def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
     first_line = whole.count("\n", 0, offset) + 1
+    _refuse_calls(part, path, first_line)
     part = _replace_attributes(_replace_shared(part))
     return _replace_launches(part, path, first_line)
 
@@ -188,6 +190,33 @@ def _replace_attributes(source: str) -> str:
 
 
 # ------------------------------------------------------------------------------ launches
+
+
+def _refuse_calls(source: str, path: Path, first_line: int) -> None:
+    """Refuse `kernel(arguments)`, which C++ would take and nvcc does not.
+
+    Left alone are names that mean something else as well: a function or a variable.
+    """
+    hidden = hide(source)
+    kernels = {found.start(1): found[1] for found in _KERNEL.finditer(hidden)}
+    for kernel in dict.fromkeys(kernels.values()):
+        calls = []
+        for found in re.finditer(rf"\b{kernel}\s*(?:<[\w\s,:]*>\s*)?\(", hidden):
+            if found.start() in kernels:
+                continue
+            before = hidden[: found.start()].rstrip()
+            if not before.endswith((";", "{", "}", ")")) or not _inside_function(
+                hidden, found.start()
+            ):
+                break
+            calls.append(found)
+        else:
+            if calls and not re.search(rf"\bauto\W+{kernel}\b", hidden):
+                line = first_line + hidden.count("\n", 0, calls[0].start())
+                raise SyntaxError(
+                    f"{path}:{line}: {kernel} is a __global__ function, which needs a launch: "
+                    f"{kernel}<<<thread_blocks, threads, 0, stream>>>(arguments)"
+                )
 
 
 def _replace_launches(source: str, path: Path, first_line: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.checks.nb13.common import WARP, add, compare, unwritten_tail, vector
+from yaie.course.checks.nb13.common import WARP, add, compare, is_far_off, unwritten_tail, vector
 from yaie.course.expect import fail, given
 
 NAME = "vector_add_scalar_f32"
@@ -36,6 +36,8 @@ def add_once(path: Path, n: int, **options: Any) -> None:
 
 
 def told_bound(finding: Any, n: int) -> str:
+    if is_far_off(finding):
+        return f"The index is far beyond the {n:,} elements, or negative."
     beyond = finding.offset // 4 - n
     if beyond < 0:
         return "The index is negative."

@@ -93,6 +93,11 @@ def told_race(finding: Any) -> str:
     return "Threads of two thread blocks take the same element. Each needs elements of its own."
 
 
+def is_far_off(finding: Any) -> bool:
+    """Whether an access is out of bounds so far that its offset says nothing."""
+    return "outside every argument" in finding.message
+
+
 def unwritten_tail(out: Any) -> int | None:
     """Where the elements begin that were never written, if they are the last ones."""
     missing = out.isnan()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.checks.nb13.common import WARP, add, compare, vector
+from yaie.course.checks.nb13.common import WARP, add, compare, is_far_off, vector
 from yaie.course.expect import fail, given
 
 NAME = "add_relu_half2_f16"
@@ -81,6 +81,8 @@ def special() -> tuple[Any, Any]:
 
 
 def told_bound(finding: Any, n: int) -> str:
+    if is_far_off(finding):
+        return f"The index is far beyond the {n:,} elements, or negative."
     if finding.offset < 2 * n:
         return f"A pair that begins inside and ends outside: {n} is odd, and the last one is alone."
     return f"There are {n} elements, {n // 2} pairs: which threads have one?"

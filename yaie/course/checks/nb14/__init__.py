@@ -82,9 +82,11 @@ EXERCISES = [
             "        for (int column = threadIdx.x; ...) sum += to_float(...);\n"
             "        partial[threadIdx.x] = sum;\n"
             "        // a barrier\n"
-            "        for (int count = blockDim.x; count > 1; count = half of it, rounded up) {\n"
+            "        for (int count = blockDim.x; count > 1;) {\n"
+            "            int half = (count + 1) / 2;\n"
             "            if (threadIdx.x + half < count) ...;\n"
             "            // a barrier\n"
+            "            count = half;\n"
             "        }\n"
             "        if (threadIdx.x == 0) out[row] = ...;\n"
             "    }",

@@ -107,7 +107,7 @@ cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute
 }
 }  // namespace emulator
 
-// As many as 2048 threads and 228 KB of shared memory allow: registers are not modelled.
+// As many as 2048 threads and 228 KB of shared memory allow: registers are not modeled.
 template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, Kernel, int threads,
                                                           size_t shared_bytes) {
