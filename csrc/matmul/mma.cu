@@ -1,6 +1,6 @@
 // Matrix product, rung 5 of 5: tensor cores that never wait; the engine's.
 //
-// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 96 KiB of shared memory
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 72 KiB of shared memory
 // Computes  c = a b, summed in float32, rounded once
 // Shapes    a [m, k], b [k, n], c [m, n]: float16 or bfloat16; n and k multiples of 8, and every
 //           tensor at a multiple of 16 bytes: else cudaErrorMisalignedAddress
@@ -8,6 +8,8 @@
 //           lane: 128 elements, in the registers where mma.sync leaves them
 // Moves     for each tile of c, 128 rows of a and 256 columns of b: m × n × k × 3 / 256 elements,
 //           1 / 85 byte an operation, and from shared memory 1 / 32 byte an operation
+// Reaches   459 TFLOP/s at 4096³ in bfloat16 on an H200, 0.598 of cuBLAS; with 4 stages 435, with 2
+//           stages 352, with 4 and no swizzle 141
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      four, and each keeps the tensor cores from waiting for something.
 //           - cp.async brings tiles from global to shared memory past the registers: while a tile
@@ -21,7 +23,7 @@
 #include "mma.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 32;  // of a thread block
-constexpr int STAGES = 4;
+constexpr int STAGES = 3;
 constexpr int WARP_M = 64, WARP_N = 64;
 constexpr int MIN_BLOCKS = 1;  // thread blocks that should fit on a multiprocessor
 constexpr int GROUP = 16;      // rows of tiles that are walked together

@@ -7,6 +7,7 @@
 // Moves     a warp asks for 1 element of a and 32 of b to multiply and add 32 times: in float32
 //           132 bytes for 64 operations, (m × n / 32) × k × 33 × 4 bytes in all. The caches serve
 //           most of it; the smallest there could be is one read of a and b and one write of c.
+// Reaches   5.9 TFLOP/s at 4096³ in float32 on an H200, 0.12 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      none yet, but for the neighbors: threadIdx.x goes along a row, so a warp reads one
 //           element of a, which all lanes share, and 32 elements of b that lie side by side.

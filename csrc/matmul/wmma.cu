@@ -7,6 +7,7 @@
 // Owns      a thread block of 8 warps: a tile of 128 × 128 elements of c; a warp: 32 × 64 of it, in
 //           eight fragments of 16 × 16. What a lane holds of a fragment is not told.
 // Moves     for each tile of c, 128 rows of a and 128 columns of b: m × n × k / 64 elements
+// Reaches   99 TFLOP/s at 4096³ in bfloat16 on an H200, 0.13 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      one instruction of a warp multiplies tiles of 16 × 16. The tiles of a and b stay in 16
 //           bits in shared memory, in rows that are 16 bytes longer, so that a fragment's rows lie

@@ -32,15 +32,18 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t matmul_shared_tile_f32(const float* a, const float* b, float* c,
-                                              int m, int n, int k, cudaStream_t stream) {
+extern "C" cudaError_t matmul_shared_tile_f32(const float* a, const float* b,
+                                              float* c, int m, int n, int k,
+                                              cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }
-extern "C" cudaError_t matmul_shared_tile_f16(const __half* a, const __half* b, __half* c,
-                                              int m, int n, int k, cudaStream_t stream) {
+extern "C" cudaError_t matmul_shared_tile_f16(const __half* a, const __half* b,
+                                              __half* c, int m, int n, int k,
+                                              cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }
-extern "C" cudaError_t matmul_shared_tile_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b, __nv_bfloat16* c,
-                                               int m, int n, int k, cudaStream_t stream) {
+extern "C" cudaError_t matmul_shared_tile_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b,
+                                               __nv_bfloat16* c, int m, int n, int k,
+                                               cudaStream_t stream) {
     return launch(a, b, c, m, n, k, stream);
 }

@@ -4,7 +4,7 @@
 #include "mma.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 32;  // of a thread block
-constexpr int STAGES = 4;
+constexpr int STAGES = 3;
 constexpr int WARP_M = 64, WARP_N = 64;
 constexpr int MIN_BLOCKS = 1;  // thread blocks that should fit on a multiprocessor
 constexpr int GROUP = 16;      // rows of tiles that are walked together
