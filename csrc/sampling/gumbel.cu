@@ -51,8 +51,8 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
         if (lane == 0) of_warp[warp] = best;
         __syncthreads();
         for (int w = 0; w < warps; ++w) best = better(best, of_warp[w]);
-        // exercise 20.2 end
         if (threadIdx.x == 0) tokens[row] = best.token;
+        // exercise 20.2 end
         __syncthreads();  // of_warp has been read, the next row may write it
     }
 }

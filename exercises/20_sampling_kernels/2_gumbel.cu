@@ -1,11 +1,11 @@
 // Exercise 20.2: Draw by a maximum: Gumbel-max.
 //
-// Leave in `best` of thread 0 the token with the largest score of the row, declared as Best
-// best{-INFINITY, -1}, of equals the first. A token's score is its logit + temperature[row] × noise,
-// with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row], id) >> 9) + 0.5) × 2^−23.
-// The threads of the thread block, whole warps, share the tokens; `better(a, b)` compares two of
-// them. `of_warp`, `warp`, `lane` and `warps` are there for you, and the lines after yours write the
-// token.
+// Write to tokens[row] the token with the largest score of the row, of equals the first, and −1 if
+// nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
+// temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row],
+// id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, share the tokens of the
+// row at `from`; `better(a, b)` compares two of them. `of_warp`, `warp`, `lane` and `warps` are
+// there for you.
 //
 // Check it:     yaie check 20.2
 // A hint:       yaie hint 20.2
@@ -51,9 +51,8 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = logits + (size_t)row * size;
         // exercise 20.2 begin
-        // Exercise 20.2: Draw by a maximum: Gumbel-max
+        // your lines
         // exercise 20.2 end
-        if (threadIdx.x == 0) tokens[row] = best.token;
         __syncthreads();  // of_warp has been read, the next row may write it
     }
 }

@@ -37,6 +37,7 @@ class Case:
         writes: whether it writes about as much as it reads, as a copy does.
         compiled: whether torch.compile of the reference is a peer.
         judge: (outputs, arguments) -> what is compared with the oracle, where not the outputs are.
+        dtype: of the inputs, where it is not that of the run.
         changes: makes of the arguments what the operator changed, where it returns nothing.
         spoil: fills with NaN what such an operator must write.
         kernels: a word that the names of a peer's kernels must have, where torch could take others.
@@ -54,6 +55,7 @@ class Case:
     writes: bool = True
     compiled: bool = True
     judge: Callable[..., object] | None = None
+    dtype: torch.dtype | None = None
     changes: Callable[..., object] | None = None
     spoil: Callable[..., None] | None = None
     kernels: dict[str, str] = field(default_factory=dict)

@@ -43,11 +43,11 @@ def _filtered(rows: int, size: int, top_k: int, top_p: float) -> Case:
 
     name = ", ".join([f"top-k {top_k}"] * (top_k > 0) + [f"top-p {top_p}"] * (top_p < 1))
     return Case(
-        "sample", f"{rows} × {size} float32, {name or 'no filter'}", arguments,
+        "sample", f"{rows} × {size}, {name or 'no filter'}", arguments,
         rows * (4 * size + 32), 0,
         oracle=lambda logits, *_: _all(logits), reference=draws.sample, writes=False,
         calls_reference="reference, a sort in float64", compiled=False,
-        judge=lambda tokens, logits, *_: _kept(tokens, logits, top_k, top_p),
+        dtype=torch.float32, judge=lambda tokens, logits, *_: _kept(tokens, logits, top_k, top_p),
         peers={
             "a sort in torch": lambda logits, *_: _sort(logits, top_k, top_p),
             "FlashInfer, from probabilities": _flashinfer_probs(top_k, top_p),
@@ -125,8 +125,9 @@ def _gumbel(rows: int, size: int) -> Case:
         return lambda: (logits - torch.empty_like(logits).exponential_().log()).argmax(dim=1)
 
     return Case(
-        "gumbel_sample", f"{rows} × {size} float32", arguments, rows * (4 * size + 28), 0,
+        "gumbel_sample", f"{rows} × {size}", arguments, rows * (4 * size + 28), 0,
         oracle=lambda logits, *_: _all(logits), reference=draws.gumbel_sample, writes=False,
-        compiled=False, judge=lambda tokens, logits, *_: _kept(tokens, logits, 0, 1.0),
+        compiled=False, dtype=torch.float32,
+        judge=lambda tokens, logits, *_: _kept(tokens, logits, 0, 1.0),
         peers={"noise by torch": in_torch, "FlashInfer": _flashinfer_logits(0, 1.0)},
     )  # fmt: skip

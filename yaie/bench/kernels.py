@@ -186,8 +186,9 @@ def measure_case(
     case: Case, dtype: torch.dtype, device: torch.device, best: ceilings.Ceilings, clock: Clock
 ) -> list[Row]:
     """Check every way to compute a case, time those that are right, and make rows of it."""
+    inputs = str(case.dtype or dtype).removeprefix("torch.")
     blank = Row(
-        case.operator, case.shape, str(dtype).removeprefix("torch."), case.num_bytes, case.flops,
+        case.operator, case.shape, inputs, case.num_bytes, case.flops,
         ceiling=best.binding(case.num_bytes, case.flops, case.writes),
     )  # fmt: skip
     try:

@@ -58,12 +58,12 @@ EXERCISES = [
         title="Draw by a maximum: Gumbel-max",
         target="csrc/sampling/gumbel.cu#gumbel_sample",
         task=(
-            "Leave in `best` of thread 0 the token with the largest score of the row, declared as "
-            "Best best{-INFINITY, -1}, of equals the first. A token's score is its logit + "
-            "temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], "
-            "step[row], id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, "
-            "share the tokens; `better(a, b)` compares two of them. `of_warp`, `warp`, `lane` and "
-            "`warps` are there for you, and the lines after yours write the token."
+            "Write to tokens[row] the token with the largest score of the row, of equals the "
+            "first, and −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score "
+            "is a token's logit + temperature[row] × noise, with noise = −log(−log(u)) and u = "
+            "((random_bits(seed[row], step[row], id) >> 9) + 0.5) × 2^−23. The threads of the "
+            "thread block, whole warps, share the tokens of the row at `from`; `better(a, b)` "
+            "compares two of them. `of_warp`, `warp`, `lane` and `warps` are there for you."
         ),
         difficulty=2,
         minutes=20,
@@ -83,7 +83,7 @@ EXERCISES = [
             "        // a Best from two shuffles, then better(best, other)\n"
             "    }\n"
             "    if (lane == 0) of_warp[warp] = best;\n"
-            "    // a barrier; then better() over all warps",
+            "    // a barrier; then better() over all warps, and thread 0 writes",
         ),
         proves=(
             "Every row draws the same token whatever the schedule, the number of threads and the "

@@ -204,7 +204,7 @@ def explanations(path: Path) -> Explain:
     def race(found: Finding) -> str:
         words = race_in_words(found, element_of(found, path, {}, 8))
         if found.memory == "global":
-            return "The lines after yours write the token; yours leave it in `best` of thread 0."
+            return "Several threads write the token: one is enough, once all have compared."
         if found.access == found.other_access == "store":
             return f"{words} One lane of each warp writes, into a place of its warp's own."
         return f"{words} of_warp may be read when every warp has written its best."
