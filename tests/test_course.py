@@ -290,7 +290,7 @@ def test_cuda_stub_is_the_file_with_its_region_emptied(folders: Path, monkeypatc
     cuda = made("csrc/copy.cu#copy")
     assert cuda.shown == "exercises/99_made/1_made_1.cu"
     assert render.solution(cuda).endswith(CUDA)
-    hole = "    // Exercise 99.1: Made for a test\n"
+    hole = "    // your lines\n"
     region = CUDA[CUDA.index("    if (i < n)") : CUDA.index("    // exercise 99.1 end")]
     assert render.stub(cuda).endswith(CUDA.replace(region, hole))
     with pytest.raises(ValueError, match="no region"):
