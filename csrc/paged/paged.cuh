@@ -1,0 +1,66 @@
+// What the rungs of paged attention share: their arguments, and what a query sees of the cache.
+//
+// A decode step has one new token a sequence, and that token's query sees all keys of its sequence,
+// its own among them. With keys k_j and values v_j of KV head h / (heads / KV heads), head h of the
+// query gets
+//     out = sum of exp(s_j - lse) v_j,    s_j = scale × (q · k_j),    lse = log(sum of exp(s_j))
+// in float32, rounded once. A query that sees nothing gets zeros, and -inf as its lse.
+#pragma once
+
+#include "common.cuh"
+
+template <typename T>
+struct Paged {
+    const T* q;               // [tokens, heads, head_dim], tokens q_stride elements apart
+    const T* key_pool;        // [num_blocks, block_size, KV heads, head_dim]
+    const T* value_pool;      // the same
+    const int* block_tables;  // [batch, max_blocks]; entries behind a context may be anything
+    const int* context_lens;  // [batch]
+    const int* cu_seqlens;    // [batch + 1], where the queries of a sequence begin; null: i is of i
+    T* out;                   // [tokens, heads, head_dim]
+    float* lse;               // [tokens, heads]
+    float scale;              // of the scores
+    int tokens, batch, heads, kv_heads, head_dim, block_size, max_blocks;
+    int64_t q_stride;
+
+    // Query heads that share a KV head.
+    __host__ __device__ int group() const { return heads / kv_heads; }
+};
+
+// What a query sees: the first `length` tokens of the blocks that a row of the tables names.
+struct Context {
+    const int* table;
+    int length;
+};
+
+// The context of a query. Nobody on the host knows whether a batch has one query a sequence; with
+// cu_seqlens it may have several, or none, and each query sees the keys up to its own.
+template <typename T>
+__device__ Context find_context(const Paged<T>& paged, int token) {
+    int sequence = token, after = 0;  // queries of its sequence that come after it
+    const int* starts = paged.cu_seqlens;
+    if (starts) {
+        bool its_own = token < paged.batch && starts[token] == token && starts[token + 1] > token;
+        if (!its_own) {  // the last sequence that begins at the query or before
+            int low = 0, high = paged.batch;
+            while (low < high) {
+                int middle = (low + high + 1) / 2;
+                if (starts[middle] <= token) {
+                    low = middle;
+                } else {
+                    high = middle - 1;
+                }
+            }
+            sequence = low;
+        }
+        if (sequence == paged.batch) return {paged.block_tables, 0};  // behind all sequences
+        after = starts[sequence + 1] - 1 - token;
+    }
+    return {paged.block_tables + (int64_t)sequence * paged.max_blocks,
+            max(paged.context_lens[sequence] - after, 0)};
+}
+
+// The slot of a token, block × block_size + offset: a row of all KV heads in either pool.
+__device__ __forceinline__ int64_t find_slot(const Context& context, int token, int block_size) {
+    return (int64_t)context.table[token / block_size] * block_size + token % block_size;
+}
