@@ -1,0 +1,179 @@
+"""Flash attention by CUDA C++ kernels, in three rungs: dense, ragged, and over the paged cache.
+
+All rungs have one signature, that of `csrc/flash/flash.cuh`, and compute the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from yaie.backends.cuda.launching import SUFFIXES, call, memory
+from yaie.backends.registry import Unsupported
+
+State = tuple[torch.Tensor, torch.Tensor]
+MOST_HEAD_DIM = 256
+TENSOR_CORES = (torch.float16, torch.bfloat16)
+ALIGNED = 16  # bytes of a copy to shared memory
+
+
+class Sequences(NamedTuple):
+    """How a batch lies: all None, one sequence; with starts, end to end; with tables, paged."""
+
+    starts_q: torch.Tensor | None = None
+    starts_k: torch.Tensor | None = None
+    block_tables: torch.Tensor | None = None
+    context_lens: torch.Tensor | None = None
+
+
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None
+) -> State:
+    """Attention of one sequence; see `yaie.attention.attention`."""
+    return _best(q, k, v, causal, scale, Sequences())
+
+
+def ragged_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+) -> State:
+    """Attention of several sequences that lie end to end; see `yaie.attention`."""
+    return _best(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
+
+
+def paged_prefill(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None,
+    causal: bool = True,
+) -> State:
+    """Attention of several queries a sequence over the paged cache; see `yaie.attention`."""
+    sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
+    return _best(q, key_pool, value_pool, causal, scale, sequences)
+
+
+def row(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Every row of scores on its own, with the online softmax."""
+    return _flash("row", q, k, v, causal, scale, sequences)
+
+
+def shared_tile(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Tiles of keys and values in shared memory, for a tile of queries."""
+    return _flash("shared_tile", q, k, v, causal, scale, sequences)
+
+
+def mma(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Tensor cores: float16 and bfloat16 from sm_80 on, head_dim up to 128."""
+    if q.dtype not in TENSOR_CORES:
+        raise Unsupported(f"tensor cores take float16 and bfloat16 here, got {q.dtype}")
+    if q.is_cuda and (has := torch.cuda.get_device_capability(q.device)) < (8, 0):
+        raise Unsupported(f"this rung needs sm_80, this is sm_{has[0]}{has[1]}")
+    if q.shape[2] > 128 or q.shape[2] % 8:
+        raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
+    q, k, v = map(_aligned, (q, k, v))
+    return _flash("mma", q, k, v, causal, scale, sequences)
+
+
+RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
+
+
+def _best(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
+) -> State:
+    """By the best rung that takes these tensors on this card."""
+    if q.is_cuda:
+        try:
+            return mma(q, k, v, causal, scale, sequences)
+        except Unsupported:
+            pass
+    return shared_tile(q, k, v, causal, scale, sequences)
+
+
+def _flash(
+    rung: str,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
+) -> State:
+    """Launch a rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools if there are tables."""
+    if q.dtype not in SUFFIXES:
+        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
+    (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
+    if head_dim > MOST_HEAD_DIM:
+        raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
+    out = q.new_empty(q.shape)
+    lse = q.new_empty(tokens, heads, dtype=torch.float32)
+    if out.numel() == 0:
+        return out, lse.fill_(-math.inf)
+    scale = head_dim**-0.5 if scale is None else scale
+    if scale < 0:  # the kernels scale the maximum of the scores, so the factor must be positive
+        q, scale = -q, -scale
+    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
+    batch, keys, block_size, max_blocks = 1, len(k), 0, 0
+    if starts_q is not None:
+        batch = len(starts_q) - 1
+    if tables is not None:
+        keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
+        k, v = k.flatten(0, 1), v.flatten(0, 1)
+    q, k, v = map(_rows, (q, k, v))
+    call(
+        *(f"flash/{rung}.cu", f"flash_{rung}_{SUFFIXES[q.dtype]}"),
+        *(memory(q), memory(k), memory(v), out, lse, starts_q, starts_k, tables, lengths),
+        *(batch, tokens, keys, heads, kv_heads, head_dim),
+        *(q.stride(0), k.stride(0), v.stride(0), block_size, max_blocks),
+        *(max(scale, 1e-30), int(causal)),  # not 0, because -inf × 0 is NaN
+    )
+    return out, lse
+
+
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
+    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
+    return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()
+
+
+def _aligned(x: torch.Tensor) -> torch.Tensor:
+    """The same, each head at a multiple of 16 bytes."""
+    strides = (stride * x.element_size() for stride in x.stride()[:-1])
+    return x if not any(n % ALIGNED for n in (x.data_ptr(), *strides)) else x.clone()
