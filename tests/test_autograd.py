@@ -47,6 +47,7 @@ def arguments(name: str) -> tuple:
         "rotary": (q, torch.arange(3), *rotary_tables(16, 40)),
         "matmul": (x, y.t().contiguous()),
         "attention": (q, k, v, True, None),
+        "attention_backward": (q * 0.5, q, k, v, q.sum(-1), q.mean(-1), True, None),
         "ragged_attention": (q, k, v, ints(0, 1, 3), ints(0, 3, 5), True, None),
         "paged_attention": (q, *pools, tables, ints(3, 4), starts, None),
         "reshape_and_cache": (*new, *pools, slots),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import torch
 
 from yaie.attention import attention as _attention
+from yaie.flash import flash_backward
 
 FP8_MAX = 448.0  # the largest finite float8_e4m3fn
 
@@ -88,6 +89,22 @@ def attention(
     """`yaie.attention.attention`, its results contiguous, as those of the kernels are."""
     out, lse = _attention(q, k, v, causal, scale)
     return out.contiguous(), lse.contiguous()
+
+
+def attention_backward(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lse: torch.Tensor,
+    delta: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """`yaie.flash.flash_backward` in tiles of 64, its results in the dtype of q."""
+    scale = q.shape[2] ** -0.5 if scale is None else scale
+    grads = flash_backward(grad_out, q, k, v, lse, delta, causal, scale, 64, 64)
+    return tuple(grad.to(q.dtype) for grad in grads)
 
 
 def reshape_and_cache(

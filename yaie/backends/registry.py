@@ -75,6 +75,10 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "reference": "yaie.functional:attention",
         "triton": "yaie.backends.triton.flash:attention",
     },
+    "attention_backward": {
+        "reference": "yaie.functional:attention_backward",
+        "cuda": "yaie.backends.cuda.flash_backward:attention_backward",
+    },
     "ragged_attention": {
         "reference": "yaie.attention:ragged_attention",
         "triton": "yaie.backends.triton.flash:ragged_attention",

@@ -9,6 +9,7 @@ import torch
 
 from yaie.ops import (  # each registers its own
     attention,
+    attention_gradient,
     elementwise,
     kv,
     matrix,
@@ -21,6 +22,7 @@ from yaie.ops import (  # each registers its own
 
 __all__ = [
     "attention",
+    "attention_gradient",
     "elementwise",
     "kv",
     "matrix",

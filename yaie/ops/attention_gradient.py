@@ -1,0 +1,118 @@
+"""Attention that can be differentiated: the operator's forward, and an operator for its gradients.
+
+`torch.ops.yaie.attention` is for inference and refuses a backward pass. Here the two are put
+together: nothing of the size queries × keys is kept between them, only the log-sum-exp of each
+row, from which the backward pass computes every weight again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from yaie.backends.registry import AUTO
+from yaie.ops.attention import attention_forward
+from yaie.ops.checks import FLOATS, check_heads, check_tensor
+from yaie.ops.library import define
+
+
+def flash_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    *,
+    backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of one sequence, with gradients: `loss(flash_attention(q, k, v)[0]).backward()`.
+
+    Args:
+        q, k, v, causal, scale: see `yaie.attention.attention`.
+        backend: of both passes; see `yaie.backends.registry`.
+
+    Returns:
+        Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`. Both have gradients;
+        gradients of gradients there are none.
+    """
+    return FlashAttention.apply(q, k, v, causal, scale, backend)
+
+
+class FlashAttention(torch.autograd.Function):
+    """`attention_forward`, with `attention_backward` as its gradient."""
+
+    @staticmethod
+    def forward(
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        causal: bool,
+        scale: float | None,
+        backend: str,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return attention_forward(q, k, v, causal, scale, backend=backend)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
+        q, k, v, ctx.causal, ctx.scale, ctx.backend = inputs
+        ctx.save_for_backward(q, k, v, *output)
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: torch.Tensor, grad_lse: torch.Tensor) -> tuple:
+        q, k, v, out, lse = ctx.saved_tensors
+        # The log-sum-exp has the weights for its gradient: d lse / d scores = P.
+        delta = (grad_out.float() * out.float()).sum(dim=-1) - grad_lse
+        grads = attention_backward(
+            grad_out, q, k, v, lse, delta, ctx.causal, ctx.scale, backend=ctx.backend
+        )
+        return *grads, None, None, None
+
+
+def attention_backward(
+    grad_out: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    lse: torch.Tensor,
+    delta: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    *,
+    backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The gradients of q, k and v, from that of the output.
+
+    Args:
+        grad_out: gradient of the output, `[query tokens, heads, head_dim]`.
+        q, k, v, causal, scale: as the forward pass had them; see `yaie.attention.attention`.
+        lse: the log-sum-exp that it returned, float32 `[query tokens, heads]`.
+        delta: the sum of grad_out · out over each row, float32 `[query tokens, heads]`; less the
+            gradient of the log-sum-exp, if that has one.
+        backend: see `yaie.backends.registry`.
+
+    Returns:
+        Gradients of q, k and v, with their shapes and dtypes. A KV head's are the sum over the
+        query heads that read it.
+    """
+    check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
+    check_tensor("k", k, ("keys", "kv_heads", q.shape[2]), (q.dtype,), like=q)
+    check_tensor("v", v, tuple(k.shape), (q.dtype,), like=q)
+    check_tensor("grad_out", grad_out, tuple(q.shape), (q.dtype,), like=q)
+    for name, tensor in (("lse", lse), ("delta", delta)):
+        check_tensor(name, tensor, tuple(q.shape[:2]), (torch.float32,), like=q)
+    check_heads(q.shape[1], k.shape[1])
+    return _attention_backward(grad_out, q, k, v, lse, delta, causal, scale, backend=backend)
+
+
+def _empty_gradients(
+    grad_out: torch.Tensor, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: object
+) -> tuple[torch.Tensor, ...]:
+    return tuple(x.new_empty(x.shape) for x in (q, k, v))
+
+
+_attention_backward = define(
+    "attention_backward(Tensor grad_out, Tensor q, Tensor k, Tensor v, Tensor lse, Tensor delta, "
+    'bool causal, float? scale, *, str backend="auto") -> (Tensor, Tensor, Tensor)',
+    _empty_gradients,
+)
