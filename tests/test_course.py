@@ -704,6 +704,39 @@ def test_part_that_the_engine_does_not_have_is_an_error(monkeypatch) -> None:
         plug.learner_parts()
 
 
+def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
+    from dataclasses import replace
+
+    first, second = (
+        replace(
+            made("yaie.radix:RadixTree.split", number=number),
+            operator="rotary",
+            fit=lambda mine, number=number: (number, mine),
+        )
+        for number in (1, 2)
+    )
+    monkeypatch.setattr(plug, "exercises", lambda: (first, second))
+    monkeypatch.setattr(plug, "find", {"99.1": first, "99.2": second}.__getitem__)
+    write(subclass("split"), first)
+    assert plug.learner_parts().operators["rotary"][0] == 1
+    write(subclass("split"), second)
+    got = plug.learner_parts()
+    assert got.operators["rotary"][0] == 2
+    assert got.report == (
+        "99.1 RadixTree.split: passes, but your 99.2 computes rotary.",
+        "99.2 RadixTree.split: yours, it computes rotary.",
+        "Everything else: the reference.",
+    )
+    assert plug.learner_parts(["99.1"]).operators["rotary"][0] == 1
+
+
+def test_only_exercises_that_the_engine_runs_can_be_asked_for() -> None:
+    with pytest.raises(ValueError, match=r"the engine runs exercises .*14\.4.*; got 00\.1"):
+        plug.learner_parts(["00.1", "14.4"])
+    with pytest.raises(manifest.UnknownExercise, match=r"there is no exercise '14\.44'"):
+        plug.learner_parts(["14.44"])
+
+
 def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:
     from yaie.course.paths import exercises_dir, state_dir
 

@@ -208,6 +208,9 @@ def test_parameters_of_a_stream(llm):
         ({"kv_cache_memory_bytes": 100}, ValueError, "kv_cache_memory_bytes must hold"),
         ({"kv_cache_memory_bytes": 1e9}, TypeError, "kv_cache_memory_bytes"),
         ({"max_num_seqs": 0}, ValueError, "max_num_seqs"),
+        ({"device": "gpu"}, ValueError, "device must be .* got .gpu."),
+        ({"device": 7}, ValueError, "device must be"),
+        ({"gpu_memory_utilization": 1.5}, ValueError, "gpu_memory_utilization must be"),
         ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
         ({"policy": "best"}, ValueError, "policy"),
         ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
@@ -261,15 +264,17 @@ def test_the_switch_for_exercises(folder, monkeypatch):
 
     asked = []
 
-    def learner_parts():
-        asked.append(True)
+    def learner_parts(ids):
+        asked.append(ids)
         return Parts()
 
     monkeypatch.setattr(module, "learner_parts", learner_parts)
     for word in ("1", "true", "Yes"):
         monkeypatch.setenv("YAIE_USE_EXERCISES", word)
         LLM(folder, num_blocks=8)
-    assert len(asked) == 3
+    assert asked == [None] * 3
+    LLM(folder, num_blocks=8, exercises=["01.2"])
+    assert asked.pop() == ["01.2"]
     for word in ("0", "false", "No", ""):
         monkeypatch.setenv("YAIE_USE_EXERCISES", word)
         LLM(folder, num_blocks=8)

@@ -47,7 +47,8 @@ class Exercise:
             for CUDA the file's path) and raises `CheckFailed`, or returns.
         picture: takes what `check` takes, returns a matplotlib figure drawn by running it.
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
-        fit: makes that part of the solution, where the solution is only a piece of it.
+        operator: the operator of the model that the solution computes, if any.
+        fit: makes that part or operator of the solution, where the solution is not it already.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Exercise:
     check: Callable[[Any], None]
     picture: Callable[[Any], Any] | None = None
     part: str | None = None
+    operator: str | None = None
     fit: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:

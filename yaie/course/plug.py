@@ -9,25 +9,53 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course import tell
 from yaie.course.exercise import learner_path, load, load_reference
-from yaie.course.manifest import Exercise, exercises
+from yaie.course.manifest import Exercise, exercises, find
 from yaie.course.verdict import judge, judge_loaded
 
 if TYPE_CHECKING:
     from yaie.engine.parts import Parts
 
 
-def learner_parts() -> Parts:
-    """The engine's parts, with the learner's exercises where they pass their checks.
+def learner_parts(ids: Sequence[str] | None = None) -> Parts:
+    """The engine's parts and operators, with the learner's exercises where they pass their checks.
 
-    `report` names the exercises whose code is the learner's, and those that were started but
-    cannot be used, and why. The reference runs for all that it does not name.
+    Where several exercises compute one operator, the last of them does: a kernel of notebook 18
+    rather than the Python of notebook 01. `report` names the exercises whose code is the
+    learner's, and those that were started but cannot be used, and why. The reference runs for all
+    that it does not name.
+
+    Args:
+        ids: the exercises that may be used; None for all.
+
+    Raises ValueError for an exercise that no engine can be built with.
     """
     from yaie.engine.parts import Parts
 
-    wanted = [e for e in exercises() if e.part is not None]
-    unknown = {e.part for e in wanted} - {f.name for f in fields(Parts)}
+    wanted = _wanted(ids)
+    unknown = {e.part for e in wanted if e.part} - {f.name for f in fields(Parts)}
     if unknown:
         raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
+    parts, report = _parts([e for e in wanted if e.part])
+    operators, lines = _operators([e for e in wanted if e.operator])
+    started = sorted(x for x in report + lines if not x.endswith(tell.NOT_STARTED))
+    report = (*started, tell.rest(bool(parts or operators)))
+    return Parts(**parts, operators=operators, report=report)
+
+
+def _wanted(ids: Sequence[str] | None) -> list[Exercise]:
+    """The exercises, or those of them, that an engine can be built with."""
+    fitting = [e for e in exercises() if e.part or e.operator]
+    if ids is None:
+        return fitting
+    chosen = [find(exercise_id) for exercise_id in ids]
+    if others := [e.id for e in chosen if e not in fitting]:
+        able = ", ".join(e.id for e in fitting)
+        raise ValueError(f"the engine runs exercises {able}; got {', '.join(others)}")
+    return [e for e in fitting if e in chosen]
+
+
+def _parts(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
+    """What the learner has of the parts, by name, and a line for each exercise."""
     parts, report = {}, []
     for part, group in groupby(sorted(wanted, key=lambda e: (e.part, e.id)), lambda e: e.part):
         group = list(group)
@@ -35,8 +63,27 @@ def learner_parts() -> Parts:
         report += lines
         if found is not load_reference(group[0]):
             parts[part] = group[0].fit(found) if group[0].fit else found
-    started = sorted(line for line in report if not line.endswith(tell.NOT_STARTED))
-    return Parts(**parts, report=(*started, tell.rest(bool(parts))))
+    return parts, report
+
+
+def _operators(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
+    """What the learner has of the operators, by name, and a line for each exercise."""
+    operators: dict[str, Any] = {}
+    taken: dict[str, str] = {}
+    report = []
+    for exercise in reversed(wanted):
+        name = exercise.operator
+        verdict = judge(exercise)
+        if verdict.state != "passes":
+            report.append(tell.reference_runs(exercise, verdict.state))
+        elif name in taken:
+            report.append(tell.waits(exercise, name, taken[name]))
+        else:
+            found = load(exercise, learner_path(exercise))
+            operators[name] = exercise.fit(found) if exercise.fit else found
+            taken[name] = exercise.id
+            report.append(tell.computes(exercise, name))
+    return operators, report
 
 
 def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:

@@ -78,6 +78,15 @@ def learner_runs(exercise: Exercise) -> str:
     return f"{exercise.id} {exercise.what}: yours, it passes its check."
 
 
+def computes(exercise: Exercise, operator: str) -> str:
+    return f"{exercise.id} {exercise.what}: yours, it computes {operator}."
+
+
+def waits(exercise: Exercise, operator: str, other: str) -> str:
+    """Of several exercises for one operator, one runs."""
+    return f"{exercise.id} {exercise.what}: passes, but your {other} computes {operator}."
+
+
 NOT_STARTED = "the reference, yours is not started."
 
 

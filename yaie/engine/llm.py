@@ -8,11 +8,11 @@ from itertools import count
 from pathlib import Path
 
 from yaie.backends.registry import AUTO, choose, register
-from yaie.engine.checks import check_count
+from yaie.engine.device import choose_device, choose_dtype, count_blocks
 from yaie.engine.engine import Engine
 from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
-from yaie.model.llama import OPERATORS, Llama
+from yaie.model.llama import OPERATORS
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -29,16 +29,25 @@ class LLM:
     Args:
         model: the name of a model that `yaie pull` has fetched, or a folder in Hugging Face
             format.
-        dtype: "float32", "bfloat16" or "float16".
+        device: "cpu", "cuda" or "cuda:1"; "auto" takes a GPU if there is one.
+        dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, half precision on a
+            GPU.
         block_size: tokens a KV block.
-        num_blocks: blocks of the KV cache; by default as many as `kv_cache_memory_bytes` holds.
-        kv_cache_memory_bytes: memory for keys and values.
+        num_blocks: blocks of the KV cache; by default as many as there is memory for.
+        gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
+            take together.
+        kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
+            what `gpu_memory_utilization` leaves.
+        max_model_len: the most tokens of a request, prompt and output together; by default as many
+            as the model was trained for, if the cache can hold them.
+        enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
         max_num_seqs, max_num_batched_tokens, enable_prefix_caching, enable_chunked_prefill,
             policy: see `Scheduler`.
         backend: who computes the operators: "auto", "reference", "triton", "cuda", or a mapping
             with a back end for some of them; see `yaie.backends.registry`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
-            code runs. By default YAIE_USE_EXERCISES decides (1, true or yes).
+            code runs: True for all of them, or a list of their ids. By default YAIE_USE_EXERCISES
+            decides (1, true or yes).
 
     Raises:
         ValueError: an argument is out of range, or the model is not known.
@@ -48,35 +57,49 @@ class LLM:
         self,
         model: str | Path,
         *,
-        dtype: str = "float32",
+        device: str = AUTO,
+        dtype: str = AUTO,
         block_size: int = 16,
         num_blocks: int | None = None,
-        kv_cache_memory_bytes: int = 2**30,
+        gpu_memory_utilization: float = 0.9,
+        kv_cache_memory_bytes: int | None = None,
+        max_model_len: int | None = None,
+        enforce_eager: bool = False,
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 2048,
         enable_prefix_caching: bool = True,
         enable_chunked_prefill: bool = True,
         policy: str = "fcfs",
         backend: str | Mapping[str, str] = AUTO,
-        exercises: bool | None = None,
+        exercises: bool | Sequence[str] | None = None,
     ) -> None:
         if exercises is None:
             exercises = _switch("YAIE_USE_EXERCISES")
-        parts = learner_parts() if exercises else Parts()
+        ids = None if exercises is True else exercises
+        parts = learner_parts(ids) if exercises else Parts()
         for line in parts.report:
             print(line)
-        check_count("block_size", block_size)
+        where = choose_device(device)
         folder = find_model(model)
         self.tokenizer = Tokenizer(folder)
-        llama = load_model(folder, dtype, backends=_with_exercises(backend, parts))
+        backends = _with_exercises(backend, parts)
+        llama = load_model(folder, choose_dtype(dtype, where), where, backends)
         if num_blocks is None:
-            num_blocks = _blocks_in(kv_cache_memory_bytes, llama, block_size)
+            num_blocks = count_blocks(
+                llama,
+                block_size,
+                max_num_batched_tokens,
+                gpu_memory_utilization,
+                kv_cache_memory_bytes,
+            )
         self.engine = Engine(
             llama,
             self.tokenizer,
             num_blocks=num_blocks,
             block_size=block_size,
             parts=parts,
+            max_model_len=max_model_len,
+            enforce_eager=enforce_eager,
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
@@ -242,17 +265,3 @@ def _check_sequence(name: str, value: object, wanted: str) -> None:
         raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
     if not value:
         raise ValueError(f"{name} must not be empty: {wanted}")
-
-
-def _blocks_in(memory_bytes: int, model: Llama, block_size: int) -> int:
-    """How many KV blocks, each with its part of every layer, fit into some memory."""
-    check_count("kv_cache_memory_bytes", memory_bytes)
-    config = model.config
-    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    block_bytes = numbers * model.dtype.itemsize * block_size
-    if memory_bytes < block_bytes:
-        raise ValueError(
-            f"kv_cache_memory_bytes must hold at least one block of {block_bytes} bytes, "
-            f"got {memory_bytes}"
-        )
-    return memory_bytes // block_bytes

@@ -5,8 +5,8 @@ Each can be replaced, and that is how a learner's exercises run inside the real 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from yaie.engine.scheduler import Scheduler
 from yaie.kv_cache import BlockPool, KVCacheManager
@@ -20,8 +20,8 @@ class Parts:
     """What the engine builds on; the reference implementation unless something else is given.
 
     Attributes:
-        apply_rotary, paged_attention: back ends of the operators `rotary` and `paged_attention`;
-            None leaves the choice to the engine's `backend`.
+        operators: back ends of the model's operators, by name; the engine's `backend` computes
+            those that are not here.
         report: whose code each part is, a line each; empty if all are the reference.
     """
 
@@ -31,20 +31,17 @@ class Parts:
     radix_cache: type[RadixCache] = RadixCache
     scheduler: type[Scheduler] = Scheduler
     sampler: type[SamplingKernel] = FastSampler
-    apply_rotary: Callable | None = None
-    paged_attention: Callable | None = None
+    operators: Mapping[str, Callable] = field(default_factory=dict)
     report: tuple[str, ...] = ()
 
-    @property
-    def operators(self) -> dict[str, Callable]:
-        """The operators that are replaced, by name."""
-        given = {"rotary": self.apply_rotary, "paged_attention": self.paged_attention}
-        return {name: function for name, function in given.items() if function is not None}
 
+def learner_parts(ids: Sequence[str] | None = None) -> Parts:
+    """The learner's exercises where they pass their checks, the reference elsewhere.
 
-def learner_parts() -> Parts:
-    """The learner's exercises where they pass their checks, the reference elsewhere."""
+    Args:
+        ids: those that may be used; None for all.
+    """
     # The engine stands below the course, so this is imported only when somebody asks for it.
     from yaie.course.plug import learner_parts as parts
 
-    return parts()
+    return parts(ids)

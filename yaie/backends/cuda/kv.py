@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 from operator import attrgetter, or_
+from pathlib import Path
 
 import torch
 
@@ -24,10 +25,30 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product."""
+    pools = key_pool, value_pool
+    _write("kv/reshape_and_cache.cu", "reshape_and_cache", keys, values, *pools, slot_mapping)
+
+
+def reshape_and_cache_simple(
+    *arguments: torch.Tensor, file: str | Path = "kv/reshape_and_cache_simple.cu"
+) -> None:
+    """The same by the first rung, or by a file like it."""
+    _write(file, "reshape_and_cache_simple", *arguments)
+
+
+def _write(
+    file: str | Path,
+    name: str,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
     keys, values = _rows(keys), _rows(values)
     size = keys.element_size()
     call(
-        *("kv/reshape_and_cache.cu", "reshape_and_cache"),
+        *(file, name),
         *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
         *(len(keys), keys.shape[1] * keys.shape[2] * size),
         *(keys.stride(0) * size, values.stride(0) * size),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ LOOK_AGAIN = 0.1  # seconds for which a file is taken to be as it was
 MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
 
 
-def launch(file: str, name: str, dtype: torch.dtype, *arguments: Any) -> None:
-    """Call the launcher `name` of a file of `csrc/`, the variant for `dtype`.
+def launch(file: str | Path, name: str, dtype: torch.dtype, *arguments: Any) -> None:
+    """Call the launcher `name` of a file, from `csrc/` if it is relative: the variant for `dtype`.
 
     Raises Unsupported for a dtype that has no variant, for tensors whose elements 32 bits cannot
     count, and where there is no compiler.
@@ -33,8 +34,8 @@ def launch(file: str, name: str, dtype: torch.dtype, *arguments: Any) -> None:
     call(file, f"{name}_{SUFFIXES[dtype]}", *arguments)
 
 
-def call(file: str, name: str, *arguments: Any) -> None:
-    """Call the launcher `name` of a file of `csrc/`.
+def call(file: str | Path, name: str, *arguments: Any) -> None:
+    """Call the launcher `name` of a file, from `csrc/` if it is relative.
 
     Raises Unsupported where there is no compiler for a GPU's tensors, or none that it could ask
     for the host's part.
@@ -56,11 +57,12 @@ def memory(x: torch.Tensor) -> torch.Tensor:
     return x.as_strided((last + 1 if x.numel() else 0,), (1,))
 
 
-_loaded: dict[str, tuple[jit.Module, float]] = {}  # the time until which it is not looked at again
+# Modules by file, each with the time until which it is not looked at again.
+_loaded: dict[str | Path, tuple[jit.Module, float]] = {}
 
 
-def _module(file: str) -> jit.Module:
-    """The module of a file of `csrc/`, of its present text or that of LOOK_AGAIN seconds ago.
+def _module(file: str | Path) -> jit.Module:
+    """The module of a file, of its present text or that of LOOK_AGAIN seconds ago.
 
     `jit.load` looks at the file and at every header, which takes longer than a launch.
     """

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from yaie.backends.cuda.launching import launch
 
-FILE = "norm/rms_norm.cu"
+FILE, SIMPLE = "norm/rms_norm.cu", "norm/rms_norm_simple.cu"
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
     out = torch.empty_like(x)
     launch(FILE, "rms_norm", x.dtype, x, weight, out, *x.shape, eps)
+    return out
+
+
+def rms_norm_simple(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, file: str | Path = SIMPLE
+) -> torch.Tensor:
+    """The same by the first rung, or by a file like it."""
+    out = torch.empty_like(x)
+    launch(file, "rms_norm_simple", x.dtype, x, weight, out, *x.shape, eps)
     return out
 
 

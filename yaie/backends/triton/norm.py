@@ -8,6 +8,7 @@ programs; with as many programs as rows, that is one row each.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
@@ -169,15 +170,19 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @launches()
 def add_rms_norm(
-    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    kernel: Any = add_rms_norm_kernel,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """RMSNorm of each row of x + residual, and the sum."""
+    """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
     _check_size(x)
     out, total = torch.empty_like(x), torch.empty_like(x)
     if out.numel():
 
         def launch(grid: tuple[int], **constants: int) -> None:
-            add_rms_norm_kernel[grid](x, residual, weight, out, total, *x.shape, eps, **constants)
+            kernel[grid](x, residual, weight, out, total, *x.shape, eps, **constants)
 
         _over_rows("add_rms_norm", x, launch)
     return out, total

@@ -62,7 +62,7 @@ EXERCISES = [
         ),
         check=check_attention,
         picture=draw_weights,
-        part="paged_attention",
+        operator="paged_attention",
         fit=attend_paged,
     ),
     Exercise(
@@ -98,7 +98,7 @@ EXERCISES = [
         ),
         check=check_apply_rotary,
         picture=draw_angles,
-        part="apply_rotary",
+        operator="rotary",
     ),
     Exercise(
         id="01.3",
