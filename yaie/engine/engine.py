@@ -24,6 +24,7 @@ class Engine:
         model, tokenizer: what to run.
         num_blocks, block_size: the size of the paged cache.
         parts: what the engine is built from.
+        max_model_len, enforce_eager: see `LLM`.
         scheduling: options of `Scheduler`.
 
     One thread at a time may call it.
@@ -44,6 +45,8 @@ class Engine:
         num_blocks: int,
         block_size: int = 16,
         parts: Parts | None = None,
+        max_model_len: int | None = None,
+        enforce_eager: bool = False,
         **scheduling: bool | int | str,
     ) -> None:
         check_count("num_blocks", num_blocks)
@@ -74,6 +77,9 @@ class Engine:
         self.sampler = parts.sampler()
         self.runner = Runner(model, self.kv)
         self.max_model_len = min(config.max_position_embeddings, num_blocks * block_size)
+        if max_model_len is not None:
+            check_count("max_model_len", max_model_len, minimum=2)
+            self.max_model_len = min(self.max_model_len, max_model_len)
         self.requests: dict[str, Request] = {}
         self._texts: dict[str, OutputText] = {}
         self._next_id = 0

@@ -1,0 +1,151 @@
+"""Where a model runs, in what dtype, and how much memory is left for its cache."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.engine.checks import check_count
+from yaie.model.batch import Batch
+from yaie.model.config import ModelConfig
+from yaie.model.llama import Llama
+from yaie.model.weights import parse_dtype
+
+AUTO = "auto"
+CPU_CACHE_BYTES = 2**30  # of keys and values, on a CPU, if nothing else is asked for
+GIB = 2**30
+
+
+def choose_device(device: str | torch.device = AUTO) -> torch.device:
+    """The device of a name such as "cpu" or "cuda:1"; "auto" takes a GPU if there is one.
+
+    Raises:
+        ValueError: there is no such device here, or this engine cannot use it.
+    """
+    if device == AUTO:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f'device must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}')
+    if chosen.type == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        built = torch.version.cuda
+        why = f"torch is built for CUDA {built}, but finds no GPU" if built else "torch has no CUDA"
+        raise ValueError(
+            f'device="{device}" needs a GPU, and {why}: pass device="cpu", or let `yaie doctor` '
+            "say what is missing"
+        )
+    index = torch.cuda.current_device() if chosen.index is None else chosen.index
+    if index >= torch.cuda.device_count():
+        raise ValueError(
+            f'device must be "cuda:0" to "cuda:{torch.cuda.device_count() - 1}", got {device!r}'
+        )
+    return torch.device("cuda", index)
+
+
+def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    """The dtype of a name; "auto" is float32 on a CPU, and on a GPU the half precision it is made
+    for: bfloat16, or float16 before sm_80, whose tensor cores have no bfloat16."""
+    if dtype != AUTO:
+        return parse_dtype(dtype)
+    if device.type == "cpu":
+        return torch.float32
+    newer = torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.bfloat16 if newer else torch.float16
+
+
+# ------------------------------------------------------------------------------------ memory
+
+
+def block_bytes(config: ModelConfig, dtype: torch.dtype, block_size: int) -> int:
+    """What a KV block takes: keys and values of `block_size` tokens, in every layer."""
+    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
+    return numbers * dtype.itemsize * block_size
+
+
+def count_blocks(
+    model: Llama,
+    block_size: int,
+    max_num_batched_tokens: int,
+    gpu_memory_utilization: float,
+    kv_cache_memory_bytes: int | None = None,
+) -> int:
+    """How many KV blocks there is memory for.
+
+    Args:
+        gpu_memory_utilization: on a GPU, the part of all its memory that weights, the largest step
+            and the cache may take together. What others use of the GPU counts against it.
+        kv_cache_memory_bytes: memory for the cache, whatever the device has.
+
+    Raises:
+        ValueError: there is not enough, and what to change.
+    """
+    check_count("block_size", block_size)
+    check_count("max_num_batched_tokens", max_num_batched_tokens)
+    if not 0 < gpu_memory_utilization <= 1:
+        raise ValueError(
+            f"gpu_memory_utilization must be above 0 and at most 1, got {gpu_memory_utilization}"
+        )
+    size = block_bytes(model.config, model.dtype, block_size)
+    device = model.embed.device
+    if kv_cache_memory_bytes is None and device.type == "cpu":
+        kv_cache_memory_bytes = CPU_CACHE_BYTES
+    if kv_cache_memory_bytes is not None:
+        check_count("kv_cache_memory_bytes", kv_cache_memory_bytes)
+        if kv_cache_memory_bytes < size:
+            raise ValueError(
+                f"kv_cache_memory_bytes must hold at least one block of {size} bytes, "
+                f"got {kv_cache_memory_bytes}"
+            )
+        return kv_cache_memory_bytes // size
+    tokens = min(max_num_batched_tokens, model.config.max_position_embeddings)
+    taken = memory_of_a_step(model, tokens, block_size)
+    total = torch.cuda.get_device_properties(device).total_memory
+    num_blocks = int(gpu_memory_utilization * total - taken) // size
+    least = -(-tokens // block_size)
+    if num_blocks < least:
+        raise ValueError(
+            f"gpu_memory_utilization {gpu_memory_utilization} of {total / GIB:.1f} GiB leaves "
+            f"{max(num_blocks, 0) * size / GIB:.2f} GiB for keys and values, where one request of "
+            f"{tokens} tokens takes {least * size / GIB:.2f}: weights, the largest step and other "
+            f"programs take {taken / GIB:.1f}. Raise it, lower max_num_batched_tokens "
+            f"({max_num_batched_tokens}), or end what else uses the GPU"
+        )
+    return num_blocks
+
+
+def memory_of_a_step(model: Llama, num_tokens: int, block_size: int) -> int:
+    """Bytes of a GPU that are taken while a prompt of `num_tokens` tokens is computed.
+
+    That is measured, by computing one. Weights count, and whatever else is on the GPU; the cache
+    that this prompt needs does not.
+    """
+    config, device = model.config, model.embed.device
+    num_blocks = -(-num_tokens // block_size)
+    shape = (num_blocks, block_size, config.num_key_value_heads, config.head_dim)
+    places = torch.arange(num_tokens, device=device)
+    batch = Batch(
+        token_ids=torch.zeros_like(places),
+        positions=places,
+        slot_mapping=places,
+        block_tables=torch.arange(num_blocks, dtype=torch.int32, device=device).unsqueeze(0),
+        context_lens=torch.tensor([num_tokens], dtype=torch.int32, device=device),
+        cu_seqlens=torch.tensor([0, num_tokens], dtype=torch.int32, device=device),
+        logit_rows=places[-1:],
+    )
+    torch.cuda.empty_cache()
+    # One pool for all layers: what each of them writes, the next one may overwrite.
+    keys, values = (torch.zeros(shape, dtype=model.dtype, device=device) for _ in "kv")
+    torch.cuda.reset_peak_memory_stats(device)
+    model(batch, [keys] * config.num_hidden_layers, [values] * config.num_hidden_layers)
+    torch.cuda.synchronize(device)
+    # Reserved, not allocated: what lies idle between tensors cannot hold a block either.
+    most = torch.cuda.max_memory_reserved(device) - keys.nbytes - values.nbytes
+    free, total = torch.cuda.mem_get_info(device)
+    of_others = total - free - torch.cuda.memory_reserved(device)
+    del keys, values
+    torch.cuda.empty_cache()
+    return most + of_others
