@@ -54,6 +54,28 @@ def load_model(
     return model.eval()
 
 
+def random_model(
+    config: ModelConfig,
+    dtype: str | torch.dtype = "float32",
+    device: torch.device | str = "cpu",
+    backends: str | Mapping[str, str] = AUTO,
+    seed: int = 0,
+) -> Llama:
+    """A model of any size that knows nothing, for measuring: its weights are drawn.
+
+    Their scale keeps activations near 1, so that no logit overflows.
+    """
+    model = Llama(config, dtype=parse_dtype(dtype), device=device, backends=backends)
+    generator = torch.Generator(device).manual_seed(seed)
+    for name, place in model.places().items():
+        if "norm" in name:
+            place.fill_(1.0)
+        else:
+            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
+    model.pack()
+    return model.eval()
+
+
 def check_weights(folder: str | Path) -> ModelConfig:
     """The checks of `load_model` that need only the headers; returns the configuration."""
     return _check_headers(Path(folder))[0]
