@@ -1,0 +1,234 @@
+"""A decode step of a small model, launched kernel by kernel and as one CUDA graph.
+
+The model has the sizes of SmolLM2-135M and random weights: what is measured is launches and time.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from yaie.model.batch import Batch
+from yaie.model.config import ModelConfig
+from yaie.model.llama import Llama
+
+CONFIG = ModelConfig(
+    vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
+    num_attention_heads=9, num_key_value_heads=3, head_dim=64, max_position_embeddings=8192,
+    rope_theta=100000.0, tie_word_embeddings=True,
+)  # fmt: skip
+CONTEXT, BLOCK_SIZE = 512, 16
+BATCHES = (1, 8, 64)
+STEPS = 30
+SHOWN = 60  # launches of the timeline
+
+
+class Decode:
+    """A batch that decodes: each step feeds the token it found to the next."""
+
+    def __init__(self, size: int) -> None:
+        torch.manual_seed(0)
+        self.model = Llama(CONFIG, torch.bfloat16, "cuda")
+        for weight in self.model.parameters():
+            torch.nn.init.normal_(weight, std=0.02)
+        blocks = CONTEXT // BLOCK_SIZE
+        shape = (size * blocks, BLOCK_SIZE, CONFIG.num_key_value_heads, CONFIG.head_dim)
+        kinds = {"device": "cuda", "dtype": torch.bfloat16}
+        self.pools = [[torch.randn(shape, **kinds) for _ in range(30)] for _ in range(2)]
+        tables = torch.randperm(size * blocks, device="cuda").view(size, blocks)
+        last = tables[:, -1] * BLOCK_SIZE + BLOCK_SIZE - 1
+        whole = torch.full((size,), CONTEXT, device="cuda")
+        self.batch = Batch(
+            token_ids=torch.arange(size, device="cuda"), positions=whole - 1, slot_mapping=last,
+            block_tables=tables.int(), context_lens=whole.int(),
+            cu_seqlens=torch.arange(size + 1, device="cuda").int(),
+            logit_rows=torch.arange(size, device="cuda"),
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def step(self) -> None:
+        logits = self.model(self.batch, *self.pools)
+        self.batch.token_ids.copy_(logits.argmax(dim=-1))
+
+    def capture(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(graph):
+            self.step()
+        return graph
+
+    def tokens_of(self, steps: int, step) -> list[list[int]]:
+        self.batch.token_ids.copy_(torch.arange(len(self.batch.token_ids)))
+        found = []
+        for _ in range(steps):
+            step()
+            found.append(self.batch.token_ids.tolist())
+        return found
+
+
+def time_of(step) -> dict:
+    """Milliseconds a step takes, and those that the CPU is busy with asking for it."""
+    whole, asking = [], []
+    for _ in range(7):
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        asked = time.perf_counter()
+        torch.cuda.synchronize()
+        whole.append((time.perf_counter() - begun) / STEPS * 1e3)
+        asking.append((asked - begun) / STEPS * 1e3)
+    return {"ms": statistics.median(whole), "cpu_ms": statistics.median(asking)}
+
+
+def trace(step, steps: int = 1) -> tuple[list[dict], str]:
+    """The profiler's events, and its table."""
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
+        for _ in range(steps):
+            step()
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home, "trace.json")
+        found.export_chrome_trace(str(path))
+        events = json.loads(path.read_text())["traceEvents"]
+    table = found.key_averages().table(sort_by="self_cuda_time_total", row_limit=14,
+                                       max_name_column_width=44)  # fmt: skip
+    return events, table
+
+
+def summarize(events: list[dict]) -> dict:
+    """Kernels and their time, what the CPU asked for, and the first of them on a time axis."""
+    work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    asked = [e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")]
+    asked = [e for e in asked if "aunch" in e["name"] or "Memcpy" in e["name"]]
+    when = {e["args"]["correlation"]: e for e in asked if "correlation" in e.get("args", {})}
+    work.sort(key=lambda e: e["ts"])
+    zero = min(e["ts"] for e in [*work, *asked])
+    shown = []
+    for event in work[:SHOWN]:
+        call = when.get(event["args"].get("correlation"))
+        shown.append({
+            "name": event["name"][:60], "begins": round(event["ts"] - zero, 2),
+            "takes": round(event["dur"], 2),
+            "asked": call and [round(call["ts"] - zero, 2), round(call["dur"], 2)],
+        })  # fmt: skip
+    kernels = Counter(e["name"] for e in work)
+    times = Counter()
+    for event in work:
+        times[event["name"]] += event["dur"]
+    return {
+        "kernels": len(work), "launches": len(asked),
+        "calls": dict(Counter(e["name"] for e in asked)),
+        "busy_us": round(sum(times.values()), 1),
+        "from_first_to_last_us": round(max(e["ts"] + e["dur"] for e in work) - work[0]["ts"], 1),
+        "most": [{"name": name[:100], "count": kernels[name], "us": round(us, 1)}
+                 for name, us in times.most_common(12)],
+        "shown": shown,
+    }  # fmt: skip
+
+
+def measure() -> dict:
+    """Counts and times of both ways, for several batches; a timeline and a table for the first."""
+    warnings.simplefilter("ignore")
+    found = {"context": CONTEXT, "model": "SmolLM2-135M's sizes, bfloat16, random weights",
+             "batches": {}}  # fmt: skip
+    for size in BATCHES:
+        decode = Decode(size)
+        for _ in range(3):
+            decode.step()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_reserved()
+        begun = time.perf_counter()
+        graph = decode.capture()
+        torch.cuda.synchronize()
+        capturing = time.perf_counter() - begun
+        held = torch.cuda.memory_reserved() - before
+        same = decode.tokens_of(20, decode.step) == decode.tokens_of(20, graph.replay)
+        assert same, "the graph finds other tokens"
+        row = {"capture_ms": round(1e3 * capturing, 1), "capture_MiB": held >> 20}
+        for way, step in (("eager", decode.step), ("graph", graph.replay)):
+            events, table = trace(step)
+            summary = summarize(events)
+            if size != BATCHES[0]:
+                del summary["shown"], summary["most"]
+            elif way == "eager":
+                found["table"] = table
+            row[way] = time_of(step) | summary
+        found["batches"][str(size)] = row
+        print(size, {way: round(row[way]["ms"], 3) for way in ("eager", "graph")}, flush=True)
+        del decode, graph
+    before = torch.cuda.memory_stats()
+    decode = Decode(8)
+    decode.step()
+    counted = {"tensors": "allocation.all.allocated", "cudaMalloc": "num_device_alloc"}
+    before = torch.cuda.memory_stats()
+    for _ in range(100):
+        decode.step()
+    after = torch.cuda.memory_stats()
+    found["allocations of 100 steps"] = {
+        name: after[key] - before[key] for name, key in counted.items()
+    }
+    return found
+
+
+# ---------------------------------------------------------------- what may not be captured
+
+LINES = [
+    "total = x.sum()",
+    "total = x.sum().item()",
+    "if x[0] > 0: x = x + 1",
+    "positive = x[x > 0]",
+    "copy = x.cpu()",
+    "y = torch.tensor([1.0, 2.0], device='cuda')",
+    "x.copy_(host, non_blocking=True)",
+    "x.copy_(pinned, non_blocking=True)",
+    "torch.cuda.synchronize()",
+    "y = torch.empty(1 << 20, device='cuda')",
+    "y = torch.rand(8, device='cuda')",
+    "print(x)",
+    "y = x * length",
+]
+PROGRAM = """
+import json, sys, torch
+x, length = torch.randn(8, device="cuda"), 2
+host, pinned = torch.zeros(8), torch.zeros(8).pin_memory()
+torch.rand(8, device="cuda")
+torch.cuda.synchronize()
+graph = torch.cuda.CUDAGraph()
+try:
+    with torch.cuda.graph(graph):
+        exec(sys.argv[1])
+    graph.replay()
+    torch.cuda.synchronize()
+    said = None
+except Exception as error:
+    context = error.__context__ or error
+    said = [f"{type(e).__name__}: {str(e).splitlines()[0]}" for e in (context, error)]
+print("RESULT", json.dumps(said))
+"""
+
+
+def measure_lines() -> list[dict]:
+    """What torch says of each line under capture; None where it may be captured."""
+
+    def attempt(line: str) -> dict:
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, line], capture_output=True, text=True, timeout=120
+        )
+        result = done.stdout.partition("RESULT ")[2]
+        said = json.loads(result) if result else [f"died: {done.stderr.strip()[-300:]}"]
+        return {"line": line, "said": said}
+
+    with ThreadPoolExecutor(6) as pool:
+        return list(pool.map(attempt, LINES))

@@ -1,0 +1,407 @@
+"""What the tools of notebook 21 say on a GPU: builds, a graph, profiles, faults, memory.
+
+    python tests/gpu/tools.py --out notebooks/data/21_tools_h200.json
+    python tests/gpu/tools.py --only kernels,memory --out FILE      keeps the rest of FILE
+
+Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
+What a tool printed is kept as it was, without the lines of the program's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+
+from profiled import METRICS, PROFILED, ROOFS  # noqa: E402
+
+from yaie import ahead, jit, nvcc  # noqa: E402
+from yaie.bench.machine import describe, versions  # noqa: E402
+from yaie.course.data_nb21 import FAULTS, PLANTED  # noqa: E402
+
+FILE = "elementwise/vector_add_float4.cu"
+ADD = nvcc.CSRC / FILE
+ARCHITECTURES = ("7.5", "8.0", "9.0+PTX")
+
+
+def run(
+    command: list[object], seconds: float = 120, may_fail: bool = False, **environment: str
+) -> str:
+    """What a command prints; raises if it fails, unless it may, or takes too long."""
+    done = subprocess.run(
+        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, timeout=seconds, env={**os.environ, **environment},
+    )  # fmt: skip
+    if done.returncode and not may_fail:
+        raise RuntimeError(f"{command[0]} returned {done.returncode}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+# ------------------------------------------------------------------------------------- builds
+
+# Each is a program that prints seconds and the path of what it built, from an empty cache.
+PROGRAMS = {
+    "load_inline, classic": """
+from torch.utils.cpp_extension import load_inline
+source = kernel.partition("bool is_aligned")[0] + '''
+torch::Tensor vector_add_float4(torch::Tensor x, torch::Tensor y) {
+    auto out = torch::empty_like(x);
+    int n = x.numel();
+    vector_add_float4<<<(n + 4 * THREADS - 1) / (4 * THREADS), THREADS, 0,
+                        c10::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(), n);
+    return out;
+}
+'''
+source = "#include <c10/cuda/CUDAStream.h>\\n" + source
+built = load_inline("classic", "torch::Tensor vector_add_float4(torch::Tensor x, torch::Tensor y);",
+                    source, functions=["vector_add_float4"]).__file__
+""",
+    "load, two files: torch's headers in the .cpp only": """
+from torch.utils.cpp_extension import load
+binding = '''#include <torch/extension.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime.h>
+extern "C" cudaError_t vector_add_float4_f32(const float*, const float*, float*, int, cudaStream_t);
+torch::Tensor vector_add_float4(torch::Tensor x, torch::Tensor y) {
+    auto out = torch::empty_like(x);
+    vector_add_float4_f32(x.data_ptr<float>(), y.data_ptr<float>(), out.data_ptr<float>(),
+                          x.numel(), c10::cuda::getCurrentCUDAStream());
+    return out;
+}
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("vector_add_float4", &vector_add_float4); }
+'''
+pathlib.Path(folder, "binding.cpp").write_text(binding)
+pathlib.Path(folder, "kernel.cu").write_text(kernel)
+begun = time.perf_counter()
+built = load("two_files", [f"{folder}/binding.cpp", f"{folder}/kernel.cu"]).__file__
+""",
+    "load_inline, no torch header, ctypes": """
+from torch.utils.cpp_extension import load_inline
+import ctypes
+built = load_inline("lean", "", kernel, no_implicit_headers=True, is_python_module=False,
+                    extra_cuda_cflags=["-O3"])
+built = built or str(next(pathlib.Path(folder).rglob("lean*.so")))
+ctypes.CDLL(built).vector_add_float4_f32
+""",
+    "yaie.jit.load": """
+from yaie import jit
+x = torch.ones(4, device="cuda")
+begun = time.perf_counter()
+jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
+built = str(next(pathlib.Path(folder).rglob("*.so")))
+""",
+    "yaie.jit.load, kept from before": """
+from yaie import jit
+x = torch.ones(4, device="cuda")
+begun = time.perf_counter()
+jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
+built = str(next(pathlib.Path(folder).rglob("*.so")))
+""",
+    "NVRTC, in the process: torch.cuda._compile_kernel": """
+source = "extern \\"C\\"" + kernel[kernel.index("__global__ void vector_add("):]
+source = source.partition("__global__ void vector_add_float4")[0]
+torch.zeros(1, device="cuda")
+begun = time.perf_counter()
+torch.cuda._compile_kernel(source, "vector_add")
+built = None
+""",
+}
+SLOW = list(PROGRAMS)[:2]  # these run at the same time, on cores of their own
+HEAD = """
+import json, pathlib, sys, time, torch, torch.utils.cpp_extension
+folder, path = sys.argv[1:]
+kernel = pathlib.Path(path).read_text()
+begun = time.perf_counter()
+"""
+TAIL = """
+seconds = time.perf_counter() - begun
+print("RESULT", json.dumps([seconds, built and pathlib.Path(built).stat().st_size]))
+"""
+
+
+def measure_builds() -> dict:
+    """Seconds from source to function, and bytes of what was built, each from an empty cache."""
+
+    def build(way: str, folder: Path) -> dict:
+        folder.mkdir(exist_ok=True)
+        said = run(
+            [sys.executable, "-c", HEAD + PROGRAMS[way] + TAIL, folder, ADD],
+            TORCH_EXTENSIONS_DIR=str(folder), YAIE_CACHE=str(folder), TORCH_CUDA_ARCH_LIST="9.0",
+        )  # fmt: skip
+        seconds, size = json.loads(said.partition("RESULT ")[2])
+        return {"way": way, "seconds": round(seconds, 3), "bytes": size}
+
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(len(PROGRAMS)) as pool:
+        folders = {way: Path(home, str(number)) for number, way in enumerate(PROGRAMS)}
+        folders["yaie.jit.load, kept from before"] = folders["yaie.jit.load"]
+        slow = [pool.submit(build, way, folders[way]) for way in SLOW]
+        rows = [build(way, folders[way]) for way in PROGRAMS if way not in SLOW]
+        rows = [future.result() for future in slow] + rows
+        for architectures in (("9.0",), ARCHITECTURES):
+            target = Path(home, "ahead.so")
+            begun = time.perf_counter()
+            nvcc.build(ADD.read_text(), ADD, architectures, target)
+            seconds = time.perf_counter() - begun
+            way = f"ahead of time, {'; '.join(architectures)}"
+            size = target.stat().st_size
+            rows.append({"way": way, "seconds": round(seconds, 3), "bytes": size})
+    return {"file": f"csrc/{FILE}", "rows": rows, "all of csrc": measure_whole()}
+
+
+def measure_whole() -> dict:
+    """What `python csrc/setup.py` takes for every kernel of the course."""
+    with tempfile.TemporaryDirectory() as home:
+        ahead.BUILD = Path(home)
+        begun = time.perf_counter()
+        failed = ahead.build_all(ARCHITECTURES, lambda line: None)
+        seconds = time.perf_counter() - begun
+        built = list(Path(home).rglob("*.so"))
+    assert not failed
+    return {
+        "architectures": ARCHITECTURES, "seconds": round(seconds, 1), "cores": os.cpu_count(),
+        "files": len(built),
+    }  # fmt: skip
+
+
+# ----------------------------------------------------------------------------- a fat binary
+
+
+def measure_binary() -> dict:
+    """What lies in one shared object: its parts with their sizes, registers, a look inside."""
+    with tempfile.TemporaryDirectory() as home:
+        target = Path(home, "vector_add_float4.so")
+        nvcc.build(ADD.read_text(), ADD, ARCHITECTURES, target)
+        listed = run(["cuobjdump", "-lelf", "-lptx", target])
+        for kind in ("-xelf", "-xptx"):
+            run(["env", "-C", home, "cuobjdump", kind, "all", target])
+        files = sorted(Path(home).glob("*sm_*"))
+        sections = run(["readelf", "-SW", target])
+        size = re.search(r"\.nv_fatbin\s+PROGBITS\s+\S+ \S+ (\S+)", sections)[1]
+        registers = run(["cuobjdump", "--dump-resource-usage", target])
+        code = {
+            f"sm_{arch}": read_code(run(["cuobjdump", "-sass", "-arch", f"sm_{arch}", target]))
+            for arch in (75, 90)
+        }
+        (ptx,) = Path(home).glob("*.ptx")
+        return {
+            "file": f"csrc/{FILE}", "nvcc": nvcc.version(nvcc.nvcc()),
+            "architectures": ARCHITECTURES, "bytes": target.stat().st_size,
+            "fatbin_bytes": int(size, 16), "listed": listed,
+            "parts": {file.name.partition(".")[2]: file.stat().st_size for file in files},
+            "resources": read_resources(registers),
+            "code": code | {"PTX": read_ptx(ptx.read_text())},
+        }  # fmt: skip
+
+
+def read_code(text: str) -> list[str]:
+    """The instructions of the float4 kernel from its first wide load to its wide store."""
+    body = text.partition("Function : _Z17vector_add_float4")[2].partition("Function :")[0]
+    lines = re.findall(r"/\*[0-9a-f]{4}\*/\s+(.*?) ;", body)
+    return between(lines, "LDG.E.128", "STG.E.128")
+
+
+def read_ptx(text: str) -> list[str]:
+    """The same of the PTX."""
+    body = text.partition(".entry _Z17vector_add_float4")[2].partition("\n}")[0]
+    lines = [line.strip() for line in body.splitlines() if re.match(r"\s*@?[%a-z]\S*.*;$", line)]
+    return between(lines, "ld.global.v4", "st.global.v4")
+
+
+def between(lines: list[str], first: str, last: str) -> list[str]:
+    begin = next(i for i, line in enumerate(lines) if first in line)
+    end = next(i for i, line in enumerate(lines) if i > begin and last in line)
+    return lines[begin : end + 1]
+
+
+def read_resources(text: str) -> list[dict]:
+    """Registers and shared memory of each kernel on each architecture."""
+    rows, architecture = [], ""
+    for line in text.splitlines():
+        if found := re.search(r"arch = (sm_\d+)", line):
+            architecture = found[1]
+        if found := re.search(r"Function (\S+):", line):
+            name = re.match(r"_Z\d+([a-z_0-9]+?)PK", found[1])[1]
+        if found := re.search(r"REG:(\d+) STACK:(\d+) SHARED:(\d+)", line):
+            registers, stack, shared = map(int, found.groups())
+            rows.append({"architecture": architecture, "kernel": name, "registers": registers,
+                         "stack": stack, "shared": shared})  # fmt: skip
+    return rows
+
+
+# ----------------------------------------------------------------------------------- profiles
+
+
+def measure_kernels() -> dict:
+    """ncu's metrics of some kernels, one launch each, and its report of two of them in words."""
+    child = [sys.executable, __file__, "--run-profiled"]
+    run(child)  # compiled before anybody looks
+    names = "|".join(dict.fromkeys(kernel.function for kernel in PROFILED))
+    ncu = ["ncu", "--clock-control", "none", "-k", f"regex:^({names})"]
+    table = run(
+        [*ncu, "--csv", "--page", "raw", "--print-units", "base", "--metrics",
+         ",".join(METRICS.values()), *child], 200,
+    )  # fmt: skip
+    rows = [row for row in csv.DictReader(table[table.index('"ID"') :].splitlines()) if row["ID"]]
+    assert len(rows) == len(PROFILED), [row["Kernel Name"] for row in rows]
+    kernels = []
+    for kernel, row in zip(PROFILED, rows, strict=True):
+        assert kernel.function in row["Kernel Name"], row["Kernel Name"]
+        metrics = {name: number(row.get(metric, "")) for name, metric in METRICS.items()}
+        kernels.append({"name": kernel.name, "flops": kernel.flops, "metrics": metrics})
+    sections = ["SpeedOfLight", "LaunchStats", "Occupancy", "MemoryWorkloadAnalysis",
+                "MemoryWorkloadAnalysis_Tables", "WarpStateStats", "SourceCounters"]  # fmt: skip
+    asked = [word for section in sections for word in ("--section", section)]
+    details = run(["ncu", "--clock-control", "none", "-k", "regex:^transpose_naive", *asked,
+                   *child])  # fmt: skip
+    details = "\n".join(line for line in details.splitlines() if not line.startswith("=="))
+    return {"roofs": ROOFS, "rows": kernels, "details": details}
+
+
+def number(text: str) -> float | None:
+    try:
+        return float(text.replace(",", ""))
+    except ValueError:
+        return None
+
+
+def run_profiled() -> None:
+    for kernel in PROFILED:
+        kernel.launch()
+    torch.cuda.synchronize()
+
+
+# ------------------------------------------------------------------------------------- faults
+
+
+def measure_faults() -> list[dict]:
+    """What compute-sanitizer prints of each planted fault, and what is seen without it."""
+    for name in FAULTS:
+        run([sys.executable, __file__, "--fault", name])  # compiled before anybody looks
+
+    def look(name: str, tool: str, caching: str) -> dict:
+        words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
+        command = ["compute-sanitizer", *words, sys.executable, __file__, "--fault", name]
+        said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)
+        said = said.replace(str(ROOT) + "/", "").replace(sys.executable, "python")
+        return {"fault": name, "tool": tool, "caching": caching == "0", "text": said}
+
+    jobs = [("out_of_bounds", "memcheck", "0")]
+    jobs += [(name, tool, "1") for name, tool in FAULTS.items()]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        found = list(pool.map(lambda job: look(*job), jobs))
+    alone = {name: run([sys.executable, __file__, "--fault", name]) for name in FAULTS}
+    return [*found, *({"fault": name, "tool": None, "text": text} for name, text in alone.items())]
+
+
+def run_fault(name: str) -> None:
+    n = 1000
+    x, out = torch.ones(n, device="cuda"), torch.empty(n, device="cuda")
+    try:
+        getattr(jit.load(PLANTED, name="planted.cu"), name)(x, out, n)
+        torch.cuda.synchronize()
+        print(f"{name}: finished, out[0] is {out[0].item():g}")
+    except RuntimeError as error:
+        print(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+
+
+# ------------------------------------------------------------------------------------- memory
+
+
+def measure_memory() -> dict:
+    """Managed memory and pools (memory.cu), and what torch's allocator makes of 2 MiB."""
+    with tempfile.TemporaryDirectory() as home:
+        program = Path(home, "memory")
+        source = ROOT / "tests" / "gpu" / "memory.cu"
+        run(["nvcc", "-O3", "-std=c++17", "-arch=native", "-o", program, source])
+        found = json.loads(run([program]))
+    times = 10_000
+    for _ in range(100):
+        torch.empty(1 << 19, device="cuda")
+    before = torch.cuda.memory_stats()
+    begun = time.perf_counter()
+    for _ in range(times):
+        torch.empty(1 << 19, device="cuda")
+    seconds = time.perf_counter() - begun
+    after = torch.cuda.memory_stats()
+    found["pair_us"]["torch.empty, and freed"] = round(seconds / times * 1e6, 2)
+    counted = {"tensors": "allocation.all.allocated", "cudaMalloc": "num_device_alloc"}
+    found["torch"] = {name: after[key] - before[key] for name, key in counted.items()}
+    return found
+
+
+# --------------------------------------------------------------------------------------- all
+
+
+def measure_graph() -> dict:
+    from decode_graph import measure
+
+    return measure()
+
+
+def measure_capture() -> list[dict]:
+    from decode_graph import measure_lines
+
+    return measure_lines()
+
+
+SECTIONS: dict[str, Callable[[], object]] = {
+    "builds": measure_builds,
+    "binary": measure_binary,
+    "graph": measure_graph,
+    "capture": measure_capture,
+    "kernels": measure_kernels,
+    "faults": measure_faults,
+    "memory": measure_memory,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--only", default=",".join(SECTIONS), help="default: %(default)s")
+    parser.add_argument("--run-profiled", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fault", choices=FAULTS, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.run_profiled:
+        return run_profiled()
+    if given.fault:
+        return run_fault(given.fault)
+    if not given.out:
+        parser.error("--out is wanted")
+    record = json.loads(given.out.read_text()) if given.out.exists() else {}
+    chosen = given.only.split(",")
+    if chosen != ["binary"]:
+        device = torch.device("cuda", 0)
+        record |= {"machine": describe(device), "versions": versions(),
+                   "date": datetime.date.today().isoformat()}  # fmt: skip
+    failed = []
+    for name in chosen:
+        begun = time.perf_counter()
+        try:
+            record[name] = SECTIONS[name]()
+        except Exception as error:  # the others are still worth their time; told at the end
+            failed.append(f"{name}: {type(error).__name__}: {error}")
+        given.out.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
+    if failed:
+        sys.exit("\n".join(failed))
+
+
+if __name__ == "__main__":
+    main()
