@@ -264,7 +264,7 @@ def test_an_answer_that_was_cut_says_so(capsys, finish, max_tokens, told):
 
 def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
     llm = PretendedLLM(Stream(["ok"]))
-    monkeypatch.setattr("yaie.chat.load", lambda model, exercises: llm)
+    monkeypatch.setattr("yaie.chat.load", lambda model, **options: llm)
     assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
     assert llm.params == SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
 

@@ -15,13 +15,13 @@ HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an
 TEMPERATURE, TOP_P = 0.2, 0.9  # as SmolLM2's authors advise: so small a model rambles at more
 
 
-def load(model: str, exercises: bool = False) -> LLM:
-    """Load a model and say how long it took."""
+def load(model: str, exercises: bool = False, **options: str) -> LLM:
+    """Load a model, with these options of `LLM`, and say how long it took."""
     started = time.perf_counter()
     print(f"loading {model} ...", flush=True)
     from yaie.engine.llm import LLM
 
-    llm = LLM(model, exercises=exercises or None)
+    llm = LLM(model, exercises=exercises or None, **options)
     print(f"ready after {time.perf_counter() - started:.1f} s. {HELP}.")
     return llm
 

@@ -19,6 +19,13 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N; auto takes a GPU.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
+    ),
+]
 
 
 def show_version(wanted: bool) -> None:
@@ -87,6 +94,8 @@ def chat(
     max_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 256,
     system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
     seed: Annotated[int | None, typer.Option(help="Makes the answers repeatable.")] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     exercises: Annotated[
         bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
     ] = False,
@@ -94,7 +103,7 @@ def chat(
     """Talk with the model in the terminal."""
     from yaie.chat import Chat, load
 
-    llm = load(model, exercises=exercises)
+    llm = load(model, exercises=exercises, device=device, dtype=dtype)
     Chat(
         llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
     ).run()
@@ -123,9 +132,21 @@ def serve(
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Longest answer.", show_default="the context")
     ] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     num_blocks: Annotated[
-        int | None, typer.Option(min=1, help="KV blocks.", show_default="1 GiB of them")
+        int | None, typer.Option(min=1, help="KV blocks.", show_default="as memory allows")
     ] = None,
+    gpu_memory_utilization: Annotated[
+        float, typer.Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
+    ] = 0.9,
+    max_model_len: Annotated[
+        int | None,
+        typer.Option(min=2, help="Most tokens of a request.", show_default="the model's context"),
+    ] = None,
+    enforce_eager: Annotated[
+        bool, typer.Option("--enforce-eager", help="Capture no CUDA graphs.")
+    ] = False,
     shutdown_timeout: Annotated[
         int, typer.Option(min=0, help="Seconds that answers may still take at the end.")
     ] = 30,
@@ -150,7 +171,12 @@ def serve(
         port=port,
         shutdown_timeout=shutdown_timeout,
         max_num_seqs=max_num_seqs,
+        device=device,
+        dtype=dtype,
         num_blocks=num_blocks,
+        gpu_memory_utilization=gpu_memory_utilization,
+        max_model_len=max_model_len,
+        enforce_eager=enforce_eager,
         exercises=exercises or None,
     )
 
