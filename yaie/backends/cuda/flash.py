@@ -84,7 +84,9 @@ def shared_tile(
     scale: float | None = None,
     sequences: Sequences = Sequences(),  # noqa: B008
 ) -> State:
-    """Tiles of keys and values in shared memory, for a tile of queries."""
+    """Tiles of keys and values in shared memory, for a tile of queries: head_dim up to 128."""
+    if q.shape[2] > 128:
+        raise Unsupported(f"head_dim must be up to 128, got {q.shape[2]}")
     return _flash("shared_tile", q, k, v, causal, scale, sequences)
 
 
@@ -118,13 +120,13 @@ def _best(
     scale: float | None,
     sequences: Sequences,
 ) -> State:
-    """By the best rung that takes these tensors on this card."""
-    if q.is_cuda:
+    """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    for rung in (mma, shared_tile) if q.is_cuda else (shared_tile,):
         try:
-            return mma(q, k, v, causal, scale, sequences)
+            return rung(q, k, v, causal, scale, sequences)
         except Unsupported:
-            pass
-    return shared_tile(q, k, v, causal, scale, sequences)
+            continue
+    return row(q, k, v, causal, scale, sequences)
 
 
 def _flash(
