@@ -1,0 +1,302 @@
+// Paged attention, rung 4 of 4: tensor cores, and equal shares of all contexts; the engine's.
+//
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 96 KiB of shared memory
+// Computes  attention of single queries over the paged cache, as in paged.cuh; without the first
+//           `skip` tokens of every context, a multiple of block_size
+// Shapes    as in paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads a KV
+//           head; pools at multiples of 16 bytes, queries of 4; fewer than 2^31 slots;
+//           workspace: WARPS × thread_blocks × (4 + 2 × group × (head_dim + 1)) floats
+// Owns      a warp: every 1 / n of all tiles of 16 keys, n warps in all, for all query heads of a KV
+//           head: they are rows of a tile of 16, and what is missing to 16 is zeros
+// Moves     keys and values once, q, out and lse; and for each warp at most two partial states
+// Oracle    attention in float64 (tests/test_paged.py)
+// Idea      three.
+//           - The work is laid out in one line: token after token, KV head after KV head, tile after
+//             tile. Each warp finds its share of the line from context_lens, so all are done at the
+//             same time, be the contexts as different as they like, and nobody on the host has to
+//             know them. What a boundary between shares cuts is merged by a second kernel.
+//           - A warp copies its own tiles and waits for no other: there is no barrier. The copies
+//             of the STAGES - 1 tiles to come are under way all the time, across the ends of
+//             contexts, and entries of the tables are read a tile earlier than they are needed.
+//           - Scores and sums are products of matrices, of 16 × 16 × head_dim.
+#include "mma.cuh"
+#include "paged/paged.cuh"
+#include "paged/rows.cuh"
+
+constexpr int WARPS = 4;         // of a thread block
+constexpr int TILE = 16;         // keys of a tile
+constexpr int STAGES = 3;        // tiles of a warp in shared memory
+constexpr int MERGE_WARPS = 8;   // of a thread block that merges
+
+template <typename T>
+struct Work {
+    Paged<T> paged;
+    int skip, workers;
+    int4* places;     // [workers]: item, tile and number of tiles where a share begins, all tiles
+    float* parts;     // [2 × workers, group, head_dim]
+    float* part_lse;  // [2 × workers, group]
+
+    __device__ Context context(int token) const {
+        Context found = find_context(paged, token);
+        return {found.table + skip / paged.block_size, max(found.length - skip, 0)};
+    }
+    // A context of nothing has a tile too: somebody has to say that there is nothing.
+    __device__ int tiles(int token) const { return max(ceil_div(context(token).length, TILE), 1); }
+};
+
+// Where the share of one of `workers` begins in a line of `total` tiles.
+__device__ __forceinline__ int begin_of(int worker, int workers, int total) {
+    return (int)((int64_t)total * worker / workers);
+}
+
+// A tile in the line of all: an item is a KV head of a token.
+template <typename T>
+struct Place {
+    int token, kv_head, tile, tiles;
+    Context context;
+
+    __device__ __forceinline__ void next(const Work<T>& work) {
+        if (++tile < tiles) return;
+        tile = 0;
+        if (++kv_head < work.paged.kv_heads) return;
+        kv_head = 0;
+        enter(work, token + 1);
+    }
+    __device__ __forceinline__ void enter(const Work<T>& work, int new_token) {
+        token = new_token;
+        context = work.context(token);
+        tiles = max(ceil_div(context.length, TILE), 1);
+    }
+};
+
+// Find the share of a worker: its first place, and how many tiles it has. A warp looks together,
+// first at all tokens in 32 parts, then at the part in which the share begins, and so on.
+template <typename T>
+__device__ Place<T> find_share(const Work<T>& work, int worker, int& count, int& total) {
+    int lane = threadIdx.x % WARP, kv_heads = work.paged.kv_heads;
+    int first = 0, end = work.paged.tokens, position = -1;
+    while (true) {
+        int each = ceil_div(end - first, WARP), tiles = 0;
+        for (int i = 0, token = first + lane * each; i < each && token < end; ++i, ++token)
+            tiles += work.tiles(token) * kv_heads;
+        int upto = tiles;
+        for (int step = 1; step < WARP; step *= 2) {
+            int before = __shfl_up_sync(ALL_LANES, upto, step);
+            if (lane >= step) upto += before;
+        }
+        if (position < 0) {
+            total = __shfl_sync(ALL_LANES, upto, WARP - 1);
+            int workers = min(work.workers, total);
+            if (worker >= workers) return count = 0, Place<T>{};
+            position = begin_of(worker, workers, total);
+            count = begin_of(worker + 1, workers, total) - position;
+        }
+        int owner = __ffs(__ballot_sync(ALL_LANES, position < upto)) - 1;
+        position -= __shfl_sync(ALL_LANES, upto - tiles, owner);
+        first += owner * each;
+        end = min(end, first + each);
+        if (each == 1) break;
+    }
+    Place<T> found;
+    found.enter(work, first);
+    found.kv_head = position / found.tiles;
+    found.tile = position % found.tiles;
+    return found;
+}
+
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
+    extern __shared__ __align__(128) unsigned char shared[];
+    constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = WARP / PIECES;  // rows of a warp's copy
+    constexpr int SIZE = TILE * HEAD_DIM;
+    const Paged<T>& paged = work.paged;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    int worker = blockIdx.x * WARPS + warp, group = paged.group();
+    T* stages = reinterpret_cast<T*>(shared) + warp * STAGES * 2 * SIZE;
+
+    int count, total;
+    Place<T> now = find_share(work, worker, count, total);
+    if (lane == 0)
+        work.places[worker] = make_int4(now.token * paged.kv_heads + now.kv_head, now.tile,
+                                        count ? now.tiles : 0, total);
+    if (count == 0) return;
+
+    Place<T> ahead = now;  // what is copied next
+    int left = count, slot;
+    auto look_up = [&] {
+        int key = ahead.tile * TILE + lane % TILE;
+        slot = key < ahead.context.length ? (int)find_slot(ahead.context, key, paged.block_size)
+                                          : -1;
+    };
+    auto copy = [&](int stage) {
+        if (left > 0) {
+            T* keys = stages + stage * 2 * SIZE;
+            int piece = lane % PIECES, row_size = paged.kv_heads * HEAD_DIM;
+            int column = ahead.kv_head * HEAD_DIM + piece * PIECE;
+#pragma unroll
+            for (int i = 0; i < TILE; i += AT_ONCE) {
+                int row = i + lane / PIECES, from = __shfl_sync(ALL_LANES, slot, row);
+                int64_t place = (int64_t)max(from, 0) * row_size + column;
+                T* to = keys + piece_at<HEAD_DIM>(row, piece);
+                cp_async_16(to, paged.key_pool + place, from >= 0);
+                cp_async_16(to + SIZE, paged.value_pool + place, from >= 0);
+            }
+            if (--left > 0) {
+                ahead.next(work);
+                look_up();
+            }
+        }
+        cp_async_commit();  // a group a tile, be it empty: so they can be counted
+    };
+    look_up();
+    for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
+
+    Rows<T, HEAD_DIM> rows;
+    float scale = paged.scale * LOG2_E;
+    int began = 0, first_tile = 0;  // where the present item began: in the share, in itself
+    for (int i = 0, stage = 0; i < count; ++i) {
+        cp_async_wait<STAGES - 2>();
+        __syncwarp();  // this tile is there, for all lanes; and all are done with the last one
+        copy(stage == 0 ? STAGES - 1 : stage - 1);
+        if (i == 0 || now.tile == 0) {
+            began = i;
+            first_tile = now.tile;
+            const T* q = paged.q + now.token * paged.q_stride + now.kv_head * group * HEAD_DIM;
+            rows.begin([&](int row) { return row < group ? q + row * HEAD_DIM : nullptr; });
+        }
+        const T* keys = stages + stage * 2 * SIZE;
+        rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+
+        bool ends = now.tile + 1 == now.tiles;
+        if (ends || i + 1 == count) {
+            rows.finish();
+#pragma unroll
+            for (int below = 0; below < 2; ++below) {
+                int row = lane / 4 + below * 8;
+                if (row >= group) continue;
+                int64_t head = (int64_t)now.token * paged.heads + now.kv_head * group + row;
+                int64_t part = (int64_t)(2 * worker + (began > 0)) * group + row;
+                bool whole = ends && first_tile == 0;
+                if (whole) {
+                    rows.store(paged.out + head * HEAD_DIM, below);
+                } else {
+                    rows.store(work.parts + part * HEAD_DIM, below);
+                }
+                if (lane % 4 == 0)
+                    *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(below);
+            }
+        }
+        if (i + 1 < count) now.next(work);
+    }
+}
+
+// A thread block merges, for a head of the group, the parts of the item in which the share of
+// `worker` begins: its own, that of the worker before and those behind it. If several begin in an
+// item, the first of them does it.
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(MERGE_WARPS* WARP) paged_merge(const Work<T> work) {
+    constexpr int EACH = HEAD_DIM / WARP;  // numbers of a lane
+    const Paged<T>& paged = work.paged;
+    int worker = blockIdx.x + 1, row = blockIdx.y, group = gridDim.y;
+    int4 place = work.places[worker];  // item, tile, tiles, total
+    if (place.y == 0) return;  // nothing is cut here
+    int workers = min(work.workers, place.w);
+    int item_begin = begin_of(worker, workers, place.w) - place.y;
+    int begin_before = begin_of(worker - 1, workers, place.w);
+    if (begin_before > item_begin) return;
+    // The last worker that has a part of it.
+    int last = (int)(((int64_t)(item_begin + place.z) * workers - 1) / place.w);
+    int count = last - worker + 2;
+    auto part = [&](int i) {
+        int of = worker - 1 + i, second = i == 0 && begin_before < item_begin;
+        return (2 * of + second) * group + row;
+    };
+
+    __shared__ float sums[MERGE_WARPS][HEAD_DIM], totals[MERGE_WARPS];
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+    float largest = LOWEST;
+    for (int i = lane; i < count; i += WARP) largest = fmaxf(largest, work.part_lse[part(i)]);
+    for (int step = WARP / 2; step > 0; step /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, step));
+    float sum[EACH] = {}, total = 0.0f;
+#pragma unroll 4
+    for (int i = warp; i < count; i += MERGE_WARPS) {
+        float weight = expf(work.part_lse[part(i)] - largest);
+        const float* from = work.parts + (int64_t)part(i) * HEAD_DIM + lane * EACH;
+        total += weight;
+#pragma unroll
+        for (int j = 0; j < EACH; ++j) sum[j] += weight * from[j];
+    }
+#pragma unroll
+    for (int j = 0; j < EACH; ++j) sums[warp][lane * EACH + j] = sum[j];
+    if (lane == 0) totals[warp] = total;
+    __syncthreads();
+    if (threadIdx.x >= HEAD_DIM) return;
+    float out = 0.0f;
+    total = 0.0f;
+    for (int i = 0; i < MERGE_WARPS; ++i) {
+        out += sums[i][threadIdx.x];
+        total += totals[i];
+    }
+    int64_t head = (int64_t)place.x / paged.kv_heads * paged.heads +
+                   place.x % paged.kv_heads * group + row;
+    paged.out[head * HEAD_DIM + threadIdx.x] = from_float<T>(out / total);
+    if (threadIdx.x == 0) paged.lse[head] = largest + logf(total);
+}
+
+template <typename T, int HEAD_DIM>
+static cudaError_t launch(const Work<T>& work, int thread_blocks, cudaStream_t stream) {
+    int bytes = WARPS * STAGES * 2 * TILE * HEAD_DIM * sizeof(T);
+    cudaError_t error = cudaFuncSetAttribute(
+        paged_mma<T, HEAD_DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    paged_mma<T, HEAD_DIM><<<thread_blocks, WARPS * WARP, bytes, stream>>>(work);
+    dim3 grid(work.workers - 1, work.paged.group());
+    paged_merge<T, HEAD_DIM><<<grid, MERGE_WARPS * WARP, 0, stream>>>(work);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int thread_blocks,
+                          cudaStream_t stream) {
+    if (paged.tokens == 0) return cudaSuccess;
+    if (paged.group() > 16 || thread_blocks < 1 || skip % paged.block_size)
+        return cudaErrorInvalidValue;
+    if (!aligned16(paged.key_pool, paged.value_pool) || paged.q_stride % 2 ||
+        reinterpret_cast<uintptr_t>(paged.q) % 4)
+        return cudaErrorMisalignedAddress;
+    int workers = thread_blocks * WARPS;
+    float* parts = workspace + 4 * workers;
+    float* part_lse = parts + (int64_t)2 * workers * paged.group() * paged.head_dim;
+    Work<T> work{paged, skip, workers, reinterpret_cast<int4*>(workspace), parts, part_lse};
+    if (paged.head_dim == 64) return launch<T, 64>(work, thread_blocks, stream);
+    if (paged.head_dim == 128) return launch<T, 128>(work, thread_blocks, stream);
+    return cudaErrorInvalidValue;
+}
+
+extern "C" cudaError_t paged_mma_f16(const __half* q, const __half* key_pool,
+                                     const __half* value_pool, const int* block_tables,
+                                     const int* context_lens, const int* cu_seqlens, __half* out,
+                                     float* lse, float scale, int tokens, int batch, int heads,
+                                     int kv_heads, int head_dim, int block_size, int max_blocks,
+                                     int64_t q_stride, float* workspace, int skip,
+                                     int thread_blocks, cudaStream_t stream) {
+    Paged<__half> paged{q,     key_pool, value_pool, block_tables, context_lens, cu_seqlens,
+                        out,   lse,      scale,      tokens,       batch,        heads,
+                        kv_heads, head_dim, block_size, max_blocks, q_stride};
+    return launch(paged, workspace, skip, thread_blocks, stream);
+}
+extern "C" cudaError_t paged_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* key_pool,
+                                      const __nv_bfloat16* value_pool, const int* block_tables,
+                                      const int* context_lens, const int* cu_seqlens,
+                                      __nv_bfloat16* out, float* lse, float scale, int tokens,
+                                      int batch, int heads, int kv_heads, int head_dim,
+                                      int block_size, int max_blocks, int64_t q_stride,
+                                      float* workspace, int skip, int thread_blocks,
+                                      cudaStream_t stream) {
+    Paged<__nv_bfloat16> paged{q,   key_pool, value_pool, block_tables, context_lens, cu_seqlens,
+                               out, lse,      scale,      tokens,       batch,        heads,
+                               kv_heads, head_dim, block_size, max_blocks, q_stride};
+    return launch(paged, workspace, skip, thread_blocks, stream);
+}

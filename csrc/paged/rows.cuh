@@ -1,0 +1,156 @@
+// Attention of 16 rows of queries in the registers of one warp, over tiles of keys and values in
+// shared memory, by tensor cores and with an online softmax (sm_80 on).
+//
+// A row is a query head of a query. Lane l holds parts of rows l / 4 and l / 4 + 8, as mma.cuh
+// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte pieces swizzled by `piece_at`;
+// values the same. Weights are rounded to T before they meet the values; all else is float32.
+#pragma once
+
+#include "mma.cuh"
+
+constexpr int PIECE = 8;          // elements in 16 bytes
+constexpr float LOWEST = -1e30f;  // a maximum before any score: finite, since -inf - -inf is NaN
+constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// Where a piece of a row lies in a tile, in elements. 8 pieces in a column or in a row lie in
+// different banks.
+template <int HEAD_DIM>
+__device__ __forceinline__ int piece_at(int row, int piece) {
+    return (row * (HEAD_DIM / PIECE) + (piece ^ row % 8)) * PIECE;
+}
+
+template <typename T, int HEAD_DIM>
+struct Rows {
+    uint32_t q[HEAD_DIM / 16][4];
+    float maximum[2];  // of the scaled scores so far, times log2(e)
+    float total[2];    // of this lane's weights, relative to the maximum; of all after finish()
+    float out[HEAD_DIM / 8][4];
+
+    // Take queries, and forget all keys. `row_at(row)` is the address of a row, or null: zeros.
+    template <typename RowAt>
+    __device__ __forceinline__ void begin(RowAt row_at) {
+        int group = threadIdx.x % WARP / 4, pair = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+            const T* row = row_at(group + below * 8);
+#pragma unroll
+            for (int step = 0; step < HEAD_DIM / 16; ++step)
+#pragma unroll
+                for (int right = 0; right < 2; ++right)
+                    q[step][right * 2 + below] =
+                        row ? *reinterpret_cast<const uint32_t*>(row + step * 16 + right * 8 + pair)
+                            : 0;
+            maximum[below] = LOWEST;
+            total[below] = 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 8; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) out[i][j] = 0.0f;
+    }
+
+    // Take in a tile, of which the first `count` keys are seen. `scale` includes log2(e).
+    template <int TILE>
+    __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale) {
+        int lane = threadIdx.x % WARP;
+        float scores[TILE / 8][4] = {};
+#pragma unroll
+        for (int step = 0; step < HEAD_DIM / 16; ++step)
+#pragma unroll
+            for (int i = 0; i < TILE / 16; ++i) {
+                uint32_t k[4];
+                int row = i * 16 + lane / 16 * 8 + lane % 8;
+                ldmatrix_x4(k, keys + piece_at<HEAD_DIM>(row, step * 2 + lane / 8 % 2));
+                mma_16x8x16<T>(scores[i * 2], q[step], k[0], k[1]);
+                mma_16x8x16<T>(scores[i * 2 + 1], q[step], k[2], k[3]);
+            }
+#pragma unroll
+        for (int i = 0; i < TILE / 8; ++i)
+#pragma unroll
+            for (int j = 0; j < 4; ++j) scores[i][j] *= scale;
+        if (count < TILE) {
+#pragma unroll
+            for (int i = 0; i < TILE / 8; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j)
+                    if (i * 8 + lane % 4 * 2 + j % 2 >= count) scores[i][j] = -INFINITY;
+        }
+
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+            float largest = maximum[below];
+#pragma unroll
+            for (int i = 0; i < TILE / 8; ++i)
+                largest = fmaxf(largest, fmaxf(scores[i][below * 2], scores[i][below * 2 + 1]));
+            largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 1));
+            largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, 2));
+            float rescale = exp2f(maximum[below] - largest);
+            maximum[below] = largest;
+            total[below] *= rescale;
+#pragma unroll
+            for (int i = 0; i < TILE / 8; ++i)
+#pragma unroll
+                for (int j = below * 2; j < below * 2 + 2; ++j) {
+                    scores[i][j] = exp2f(scores[i][j] - largest);
+                    total[below] += scores[i][j];
+                }
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / 8; ++i) {
+                out[i][below * 2] *= rescale;
+                out[i][below * 2 + 1] *= rescale;
+            }
+        }
+
+#pragma unroll
+        for (int i = 0; i < TILE / 16; ++i) {
+            uint32_t weights[4];  // where products leave scores is where factors are expected
+#pragma unroll
+            for (int j = 0; j < 4; ++j)
+                weights[j] = pack2<T>(scores[i * 2 + j / 2][j % 2 * 2],
+                                      scores[i * 2 + j / 2][j % 2 * 2 + 1]);
+#pragma unroll
+            for (int j = 0; j < HEAD_DIM / 16; ++j) {
+                uint32_t v[4];
+                int piece = j * 2 + lane / 16;
+                ldmatrix_x4_trans(v, values + piece_at<HEAD_DIM>(i * 16 + lane % 16, piece));
+                mma_16x8x16<T>(out[j * 2], weights, v[0], v[1]);
+                mma_16x8x16<T>(out[j * 2 + 1], weights, v[2], v[3]);
+            }
+        }
+    }
+
+    // Divide by the sum of the weights. Afterwards out, and lse(), are those of the keys so far.
+    __device__ __forceinline__ void finish() {
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+            total[below] += __shfl_xor_sync(ALL_LANES, total[below], 1);
+            total[below] += __shfl_xor_sync(ALL_LANES, total[below], 2);
+            float inverse = total[below] > 0.0f ? 1.0f / total[below] : 0.0f;
+#pragma unroll
+            for (int i = 0; i < HEAD_DIM / 8; ++i) {
+                out[i][below * 2] *= inverse;
+                out[i][below * 2 + 1] *= inverse;
+            }
+        }
+    }
+
+    // The natural log-sum-exp of row l / 4, or 8 below it; -inf if it saw nothing.
+    __device__ __forceinline__ float lse(int below) const {
+        return total[below] > 0.0f ? (maximum[below] + log2f(total[below])) * LN_2 : -INFINITY;
+    }
+
+    // Store row l / 4, or 8 below it, in float32 or rounded to T; the lanes of the row together.
+    template <typename To>
+    __device__ __forceinline__ void store(To* row, int below) const {
+        int pair = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 8; ++i) {
+            float low = out[i][below * 2], high = out[i][below * 2 + 1];
+            if constexpr (sizeof(To) == 4) {
+                *reinterpret_cast<float2*>(row + i * 8 + pair) = make_float2(low, high);
+            } else {
+                *reinterpret_cast<uint32_t*>(row + i * 8 + pair) = pack2<T>(low, high);
+            }
+        }
+    }
+};
