@@ -74,6 +74,14 @@ __device__ __forceinline__ void mma_16x8x16<__nv_bfloat16>(float (&c)[4], const 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// 2 to the power of x, to about 2 units in the last place, and 0 for what float cannot hold without
+// loss (less than 2^-126).
+__device__ __forceinline__ float exp2_approx(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(power) : "f"(x));
+    return power;
+}
+
 #else
 #include "emulator/mma.h"
 #endif

@@ -101,6 +101,11 @@ EMULATOR_INLINE void ldmatrix_x4_trans(uint32_t (&to)[4], const void* row) {
     }
 }
 
+EMULATOR_INLINE float exp2_approx(float x) {
+    float power = exp2f(x);
+    return power < 1.17549435e-38f ? 0.0f : power;
+}
+
 // The products are exact, and rounded once with the sum; the tensor cores' own sums are less exact.
 template <class T>
 EMULATOR_INLINE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {

@@ -1,0 +1,345 @@
+// Flash attention, rung 3 of 3: tensor cores, and two teams of warps that take turns; the engine's.
+//
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16)
+#include "flash.cuh"
+#include "mma.cuh"
+
+#ifndef TEAMS_
+#define TEAMS_ 2
+#endif
+#ifndef MIN_BLOCKS_
+#define MIN_BLOCKS_ 1
+#endif
+#ifndef LAZY_
+#define LAZY_ 8.0f
+#endif
+#ifndef TILE_K_
+#define TILE_K_ 64
+#endif
+#ifndef TOGETHER_
+#define TOGETHER_ 8
+#endif
+
+constexpr int TEAMS = TEAMS_;
+constexpr int TEAM = 4 * WARP;               // threads
+constexpr int WARP_Q = 32;                   // rows of a warp
+constexpr int TILE_Q = TEAMS * 4 * WARP_Q;   // rows of a thread block
+constexpr int TILE_K = TILE_K_;              // keys that are taken in at once
+constexpr int MIN_BLOCKS = MIN_BLOCKS_;      // thread blocks that should fit on a multiprocessor
+constexpr int HEADS_TOGETHER = TOGETHER_;    // KV heads whose tiles are walked together
+constexpr int PIECE = 8;                     // elements in 16 bytes
+constexpr int TILES_16 = WARP_Q / 16, KEY_TILES = TILE_K / 8;
+constexpr float LOWEST = -3.0e38f;           // a maximum before any score: finite, as inf - inf is NaN
+constexpr float LAZY = LAZY_;
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// Where piece `piece` of row `row` lies in a tile whose rows have PIECES pieces of 16 bytes, at
+// least 8: eight neighbors, and eight below each other, lie in different banks.
+template <int PIECES>
+__device__ __forceinline__ int swizzle(int row, int piece) {
+    return row * PIECES + (piece ^ (row & 7));
+}
+
+// DIM: elements of a row in shared memory, head_dim or more. The rest are zeros.
+template <typename T, int DIM, bool PAGED>
+__global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
+    constexpr int PIECES = DIM / PIECE, DIM_TILES = DIM / 8, KV_TILE = TILE_K * DIM;
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* q_tile = reinterpret_cast<T*>(shared);
+    T* k_tiles = q_tile + TILE_Q * DIM;  // two of each
+    T* v_tiles = k_tiles + 2 * KV_TILE;
+    __shared__ int places[3][TILE_K];
+
+    // The tiles of HEADS_TOGETHER heads are walked together, the last ones, which have most keys
+    // if causal, first.
+    int tiles_q = gridDim.x / flash.kv_heads, group = flash.group();
+    int first_head = blockIdx.x / (HEADS_TOGETHER * tiles_q) * HEADS_TOGETHER;
+    int within = blockIdx.x % (HEADS_TOGETHER * tiles_q);
+    int width = min(HEADS_TOGETHER, flash.kv_heads - first_head);
+    int kv_head = first_head + within % width;
+    Sequence sequence = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
+    int num_rows = sequence.num_queries * group - sequence.first_row;  // from this tile's first on
+    if (num_rows <= 0) return;
+    auto query_of = [&](int row) { return (sequence.first_row + row) / group; };
+    auto head_of = [&](int row) { return kv_head * group + (sequence.first_row + row) % group; };
+    int num_keys = sequence.seen_by(query_of(min(TILE_Q, num_rows) - 1), flash.causal);
+    int tiles = ceil_div(num_keys, TILE_K);
+
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, team = threadIdx.x / TEAM;
+    int warp_row = warp * WARP_Q;
+    bool idle = warp_row >= num_rows;
+
+    // Copies to shared memory.
+    int piece = threadIdx.x % PIECES;
+    bool inside = piece * PIECE < flash.head_dim;
+#pragma unroll 4
+    for (int row = threadIdx.x / PIECES; row < TILE_Q; row += TEAMS * TEAM / PIECES) {
+        bool valid = inside && row < num_rows;
+        int query = valid ? query_of(row) : 0, head = valid ? head_of(row) : 0;
+        cp_async_16(q_tile + swizzle<PIECES>(row, piece) * PIECE,
+                    flash.q + (sequence.first_query + query) * flash.q_stride +
+                        head * flash.head_dim + piece * PIECE,
+                    valid);
+    }
+    auto copy_tile = [&](T* to, const T* from, int64_t stride, int tile) {
+        constexpr int STEP = TEAM / PIECES;
+        int first = threadIdx.x % TEAM / PIECES, left = num_keys - tile * TILE_K;
+        from += kv_head * flash.head_dim + piece * PIECE;
+        if (!PAGED) from += (int64_t)(sequence.first_key + tile * TILE_K + first) * stride;
+#pragma unroll
+        for (int row = 0; row < TILE_K; row += STEP) {
+            int64_t offset = PAGED ? (int64_t)places[tile % 3][first + row] : (int64_t)row;
+            cp_async_16(to + tile % 2 * KV_TILE + swizzle<PIECES>(first + row, piece) * PIECE,
+                        from + offset * stride, inside && first + row < left);
+        }
+    };
+    auto place_in = [&](int tile) {
+        int key = tile * TILE_K + threadIdx.x % TEAM;
+        return key < num_keys ? sequence.place(key, flash.block_size) : 0;
+    };
+    bool copies = team == TEAMS - 1, looks_up = PAGED && copies && threadIdx.x % TEAM < TILE_K;
+    if (PAGED) {
+        if (looks_up) {
+            places[0][threadIdx.x % TEAM] = place_in(0);
+            places[1][threadIdx.x % TEAM] = place_in(1);
+        }
+        __syncthreads();
+    }
+    if (copies) copy_tile(k_tiles, flash.k, flash.k_stride, 0);
+
+    float scores[TILES_16][KEY_TILES][4];
+    float out[TILES_16][DIM_TILES][4] = {};
+    float maximum[TILES_16][2], total[TILES_16][2] = {};
+    for (int i = 0; i < TILES_16; ++i)
+        for (int half = 0; half < 2; ++half) maximum[i][half] = LOWEST;
+    int seen_by_all = sequence.seen_by(query_of(warp_row), flash.causal);
+    float scale = flash.scale * LOG2_E;
+
+    auto multiply = [&](int tile) {
+        if (tile > 0) {
+            const T* v_tile = v_tiles + (tile - 1) % 2 * KV_TILE;
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k)
+#pragma unroll
+                for (int d = 0; d < DIM_TILES / 2; ++d) {
+                    uint32_t v[4];
+                    ldmatrix_x4_trans(v, v_tile + swizzle<PIECES>(k * 16 + lane % 16,
+                                                                  d * 2 + lane / 16) *
+                                                      PIECE);
+#pragma unroll
+                    for (int n = 0; n < 2; ++n)
+#pragma unroll
+                        for (int i = 0; i < TILES_16; ++i)
+                            mma_16x8x16<T>(
+                                out[i][d * 2 + n],
+                                reinterpret_cast<const uint32_t(&)[4]>(scores[i][k * 2]), v[n * 2],
+                                v[n * 2 + 1]);
+                }
+        }
+        if (tile < tiles) {
+            const T* k_tile = k_tiles + tile % 2 * KV_TILE;
+#pragma unroll
+            for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+                for (int j = 0; j < KEY_TILES; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.0f;
+#pragma unroll
+            for (int d = 0; d < DIM / 16; ++d) {
+                uint32_t q[TILES_16][4];
+#pragma unroll
+                for (int i = 0; i < TILES_16; ++i)
+                    ldmatrix_x4(q[i], q_tile + swizzle<PIECES>(warp_row + i * 16 + lane % 16,
+                                                               d * 2 + lane / 16) *
+                                                   PIECE);
+#pragma unroll
+                for (int j = 0; j < KEY_TILES / 2; ++j) {
+                    uint32_t k[4];
+                    ldmatrix_x4(k, k_tile + swizzle<PIECES>(j * 16 + lane / 16 * 8 + lane % 8,
+                                                            d * 2 + lane / 8 % 2) *
+                                                PIECE);
+#pragma unroll
+                    for (int n = 0; n < 2; ++n)
+#pragma unroll
+                        for (int i = 0; i < TILES_16; ++i)
+                            mma_16x8x16<T>(scores[i][j * 2 + n], q[i], k[n * 2], k[n * 2 + 1]);
+                }
+            }
+        }
+    };
+
+    auto soften = [&](int tile) {
+        int first = tile * TILE_K + lane % 4 * 2;
+        if ((tile + 1) * TILE_K > seen_by_all) {
+#pragma unroll
+            for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    int query = query_of(warp_row + i * 16 + half * 8 + lane / 4);
+                    int seen = sequence.seen_by(query, flash.causal) - first;
+#pragma unroll
+                    for (int j = 0; j < KEY_TILES; ++j)
+#pragma unroll
+                        for (int e = 0; e < 2; ++e)
+                            if (j * 8 + e >= seen) scores[i][j][half * 2 + e] = -INFINITY;
+                }
+        }
+        float highest[TILES_16][2];
+        bool higher = false;
+#pragma unroll
+        for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float top = scores[i][0][half * 2];
+#pragma unroll
+                for (int j = 0; j < KEY_TILES; ++j)
+                    top = fmaxf(top, fmaxf(scores[i][j][half * 2], scores[i][j][half * 2 + 1]));
+                highest[i][half] = top * scale;
+                higher |= top * scale > maximum[i][half] + LAZY;
+            }
+        if (__any_sync(ALL_LANES, higher)) {
+#pragma unroll
+            for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    float top = highest[i][half];
+                    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+                    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+                    top = fmaxf(top, maximum[i][half]);
+                    float factor = exp2_approx(maximum[i][half] - top);
+                    maximum[i][half] = top;
+                    total[i][half] *= factor;
+#pragma unroll
+                    for (int d = 0; d < DIM_TILES; ++d) {
+                        out[i][d][half * 2] *= factor;
+                        out[i][d][half * 2 + 1] *= factor;
+                    }
+                }
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) {
+                uint32_t weights[4];
+#pragma unroll
+                for (int part = 0; part < 4; ++part) {
+                    int half = part % 2;
+                    const float* two = &scores[i][k * 2 + part / 2][half * 2];
+                    float low = exp2_approx(two[0] * scale - maximum[i][half]);
+                    float high = exp2_approx(two[1] * scale - maximum[i][half]);
+                    total[i][half] += low + high;
+                    weights[part] = pack2<T>(low, high);
+                }
+#pragma unroll
+                for (int part = 0; part < 4; ++part)
+                    scores[i][k * 2][part] = __uint_as_float(weights[part]);
+            }
+    };
+
+    int phases = tiles ? TEAMS * (tiles + 1) : 0;
+    for (int phase = 0; phase < phases; ++phase) {
+        int step = phase / TEAMS, place = 0;
+        if (phase % TEAMS == 0) {
+            cp_async_commit();
+            cp_async_wait<0>();
+        }
+        __syncthreads();
+        if (phase % TEAMS == 0 && copies) {
+            if (step < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, step);
+            if (step + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, step + 1);
+            if (looks_up) place = place_in(step + 2);
+        }
+        int turn = phase - team;
+        if (!idle && turn >= 0) {
+            if (TEAMS == 1 || turn % 2 == 0) multiply(turn / TEAMS);
+            if ((TEAMS == 1 || turn % 2 == 1) && turn / TEAMS < tiles) soften(turn / TEAMS);
+        }
+        if (looks_up && phase % TEAMS == 0) places[(step + 2) % 3][threadIdx.x % TEAM] = place;
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+    if (idle) return;
+
+    // Out through the memory of this warp's queries.
+    T* part = q_tile + warp_row * DIM;
+    int group_row = lane / 4, pair = lane % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float sum = total[i][half];
+            sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+            sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+            float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+            int row = i * 16 + half * 8 + group_row;
+            if (lane % 4 == 0 && warp_row + row < num_rows)
+                flash.lse[(size_t)(sequence.first_query + query_of(warp_row + row)) * flash.heads +
+                          head_of(warp_row + row)] = (maximum[i][half] + log2f(sum)) * LN_2;
+#pragma unroll
+            for (int d = 0; d < DIM_TILES; ++d)
+                *reinterpret_cast<uint32_t*>(part + swizzle<PIECES>(row, d) * PIECE + pair) =
+                    pack2<T>(out[i][d][half * 2] * factor, out[i][d][half * 2 + 1] * factor);
+        }
+    __syncwarp();
+    int column = lane % PIECES;
+    if (column * PIECE >= flash.head_dim) return;
+#pragma unroll 4
+    for (int row = lane / PIECES; row < min(WARP_Q, num_rows - warp_row); row += WARP / PIECES) {
+        size_t at = (size_t)(sequence.first_query + query_of(warp_row + row)) * flash.heads +
+                    head_of(warp_row + row);
+        store16(flash.out + at * flash.head_dim + column * PIECE,
+                load16(part + swizzle<PIECES>(row, column) * PIECE));
+    }
+}
+
+template <typename T, int DIM, bool PAGED>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    int bytes = (TILE_Q + 4 * TILE_K) * DIM * sizeof(T);
+    cudaError_t error = cudaFuncSetAttribute(
+        flash_mma<T, DIM, PAGED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    int tiles = most_tiles(flash, TILE_Q, flash.group());
+    flash_mma<T, DIM, PAGED><<<tiles * flash.kv_heads, TEAMS * TEAM, bytes, stream>>>(flash);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    if (flash.tokens == 0 || flash.heads == 0 || flash.batch == 0) return cudaSuccess;
+    if (flash.head_dim > 128) return cudaErrorInvalidValue;
+    if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % PIECE ||
+        !aligned16(flash.q, flash.k, flash.v, flash.out))
+        return cudaErrorMisalignedAddress;
+    bool paged = flash.block_tables != nullptr;
+    if (flash.head_dim <= 64)
+        return paged ? launch<T, 64, true>(flash, stream) : launch<T, 64, false>(flash, stream);
+    return paged ? launch<T, 128, true>(flash, stream) : launch<T, 128, false>(flash, stream);
+}
+
+extern "C" cudaError_t flash_mma_f16(const __half* q, const __half* k, const __half* v,
+                                     __half* out, float* lse, const int* starts_q,
+                                     const int* starts_k, const int* block_tables,
+                                     const int* context_lens, int batch, int tokens, int keys,
+                                     int heads, int kv_heads, int head_dim, int64_t q_stride,
+                                     int64_t k_stride, int64_t v_stride, int block_size,
+                                     int max_blocks, float scale, int causal,
+                                     cudaStream_t stream) {
+    Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                           batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
+                           v_stride, block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* k,
+                                      const __nv_bfloat16* v, __nv_bfloat16* out, float* lse,
+                                      const int* starts_q, const int* starts_k,
+                                      const int* block_tables, const int* context_lens, int batch,
+                                      int tokens, int keys, int heads, int kv_heads, int head_dim,
+                                      int64_t q_stride, int64_t k_stride, int64_t v_stride,
+                                      int block_size, int max_blocks, float scale, int causal,
+                                      cudaStream_t stream) {
+    Flash<__nv_bfloat16> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables,
+                                  context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
+                                  q_stride, k_stride, v_stride, block_size, max_blocks, scale,
+                                  causal};
+    return launch(flash, stream);
+}
