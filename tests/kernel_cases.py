@@ -272,6 +272,13 @@ CASES = [
         oracle=silu_and_mul, operator=elementwise.silu_and_mul,
     ),
     Case(
+        "silu_and_mul_simple", "activation/silu_and_mul_simple.cu", (*MATRICES, (7, 64)),
+        inputs=lambda shape, draw: (draw(shape[0], 2 * shape[1]),),
+        outputs=lambda x: [(x.shape[0], x.shape[1] // 2)],
+        arguments=lambda inputs, outputs: (*inputs, *outputs, *outputs[0].shape),
+        oracle=silu_and_mul,
+    ),
+    Case(
         "rms_norm", "norm/rms_norm.cu", NORM_SHAPES,
         inputs=lambda shape, draw: (draw(*shape), draw(shape[1])),
         outputs=like_first, arguments=rms_norm_arguments, oracle=rms_normed,

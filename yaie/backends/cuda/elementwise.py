@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from yaie.backends.cuda.launching import launch
@@ -26,4 +28,14 @@ def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     rows, size = x.shape[0], x.shape[1] // 2
     out = x.new_empty(rows, size)
     launch("activation/silu_and_mul.cu", "silu_and_mul", x.dtype, x, out, rows, size)
+    return out
+
+
+def silu_and_mul_simple(
+    x: torch.Tensor, file: str | Path = "activation/silu_and_mul_simple.cu"
+) -> torch.Tensor:
+    """The same by the first rung, or by a file like it."""
+    rows, size = x.shape[0], x.shape[1] // 2
+    out = x.new_empty(rows, size)
+    launch(file, "silu_and_mul_simple", x.dtype, x, out, rows, size)
     return out

@@ -1,0 +1,28 @@
+"""Exercise 22.2: Who computes an operator.
+
+The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
+`order(operator, device)` the names that `auto` tries there, best first; a function raises
+`Unsupported` for arguments that it cannot do, and `_announce(operator, backend, reason)` warns,
+once for each reason. Any backend but AUTO is a demand.
+
+Check it:     yaie check 22.2
+A hint:       yaie hint 22.2
+Start again:  yaie reset 22.2
+
+The reference is compute in yaie/backends/registry.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yaie.backends.registry import AUTO, Unsupported, _announce, order, resolve
+
+
+def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
+    """Compute an operator with a back end, or with the first that can if it is "auto".
+
+    Raises ValueError if `backend` cannot, or is unknown. A back end that `auto` passes over is
+    announced by a FallbackWarning.
+    """
+    raise NotImplementedError("Exercise 22.2: Who computes an operator")
