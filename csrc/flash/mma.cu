@@ -57,7 +57,10 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int within = blockIdx.x % (HEADS_TOGETHER * tiles_q);
     int width = min(HEADS_TOGETHER, flash.kv_heads - first_head);
     int kv_head = first_head + within % width;
-    Sequence sequence = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
+    __shared__ Sequence sequence;
+    if (threadIdx.x == 0)
+        sequence = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
+    __syncthreads();
     int num_rows = sequence.num_queries * group - sequence.first_row;  // from this tile's first on
     if (num_rows <= 0) return;
     auto query_of = [&](int row) { return (sequence.first_row + row) / group; };
@@ -115,6 +118,12 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int seen_by_all = sequence.seen_by(query_of(warp_row), flash.causal);
     float scale = flash.scale * LOG2_E;
 
+    // Where this lane's row of the first fragment lies, in pieces. 16 rows further down is so much
+    // further, 16 columns to the right is ^ 2: rows begin at multiples of 8 pieces.
+    int q_place = swizzle<PIECES>(warp_row + lane % 16, lane / 16);
+    int k_place = swizzle<PIECES>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    int v_place = swizzle<PIECES>(lane % 16, lane / 16);
+
     auto multiply = [&](int tile) {
         if (tile > 0) {
             const T* v_tile = v_tiles + (tile - 1) % 2 * KV_TILE;
@@ -123,9 +132,8 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
 #pragma unroll
                 for (int d = 0; d < DIM_TILES / 2; ++d) {
                     uint32_t v[4];
-                    ldmatrix_x4_trans(v, v_tile + swizzle<PIECES>(k * 16 + lane % 16,
-                                                                  d * 2 + lane / 16) *
-                                                      PIECE);
+                    ldmatrix_x4_trans(v,
+                                      v_tile + ((v_place ^ d * 2) + k * 16 * PIECES) * PIECE);
 #pragma unroll
                     for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -149,15 +157,11 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
                 uint32_t q[TILES_16][4];
 #pragma unroll
                 for (int i = 0; i < TILES_16; ++i)
-                    ldmatrix_x4(q[i], q_tile + swizzle<PIECES>(warp_row + i * 16 + lane % 16,
-                                                               d * 2 + lane / 16) *
-                                                   PIECE);
+                    ldmatrix_x4(q[i], q_tile + ((q_place ^ d * 2) + i * 16 * PIECES) * PIECE);
 #pragma unroll
                 for (int j = 0; j < KEY_TILES / 2; ++j) {
                     uint32_t k[4];
-                    ldmatrix_x4(k, k_tile + swizzle<PIECES>(j * 16 + lane / 16 * 8 + lane % 8,
-                                                            d * 2 + lane / 8 % 2) *
-                                                PIECE);
+                    ldmatrix_x4(k, k_tile + ((k_place ^ d * 2) + j * 16 * PIECES) * PIECE);
 #pragma unroll
                     for (int n = 0; n < 2; ++n)
 #pragma unroll
