@@ -14,47 +14,9 @@
 // Idea      dQ has a sum over keys, dK and dV have one over queries. Whoever owns a row adds up all
 //           of its sum, in registers: two kernels, each computing all weights, and no atomics. So
 //           the result is the same, bit by bit, in every run.
-#include "common.cuh"
+#include "flash/rows.cuh"
 
-constexpr int WARPS = 4;       // rows of a thread block
-constexpr int MOST_PARTS = 8;  // head_dim / 32, at most
-
-// A lane's part of a row: its elements lane, lane + 32, lane + 64, …; 0 beyond head_dim.
-template <int PARTS>
-struct Row {
-    float parts[PARTS] = {};
-
-    template <typename T>
-    __device__ void load(const T* from, int head_dim) {
-#pragma unroll
-        for (int i = 0; i < PARTS; ++i) {
-            int d = threadIdx.x % WARP + i * WARP;
-            parts[i] = d < head_dim ? to_float(from[d]) : 0.0f;
-        }
-    }
-    template <typename T>
-    __device__ void store(T* to, int head_dim, float factor) const {
-#pragma unroll
-        for (int i = 0; i < PARTS; ++i) {
-            int d = threadIdx.x % WARP + i * WARP;
-            if (d < head_dim) to[d] = from_float<T>(parts[i] * factor);
-        }
-    }
-    // This row += factor × other.
-    __device__ void add(float factor, const Row& other) {
-#pragma unroll
-        for (int i = 0; i < PARTS; ++i) parts[i] += factor * other.parts[i];
-    }
-};
-
-// The product of two rows, in every lane.
-template <int PARTS>
-__device__ __forceinline__ float dot(const Row<PARTS>& a, const Row<PARTS>& b) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < PARTS; ++i) sum += a.parts[i] * b.parts[i];
-    return warp_sum(sum);
-}
+constexpr int WARPS = 4;  // rows of a thread block
 
 template <int PARTS, typename T>
 __global__ void __launch_bounds__(WARPS* WARP)
