@@ -7,49 +7,125 @@ from typing import Any
 
 import torch
 
+from yaie.backends.cuda.flash import paged_prefill
 from yaie.backends.cuda.launching import SUFFIXES, call, memory
 from yaie.backends.registry import Unsupported
 
 State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
 WARPS, STAGES, TILE = 4, 3, 16  # as in csrc/paged/mma.cu
+LEAST_PART = 128  # keys of a part, in split.cu
+CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
+WORTH = 32 << 20  # bytes of keys and values that need not be read again, from which on it pays
 
 
-def arguments(
+def paged_attention(
     q: torch.Tensor,
     key_pool: torch.Tensor,
     value_pool: torch.Tensor,
     block_tables: torch.Tensor,
     context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor | None,
+    cu_seqlens: torch.Tensor,
     scale: float | None,
-) -> tuple[State, list[Any]]:
-    """Empty outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
-    tokens, heads, head_dim = q.shape
-    if q.stride(2) != 1 or (heads > 1 and q.stride(1) != head_dim) or q.stride(0) < 0:
-        q = q.contiguous()
-    out, lse = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
-    batch, max_blocks = block_tables.shape
-    return (out, lse), [
-        *(memory(q), key_pool, value_pool, block_tables.contiguous(), context_lens.contiguous()),
-        *(None if cu_seqlens is None else cu_seqlens.contiguous(), out, lse),
-        *(head_dim**-0.5 if scale is None else scale, tokens, batch, heads, key_pool.shape[2]),
-        *(head_dim, key_pool.shape[1], max_blocks, q.stride(0)),
-    ]
+) -> State:
+    """Causal attention of a ragged batch over the paged cache; see `yaie.attention`.
+
+    As many queries as sequences are taken for a decode step, one each. If they are not, the result
+    is still right.
+    """
+    operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
+    if len(q) != len(context_lens):
+        return paged_prefill(*operands)
+    return _decode(*operands)
 
 
-def decode(rung: str, *operands: Any, workspace: Sequence[Any] = ()) -> State:
-    """Launch the rung of csrc/paged/{rung}.cu on the operator's arguments.
+def shared_prefix_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None,
+) -> State:
+    """A decode step whose sequences have a prefix in common; see `yaie.attention`.
+
+    If reading the prefix for every sequence takes less time than another launch, it is read.
+    """
+    operands = (q, key_pool, value_pool, block_tables, context_lens)
+    token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
+    if (len(q) - 1) * shared_len * token >= WORTH:
+        try:
+            return cascade(*operands, shared_len, scale)
+        except Unsupported:
+            pass
+    return _decode(*operands, None, scale)
+
+
+def _decode(*operands: Any) -> State:
+    """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    if operands[0].is_cuda:
+        try:
+            return mma(*operands)
+        except Unsupported:
+            pass
+    return RUNGS["split"](*operands)
+
+
+def cascade(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None,
+) -> State:
+    """The prefix read once for all sequences, merged with what is each one's own."""
+    operands = (q, key_pool, value_pool, block_tables, context_lens, None, scale)
+    state = mma(*operands, skip=shared_len)
+    (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
+    if batch == 0 or shared_len == 0:
+        return state
+    tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
+    splits = max(1, min(_processors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    size = splits * batch * heads * (head_dim + 1)
+    workspace = q.new_empty(size, dtype=torch.float32)
+    return decode("cascade", *operands, workspace=(workspace, shared_len, splits), state=state)
+
+
+# ---------------------------------------------------------------------------------------- rungs
+
+
+def one_block(*operands: Any) -> State:
+    """A thread block for each query and query head."""
+    _require_dim("one_block", operands[0], 4096)
+    return decode("one_block", *operands)
+
+
+def grouped(*operands: Any) -> State:
+    """A thread block for each query and KV head."""
+    _require_dim("grouped", operands[0], 256)
+    return decode("grouped", *operands)
+
+
+def split(*operands: Any, splits: int | None = None) -> State:
+    """Several thread blocks for each query and KV head, and a second kernel that merges.
 
     Args:
-        workspace: what its launcher takes behind those that all take.
+        splits: into how many parts the longest context that the tables have room for is cut, by
+            default so many that there are 8 thread blocks for each multiprocessor.
     """
-    q = operands[0]
-    if q.dtype not in SUFFIXES:
-        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
-    state, given = arguments(*operands)
-    call(f"paged/{rung}.cu", f"paged_{rung}_{SUFFIXES[q.dtype]}", *given, *workspace)
-    return state
+    q, key_pool, _, block_tables = operands[:4]
+    _require_dim("split", q, 256)
+    room = max(block_tables.shape[1] * key_pool.shape[1], 1)
+    if splits is None:
+        wanted = 8 * _multiprocessors(q.device) // max(len(q) * key_pool.shape[2], 1)
+        splits = max(1, min(wanted, room // LEAST_PART))
+    part = -(-room // splits)
+    parts = q.new_empty(splits, *q.shape, dtype=torch.float32)
+    part_lse = q.new_empty(splits, *q.shape[:2], dtype=torch.float32)
+    return decode("split", *operands, workspace=(parts, part_lse, part, splits))
 
 
 def mma(*operands: Any, skip: int = 0, thread_blocks: int | None = None) -> State:
@@ -71,7 +147,66 @@ def mma(*operands: Any, skip: int = 0, thread_blocks: int | None = None) -> Stat
     return decode("mma", *operands, workspace=(workspace, skip, thread_blocks))
 
 
-RUNGS: dict[str, Rung] = {"mma": mma}  # from the simplest on; all take the operator's arguments
+# From the simplest on; all take the operator's arguments.
+RUNGS: dict[str, Rung] = {
+    "one_block": one_block,
+    "grouped": grouped,
+    "split": split,
+    "mma": mma,
+}
+
+
+def decode(
+    rung: str, *operands: Any, workspace: Sequence[Any] = (), state: State | None = None
+) -> State:
+    """Launch csrc/paged/{rung}.cu on the operator's arguments.
+
+    Args:
+        workspace: what its launcher takes behind those that all take.
+        state: what it changes, in place of new memory for the outputs.
+    """
+    q = operands[0]
+    if q.dtype not in SUFFIXES:
+        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
+    state, given = arguments(*operands, state=state)
+    call(f"paged/{rung}.cu", f"paged_{rung}_{SUFFIXES[q.dtype]}", *given, *workspace)
+    return state
+
+
+def arguments(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor | None,
+    scale: float | None,
+    state: State | None = None,
+) -> tuple[State, list[Any]]:
+    """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
+    tokens, heads, head_dim = q.shape
+    if q.stride(2) != 1 or (heads > 1 and q.stride(1) != head_dim) or q.stride(0) < 0:
+        q = q.contiguous()
+    if state is None:
+        state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
+    batch, max_blocks = block_tables.shape
+    return state, [
+        *(memory(q), key_pool, value_pool, block_tables.contiguous(), context_lens.contiguous()),
+        *(None if cu_seqlens is None else cu_seqlens.contiguous(), *state),
+        *(head_dim**-0.5 if scale is None else scale, tokens, batch, heads, key_pool.shape[2]),
+        *(head_dim, key_pool.shape[1], max_blocks, q.stride(0)),
+    ]
+
+
+def _require_dim(rung: str, q: torch.Tensor, most: int) -> None:
+    if q.shape[2] > most:
+        raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
+
+
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _require_tensor_cores(
@@ -103,3 +238,9 @@ def _thread_blocks(device: torch.device, token_bytes: int) -> int:
     per_processor = properties.shared_memory_per_multiprocessor // each
     most = 65536 // (168 * WARPS * 32)  # by registers
     return properties.multi_processor_count * max(1, min(per_processor, most))
+
+
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 2
+    return torch.cuda.get_device_properties(device).multi_processor_count
