@@ -1,0 +1,123 @@
+// How the lanes of a warp share a row of the cache, and what a lane keeps of the rows it has seen.
+#pragma once
+
+#include "paged/paged.cuh"
+
+constexpr int THREADS = 128, WARPS = THREADS / WARP;  // of a thread block
+constexpr int A_LANE = 8;  // elements of a row that a lane holds
+constexpr int MOST_DIM = WARP * A_LANE;
+
+// A warp is divided into teams of `lanes` lanes, and a team reads a row of head_dim elements: in
+// pieces of 16 bytes if WIDE, else of one element. Neighboring lanes have neighboring pieces.
+template <typename T, bool WIDE>
+struct Team {
+    static constexpr int SIZE = WIDE ? Vec<T>::SIZE : 1;  // elements of a piece
+    static constexpr int PIECES = A_LANE / SIZE;          // of a lane
+    int lanes, head_dim;
+
+    __device__ int number() const { return threadIdx.x % WARP / lanes; }  // of the team in its warp
+    __device__ int a_warp() const { return WARP / lanes; }                // teams
+    __device__ int place(int piece) const {  // where one of this lane's pieces begins in the row
+        return (threadIdx.x % lanes + piece * lanes) * SIZE;
+    }
+
+    // This lane's elements of a row, and zeros behind the row's end.
+    __device__ void load(const T* row, float (&x)[A_LANE]) const {
+#pragma unroll
+        for (int piece = 0; piece < PIECES; ++piece) {
+            Vec<T> vec;
+            bool inside = place(piece) < head_dim;
+            if constexpr (WIDE) {
+                if (inside) vec = load16(row + place(piece));
+            } else {
+                if (inside) vec[0] = row[place(piece)];
+            }
+#pragma unroll
+            for (int i = 0; i < SIZE; ++i) x[piece * SIZE + i] = inside ? to_float(vec[i]) : 0.0f;
+        }
+    }
+
+    // The sum over the team's lanes, in each of them. All lanes of the warp have to call it.
+    __device__ float sum(float value) const {
+        for (int step = lanes / 2; step > 0; step /= 2)
+            value += __shfl_xor_sync(ALL_LANES, value, step);
+        return value;
+    }
+};
+
+__device__ __forceinline__ float dot(const float (&a)[A_LANE], const float (&b)[A_LANE]) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int i = 0; i < A_LANE; ++i) sum += a[i] * b[i];
+    return sum;
+}
+
+// The factor that makes sums of exp(x − from) into sums of exp(x − to); 0 if there are none yet.
+__device__ __forceinline__ float rescale(float from, float to) {
+    return from == -INFINITY ? 0.0f : expf(from - to);
+}
+
+// What a lane knows of one query head: the largest score so far, the sum of exponentials relative
+// to it, and this lane's elements of the sum of weight × value. The lanes of a team agree on the
+// first two.
+struct State {
+    float best = -INFINITY, total = 0.0f;
+    float sums[A_LANE] = {};
+
+    // Take in one key.
+    __device__ void add(float score, const float (&value)[A_LANE]) {
+        float larger = fmaxf(best, score);
+        float before = rescale(best, larger), weight = expf(score - larger);
+        best = larger;
+        total = total * before + weight;
+#pragma unroll
+        for (int i = 0; i < A_LANE; ++i) sums[i] = sums[i] * before + weight * value[i];
+    }
+};
+
+// Merge the states of all teams of the thread block, divide, and write: a row of head_dim numbers of
+// `out` and a number of `lse` for each query head. All threads call it. A head for which no team has
+// seen a key gets zeros and −inf.
+template <typename T, bool WIDE, int HEADS, typename Out>
+__device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], int heads, Out* out,
+                       float* lse) {
+    __shared__ float best[HEADS][THREADS], total[HEADS][THREADS];  // of each team
+    __shared__ float sums[HEADS][THREADS * A_LANE];                // a row for each team
+    int mine = threadIdx.x / team.lanes, teams = THREADS / team.lanes;
+    int size = team.lanes * A_LANE;  // of a row
+#pragma unroll
+    for (int h = 0; h < HEADS; ++h) {
+        if (threadIdx.x % team.lanes == 0)
+            best[h][mine] = states[h].best, total[h][mine] = states[h].total;
+#pragma unroll
+        for (int i = 0; i < A_LANE; ++i)
+            sums[h][mine * size + team.place(i / team.SIZE) + i % team.SIZE] = states[h].sums[i];
+    }
+    __syncthreads();
+    for (int h = 0; h < heads; ++h) {
+        float larger = -INFINITY, all = 0.0f;
+        for (int t = 0; t < teams; ++t) larger = fmaxf(larger, best[h][t]);
+        for (int t = 0; t < teams; ++t) all += total[h][t] * rescale(best[h][t], larger);
+        for (int d = threadIdx.x; d < team.head_dim; d += THREADS) {
+            float sum = 0.0f;
+            for (int t = 0; t < teams; ++t)
+                sum += sums[h][t * size + d] * rescale(best[h][t], larger);
+            out[(int64_t)h * team.head_dim + d] = from_float<Out>(all > 0.0f ? sum / all : 0.0f);
+        }
+        if (threadIdx.x == 0) lse[h] = larger + logf(all);
+    }
+}
+
+// Lanes that a row needs: a power of two, so that teams fill the warp.
+inline int lanes_for(int head_dim) {
+    int lanes = 1;
+    while (lanes * A_LANE < head_dim) lanes *= 2;
+    return lanes;
+}
+
+// Whether all rows may be read by 16 bytes.
+template <typename T>
+bool wide_rows(const Paged<T>& paged) {
+    return paged.head_dim % Vec<T>::SIZE == 0 && paged.q_stride % Vec<T>::SIZE == 0 &&
+           aligned16(paged.q, paged.key_pool, paged.value_pool);
+}
