@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int j = 0; j < EACH; ++j) out[j] = from_float<T>(sum[j] / total);
+    __syncwarp();  // every lane has read the old one
     if (lane == 0) paged.lse[row] = largest + logf(total);
 }
 
