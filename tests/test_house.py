@@ -18,14 +18,14 @@ LARGEST_FILE = 1024 * 1024
 
 # What may import what: a module imports its own row and the rows above it.
 LAYERS = [
-    {"cache"},
+    {"cache", "ranks"},
     {"emulator"},
     {"nvcc", "ahead"},
     {"jit"},
     {"online_softmax"},
     {"flash"},
     {"radix", "kv_cache", "prefix_cache", "attention", "sampling", "functional", "roofline"},
-    {"flat_tree", "draft_metadata", "draws"},
+    {"flat_tree", "draft_metadata", "draws", "custom", "capture", "bottleneck"},
     {"backends"},
     {"ops"},
     {"model"},
