@@ -50,6 +50,7 @@ def arguments(name: str) -> tuple:
         "attention_backward": (q * 0.5, q, k, v, q.sum(-1), q.mean(-1), True, None),
         "ragged_attention": (q, k, v, ints(0, 1, 3), ints(0, 3, 5), True, None),
         "paged_attention": (q, *pools, tables, ints(3, 4), starts, None),
+        "shared_prefix_attention": (q[:2], *pools, ints([3, 0], [3, 2]), ints(3, 4), 2, None),
         "reshape_and_cache": (*new, *pools, slots),
         "reshape_and_cache_fp8": (*new, *eights, slots, scale, scale),
         "copy_blocks": ([pools[0]], [pools[1]], ints([0, 1], [1, 2], dtype=torch.int64)),

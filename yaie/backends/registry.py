@@ -86,6 +86,11 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "paged_attention": {
         "reference": "yaie.attention:paged_attention",
         "triton": "yaie.backends.triton.paged:paged_attention",
+        "cuda": "yaie.backends.cuda.paged:paged_attention",
+    },
+    "shared_prefix_attention": {
+        "reference": "yaie.attention:shared_prefix_attention",
+        "cuda": "yaie.backends.cuda.paged:shared_prefix_attention",
     },
     "reshape_and_cache": {
         "reference": "yaie.functional:reshape_and_cache",

@@ -61,21 +61,68 @@ def paged_attention_forward(
     backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of a ragged batch over the paged cache; see `yaie.attention.paged_attention`."""
-    check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
-    pool_shape = ("num_blocks", "block_size", "kv_heads", q.shape[2])
-    check_tensor("key_pool", key_pool, pool_shape, (q.dtype,), like=q, contiguous=True)
-    pool_shape = tuple(key_pool.shape)
-    check_tensor("value_pool", value_pool, pool_shape, (q.dtype,), like=q, contiguous=True)
+    _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
     batch = len(context_lens)
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
-    check_heads(q.shape[1], key_pool.shape[2])
     if known(q):
-        check_lengths(len(q), pool_shape, block_tables, context_lens, cu_seqlens)
+        check_lengths(len(q), key_pool.shape, block_tables, context_lens, cu_seqlens)
     return _paged_attention(
         q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend
     )
+
+
+def shared_prefix_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None = None,
+    *,
+    backend: str = AUTO,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A decode step of sequences with a prefix in common, which is read once for all of them.
+
+    The result is that of `paged_attention_forward` with one query a sequence; see
+    `yaie.attention.shared_prefix_attention`.
+    """
+    _check_cache(q, key_pool, value_pool)
+    block_size = key_pool.shape[1]
+    check_tensor("context_lens", context_lens, (len(q),), (torch.int32,), like=q)
+    shape = (len(q), "max_blocks")
+    check_tensor("block_tables", block_tables, shape, (torch.int32,), like=q)
+    if not isinstance(shared_len, int):
+        raise TypeError(f"shared_len must be an int, got {type(shared_len).__name__}")
+    shared_blocks = shared_len // max(block_size, 1)
+    if shared_len < 0 or shared_blocks * block_size != shared_len:
+        raise ValueError(f"shared_len must be a multiple of {block_size}, got {shared_len}")
+    if shared_blocks > block_tables.shape[1]:
+        raise ValueError(
+            f"shared_len is {shared_len}, but block_tables have {block_tables.shape[1]} blocks "
+            f"of {block_size}"
+        )
+    if known(q) and len(q):
+        starts = torch.arange(len(q) + 1, dtype=torch.int32)
+        check_lengths(len(q), key_pool.shape, block_tables, context_lens, starts)
+        if (shortest := int(context_lens.min())) < shared_len:
+            raise ValueError(f"shared_len must be at most {shortest}, got {shared_len}")
+        if (block_tables[:, :shared_blocks] != block_tables[:1, :shared_blocks]).any():
+            raise ValueError(f"block_tables must begin with the same {shared_blocks} blocks")
+    return _shared_prefix_attention(
+        q, key_pool, value_pool, block_tables, context_lens, shared_len, scale, backend=backend
+    )
+
+
+def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
+    check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
+    shape = ("num_blocks", "block_size", "kv_heads", q.shape[2])
+    check_tensor("key_pool", key_pool, shape, (q.dtype,), like=q, contiguous=True)
+    shape = tuple(key_pool.shape)
+    check_tensor("value_pool", value_pool, shape, (q.dtype,), like=q, contiguous=True)
+    check_heads(q.shape[1], key_pool.shape[2])
 
 
 def check_lengths(
@@ -125,5 +172,11 @@ _paged_attention = define(
     "paged_attention(Tensor q, Tensor key_pool, Tensor value_pool, Tensor block_tables, "
     "Tensor context_lens, Tensor cu_seqlens, float? scale, *, "
     'str backend="auto") -> (Tensor, Tensor)',
+    _empty_state,
+)
+_shared_prefix_attention = define(
+    "shared_prefix_attention(Tensor q, Tensor key_pool, Tensor value_pool, Tensor block_tables, "
+    'Tensor context_lens, int shared_len, float? scale, *, str backend="auto") '
+    "-> (Tensor, Tensor)",
     _empty_state,
 )
