@@ -8,8 +8,8 @@
 // Moves     keys and values of a context once, if up to 8 query heads share a KV head:
 //           tokens × KV heads × context × 2 × head_dim elements
 // Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      a key that is in registers serves all query heads that want it. No score is stored: each
-//           team has an online softmax, and the teams' states are merged at the end.
+// Idea      a key that is in registers serves all query heads that want it. No score is stored:
+//           each team has an online softmax, and the teams' states are merged at the end.
 #include "paged/team.cuh"
 
 template <typename T, bool WIDE, int HEADS>
@@ -17,7 +17,7 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
     int token = blockIdx.x, group = paged.group(), parts = ceil_div(group, HEADS);
     int kv_head = blockIdx.y / parts, first_head = blockIdx.y % parts * HEADS;  // of the group
     int heads = min(HEADS, group - first_head);
-    int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;
+    int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;  // of out and lse
     Context context = find_context(paged, token);
 
     float q[HEADS][A_LANE];
@@ -29,7 +29,7 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
     int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
-    // exercise 18.2 begin: every key of the context, by one team, to the states of all heads
+    // exercise 18.2 begin: each key of the context, read by one team, for the states of all heads
     for (int first = first_team; first < context.length; first += WARPS * team.a_warp()) {
         int key = first + team.number();
         bool inside = key < context.length;
@@ -47,8 +47,8 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
             if (inside) states[h].add(score, v);
         }
     }
-    // exercise 18.2 end
     finish(team, states, heads, paged.out + row * paged.head_dim, paged.lse + row);
+    // exercise 18.2 end
 }
 
 template <typename T, bool WIDE>

@@ -118,7 +118,8 @@ extern "C" cudaError_t paged_split_f32(
     cudaStream_t stream) {
     return launch<float>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out, lse,
                           scale, tokens, batch, heads, kv_heads, head_dim, block_size, max_blocks,
-                          q_stride}, parts, part_lse, part, splits, stream);
+                          q_stride},
+                         parts, part_lse, part, splits, stream);
 }
 extern "C" cudaError_t paged_split_f16(
     const __half* q, const __half* key_pool, const __half* value_pool, const int* block_tables,
@@ -128,16 +129,17 @@ extern "C" cudaError_t paged_split_f16(
     cudaStream_t stream) {
     return launch<__half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
                            lse, scale, tokens, batch, heads, kv_heads, head_dim, block_size,
-                           max_blocks, q_stride}, parts, part_lse, part, splits, stream);
+                           max_blocks, q_stride},
+                          parts, part_lse, part, splits, stream);
 }
 extern "C" cudaError_t paged_split_bf16(
     const __nv_bfloat16* q, const __nv_bfloat16* key_pool, const __nv_bfloat16* value_pool,
     const int* block_tables, const int* context_lens, const int* cu_seqlens, __nv_bfloat16* out,
     float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
-    int block_size, int max_blocks, int64_t q_stride, float* parts, float* part_lse, int part, int splits,
-    cudaStream_t stream) {
+    int block_size, int max_blocks, int64_t q_stride, float* parts, float* part_lse, int part,
+    int splits, cudaStream_t stream) {
     return launch<__nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
                                   out, lse, scale, tokens, batch, heads, kv_heads, head_dim,
-                                  block_size, max_blocks, q_stride}, parts, part_lse, part,
-                                 splits, stream);
+                                  block_size, max_blocks, q_stride},
+                                 parts, part_lse, part, splits, stream);
 }

@@ -75,9 +75,9 @@ struct State {
     }
 };
 
-// Merge the states of all teams of the thread block, divide, and write: a row of head_dim numbers of
-// `out` and a number of `lse` for each query head. All threads call it. A head for which no team has
-// seen a key gets zeros and −inf.
+// Merge the states of all teams of the thread block, divide, write: for each query head a row of
+// `out`, head_dim numbers, and one of `lse`; zeros and −inf if no team has seen a key. All threads
+// call it.
 template <typename T, bool WIDE, int HEADS, typename Out>
 __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], int heads, Out* out,
                        float* lse) {
