@@ -109,6 +109,7 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
         __syncthreads();
     }
     if (copies) copy_tile(k_tiles, flash.k, flash.k_stride, 0);
+    cp_async_commit();
 
     float scores[TILES_16][KEY_TILES][4];
     float out[TILES_16][DIM_TILES][4] = {};
@@ -243,14 +244,12 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int phases = tiles ? TEAMS * (tiles + 1) : 0;
     for (int phase = 0; phase < phases; ++phase) {
         int step = phase / TEAMS, place = 0;
-        if (phase % TEAMS == 0) {
-            cp_async_commit();
-            cp_async_wait<0>();
-        }
+        if (phase % TEAMS == 0) cp_async_wait<0>();
         __syncthreads();
         if (phase % TEAMS == 0 && copies) {
             if (step < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, step);
             if (step + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, step + 1);
+            cp_async_commit();
             if (looks_up) place = place_in(step + 2);
         }
         int turn = phase - team;

@@ -105,7 +105,12 @@ def mma(
         raise Unsupported(f"this rung needs sm_80, this is sm_{has[0]}{has[1]}")
     if q.shape[2] > 128 or q.shape[2] % 8:
         raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
-    q, k, v = map(_aligned, (q, k, v))
+    for x in (q, k, v):
+        if x.data_ptr() % ALIGNED or x.stride(0) * x.element_size() % ALIGNED:
+            raise Unsupported(
+                f"heads have to begin at multiples of {ALIGNED} bytes, here they begin "
+                f"{x.data_ptr() % ALIGNED} behind one, with strides {[*x.stride()]}"
+            )
     return _flash("mma", q, k, v, causal, scale, sequences)
 
 
@@ -173,9 +178,3 @@ def _rows(x: torch.Tensor) -> torch.Tensor:
     """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
     heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
     return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()
-
-
-def _aligned(x: torch.Tensor) -> torch.Tensor:
-    """The same, each head at a multiple of 16 bytes."""
-    strides = (stride * x.element_size() for stride in x.stride()[:-1])
-    return x if not any(n % ALIGNED for n in (x.data_ptr(), *strides)) else x.clone()
