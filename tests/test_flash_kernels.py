@@ -294,7 +294,7 @@ def test_the_best_rung_that_fits_is_taken(card, dtype, dim, monkeypatch):
 
 def test_what_tensor_cores_do_not_take():
     q = torch.zeros(2, 1, 64)
-    with pytest.raises(Unsupported, match="float16 and bfloat16 here, got torch.float32"):
+    with pytest.raises(Unsupported, match="float16 and bfloat16 here, got"):
         flash.mma(q, q, q)
     for dim in (136, 36):
         q = torch.zeros(2, 1, dim).half()
@@ -310,7 +310,7 @@ def test_what_no_rung_takes():
     with pytest.raises(ValueError, match="'cuda' cannot: head_dim is at most 256, got 264"):
         attention_forward(q, q, q, backend="cuda")
     q = torch.zeros(2, 1, 64).double()
-    with pytest.raises(ValueError, match="take float32, float16 and bfloat16, got torch.float64"):
+    with pytest.raises(ValueError, match="take float32, float16 and bfloat16, got"):
         attention_forward(q, q, q, backend="cuda")
 
 

@@ -74,6 +74,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "attention": {
         "reference": "yaie.functional:attention",
         "triton": "yaie.backends.triton.flash:attention",
+        "cuda": "yaie.backends.cuda.flash:attention",
     },
     "attention_backward": {
         "reference": "yaie.functional:attention_backward",
@@ -82,6 +83,7 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     "ragged_attention": {
         "reference": "yaie.attention:ragged_attention",
         "triton": "yaie.backends.triton.flash:ragged_attention",
+        "cuda": "yaie.backends.cuda.flash:ragged_attention",
     },
     "paged_attention": {
         "reference": "yaie.attention:paged_attention",
