@@ -69,7 +69,7 @@ def _decode(*operands: Any) -> State:
             return mma(*operands)
         except Unsupported:
             pass
-    return RUNGS["split"](*operands)
+    return split(*operands)
 
 
 def cascade(
@@ -88,7 +88,7 @@ def cascade(
     if batch == 0 or shared_len == 0:
         return state
     tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
-    splits = max(1, min(_processors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
     return decode("cascade", *operands, workspace=(workspace, shared_len, splits), state=state)
@@ -238,9 +238,3 @@ def _thread_blocks(device: torch.device, token_bytes: int) -> int:
     per_processor = properties.shared_memory_per_multiprocessor // each
     most = 65536 // (168 * WARPS * 32)  # by registers
     return properties.multi_processor_count * max(1, min(per_processor, most))
-
-
-def _processors(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 2
-    return torch.cuda.get_device_properties(device).multi_processor_count
