@@ -274,6 +274,8 @@ def test_wrong_settings_name_the_argument():
         Chat(PretendedLLM(), temperature=-1)
 
 
-def test_bench_engine_has_no_choice_of_one_device():
-    done = CliRunner().invoke(cli.app, ["bench", "engine", "--device", "cpu"])
-    assert done.exit_code == 2 and "No such option" in done.output
+def test_bench_engine_names_its_sections():
+    done = run("bench", "engine", "--only", "matrix,speed")
+    assert done.returncode == 1
+    assert "only must name some of transformers, matrix" in done.stderr
+    assert "got 'speed'" in done.stderr

@@ -187,17 +187,25 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine ac
 @bench_app.command("engine")
 def bench_engine(
     model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Tokens of each answer.")] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="Timed rounds of each engine.")] = 3,
-    output: Annotated[Path | None, typer.Option(help="Also save the results, as JSON.")] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Sections, such as matrix,arrivals.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a look.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
+    ] = None,
 ) -> None:
-    """Output tokens a second, against transformers' `generate` in the same process."""
+    """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
     from yaie.bench import engine
 
-    results = engine.run(model, max_tokens=max_tokens, rounds=rounds)
-    engine.show(results)
-    if output is not None:
-        engine.save(results, output)
+    engine.run(
+        model, device=device, dtype=dtype, only=only, quick=quick, rounds=rounds, output=output
+    )
 
 
 @bench_app.command("jit")

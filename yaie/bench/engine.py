@@ -1,191 +1,139 @@
-"""The engine against transformers' `generate`: the same model, prompts, threads and process.
+"""`yaie bench engine`: what each idea of the engine is worth, and transformers beside it.
 
-Both generate greedily in float32, a fixed number of tokens a request, and the tokens are compared
-before any rate is believed. Rounds alternate in order (A B, B A), after one warm-up of each, and
-the median counts. transformers gets its prompts as one batch, padded on the left, as its
-documentation advises; every round begins with an empty prefix cache.
+Requests go through the engine in this process; what a client sees of a server measures `yaie bench
+serve`. All answers are greedy and of a fixed number of tokens, and every one of them is compared
+with what transformers thinks of its tokens before the time of its run is believed. Every run
+begins with an empty prefix cache; of several rounds, the median counts.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import statistics
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
-from yaie.bench.machine import processor
-from yaie.bench.workloads import different_chats, shared_system_chats
-from yaie.engine.llm import LLM
-from yaie.sampling import SamplingParams
+from yaie.bench.bench import CPU, GPU, QUICK, Bench
+from yaie.bench.record import Record, Row
+from yaie.bench.sections import SECTIONS
+from yaie.engine.checks import check_count
+from yaie.engine.device import choose_device, choose_dtype
 
-Answers = list[list[int]]
-SYSTEM_TOKENS = 600
+GPU_MEMORY = 0.5  # transformers needs some, too
+MILLISECONDS = ("ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "wait_mean")
+COLUMNS = {
+    "transformers": ("yaie", "transformers", "ratio", "cached_fraction"),
+    "matrix": ("tokens_per_second", "ttft_p50", "itl_p50", "itl_p99", "most_blocks"),
+    "first_token": ("ttft_p50",),
+    "memory": (
+        *("tokens_per_second", "ttft_p99", "itl_p99"),
+        *("most_running", "most_blocks", "preemptions"),
+    ),
+    "arrivals": (
+        *("offered", "finished", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "in_system"),
+    ),
+    "workloads": ("tokens_per_second", "ttft_p50", "cached_fraction", "most_blocks"),
+    "ablations": ("tokens_per_second", "ttft_p50", "itl_p50", "itl_p99", "most_blocks"),
+    "at_once": ("finished", "tokens_per_second", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99"),
+}
+ENDS = ("requests", "seconds")  # where the measurements of a row begin
+HEADINGS = {
+    "tokens_per_second": "tokens/s",
+    "most_running": "running",
+    "most_blocks": "blocks",
+    "cached_fraction": "cached",
+    "in_system": "in system",
+}
 
 
-@dataclass
-class Result:
-    """One workload, measured.
-
-    Attributes:
-        yaie, transformers: output tokens a second, the median of the rounds.
-        ratio: yaie over transformers.
-        same_answers: how many of the requests got the same tokens from both.
-        cached_fraction: prompt tokens that the engine took from its prefix cache.
-    """
-
-    workload: str
-    requests: int
-    prompt_tokens: int
-    output_tokens: int
-    yaie: float
-    transformers: float
-    ratio: float
-    same_answers: int
-    cached_fraction: float
-
-
-def run(model: str | Path, max_tokens: int = 64, rounds: int = 3) -> list[Result]:
-    """Measure both workloads.
+def run(
+    model: str | Path,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    only: str | None = None,
+    quick: bool = False,
+    rounds: int | None = None,
+    output: str | Path | None = None,
+) -> Row:
+    """Measure, print a table a section, and return the record.
 
     Args:
-        model: name or folder.
-        max_tokens: tokens to generate for each request.
-        rounds: timed rounds of each engine.
+        model, device, dtype: as for `LLM`.
+        only: names of sections, separated by commas; all by default.
+        quick: small sizes, for a look.
+        rounds: of each case, in place of what the sizes say.
+        output: where the record is kept row by row. If the file is there, what it lacks is
+            measured.
+
+    Raises:
+        ValueError: a section is not known, or `output` has the results of something else.
+        WrongAnswer: an answer is not the model's.
     """
-    console = Console(stderr=True)
-    console.print("Loading the model twice: into YAIE and into transformers")
-    llm = LLM(model)
-    peer = TransformersPeer(model)
-    encode = llm.tokenizer.encode
-    workloads = {
-        "16 different prompts": different_chats(16),
-        f"32 chats, {SYSTEM_TOKENS}-token system prompt": shared_system_chats(
-            32, SYSTEM_TOKENS, encode
-        ),
-    }
-    results = []
-    for name, chats in workloads.items():
-        prompts = [llm.tokenizer.apply_chat_template(messages) for messages in chats]
-        results.append(_compare(name, llm, peer, prompts, max_tokens, rounds, console))
-    return results
+    names = sections(only, SECTIONS)
+    where = choose_device(device)
+    sizes = QUICK if quick else GPU if where.type == "cuda" else CPU
+    if rounds is not None:
+        check_count("rounds", rounds)
+        sizes = sizes.with_rounds(rounds)
+    chosen = str(choose_dtype(dtype, where)).removeprefix("torch.")
+    options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
+    subject = {"benchmark": "engine", "model": Path(model).name, "dtype": chosen, "quick": quick}
+    record = Record(output, subject | options, where)
+    bench = Bench(model, chosen, where, sizes, record, options)
+    for name in names:
+        SECTIONS[name](bench)
+        show(name, record.rows(name))
+    return record.content
 
 
-class TransformersPeer:
-    """transformers' `generate` on the CPU, with its default attention."""
-
-    def __init__(self, model: str | Path) -> None:
-        from transformers import AutoModelForCausalLM
-
-        from yaie.model.pull import find_model
-
-        self.model = AutoModelForCausalLM.from_pretrained(find_model(model), dtype=torch.float32)
-        self.model.eval()
-        # Both go on after the end token, so that both compute the same number of tokens.
-        self.model.generation_config.eos_token_id = None
-
-    def generate(self, prompts: Answers, max_tokens: int) -> Answers:
-        """Greedy tokens for each prompt, as one batch padded on the left."""
-        longest = max(map(len, prompts))
-        padding = [longest - len(prompt) for prompt in prompts]
-        token_ids = torch.tensor([[0] * n + p for n, p in zip(padding, prompts, strict=True)])
-        mask = torch.arange(longest) >= torch.tensor(padding).unsqueeze(1)
-        with torch.inference_mode():
-            out = self.model.generate(
-                token_ids,
-                attention_mask=mask.long(),
-                max_new_tokens=max_tokens,
-                do_sample=False,
-                pad_token_id=0,
-            )
-        return out[:, longest:].tolist()
+def sections(only: str | None, known: Sequence[str]) -> list[str]:
+    """The names of the sections to run."""
+    if only is None:
+        return list(known)
+    names = [name.strip() for name in only.split(",")]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"only must name some of {', '.join(known)}, got {name!r}")
+    return names
 
 
-def _compare(
-    name: str,
-    llm: LLM,
-    peer: TransformersPeer,
-    prompts: Answers,
-    max_tokens: int,
-    rounds: int,
-    console: Console,
-) -> Result:
-    params = SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
-    cached = []
-
-    def ours() -> Answers:
-        llm.engine.reset_prefix_cache()
-        outputs = llm.generate(prompts, params)
-        cached[:] = [output.metrics.num_cached_tokens for output in outputs]
-        return [output.token_ids for output in outputs]
-
-    def theirs() -> Answers:
-        return peer.generate(prompts, max_tokens)
-
-    console.print(f"{name}: warming up")
-    answers, peer_answers = ours(), theirs()
-    seconds: dict[Callable, list[float]] = {ours: [], theirs: []}
-    for i in range(rounds):
-        console.print(f"{name}: round {i + 1} of {rounds}")
-        for engine in (ours, theirs) if i % 2 == 0 else (theirs, ours):
-            start = time.perf_counter()
-            engine()
-            seconds[engine].append(time.perf_counter() - start)
-    total = len(prompts) * max_tokens
-    rates = [total / statistics.median(seconds[engine]) for engine in (ours, theirs)]
-    return Result(
-        workload=name,
-        requests=len(prompts),
-        prompt_tokens=sum(map(len, prompts)),
-        output_tokens=total,
-        yaie=round(rates[0], 1),
-        transformers=round(rates[1], 1),
-        ratio=round(rates[0] / rates[1], 2),
-        same_answers=sum(a == b for a, b in zip(answers, peer_answers, strict=True)),
-        cached_fraction=round(sum(cached) / sum(map(len, prompts)), 3),
-    )
+def show(section: str, rows: Sequence[Row]) -> None:
+    """Print a section as a table: what the cases are, and what was measured."""
+    if not rows:
+        return
+    cases: dict[str, None] = {}
+    for row in rows:  # what comes before the measurements
+        until = next(i for i, name in enumerate(row) if name in ENDS)
+        cases |= dict.fromkeys(list(row)[:until])
+    table = Table(title=f"{section.replace('_', ' ')} (times in ms)")
+    for name in cases:
+        table.add_column(HEADINGS.get(name, name.replace("_", " ")))
+    for name in COLUMNS[section]:
+        table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
+    for row in rows:
+        shown = [str(row.get(name, "")) for name in cases]
+        table.add_row(*shown, *(_cell(name, row.get(name)) for name in COLUMNS[section]))
+    console = Console()
+    console.print(table)
+    same = sum(row["same_answers"] for row in rows)
+    checked = sum(row["checked_answers"] for row in rows)
+    console.print(
+        f"{checked} answers checked: {same} are transformers' own token for token, "
+        f"the others within rounding\n" if same < checked else
+        f"{checked} answers checked: all are transformers' own, token for token\n",
+        highlight=False,
+    )  # fmt: skip
 
 
-def show(results: list[Result]) -> None:
-    """Print the results as a table."""
-    table = Table(title="Output tokens a second, float32, greedy")
-    for column in ("workload", "YAIE", "transformers", "ratio", "same answers", "prompt cached"):
-        table.add_column(column, justify="left" if column == "workload" else "right")
-    for result in results:
-        table.add_row(
-            result.workload,
-            f"{result.yaie:.1f}",
-            f"{result.transformers:.1f}",
-            f"{result.ratio:.2f}×",
-            f"{result.same_answers} of {result.requests}",
-            f"{result.cached_fraction:.0%}",
-        )
-    Console().print(table)
-
-
-def save(results: list[Result], path: str | Path) -> None:
-    """Write results as JSON, with the machine, the versions and the date."""
-    import transformers
-
-    record = {
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": {
-            "processor": processor(),
-            "cores": os.cpu_count(),
-            "threads": torch.get_num_threads(),
-        },
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "results": [asdict(result) for result in results],
-    }
-    Path(path).write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+def _cell(name: str, value: float | None) -> str:
+    if value is None:
+        return ""
+    if name in MILLISECONDS:
+        value *= 1e3
+    if name == "cached_fraction":
+        return f"{value:.0%}"
+    if isinstance(value, int):
+        return str(value)
+    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 Message = dict[str, str]
@@ -39,6 +40,31 @@ QUESTIONS = (
     "How many sides does a dodecahedron have?",
     "What is the purpose of a semicolon?",
     "Tell me a fact about octopuses.",
+)
+
+FURTHER = (
+    "Can you say that in one sentence?",
+    "What would a child ask about it?",
+    "Give me an example.",
+    "Which part of that is the most important, and why?",
+)
+
+EXAMPLES = (
+    (
+        "Why does ice float on water?",
+        "Water takes up more room when it freezes, since its molecules then keep a distance that "
+        "the lattice demands. Ice is therefore lighter than the water it displaces, and floats.",
+    ),
+    (
+        "What is a leap year for?",
+        "The Earth needs about a quarter of a day more than 365 days to go around the Sun. A day "
+        "added every fourth year, with few exceptions, keeps the calendar in step with seasons.",
+    ),
+    (
+        "Why do we see lightning before we hear thunder?",
+        "Light arrives almost at once, while sound needs about three seconds for each kilometer. "
+        "Counting the seconds between them and dividing by three gives the distance.",
+    ),
 )
 
 LIBRARY_RULES = """\
@@ -103,3 +129,54 @@ def shared_system_chats(
         [{"role": "system", "content": system}, {"role": "user", "content": question}]
         for question in QUESTIONS[:count]
     ]
+
+
+def long_prompts(
+    count: int, num_tokens: int, tokenize: Callable[[str], list[int]]
+) -> list[list[int]]:
+    """Prompts of exactly `num_tokens` tokens, with nothing in common beyond the first tokens.
+
+    Each begins with its number and a question; the sentences of the library's rules follow, in an
+    order of its own, again and again.
+    """
+    sentences = [s.strip() for s in LIBRARY_RULES.replace("\n\n", " ").split(". ")]
+    prompts = []
+    for number in range(count):
+        rng = random.Random(number)
+        tokens = tokenize(f"{number}. {QUESTIONS[number % len(QUESTIONS)]}")
+        while len(tokens) < num_tokens:
+            order = rng.sample(sentences, len(sentences))
+            tokens += tokenize(" " + ". ".join(order) + ".")
+        prompts.append(tokens[:num_tokens])
+    return prompts
+
+
+def shared_prompts(
+    count: int, shared: int, num_tokens: int, tokenize: Callable[[str], list[int]]
+) -> list[list[int]]:
+    """Prompts of exactly `num_tokens` tokens of which all begin with the same `shared` ones.
+
+    Raises:
+        ValueError: `shared` is not below `num_tokens`.
+    """
+    if not 0 <= shared < num_tokens:
+        raise ValueError(f"shared must be at least 0 and below {num_tokens}, got {shared}")
+    head = long_prompts(1, shared, tokenize)[0]
+    return [head + tail for tail in long_prompts(count, num_tokens - shared, tokenize)]
+
+
+def few_shot_chats(count: int) -> list[list[Message]]:
+    """Conversations that begin with the same three questions and answers, as examples of how."""
+    examples = [
+        (role, text)
+        for pair in EXAMPLES
+        for role, text in zip(("user", "assistant"), pair, strict=True)
+    ]
+    shown = [{"role": role, "content": text} for role, text in examples]
+    return [[*shown, {"role": "user", "content": question}] for question in QUESTIONS[:count]]
+
+
+def next_turn(chat: list[Message], answer: str, number: int) -> list[Message]:
+    """A conversation with its answer and a further question, the `number`-th."""
+    question = FURTHER[number % len(FURTHER)]
+    return [*chat, {"role": "assistant", "content": answer}, {"role": "user", "content": question}]

@@ -1,0 +1,140 @@
+"""Runs requests through an engine and notes when each token came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from yaie.bench.load import Trace
+from yaie.engine.engine import Engine
+from yaie.engine.request import RequestOutput
+from yaie.sampling import SamplingParams
+
+Prompt = list[int]
+
+
+@dataclass
+class Run:
+    """What came of a run.
+
+    Attributes:
+        traces, outputs: of each request, in the order of the prompts.
+        most_blocks: the most KV blocks that running requests and the prefix cache held at once.
+        most_running: the most requests that ran at once.
+    """
+
+    traces: list[Trace]
+    outputs: list[RequestOutput]
+    most_blocks: int = 0
+    most_running: int = 0
+
+    @property
+    def answers(self) -> list[list[int]]:
+        """The tokens of each request."""
+        return [output.token_ids for output in self.outputs]
+
+    @property
+    def preemptions(self) -> int:
+        """How often somebody lost his blocks."""
+        return sum(output.metrics.num_preemptions for output in self.outputs)
+
+    @property
+    def cached_fraction(self) -> float:
+        """The part of all prompt tokens that was found in the prefix cache."""
+        cached = sum(output.metrics.num_cached_tokens for output in self.outputs)
+        return cached / sum(len(output.prompt_token_ids) for output in self.outputs)
+
+
+def greedy(max_tokens: int) -> SamplingParams:
+    """The likeliest token, always, and exactly so many."""
+    return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
+
+
+@dataclass
+class Drive:
+    """An engine with requests of a list, by their numbers there."""
+
+    engine: Engine
+    prompts: Sequence[Prompt]
+    params: Sequence[SamplingParams]
+    run: Run = field(init=False)
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        count = len(self.prompts)
+        self.run = Run([Trace(0.0) for _ in range(count)], [None] * count)
+
+    def send(self, number: int, due: float) -> None:
+        """Give a request to the engine."""
+        name = self.engine.add_request(self.prompts[number], self.params[number])
+        self.numbers[name] = number
+        self.run.traces[number].due = due
+
+    def step(self) -> int:
+        """Compute a step; returns how many requests ended with it."""
+        ended = 0
+        outputs = self.engine.step()
+        now = time.perf_counter()
+        for output in outputs:
+            number = self.numbers[output.request_id]
+            tokens = self.run.traces[number].tokens
+            tokens += [now] * (len(output.token_ids) - len(tokens))
+            if output.finish_reason is not None:
+                if output.finish_reason != "length":
+                    raise RuntimeError(
+                        f"request {number} ended with {output.finish_reason!r} after "
+                        f"{len(output.token_ids)} tokens: {output.error}"
+                    )
+                self.run.outputs[number] = output
+                ended += 1
+        pool, scheduler = self.engine.kv.pool, self.engine.scheduler
+        self.run.most_blocks = max(self.run.most_blocks, pool.num_blocks - pool.num_free)
+        self.run.most_running = max(self.run.most_running, len(scheduler.running))
+        return ended
+
+
+def run_open(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    params: Sequence[SamplingParams],
+    arrivals: Sequence[float],
+) -> Run:
+    """Send each request when it is due, whether or not others have been answered.
+
+    Args:
+        arrivals: ascending, in seconds from now.
+    """
+    drive = Drive(engine, prompts, params)
+    start, sent = time.perf_counter(), 0
+    while sent < len(prompts) or engine.has_work:
+        now = time.perf_counter() - start
+        while sent < len(prompts) and arrivals[sent] <= now:
+            drive.send(sent, start + arrivals[sent])
+            sent += 1
+        if engine.has_work:
+            drive.step()
+        elif sent < len(prompts):
+            time.sleep(max(0.0, arrivals[sent] - (time.perf_counter() - start)))
+    return drive.run
+
+
+def run_closed(
+    engine: Engine, prompts: Sequence[Prompt], params: Sequence[SamplingParams], at_once: int
+) -> Run:
+    """Keep so many requests under way: whoever is answered is followed by the next."""
+    drive = Drive(engine, prompts, params)
+    under_way = sent = 0
+    while sent < len(prompts) or engine.has_work:
+        while sent < len(prompts) and under_way < at_once:
+            drive.send(sent, time.perf_counter())
+            sent += 1
+            under_way += 1
+        under_way -= drive.step()
+    return drive.run
+
+
+def run_batch(engine: Engine, prompts: Sequence[Prompt], max_tokens: int) -> Run:
+    """All at once, greedily, from an empty prefix cache."""
+    engine.reset_prefix_cache()
+    return run_closed(engine, prompts, [greedy(max_tokens)] * len(prompts), len(prompts))

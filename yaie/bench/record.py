@@ -1,0 +1,91 @@
+"""Results that grow row by row, and survive an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.bench.machine import describe, versions
+
+Row = dict[str, Any]
+
+
+class Record:
+    """The results of a benchmark: the machine, what ran, and rows by section.
+
+    Args:
+        path: where to keep them, as JSON; None keeps nothing. A file that is there already is gone
+            on with, if it is of the same subject on the same machine.
+        subject: what was measured: the benchmark, the model, its dtype, the engine's options.
+        device: what it ran on.
+
+    Raises:
+        ValueError: the file at `path` holds the results of something else.
+    """
+
+    def __init__(self, path: str | Path | None, subject: Row, device: torch.device) -> None:
+        self.path = None if path is None else Path(path)
+        self.content: Row = {
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": describe(device),
+            "versions": versions() | _transformers(),
+            "subject": subject,
+            "results": {},
+        }
+        if self.path is not None and self.path.exists():
+            self._go_on(json.loads(self.path.read_text(encoding="utf-8")))
+
+    def _go_on(self, before: Row) -> None:
+        for name in ("subject", "machine", "versions"):
+            new = json.loads(json.dumps(self.content[name]))
+            if before.get(name) != new:
+                raise ValueError(
+                    f"{self.path} has results of another {name}: {before.get(name)}, not {new}; "
+                    "name another file, or delete this one"
+                )
+        self.content["results"] = before["results"]
+        self.content["date"] = before["date"]
+
+    def rows(self, section: str) -> list[Row]:
+        """The rows of a section, so far."""
+        return self.content["results"].get(section, [])
+
+    def find(self, section: str, case: Row) -> Row | None:
+        """The row of a case, if it is there."""
+        for row in self.rows(section):
+            if all(row.get(name) == value for name, value in case.items()):
+                return row
+        return None
+
+    def add(self, section: str, row: Row) -> None:
+        """Add a row and save everything."""
+        self.content["results"].setdefault(section, []).append(row)
+        if self.path is not None:
+            partial = self.path.with_suffix(".partial")
+            text = json.dumps(self.content, indent=1, ensure_ascii=False) + "\n"
+            partial.write_text(text, encoding="utf-8")
+            os.replace(partial, self.path)
+
+
+def rounded(row: Row) -> Row:
+    """A row with four digits of each number that is no integer; nan becomes null."""
+    return {name: _rounded(value) for name, value in row.items()}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_rounded(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if value == value else None
+    return value
+
+
+def _transformers() -> Row:
+    import transformers
+
+    return {"transformers": transformers.__version__}

@@ -1,0 +1,311 @@
+"""The sections of `yaie bench engine`: what is run, and which rows it gives."""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from yaie.bench.bench import Bench
+from yaie.bench.drive import Drive, Prompt, Run, greedy, run_batch, run_closed, run_open
+from yaie.bench.load import poisson_arrivals, requests_that_fit
+from yaie.bench.record import rounded
+from yaie.bench.workloads import (
+    different_chats,
+    few_shot_chats,
+    long_prompts,
+    next_turn,
+    shared_prompts,
+    shared_system_chats,
+)
+from yaie.engine.engine import Engine
+
+
+def matrix(bench: Bench) -> None:
+    """Throughput and latencies against batch size, prompt length and output length."""
+    sizes = bench.sizes
+    for prompt in sizes.prompts:
+        for output in sizes.outputs:
+            for batch in sizes.batches:
+                if batch * (prompt + output) > sizes.most_tokens:
+                    continue
+                case = {"batch": batch, "prompt": prompt, "output": output}
+                bench.measure("matrix", case, lambda c=case: _batch(bench, **c))
+
+
+def _batch(bench: Bench, batch: int, prompt: int, output: int) -> tuple[Engine, Callable]:
+    engine = bench.llm().engine
+    prompts = long_prompts(batch, prompt, bench.tokenize)
+    return engine, lambda: run_batch(engine, prompts, output)
+
+
+def first_token(bench: Bench) -> None:
+    """Time to the first token against the length of a prompt that nobody asked before."""
+    for prompt in bench.sizes.lengths:
+        case = {"prompt": prompt, "output": 4}
+        bench.measure("first_token", case, lambda c=case: _batch(bench, 1, **c))
+
+
+def memory(bench: Bench) -> None:
+    """KV blocks against the number of requests at once, in a pool that is too small for all."""
+    prompt, output, fit, counts = bench.sizes.memory
+    block_size = 16
+    blocks = next(
+        n for n in range(10**6) if requests_that_fit(n, block_size, prompt, output) == fit
+    )
+    for count in counts:
+        case = {"at_once": count, "prompt": prompt, "output": output, "num_blocks": blocks}
+
+        def make(count: int = count) -> tuple[Engine, Callable[[], Run]]:
+            engine = bench.llm(
+                num_blocks=blocks, block_size=block_size, enable_prefix_caching=False,
+                max_num_seqs=max(counts),
+            ).engine  # fmt: skip
+            prompts = long_prompts(2 * max(counts), prompt, bench.tokenize)
+            rng = random.Random(0)
+            # Answers of different lengths, so that requests do not end all in one step.
+            params = [greedy(rng.randint(output // 2, output)) for _ in prompts]
+            return engine, lambda: run_closed(engine, prompts, params, count)
+
+        bench.measure("memory", case, make, rounds=1)
+
+
+def arrivals(bench: Bench) -> None:
+    """Requests of people who do not wait for each other: rates from a quarter of what the engine
+    can do to more than it can."""
+    prompt, output, count, fractions = bench.sizes.arrivals
+    shape = {"prompt": prompt, "output": output}
+
+    def closed() -> tuple[Engine, Callable[[], Run]]:
+        engine = bench.llm().engine
+        prompts = long_prompts(count, prompt, bench.tokenize)
+        at_once = engine.scheduler.max_num_seqs
+
+        def run() -> Run:
+            engine.reset_prefix_cache()
+            return run_closed(engine, prompts, [greedy(output)] * count, at_once)
+
+        return engine, run
+
+    most = bench.measure("capacity", shape, closed, rounds=1)
+    capacity = most["tokens_per_second"] / output
+    for fraction in fractions:
+        case = {**shape, "fraction": fraction}
+        if bench.record.find("arrivals", case):
+            continue
+        engine = bench.llm().engine
+        prompts = long_prompts(count, prompt, bench.tokenize)
+        times = poisson_arrivals(fraction * capacity, count, random.Random(1))
+        bench.say(f"arrivals, {fraction:g} of {capacity:.3g} requests/s: {times[-1]:.0f} s")
+        engine.reset_prefix_cache()
+        run = run_open(engine, prompts, [greedy(output)] * count, times)
+        bench.add_open("arrivals", case, run, times)
+
+
+def workloads(bench: Bench) -> None:
+    """Four kinds of traffic, with the prefix cache and without."""
+    for kind in ("no sharing", "system prompt", "few-shot", "chat of three turns"):
+        for cache in (True, False):
+            case = {"workload": kind, "prefix_cache": cache, "output": bench.sizes.outputs[0]}
+            bench.measure("workloads", case, lambda c=case: _workload(bench, **c))
+
+
+def _workload(
+    bench: Bench, workload: str, prefix_cache: bool, output: int
+) -> tuple[Engine, Callable[[], Run]]:
+    llm = bench.llm(enable_prefix_caching=prefix_cache)
+    count, system = bench.sizes.chats, bench.sizes.system
+    render = llm.tokenizer.apply_chat_template
+    if workload == "chat of three turns":
+        return llm.engine, lambda: _three_turns(llm, different_chats(count // 4), output)
+    if workload == "no sharing":
+        prompts = long_prompts(count // 2, system, bench.tokenize)
+    elif workload == "few-shot":
+        prompts = [render(chat) for chat in few_shot_chats(count // 2)]
+    else:
+        chats = shared_system_chats(count // 2, system, bench.tokenize)
+        prompts = [render(chat) for chat in chats]
+    return llm.engine, lambda: run_batch(llm.engine, prompts, output)
+
+
+def _three_turns(llm, chats: list, output: int) -> Run:
+    """Everybody asks, is answered, and asks again; three times."""
+    llm.engine.reset_prefix_cache()
+    whole, shift = Run([], []), 0.0
+    for turn in range(3):
+        prompts = [llm.tokenizer.apply_chat_template(chat) for chat in chats]
+        run = run_closed(llm.engine, prompts, [greedy(output)] * len(prompts), len(prompts))
+        # The turns follow each other at once, whatever lies between them here.
+        begin = min(trace.due for trace in run.traces)
+        for trace in run.traces:
+            trace.due += shift - begin
+            trace.tokens = [token + shift - begin for token in trace.tokens]
+        shift = max(trace.tokens[-1] for trace in run.traces)
+        whole = replace(
+            whole,
+            traces=whole.traces + run.traces,
+            outputs=whole.outputs + run.outputs,
+            most_blocks=max(whole.most_blocks, run.most_blocks),
+            most_running=max(whole.most_running, run.most_running),
+        )
+        texts = [output.text for output in run.outputs]
+        chats = [next_turn(c, text, turn) for c, text in zip(chats, texts, strict=True)]
+    return whole
+
+
+# ---------------------------------------------------------------------------- ablations
+
+
+def ablations(bench: Bench) -> None:
+    """One idea switched off at a time."""
+    for cache in (True, False):
+        case = {"idea": "prefix cache", "setting": _on(cache), "shared": bench.sizes.shared}
+        bench.measure("ablations", case, lambda cache=cache: _shared(bench, cache))
+    for chunked in (True, False):
+        case = {"idea": "chunked prefill", "setting": _on(chunked), "long": bench.sizes.long}
+        bench.measure("ablations", case, lambda chunked=chunked: _interrupted(bench, chunked))
+    for size in (4, 16, 64):
+        case = {"idea": "block size", "setting": size}
+        bench.measure("ablations", case, lambda size=size: _plain(bench, 8, block_size=size))
+    if not bench.on_gpu:
+        return
+    for batch in (1, 8, 32):
+        for graphs in (True, False):
+            case = {"idea": "CUDA graphs", "setting": _on(graphs), "batch": batch}
+            bench.measure(
+                "ablations", case, lambda b=batch, g=graphs: _plain(bench, b, enforce_eager=not g)
+            )
+    for backend in ("auto", "cuda", "triton", "reference"):
+        case = {"idea": "back end", "setting": backend}
+        bench.measure(
+            "ablations", case,
+            lambda b=backend: _plain(bench, 8, backend=b, enforce_eager=True),
+        )  # fmt: skip
+
+
+def _on(switch: bool) -> str:
+    return "on" if switch else "off"
+
+
+def _plain(bench: Bench, batch: int, **options: object) -> tuple[Engine, Callable[[], Run]]:
+    engine = bench.llm(**options).engine
+    prompts = long_prompts(batch, bench.sizes.prompts[0], bench.tokenize)
+    return engine, lambda: run_batch(engine, prompts, bench.sizes.outputs[0])
+
+
+def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
+    """Somebody asks first; of the four who then ask one after the other, all share his prefix."""
+    engine = bench.llm(enable_prefix_caching=cache).engine
+    shared = bench.sizes.shared
+    first, *others = shared_prompts(5, shared, shared + 32, bench.tokenize)
+
+    def run() -> Run:
+        run_batch(engine, [first], 1)
+        return run_closed(engine, others, [greedy(4)] * len(others), 1)
+
+    return engine, run
+
+
+def _interrupted(bench: Bench, chunked: bool) -> tuple[Engine, Callable[[], Run]]:
+    """Eight decode, and after a while a long prompt arrives; the traces of the eight count."""
+    engine = bench.llm(enable_chunked_prefill=chunked, max_num_batched_tokens=256).engine
+    output = 3 * bench.sizes.outputs[0] // 2
+    short = long_prompts(8, 32, bench.tokenize)
+    late = long_prompts(9, bench.sizes.long, bench.tokenize)[-1]
+
+    def run() -> Run:
+        engine.reset_prefix_cache()
+        return _with_a_late_one(engine, short, late, output)
+
+    return engine, run
+
+
+def _with_a_late_one(engine: Engine, short: Sequence[Prompt], late: Prompt, output: int) -> Run:
+    drive = Drive(engine, [*short, late], [greedy(output)] * len(short) + [greedy(2)])
+    for number in range(len(short)):
+        drive.send(number, time.perf_counter())
+    while len(drive.run.traces[0].tokens) < output // 3:
+        drive.step()
+    drive.send(len(short), time.perf_counter())
+    while engine.has_work:
+        drive.step()
+    run = drive.run
+    return replace(run, traces=run.traces[:-1], outputs=run.outputs[:-1])
+
+
+# ---------------------------------------------------------------------------- transformers
+
+
+def transformers(bench: Bench) -> None:
+    """Against transformers' `generate`, in rounds of alternating order."""
+    output = bench.sizes.outputs[0]
+    cases: dict[str, Callable[[], list[Prompt]]] = {}
+    if bench.on_gpu:
+        for batch in (8, 64):
+            name = f"{batch} prompts of {bench.sizes.prompts[0]} tokens"
+            cases[name] = lambda n=batch: long_prompts(n, bench.sizes.prompts[0], bench.tokenize)
+    else:
+        few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
+        cases[f"{few} different prompts"] = lambda: _chats(bench, different_chats(few))
+        cases[f"{many} chats, {system}-token system prompt"] = lambda: _chats(
+            bench, shared_system_chats(many, system, bench.tokenize)
+        )
+    for name, prompts in cases.items():
+        case = {"workload": name, "output": output}
+        if not bench.record.find("transformers", case):
+            bench.record.add("transformers", _compare(bench, case, prompts(), output))
+
+
+def _chats(bench: Bench, chats: list) -> list[Prompt]:
+    return [bench.llm().tokenizer.apply_chat_template(messages) for messages in chats]
+
+
+def _compare(bench: Bench, case: dict, prompts: list[Prompt], output: int) -> dict:
+    engine, oracle = bench.llm().engine, bench.oracle
+    runs: list[Run] = []
+    theirs: list[list[list[int]]] = []
+    seconds: dict[str, list[float]] = {"yaie": [], "transformers": []}
+
+    def once(who: str) -> None:
+        start = time.perf_counter()
+        if who == "yaie":
+            runs.append(run_batch(engine, prompts, output))
+        else:
+            theirs.append(oracle.generate(prompts, output, static_cache=bench.on_gpu))
+        seconds[who].append(time.perf_counter() - start)
+
+    for number in range(bench.sizes.rounds + 1):  # the first warms up
+        bench.say(f"transformers, {case['workload']}: round {number}")
+        for who in ("yaie", "transformers") if number % 2 else ("transformers", "yaie"):
+            once(who)
+    verdict = bench.check(case["workload"], runs)
+    total = len(prompts) * output
+    rates = {who: total / statistics.median(times[1:]) for who, times in seconds.items()}
+    same = sum(a == b for a, b in zip(runs[-1].answers, theirs[-1], strict=True))
+    return case | rounded(
+        {
+            "requests": len(prompts),
+            "prompt_tokens": sum(map(len, prompts)),
+            **rates,
+            "ratio": rates["yaie"] / rates["transformers"],
+            "seconds": [seconds["yaie"][1:], seconds["transformers"][1:]],
+            "equal_answers": same,
+            "cached_fraction": runs[-1].cached_fraction,
+            "checked_answers": verdict.answers,
+            "same_answers": verdict.same,
+            "worst_gap": verdict.worst,
+        }
+    )
+
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "transformers": transformers,
+    "matrix": matrix,
+    "first_token": first_token,
+    "memory": memory,
+    "arrivals": arrivals,
+    "workloads": workloads,
+    "ablations": ablations,
+}
