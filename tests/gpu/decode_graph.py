@@ -31,7 +31,6 @@ CONFIG = ModelConfig(
 CONTEXT, BLOCK_SIZE = 512, 16
 BATCHES = (1, 8, 64)
 STEPS = 30
-SHOWN = 60  # launches of the timeline
 
 
 class Decode:
@@ -91,50 +90,51 @@ def time_of(step) -> dict:
     return {"ms": statistics.median(whole), "cpu_ms": statistics.median(asking)}
 
 
-def trace(step, steps: int = 1) -> tuple[list[dict], str]:
-    """The profiler's events, and its table."""
+def trace(step) -> tuple[list[dict], list[dict]]:
+    """The profiler's events of three steps, and its operators by the time that they cost."""
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as found:
-        for _ in range(steps):
+        for _ in range(3):
             step()
-        torch.cuda.synchronize()
+            torch.cuda.synchronize()
     with tempfile.TemporaryDirectory() as home:
         path = Path(home, "trace.json")
         found.export_chrome_trace(str(path))
         events = json.loads(path.read_text())["traceEvents"]
-    table = found.key_averages().table(sort_by="self_cuda_time_total", row_limit=14,
-                                       max_name_column_width=44)  # fmt: skip
-    return events, table
+    averages = [e for e in found.key_averages() if e.key.startswith(("aten::", "yaie::"))]
+    averages.sort(key=lambda e: -e.self_cpu_time_total)
+    operators = [
+        {"name": e.key, "calls": e.count // 3, "cpu_us": round(e.self_cpu_time_total / 3, 1),
+         "gpu_us": round(e.device_time_total / 3, 1)}
+        for e in averages[:14]
+    ]  # fmt: skip
+    return events, operators
 
 
 def summarize(events: list[dict]) -> dict:
-    """Kernels and their time, what the CPU asked for, and the first of them on a time axis."""
+    """Of the last step: its kernels and their time, what the CPU asked for, all on a time axis."""
     work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    work = sorted(work, key=lambda e: e["ts"])[-len(work) // 3 :]
     asked = [e for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")]
-    asked = [e for e in asked if "aunch" in e["name"] or "Memcpy" in e["name"]]
-    when = {e["args"]["correlation"]: e for e in asked if "correlation" in e.get("args", {})}
-    work.sort(key=lambda e: e["ts"])
-    zero = min(e["ts"] for e in [*work, *asked])
-    shown = []
-    for event in work[:SHOWN]:
-        call = when.get(event["args"].get("correlation"))
-        shown.append({
-            "name": event["name"][:60], "begins": round(event["ts"] - zero, 2),
-            "takes": round(event["dur"], 2),
-            "asked": call and [round(call["ts"] - zero, 2), round(call["dur"], 2)],
-        })  # fmt: skip
-    kernels = Counter(e["name"] for e in work)
-    times = Counter()
+    asked = {e["args"]["correlation"]: e for e in asked if "correlation" in e.get("args", {})}
+    asked = [asked[e["args"]["correlation"]] for e in work]
+    zero = asked[0]["ts"]
+    kernels, times = Counter(), Counter()
     for event in work:
+        kernels[event["name"]] += 1
         times[event["name"]] += event["dur"]
     return {
-        "kernels": len(work), "launches": len(asked),
-        "calls": dict(Counter(e["name"] for e in asked)),
+        "kernels": len(work), "launches": len({call["ts"] for call in asked}),
+        "calls": dict(Counter(call["name"] for call in asked)),
         "busy_us": round(sum(times.values()), 1),
-        "from_first_to_last_us": round(max(e["ts"] + e["dur"] for e in work) - work[0]["ts"], 1),
+        "from_first_to_last_us": round(work[-1]["ts"] + work[-1]["dur"] - work[0]["ts"], 1),
         "most": [{"name": name[:100], "count": kernels[name], "us": round(us, 1)}
                  for name, us in times.most_common(12)],
-        "shown": shown,
+        "names": [event["name"].removeprefix("void ")[:40] for event in work[:14]],
+        "events": [  # begins, takes, was asked for at, which took
+            [round(x, 1) for x in (event["ts"] - zero, event["dur"], call["ts"] - zero, call["dur"])]
+            for event, call in zip(work, asked, strict=True)
+        ],
     }  # fmt: skip
 
 
@@ -158,17 +158,17 @@ def measure() -> dict:
         assert same, "the graph finds other tokens"
         row = {"capture_ms": round(1e3 * capturing, 1), "capture_MiB": held >> 20}
         for way, step in (("eager", decode.step), ("graph", graph.replay)):
-            events, table = trace(step)
+            events, operators = trace(step)
             summary = summarize(events)
             if size != BATCHES[0]:
-                del summary["shown"], summary["most"]
+                for key in ("events", "names", "most"):
+                    del summary[key]
             elif way == "eager":
-                found["table"] = table
+                found["operators"] = operators
             row[way] = time_of(step) | summary
         found["batches"][str(size)] = row
         print(size, {way: round(row[way]["ms"], 3) for way in ("eager", "graph")}, flush=True)
         del decode, graph
-    before = torch.cuda.memory_stats()
     decode = Decode(8)
     decode.step()
     counted = {"tensors": "allocation.all.allocated", "cudaMalloc": "num_device_alloc"}

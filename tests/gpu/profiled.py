@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 from yaie import jit
+from yaie.backends.cuda.flash import RUNGS as flash_rungs
+from yaie.backends.cuda.paged import RUNGS as paged_rungs
 
 # Of one H200, measured (notebook 09): bytes and operations a second.
 ROOFS = {"bytes": 4281e9, "float32": 51e12, "bfloat16": 736e12}
@@ -94,6 +96,21 @@ def scan(n: int) -> None:
     call("scan/blelloch.cu", "blelloch_i32", x, out, n, 1024)
 
 
+def flash(rung: str, tokens: int, heads: int) -> None:
+    q, k, v = (random(tokens, heads, 128, dtype=torch.bfloat16) for _ in range(3))
+    flash_rungs[rung](q, k, v, False)
+
+
+def decode(batch: int, context: int) -> None:
+    blocks = context // 16
+    pools = [random(batch * blocks, 16, 8, 128, dtype=torch.bfloat16) for _ in range(2)]
+    tables = torch.randperm(batch * blocks, device="cuda").int().view(batch, blocks)
+    lengths = torch.full((batch,), context, device="cuda").int()
+    starts = torch.arange(batch + 1, device="cuda").int()
+    q = random(batch, 32, 128, dtype=torch.bfloat16)
+    paged_rungs["mma"](q, *pools, tables, lengths, starts, None)
+
+
 FLOAT, BFLOAT = (torch.float32, "f32"), (torch.bfloat16, "bf16")
 PROFILED = [
     Profiled("vector_add, float4", "vector_add_float4", 2**26, lambda: add(2**26)),
@@ -108,4 +125,8 @@ PROFILED = [
     Profiled("matmul, register tile", "matmul_register_tile", 2 * 4096**3,
              lambda: product("register_tile", 4096, *FLOAT)),
     Profiled("matmul, mma", "matmul_mma", 2 * 4096**3, lambda: product("mma", 4096, *BFLOAT)),
+    Profiled("flash, shared tile", "flash_shared_tile", 4 * 4096**2 * 128 * 16,
+             lambda: flash("shared_tile", 4096, 16)),
+    Profiled("flash, mma", "flash_mma", 4 * 4096**2 * 128 * 16, lambda: flash("mma", 4096, 16)),
+    Profiled("paged decode, mma", "paged_mma", 4 * 16 * 8192 * 32 * 128, lambda: decode(16, 8192)),
 ]  # fmt: skip

@@ -4,7 +4,7 @@
     python tests/gpu/tools.py --only kernels,memory --out FILE      keeps the rest of FILE
 
 Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
-What a tool printed is kept as it was, without the lines of the program's own.
+What a tool printed is kept as it was, without what Python said when a fault ended it.
 """
 
 from __future__ import annotations
@@ -250,7 +250,8 @@ def read_resources(text: str) -> list[dict]:
 def measure_kernels() -> dict:
     """ncu's metrics of some kernels, one launch each, and its report of two of them in words."""
     child = [sys.executable, __file__, "--run-profiled"]
-    run(child)  # compiled before anybody looks
+    with ThreadPoolExecutor(len(PROFILED)) as pool:  # compiled before anybody looks
+        list(pool.map(lambda kernel: run([*child, kernel.name]), PROFILED))
     names = "|".join(dict.fromkeys(kernel.function for kernel in PROFILED))
     ncu = ["ncu", "--clock-control", "none", "-k", f"regex:^({names})"]
     table = run(
@@ -280,9 +281,11 @@ def number(text: str) -> float | None:
         return None
 
 
-def run_profiled() -> None:
+def run_profiled(name: str) -> None:
+    """Launch the kernels, or the one of this name."""
     for kernel in PROFILED:
-        kernel.launch()
+        if name in ("all", kernel.name):
+            kernel.launch()
     torch.cuda.synchronize()
 
 
@@ -298,8 +301,8 @@ def measure_faults() -> list[dict]:
         words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
         command = ["compute-sanitizer", *words, sys.executable, __file__, "--fault", name]
         said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)
-        said = said.replace(str(ROOT) + "/", "").replace(sys.executable, "python")
-        return {"fault": name, "tool": tool, "caching": caching == "0", "text": said}
+        kept = [line for line in said.splitlines() if line.startswith(("=====", f"{name}: "))]
+        return {"fault": name, "tool": tool, "caching": caching == "0", "text": "\n".join(kept)}
 
     jobs = [("out_of_bounds", "memcheck", "0")]
     jobs += [(name, tool, "1") for name, tool in FAULTS.items()]
@@ -375,11 +378,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--only", default=",".join(SECTIONS), help="default: %(default)s")
-    parser.add_argument("--run-profiled", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--run-profiled", nargs="?", const="all", help=argparse.SUPPRESS)
     parser.add_argument("--fault", choices=FAULTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.run_profiled:
-        return run_profiled()
+        return run_profiled(given.run_profiled)
     if given.fault:
         return run_fault(given.fault)
     if not given.out:
