@@ -132,8 +132,8 @@ def summarize(events: list[dict]) -> dict:
                  for name, us in times.most_common(12)],
         "names": [event["name"].removeprefix("void ")[:40] for event in work[:14]],
         "events": [  # begins, takes, was asked for at, which took
-            [round(x, 1) for x in (event["ts"] - zero, event["dur"], call["ts"] - zero, call["dur"])]
-            for event, call in zip(work, asked, strict=True)
+            [round(x, 1) for x in (e["ts"] - zero, e["dur"], call["ts"] - zero, call["dur"])]
+            for e, call in zip(work, asked, strict=True)
         ],
     }  # fmt: skip
 
