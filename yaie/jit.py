@@ -28,7 +28,7 @@ from yaie.cache import Built, content_hash
 from yaie.emulator import CompileError, KernelError, Report
 from yaie.emulator.launch import error_name
 from yaie.emulator.rewrite import CSRC, rewrite
-from yaie.emulator.signature import Launcher, check_arguments, find_launchers
+from yaie.emulator.signature import Launcher, check_arguments, find_launchers, quick_values
 
 __all__ = ["CompileError", "KernelError", "Module", "load"]
 
@@ -173,11 +173,16 @@ class Module:
         return f"<kernels of {self.name}: {', '.join(self.launchers)}>"
 
     def _launch(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
+        quick = quick_values(launcher, arguments)
+        if quick is not None and quick[1].type == "cuda" and not self.checked:
+            values, device = quick
+            self._launch_on_gpu(launcher, [*values, _stream(device)], device)
+            return
         device = check_arguments(launcher, arguments)
         if device is None or device.type == "cpu":
             self._emulated().call(launcher, arguments)
         elif device.type == "cuda" and not self.checked:
-            self._launch_on_gpu(launcher, arguments, device)
+            self._launch_on_gpu(launcher, launcher.values(arguments, _stream(device)), device)
         else:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
@@ -229,12 +234,10 @@ class Module:
                     self._on_cpu = module
         return self._on_cpu
 
-    def _launch_on_gpu(self, launcher: Launcher, arguments: Sequence[Any], device: Any) -> None:
+    def _launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], device: Any) -> None:
         import torch
 
         functions = self._on_gpu.get(device.index) or self._compiled_for(device)
-        stream = torch.cuda.current_stream(device).cuda_stream
-        values = launcher.values(arguments, stream)
         if torch.cuda.current_device() == device.index:
             error = functions[launcher.name](*values)
         else:
@@ -268,6 +271,13 @@ class Module:
         waited = built.fresh and sys.stdout.isatty()
         if self._verbose or (self._verbose is None and waited):
             print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
+
+
+def _stream(device: Any) -> int:
+    """The handle of torch's current stream; `current_stream` makes an object for it each time."""
+    import torch
+
+    return torch._C._cuda_getCurrentRawStream(device.index)
 
 
 # ------------------------------------------------------------------------------- sources

@@ -103,6 +103,20 @@ class Launcher:
         function.argtypes = [p.ctype for p in self.parameters]
         return function
 
+    @cached_property
+    def quick(self) -> tuple[frozenset | range | None, ...] | None:
+        """For each argument its dtypes, or the range of an int, or None for a float.
+
+        None if a launcher takes more than that, or its stream is not the last.
+        """
+        last = len(self.parameters) - 1
+        if any(p.table or (p.is_stream and i != last) for i, p in enumerate(self.parameters)):
+            return None
+        return tuple(
+            p.dtypes if p.pointer else range(p.limits[0], p.limits[1] + 1) if p.limits else None
+            for p in self.wanted
+        )
+
     def values(self, arguments: Sequence[Any], stream: int | None = None) -> list[Any]:
         """What is passed: pointers in place of tensors, and the stream where it belongs."""
         given = iter([_value(argument) for argument in arguments])
@@ -176,6 +190,41 @@ def _parameter(launcher: str, text: str) -> Parameter:
             "takes pointers, arrays of pointers, integers, float, double and a cudaStream_t"
         )
     return parameter
+
+
+def quick_values(launcher: Launcher, arguments: Sequence[Any]) -> tuple[list[Any], Any] | None:
+    """What is passed, without the stream, and the device: for arguments as they nearly always are.
+
+    Returns None if they need a closer look, at which `check_arguments` finds what is wrong, if
+    anything is; so for a list of tensors, None, or no tensor at all. A launch takes a few
+    microseconds, and looking twice at each argument took as many.
+    """
+    quick = launcher.quick
+    if quick is None or len(arguments) != len(quick):
+        return None
+    values, device = [], None
+    for wanted, argument in zip(quick, arguments, strict=True):
+        kind = type(argument)
+        if kind is int:
+            if type(wanted) is not range or argument not in wanted:
+                return None
+            values.append(argument)
+        elif kind is float:
+            if wanted is not None:
+                return None
+            values.append(argument)
+        elif type(wanted) is frozenset and kind.__name__ == "Tensor":
+            here = argument.device
+            if device is None:
+                device = here
+            if here != device or not argument.is_contiguous():
+                return None
+            if wanted and argument.dtype not in wanted:
+                return None
+            values.append(argument.data_ptr())
+        else:
+            return None
+    return None if device is None else (values, device)
 
 
 def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:

@@ -27,10 +27,10 @@ def launch(file: str | Path, name: str, dtype: torch.dtype, *arguments: Any) -> 
     """
     if dtype not in SUFFIXES:
         raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
-    tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-    if any(tensor.numel() > MOST for tensor in tensors):
-        sizes = [tensor.numel() for tensor in tensors]
-        raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {sizes}")
+    for argument in arguments:
+        if type(argument) is torch.Tensor and argument.numel() > MOST:
+            size = argument.numel()
+            raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {size}")
     call(file, f"{name}_{SUFFIXES[dtype]}", *arguments)
 
 
