@@ -363,6 +363,18 @@ def measure_capture() -> list[dict]:
     return measure_lines()
 
 
+def version_of(tool: str) -> str:
+    """What one of NVIDIA's tools calls its version."""
+    found = re.search(r"(?:Version|release) ([\d.]+)", run([tool, "--version"]))
+    return found[1] if found else "unknown"
+
+
+def rows_in_a_line(text: str) -> str:
+    """JSON with each list of numbers in one line."""
+    found = re.compile(r"\[\s+([-\d.,\s]+?)\s+\]")
+    return found.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
+
+
 SECTIONS: dict[str, Callable[[], object]] = {
     "builds": measure_builds,
     "binary": measure_binary,
@@ -391,7 +403,8 @@ def main() -> None:
     chosen = given.only.split(",")
     if chosen != ["binary"]:
         device = torch.device("cuda", 0)
-        record |= {"machine": describe(device), "versions": versions(),
+        tools = {name: version_of(name) for name in ("ncu", "compute-sanitizer")}
+        record |= {"machine": describe(device), "versions": versions() | tools,
                    "date": datetime.date.today().isoformat()}  # fmt: skip
     failed = []
     for name in chosen:
@@ -400,7 +413,7 @@ def main() -> None:
             record[name] = SECTIONS[name]()
         except Exception as error:  # the others are still worth their time; told at the end
             failed.append(f"{name}: {type(error).__name__}: {error}")
-        given.out.write_text(json.dumps(record, indent=1) + "\n")
+        given.out.write_text(rows_in_a_line(json.dumps(record, indent=1)) + "\n")
         print(f"{name}: {time.perf_counter() - begun:.1f} s", flush=True)
     if failed:
         sys.exit("\n".join(failed))

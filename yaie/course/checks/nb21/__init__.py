@@ -79,7 +79,7 @@ EXERCISES = [
         check=check_norm,
     ),
     Exercise(
-        id="21.4",
+        id="21.3",
         notebook=NOTEBOOK,
         slug="graphed_steps",
         title="One capture, many batches",

@@ -1,4 +1,4 @@
-"""Exercise 21.4: a step for any batch, out of captures for a few sizes."""
+"""Exercise 21.3: a step for any batch, out of captures for a few sizes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,15 @@
-"""Solution of exercise 21.4: One capture, many batches.
+"""Exercise 21.3: One capture, many batches.
 
 `add` captures the step for one batch size; `run` computes any batch by a replay. A replay knows
 nothing of its caller: it reads the tensors that it was captured with, whatever stands in them,
 and writes into one and the same result.
 
-Generated from GraphedSteps.add, GraphedSteps.run in yaie/capture.py.
-Edit it there, and run `python -m yaie.course build`.
+Check it:     yaie check 21.3
+A hint:       yaie hint 21.3
+Start again:  yaie reset 21.3
+
+The reference is GraphedSteps.add, GraphedSteps.run in yaie/capture.py.
+What this file does not define is inherited from there.
 """
 
 from __future__ import annotations
@@ -25,12 +29,7 @@ class GraphedSteps(reference.GraphedSteps):
         captured, so that everything is compiled and loaded; captures the step on them; and keeps
         the three things that `inputs`, `outputs` and `replays` are for.
         """
-        inputs = {
-            name: row.expand(size, *row.shape).contiguous() for name, row in self.padding.items()
-        }
-        self.step(inputs)
-        self.inputs[size] = inputs
-        self.outputs[size], self.replays[size] = self.capture(lambda: self.step(inputs))
+        raise NotImplementedError("Exercise 21.3: One capture, many batches")
 
     def run(self, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The step's result for a batch, `[rows, ...]`, by one replay.
@@ -44,13 +43,4 @@ class GraphedSteps(reference.GraphedSteps):
         Raises:
             ValueError: the batch has more rows than any captured size.
         """
-        rows = len(next(iter(batch.values())))
-        fits = [size for size in self.replays if size >= rows]
-        if not fits:
-            raise ValueError(f"captured for at most {max(self.replays)} rows, got {rows}")
-        size = min(fits)
-        for name, tensor in self.inputs[size].items():
-            tensor[:rows] = batch[name]
-            tensor[rows:] = self.padding[name]
-        self.replays[size]()
-        return self.outputs[size][:rows].clone()
+        raise NotImplementedError("Exercise 21.3: One capture, many batches")
