@@ -8,12 +8,14 @@ import torch
 from yaie.viz import (
     Build,
     Piece,
+    Tray,
     Work,
     draw_autograd,
     draw_binary,
     draw_builds,
     draw_profile,
     draw_timeline,
+    draw_tray,
 )
 
 
@@ -58,3 +60,9 @@ def test_profile_has_a_cell_for_each_share():
     assert {"93 %", "0 %", "too little work"} <= set(said)
     with pytest.raises(ValueError, match="one text for each of 2 rows"):
         draw_profile(rows, {"dram": "DRAM"}, ["only one"])
+
+
+def test_tray_tells_rows_from_padding():
+    figure = draw_tray(Tray(4, 1, {"slots": [3, 1, 2, 12]}, [1, 2, 3], [3]))
+    assert "1 row, replay of size 4" in texts(figure)
+    assert "writes [1, 2, 3], [1, 2] of nobody" in texts(figure)

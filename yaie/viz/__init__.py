@@ -89,6 +89,8 @@ _HOME = {
     "draw_timeline": "timeline",
     "draw_autograd": "autograd",
     "draw_profile": "profile",
+    "Tray": "trays",
+    "draw_tray": "trays",
     "draw_course_map": "course_map",
     "draw_readme_strip": "readme",
 }
