@@ -208,6 +208,52 @@ def bench_engine(
     )
 
 
+@bench_app.command("serve")
+def bench_serve(
+    model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
+    url: Annotated[
+        str | None, typer.Option(help="Of a server that runs.", show_default="start one")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="What that server demands.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="transformers, at_once, arrivals.")
+    ] = None,
+    soak: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", min=0.1, help="Keep it busy, and watch its memory."),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",
+    quick: Annotated[bool, typer.Option("--quick", help="Little load, for a look.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Of the server that is started, behind --.")
+    ] = None,
+) -> None:
+    """What the clients of a server see: throughput and latency, up to where it is saturated."""
+    if soak is not None:
+        if url or only or options:
+            raise ValueError("--soak starts a server of its own: no --url, --only or options")
+        from yaie.bench import soak as bench
+
+        record = bench.run(model, soak, device=device, dtype=dtype, output=output)
+        typer.echo(bench.told(record["results"]["soak"][-1]))
+        return
+    from yaie.bench import serve
+
+    serve.run(
+        model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
+        rounds=rounds, output=output, options=options or (),
+    )  # fmt: skip
+
+
 @bench_app.command("jit")
 def bench_jit(
     rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,

@@ -72,6 +72,15 @@ class Oracle:
         below = (logits.amax(dim=1) - chosen) / logits.std(dim=1)
         return Verdict(1, int(below.max().item() == 0), below.max().item())
 
+    @torch.inference_mode()
+    def nearly_as_likely(self, prompt: Tokens, answer: Tokens) -> list[int]:
+        """The tokens that rounding could have put in the place of an answer's last."""
+        token_ids = torch.tensor([prompt + answer[:-1]], device=self.device)
+        logits = self.model(token_ids, logits_to_keep=1, use_cache=False).logits[0, -1].float()
+        below = (logits.max() - logits) / logits.std()
+        near = (below <= TOLERANCE[self.dtype]).nonzero()[:, 0].tolist()
+        return [token for token in near if token != answer[-1]]
+
     def demand(self, what: str, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> Verdict:
         """Judge answers, and raise WrongAnswer if one is wrong beyond rounding."""
         total = Verdict()
