@@ -94,6 +94,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     if not quick:
         chosen += [decode(*shape, **kv) for shape in ((16, 8192), (128, 1024), (1, 32768))]
         chosen.append(prefill(4, 32, 4096, 128, False, dtype))
+        chosen += cache_writes(4 * rows, 32, 256, 8, 128, 16, dtype)
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
     if not quick:
         chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
