@@ -6,6 +6,9 @@ finds each sequence's keys and values through its block table.
 
 Query, key and value projections are one matrix, gate and up too: with few tokens in a batch a
 product costs the reading of its weights, and fewer, larger products read them at a better rate.
+
+Tensor parallelism leaves the forward pass as it is: a rank's model has fewer heads and a narrower
+MLP, and the layers whose results are summands add them up themselves (`yaie.model.parallel`).
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from yaie.backends.registry import AUTO, choose
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import Linear
+from yaie.model.parallel import RowParallel, VocabularyParallel
+from yaie.model.shards import WHOLE, Shard, part
 from yaie.ops import operators
 from yaie.ops.attention import check_lengths
 from yaie.ops.checks import check_range
@@ -43,6 +48,10 @@ class Llama(nn.Module):
         device: where the weights lie.
         backends: who computes the operators (`OPERATORS`): one back end for all, or a mapping with
             a back end for each, "auto" for those that it leaves out. See `yaie.backends.registry`.
+        shard: the part of the model that this process holds, if it is one of a group.
+
+    Attributes:
+        config: of this process's part.
     """
 
     def __init__(
@@ -51,8 +60,10 @@ class Llama(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str | None = None,
         backends: str | Mapping[str, str] = AUTO,
+        shard: Shard = WHOLE,
     ):
         super().__init__()
+        config = shard.narrow(config)
         self.config, self.dtype = config, dtype
         self.backends = choose(OPERATORS, backends)
 
@@ -60,10 +71,16 @@ class Llama(nn.Module):
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)
 
         self.embed = weight(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config, weight) for _ in range(config.num_hidden_layers))
+        summing = Linear if shard.size == 1 else RowParallel
+        layers = range(config.num_hidden_layers)
+        self.layers = nn.ModuleList(Layer(config, weight, summing) for _ in layers)
         self.norm = weight(config.hidden_size)
         tied = config.tie_word_embeddings
-        self.lm_head = Linear(self.embed if tied else weight(*self.embed.shape))
+        if shard.size == 1:
+            self.lm_head = Linear(self.embed if tied else weight(*self.embed.shape))
+        else:
+            rows = self.embed[part(config.vocab_size, shard.rank, shard.size)]
+            self.lm_head = VocabularyParallel(rows if tied else weight(*rows.shape))
         cos, sin = scaled_rotary_tables(config)
         self.register_buffer("cos", cos.to(device), persistent=False)
         self.register_buffer("sin", sin.to(device), persistent=False)
@@ -139,7 +156,8 @@ class Llama(nn.Module):
                 module.pack()
 
     def places(self) -> dict[str, torch.Tensor]:
-        """Where each tensor of a Hugging Face checkpoint goes: its name -> the memory for it.
+        """Where each tensor of a Hugging Face checkpoint, or this process's part of it, goes: its
+        name -> the memory for it.
 
         The three projections of attention are row ranges of one matrix here, gate and up of
         another. Valid until `pack`.
@@ -172,9 +190,11 @@ class Llama(nn.Module):
 
 
 class Layer(nn.Module):
-    """The weights of one layer."""
+    """The weights of one layer. `summing` multiplies where a rank's result is a summand."""
 
-    def __init__(self, config: ModelConfig, weight: Callable[..., nn.Parameter]):
+    def __init__(
+        self, config: ModelConfig, weight: Callable[..., nn.Parameter], summing: type[Linear]
+    ):
         super().__init__()
         num_q, num_kv = config.num_attention_heads, config.num_key_value_heads
         hidden, inner = config.hidden_size, config.intermediate_size
@@ -182,10 +202,10 @@ class Layer(nn.Module):
         self.attention_norm = weight(hidden)
         qkv_bias = weight(qkv_rows) if config.qkv_bias else None
         self.qkv = Linear(weight(qkv_rows, hidden), qkv_bias)
-        self.output = Linear(weight(hidden, num_q * config.head_dim))
+        self.output = summing(weight(hidden, num_q * config.head_dim))
         self.mlp_norm = weight(hidden)
         self.gate_up = Linear(weight(2 * inner, hidden))
-        self.down = Linear(weight(hidden, inner))
+        self.down = summing(weight(hidden, inner))
 
 
 def scaled_rotary_tables(config: ModelConfig) -> tuple[torch.Tensor, torch.Tensor]:

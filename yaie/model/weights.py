@@ -18,6 +18,7 @@ from yaie.backends.registry import AUTO
 from yaie.model.config import ModelConfig, read_json
 from yaie.model.llama import Llama
 from yaie.model.manifest import DamagedModel, check
+from yaie.model.shards import WHOLE, Shard, piece_of
 
 DTYPES = {
     "float32": torch.float32,
@@ -35,23 +36,33 @@ def load_model(
     dtype: str | torch.dtype = "float32",
     device: torch.device | str = "cpu",
     backends: str | Mapping[str, str] = AUTO,
+    shard: Shard = WHOLE,
 ) -> Llama:
     """Load the model in `folder` (Hugging Face format), its weights converted to `dtype`.
 
-    `backends` goes to `Llama`. Raises ValueError that names the file and the tensor if weights are
-    missing, unexpected, of the wrong shape or dtype, cut short or changed since they were fetched.
+    `backends` and `shard` go to `Llama`; of the files, only the shard is read. Raises ValueError
+    that names the file and the tensor if weights are missing, unexpected, of the wrong shape or
+    dtype, cut short or changed since they were fetched, and if the model cannot be split like that.
     """
     folder, dtype = Path(folder), parse_dtype(dtype)
     config, files = _check_headers(folder)
     check(folder)
-    model = Llama(config, dtype=dtype, device=device, backends=backends)
+    model = Llama(config, dtype=dtype, device=device, backends=backends, shard=shard)
     places = model.places()
     for file, names in files.items():
         with _open(file) as tensors:
             for name in names:
-                places[name].copy_(tensors.get_tensor(name))
+                places[name].copy_(_read(tensors, name, config, shard))
     model.pack()
     return model.eval()
+
+
+def _read(tensors: Any, name: str, config: ModelConfig, shard: Shard) -> torch.Tensor:
+    """A tensor of the file, or of it what belongs to the shard."""
+    if shard.size == 1:
+        return tensors.get_tensor(name)
+    stored = tensors.get_slice(name)
+    return stored[piece_of(name, stored.get_shape(), config, shard.rank, shard.size)]
 
 
 def random_model(

@@ -1,0 +1,153 @@
+"""Processes that compute together: what they return, and how they fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from torch import distributed as dist
+
+from yaie.ranks import RankFailed, Ranks
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with Ranks(2) as ranks:
+        yield ranks
+
+
+def add_up(number):
+    from torch import distributed as dist
+
+    total = torch.full((3,), float(number * (dist.get_rank() + 1)))
+    dist.all_reduce(total)
+    return dist.get_rank(), total
+
+
+def test_every_rank_answers(pair):
+    for number in (1, 5):  # the same processes again
+        results = pair.run(add_up, number)
+        assert [rank for rank, _ in results] == [0, 1]
+        for _, total in results:
+            assert total.tolist() == [3.0 * number] * 3
+
+
+def test_functions_travel_with_what_they_need(pair, tmp_path):
+    def local(x):
+        import math
+
+        return math.sqrt(x)
+
+    assert pair.run(local, 9.0) == [3.0, 3.0]
+    path = tmp_path / "exercise.py"
+    path.write_text("import math\n\n\ndef root(x):\n    return math.sqrt(x)\n")
+    scope = {"__name__": "yaie.exercise"}
+    exec(compile(path.read_text(), str(path), "exec"), scope)
+    assert pair.run(call, scope["root"], 16.0) == [4.0, 4.0]
+
+
+def call(function, *arguments):
+    return function(*arguments)
+
+
+def test_functions_that_cannot_travel(pair):
+    inside = 3
+    for function in (lambda: 1, lambda: inside):
+        with pytest.raises(ValueError, match="cannot be sent"):
+            pair.run(function)
+    assert pair.run(call, os.getcwd)  # nothing was sent, so the ranks still answer
+
+
+def test_this_process_stays_out_of_it(pair):
+    assert not dist.is_initialized()
+    assert os.getpid() not in pair.run(os.getpid)
+
+
+def fail_in_one():
+    from torch import distributed as dist
+
+    if dist.get_rank() == 1:
+        raise KeyError("the reason")
+    dist.all_reduce(torch.ones(3))
+
+
+def die_in_one():
+    import os
+
+    from torch import distributed as dist
+
+    if dist.get_rank() == 1:
+        os._exit(7)
+    dist.all_reduce(torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(fail_in_one, r"rank 1 failed.*KeyError: 'the reason'"), (die_in_one, r"rank 1.*exit code 7")],
+)
+def test_a_failure_ends_all_ranks_and_is_told(function, said):
+    with Ranks(2) as ranks:
+        with pytest.raises(RankFailed, match=f"(?s){said}"):
+            ranks.run(function)
+        assert not ranks.is_open
+        with pytest.raises(RankFailed, match="start them again"):
+            ranks.run(add_up, 1)
+
+
+def test_nothing_takes_longer_than_its_limit():
+    with (
+        Ranks(2, timeout=2.0) as ranks,
+        pytest.raises(RankFailed, match=r"no answer from ranks 0, 1 within 2 s"),
+    ):
+        ranks.run(time.sleep, 1000.0)
+
+
+def test_ranks_end_with_the_process_that_started_them(tmp_path):
+    """Even if it is killed."""
+    code = (
+        "from yaie.ranks import Ranks\nimport os, sys\n"
+        "ranks = Ranks(2)\nprint(*ranks.run(os.getpid), flush=True)\nos.kill(os.getpid(), 9)\n"
+    )
+    script = tmp_path / "script.py"  # without a guard for __main__
+    script.write_text(code)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    pids = [int(word) for word in done.stdout.split()]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 30
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, f"{pids} still run"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_joined_this_process_is_rank_0():
+    with Ranks(2, joined=True) as ranks:
+        ranks.post(add_up, 1)
+        assert add_up(1)[0] == 0
+        with pytest.raises(ValueError, match="has joined other ranks: close those"):
+            Ranks(2, joined=True)
+        with pytest.raises(ValueError, match="post instead"):
+            ranks.run(add_up, 1)
+        ranks.check()
+    assert not dist.is_initialized()
+    ranks.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"size": 0}, "size"), ({"size": True}, "size"), ({"size": 2, "device": "tpu"}, "device")],
+)
+def test_bad_arguments(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        Ranks(**arguments)

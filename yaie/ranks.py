@@ -1,0 +1,345 @@
+"""Processes that compute together: the ranks of a group of torch.distributed, on one machine.
+
+Each rank is a fresh Python process, whatever this one is, a script, a notebook or a server. It
+gets functions to call through a pipe, and sends its tensors to the others by gloo, or between GPUs
+by NCCL. When this process ends, however it ends, the pipe closes, and so do the ranks. When one of
+them fails, all are ended, and its error is raised here; nothing waits longer than the time limit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
+END_LIMIT = 5.0  # seconds for a process to end before it is killed
+
+
+class RankFailed(RuntimeError):
+    """A rank raised an error, ended, or took too long. The group has ended."""
+
+
+class Ranks:
+    """A group of processes.
+
+    Args:
+        size: how many ranks.
+        device: "cpu", or "cuda" for a GPU each.
+        joined: make this process rank 0, so that only the others are started. Only one group can
+            be joined at a time.
+        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take.
+
+    Use it in a `with` statement, or call `close` at the end.
+
+    Attributes:
+        joined_here: whether this process is rank 0 of a group that it started itself.
+    """
+
+    joined_here = False
+
+    def __init__(
+        self, size: int, *, device: str = "cpu", joined: bool = False, timeout: float = 60.0
+    ) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"size must be an int, at least 1, got {size!r}")
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f'device must be "cpu" or "cuda", got {device!r}')
+        if joined and Ranks.joined_here:
+            raise ValueError("this process has joined other ranks: close those first")
+        if joined and _in_a_group():
+            raise ValueError("this process is a rank of another group already")
+        self.size, self.timeout = size, timeout
+        self._joined = joined
+        self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
+        meeting = str(Path(self._folder.name, "meeting"))
+        self._ranks = [
+            _Process(rank, (rank, size, device, meeting, timeout))
+            for rank in range(1 if joined else 0, size)
+        ]
+        try:
+            self._collect(START_LIMIT)
+            if joined:
+                _join(0, size, device, meeting, timeout)
+                Ranks.joined_here = True
+        except BaseException:
+            self._end(0.0)
+            raise
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the ranks have not ended, as far as is known."""
+        return bool(self._ranks) or self.size == self._joined
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Let every rank call `function(*arguments)`, and return what each returned, by rank.
+
+        The function may come from a module, a notebook's cell or an exercise's file. From a cell
+        its source is sent, so it must import what it uses. Inside, `torch.distributed` is
+        initialized: `get_rank()` says who one is.
+
+        Raises:
+            RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.
+        """
+        if self._joined:
+            raise ValueError("run is for groups that this process has not joined; post instead")
+        self._send(function, arguments, wants_result=True)
+        return self._collect(self.timeout)
+
+    def post(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Let every started rank call `function(*arguments)`, without waiting for it.
+
+        Raises:
+            RankFailed: one of the ranks has failed since.
+        """
+        self._send(function, arguments, wants_result=False)
+
+    def check(self, patience: float = 0.0) -> None:
+        """Raise `RankFailed` if a rank has failed, or fails in the next `patience` seconds."""
+        if not self.is_open:
+            raise RankFailed("the ranks have ended: start them again")
+        failed = wait([process.pipe for process in self._ranks], patience)
+        for process in self._ranks:
+            if process.pipe in failed:
+                self._receive(process)
+
+    def close(self) -> None:
+        """End all ranks. Calling it twice does no harm."""
+        self._end(END_LIMIT)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_ranks", None):
+            self.close()
+
+    def _end(self, patience: float) -> None:
+        ranks, self._ranks = self._ranks, []
+        for process in ranks:
+            process.pipe.close()
+        if ranks and self._joined:
+            Ranks.joined_here = False
+            _leave()
+        for process in ranks:
+            process.end(patience)
+        self._folder.cleanup()
+
+    def _send(self, function: Callable, arguments: Sequence[Any], wants_result: bool) -> None:
+        self.check()
+        message = _pack((function, tuple(arguments), wants_result))
+        for process in self._ranks:
+            try:
+                process.pipe.send_bytes(message)
+            except OSError:
+                self._fail()
+
+    def _collect(self, limit: float) -> list[Any]:
+        """The next message of every rank, in their order."""
+        results, deadline = {}, time.monotonic() + limit
+        while waiting := {p.pipe: p for p in self._ranks if p not in results}:
+            ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
+            for pipe in ready:
+                results[waiting[pipe]] = self._receive(waiting[pipe])
+            if not ready:
+                self._end(0.0)
+                late = [process.rank for process in waiting.values()]
+                raise RankFailed(f"no answer from {_names(late)} within {limit:g} s")
+        return [results[process] for process in self._ranks]
+
+    def _receive(self, process: _Process) -> Any:
+        result, failure = process.receive()
+        if failure:
+            self._fail({process: failure})
+        return result
+
+    def _fail(self, failures: dict[_Process, _Failure] | None = None) -> None:
+        """End all ranks, and raise the error that came first: the others' may be its effects."""
+        failures = failures or {}
+        for process in self._ranks:
+            if process not in failures and process.pipe.poll():
+                _, failure = process.receive()
+                failures |= {process: failure} if failure else {}
+        self._end(0.5)
+        if not failures:
+            raise RankFailed("a rank has closed its pipe")
+        process, failure = min(failures.items(), key=lambda item: item[1].time)
+        told = (failure.text or process.ended(), process.last_words())
+        raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, told)]))
+
+
+def _names(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """When a rank failed, and its traceback; neither is known of one that ended without a word."""
+
+    time: float = 0.0
+    text: str = ""
+
+
+class _Process:
+    """One rank: its process, the pipe to it, and a file for what it prints."""
+
+    def __init__(self, rank: int, arguments: tuple) -> None:
+        self.rank = rank
+        self.pipe, theirs = Pipe()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
+        command = f"from yaie.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
+        paths = [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        )
+        theirs.close()
+
+    def receive(self) -> tuple[Any, _Failure | None]:
+        """The next message, once there is one: a result, or how the rank failed."""
+        try:
+            return pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            return None, _Failure()
+
+    def end(self, patience: float) -> None:
+        """Wait for the process, whose pipe is closed, and if it does not end, end it."""
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def ended(self) -> str:
+        """How the process ended."""
+        code = self._process.returncode
+        by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return f"The process ended {by}."
+
+    def last_words(self, limit: int = 2000) -> str:
+        """The end of what the process has printed."""
+        self._output.seek(0)
+        return self._output.read().decode(errors="replace").strip()[-limit:]
+
+
+# ----------------------------------------------------------------------------- in every rank
+
+
+def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
+    """What a started rank does: call what it is asked to, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started it
+    pipe = Connection(handle)
+    try:
+        import torch
+
+        torch.set_num_threads(max(1, torch.get_num_threads() // size))
+        pipe.send_bytes(pickle.dumps((None, None)))
+        _join(rank, size, device, meeting, timeout)
+        while True:
+            try:
+                message = pipe.recv_bytes()
+            except EOFError:
+                break
+            function, arguments, wants_result = pickle.loads(message)
+            result = function(*arguments)
+            if wants_result:
+                pipe.send_bytes(pickle.dumps((result, None)))
+    except BaseException:
+        failure = _Failure(time.time(), traceback.format_exc(limit=-3).strip())
+        pipe.send_bytes(pickle.dumps((None, failure)))
+        os._exit(1)  # at once: the others may be waiting for a tensor
+    _leave()
+
+
+def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
+    """Become a rank of the group whose members find each other through the file `meeting`."""
+    import torch
+    from torch import distributed as dist
+
+    place = None
+    if device == "cuda":
+        place = torch.device("cuda", rank)
+        torch.cuda.set_device(place)
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        store=dist.FileStore(meeting, size),
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=timeout),
+        device_id=place,
+    )
+
+
+def _in_a_group() -> bool:
+    from torch import distributed as dist
+
+    return dist.is_initialized()
+
+
+def _leave() -> None:
+    from torch import distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+# ----------------------------------------------------------------------------- functions, sent
+
+
+class _Pickler(pickle.Pickler):
+    """Sends functions that no module has, such as a notebook's, by their source."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if not isinstance(value, FunctionType) or _has_a_module(value):
+            return NotImplemented
+        if value.__closure__ or value.__name__ == "<lambda>":
+            raise ValueError(
+                f"function {value.__qualname__} cannot be sent to other processes: it must be made "
+                "by def, and use no variable of a function around it"
+            )
+        path = Path(value.__code__.co_filename)
+        in_a_module = value.__module__ != "__main__" and "<locals>" not in value.__qualname__
+        if in_a_module and path.is_file():  # an exercise: the whole file, which has its imports
+            return _rebuild, (path.read_text(encoding="utf-8"), value.__name__)
+        return _rebuild, (textwrap.dedent(inspect.getsource(value)), value.__name__)
+
+
+def _pack(message: Any) -> bytes:
+    stream = io.BytesIO()
+    _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(message)
+    return stream.getvalue()
+
+
+def _has_a_module(function: FunctionType) -> bool:
+    module = sys.modules.get(function.__module__)
+    is_there = getattr(module, function.__qualname__, None) is function
+    return is_there and function.__module__ != "__main__"
+
+
+def _rebuild(source: str, name: str) -> Callable:
+    scope: dict[str, Any] = {"__name__": "sent"}
+    exec(compile(source, f"<{name}>", "exec"), scope)
+    return scope[name]
