@@ -160,7 +160,7 @@ def test_a_wait_that_is_too_weak_shows():
     assert weak != right
     out, wanted = given[6], oracle(*operands)[0]
     for source, is_right in ((right, True), (weak, False)):
-        workspace = torch.full((4 * (4 + 2 * 2 * 65),), torch.nan)
+        workspace = torch.full((paged.WARPS * (4 + 2 * 2 * 65),), torch.nan)
         jit.load(source, name="waits.cu").paged_mma_f16(*given, workspace, 0, 1)
         assert torch.allclose(out.double(), wanted, rtol=1e-3, atol=1e-3) == is_right
 

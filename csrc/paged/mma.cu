@@ -6,34 +6,35 @@
 // Shapes    as in paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads a KV
 //           head; pools at multiples of 16 bytes, queries of 4; fewer than 2^31 slots;
 //           workspace: WARPS × thread_blocks × (4 + 2 × group × (head_dim + 1)) floats
-// Owns      a warp: every 1 / n of all tiles of 16 keys, n warps in all, for all query heads of a KV
-//           head: they are rows of a tile of 16, and what is missing to 16 is zeros
+// Owns      a warp: one n-th of all tiles of 32 keys, with n warps in all, for the query heads of
+//           a KV head: they are rows of a tile of 16, and what is missing to 16 is zeros
 // Moves     keys and values once, q, out and lse; and for each warp at most two partial states
 // Oracle    attention in float64 (tests/test_paged.py)
 // Idea      three.
-//           - The work is laid out in one line: token after token, KV head after KV head, tile after
-//             tile. Each warp finds its share of the line from context_lens, so all are done at the
-//             same time, be the contexts as different as they like, and nobody on the host has to
-//             know them. What a boundary between shares cuts is merged by a second kernel.
+//           - The work is laid out in one line: token after token, KV head after KV head, tile
+//             after tile. Each warp finds its share of the line from context_lens, so all are done
+//             at the same time, be the contexts as different as they like, and nobody on the host
+//             has to know them. What a boundary between shares cuts, a second kernel merges.
 //           - A warp copies its own tiles and waits for no other: there is no barrier. The copies
 //             of the STAGES - 1 tiles to come are under way all the time, across the ends of
 //             contexts, and entries of the tables are read a tile earlier than they are needed.
 //           - Scores and sums are products of matrices, of 16 × 16 × head_dim.
+#include "follow.cuh"
 #include "mma.cuh"
 #include "paged/paged.cuh"
 #include "paged/rows.cuh"
 
-constexpr int WARPS = 4;         // of a thread block
-constexpr int TILE = 16;         // keys of a tile
-constexpr int STAGES = 3;        // tiles of a warp in shared memory
-constexpr int MERGE_WARPS = 8;   // of a thread block that merges
+constexpr int WARPS = 2;            // of a thread block
+constexpr int TILE = 32;            // keys of a tile
+constexpr int STAGES = 3;           // tiles of a warp in shared memory
+constexpr int MERGE_THREADS = 512;  // of a thread block that merges
 
 template <typename T>
 struct Work {
     Paged<T> paged;
     int skip, workers;
     int4* places;     // [workers]: item, tile and number of tiles where a share begins, all tiles
-    float* parts;     // [2 × workers, group, head_dim]
+    float* parts;     // [2 × workers, group, head_dim], a share's first part and its last
     float* part_lse;  // [2 × workers, group]
 
     __device__ Context context(int token) const {
@@ -114,6 +115,7 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
     int worker = blockIdx.x * WARPS + warp, group = paged.group();
     T* stages = reinterpret_cast<T*>(shared) + warp * STAGES * 2 * SIZE;
 
+    let_next_begin();
     int count, total;
     Place<T> now = find_share(work, worker, count, total);
     if (lane == 0)
@@ -152,97 +154,108 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
 
     Rows<T, HEAD_DIM> rows;
+    auto begin_item = [&] {
+        const T* q = paged.q + now.token * paged.q_stride + now.kv_head * group * HEAD_DIM;
+        rows.begin([&](int row) { return row < group ? q + row * HEAD_DIM : nullptr; });
+    };
+    begin_item();
     float scale = paged.scale * LOG2_E;
-    int began = 0, first_tile = 0;  // where the present item began: in the share, in itself
+    bool first = true, cut = now.tile > 0;  // the share's first item; one that began before it
     for (int i = 0, stage = 0; i < count; ++i) {
         cp_async_wait<STAGES - 2>();
         __syncwarp();  // this tile is there, for all lanes; and all are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
-        if (i == 0 || now.tile == 0) {
-            began = i;
-            first_tile = now.tile;
-            const T* q = paged.q + now.token * paged.q_stride + now.kv_head * group * HEAD_DIM;
-            rows.begin([&](int row) { return row < group ? q + row * HEAD_DIM : nullptr; });
-        }
         const T* keys = stages + stage * 2 * SIZE;
         rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
 
-        bool ends = now.tile + 1 == now.tiles;
-        if (ends || i + 1 == count) {
-            rows.finish();
-#pragma unroll
-            for (int below = 0; below < 2; ++below) {
-                int row = lane / 4 + below * 8;
-                if (row >= group) continue;
-                int64_t head = (int64_t)now.token * paged.heads + now.kv_head * group + row;
-                int64_t part = (int64_t)(2 * worker + (began > 0)) * group + row;
-                bool whole = ends && first_tile == 0;
-                if (whole) {
-                    rows.store(paged.out + head * HEAD_DIM, below);
-                } else {
-                    rows.store(work.parts + part * HEAD_DIM, below);
-                }
-                if (lane % 4 == 0)
-                    *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(below);
-            }
+        bool ends = now.tile + 1 == now.tiles, done = i + 1 == count;
+        if (!ends && !done) {
+            ++now.tile;
+            continue;
         }
-        if (i + 1 < count) now.next(work);
+        rows.finish();
+#pragma unroll
+        for (int below = 0; below < 2; ++below) {
+            int row = lane / 4 + below * 8;
+            if (row >= group) continue;
+            int64_t head = (int64_t)now.token * paged.heads + now.kv_head * group + row;
+            int64_t part = (int64_t)(2 * worker + !first) * group + row;
+            bool whole = ends && !cut;
+            if (whole) {
+                rows.store(paged.out + head * HEAD_DIM, below);
+            } else {
+                rows.store(work.parts + part * HEAD_DIM, below);
+            }
+            if (lane % 4 == 0) *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(below);
+        }
+        if (!done) {
+            now.next(work);
+            begin_item();
+            first = cut = false;
+        }
     }
 }
 
-// A thread block merges, for a head of the group, the parts of the item in which the share of
-// `worker` begins: its own, that of the worker before and those behind it. If several begin in an
-// item, the first of them does it.
+// A thread block merges the parts of the item in which the share of `worker` begins: the last part
+// of the worker before, and the first ones of it and of those behind it. If several shares begin in
+// an item, the first of them does it. A thread has 4 numbers of a head, and every so many-th part.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_WARPS* WARP) paged_merge(const Work<T> work) {
-    constexpr int EACH = HEAD_DIM / WARP;  // numbers of a lane
+__global__ void __launch_bounds__(MERGE_THREADS) paged_merge(const Work<T> work) {
+    constexpr int COLUMNS = HEAD_DIM / 4;
+    static_assert(16 * COLUMNS <= MERGE_THREADS, "all heads of a group");
+    wait_for_last();
     const Paged<T>& paged = work.paged;
-    int worker = blockIdx.x + 1, row = blockIdx.y, group = gridDim.y;
+    int worker = blockIdx.x + 1, group = paged.group();
     int4 place = work.places[worker];  // item, tile, tiles, total
-    if (place.y == 0) return;  // nothing is cut here
+    if (place.y == 0) return;          // nothing is cut here
     int workers = min(work.workers, place.w);
     int item_begin = begin_of(worker, workers, place.w) - place.y;
     int begin_before = begin_of(worker - 1, workers, place.w);
     if (begin_before > item_begin) return;
     // The last worker that has a part of it.
     int last = (int)(((int64_t)(item_begin + place.z) * workers - 1) / place.w);
-    int count = last - worker + 2;
-    auto part = [&](int i) {
-        int of = worker - 1 + i, second = i == 0 && begin_before < item_begin;
-        return (2 * of + second) * group + row;
-    };
+    int count = last - worker + 2, slices = MERGE_THREADS / (group * COLUMNS);
+    int slice = threadIdx.x / (group * COLUMNS), row = threadIdx.x / COLUMNS % group;
+    int column = threadIdx.x % COLUMNS;
 
-    __shared__ float sums[MERGE_WARPS][HEAD_DIM], totals[MERGE_WARPS];
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    float largest = LOWEST;
-    for (int i = lane; i < count; i += WARP) largest = fmaxf(largest, work.part_lse[part(i)]);
-    for (int step = WARP / 2; step > 0; step /= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(ALL_LANES, largest, step));
-    float sum[EACH] = {}, total = 0.0f;
+    float largest = LOWEST, total = 0.0f;
+    float4 sum = {};
+    auto add = [&](float lse, float its_total, float4 its_sum) {
+        float larger = fmaxf(largest, lse), mine = expf(largest - larger);
+        float its = expf(lse - larger);
+        largest = larger;
+        total = total * mine + its_total * its;
+        sum.x = sum.x * mine + its_sum.x * its;
+        sum.y = sum.y * mine + its_sum.y * its;
+        sum.z = sum.z * mine + its_sum.z * its;
+        sum.w = sum.w * mine + its_sum.w * its;
+    };
+    const float4* parts = reinterpret_cast<const float4*>(work.parts);
+    if (slice < slices) {
 #pragma unroll 4
-    for (int i = warp; i < count; i += MERGE_WARPS) {
-        float weight = expf(work.part_lse[part(i)] - largest);
-        const float* from = work.parts + (int64_t)part(i) * HEAD_DIM + lane * EACH;
-        total += weight;
-#pragma unroll
-        for (int j = 0; j < EACH; ++j) sum[j] += weight * from[j];
+        for (int i = slice; i < count; i += slices) {
+            bool second = i == 0 && begin_before < item_begin;
+            int64_t part = (2 * (worker - 1 + i) + second) * group + row;
+            add(work.part_lse[part], 1.0f, parts[part * COLUMNS + column]);
+        }
     }
-#pragma unroll
-    for (int j = 0; j < EACH; ++j) sums[warp][lane * EACH + j] = sum[j];
-    if (lane == 0) totals[warp] = total;
+    extern __shared__ __align__(128) unsigned char shared[];
+    float4* sums = reinterpret_cast<float4*>(shared);
+    float2* rest = reinterpret_cast<float2*>(sums + MERGE_THREADS);  // maximum and total
+    sums[threadIdx.x] = sum;
+    rest[threadIdx.x] = make_float2(largest, total);
     __syncthreads();
-    if (threadIdx.x >= HEAD_DIM) return;
-    float out = 0.0f;
-    total = 0.0f;
-    for (int i = 0; i < MERGE_WARPS; ++i) {
-        out += sums[i][threadIdx.x];
-        total += totals[i];
+    if (slice > 0) return;
+    for (int i = 1; i < slices; ++i) {
+        int other = threadIdx.x + i * group * COLUMNS;
+        add(rest[other].x, rest[other].y, sums[other]);
     }
     int64_t head = (int64_t)place.x / paged.kv_heads * paged.heads +
                    place.x % paged.kv_heads * group + row;
-    paged.out[head * HEAD_DIM + threadIdx.x] = from_float<T>(out / total);
-    if (threadIdx.x == 0) paged.lse[head] = largest + logf(total);
+    *reinterpret_cast<uint2*>(paged.out + head * HEAD_DIM + column * 4) =
+        make_uint2(pack2<T>(sum.x / total, sum.y / total), pack2<T>(sum.z / total, sum.w / total));
+    if (column == 0) paged.lse[head] = largest + logf(total);
 }
 
 template <typename T, int HEAD_DIM>
@@ -252,9 +265,11 @@ static cudaError_t launch(const Work<T>& work, int thread_blocks, cudaStream_t s
         paged_mma<T, HEAD_DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     paged_mma<T, HEAD_DIM><<<thread_blocks, WARPS * WARP, bytes, stream>>>(work);
-    dim3 grid(work.workers - 1, work.paged.group());
-    paged_merge<T, HEAD_DIM><<<grid, MERGE_WARPS * WARP, 0, stream>>>(work);
-    return cudaGetLastError();
+    error = cudaGetLastError();
+    if (error != cudaSuccess || work.workers == 1) return error;
+    bytes = MERGE_THREADS * (sizeof(float4) + sizeof(float2));
+    return launch_behind(paged_merge<T, HEAD_DIM>, work.workers - 1, MERGE_THREADS, bytes, stream,
+                         work);
 }
 
 template <typename T>
@@ -275,28 +290,24 @@ static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int
     return cudaErrorInvalidValue;
 }
 
-extern "C" cudaError_t paged_mma_f16(const __half* q, const __half* key_pool,
-                                     const __half* value_pool, const int* block_tables,
-                                     const int* context_lens, const int* cu_seqlens, __half* out,
-                                     float* lse, float scale, int tokens, int batch, int heads,
-                                     int kv_heads, int head_dim, int block_size, int max_blocks,
-                                     int64_t q_stride, float* workspace, int skip,
-                                     int thread_blocks, cudaStream_t stream) {
-    Paged<__half> paged{q,     key_pool, value_pool, block_tables, context_lens, cu_seqlens,
-                        out,   lse,      scale,      tokens,       batch,        heads,
-                        kv_heads, head_dim, block_size, max_blocks, q_stride};
-    return launch(paged, workspace, skip, thread_blocks, stream);
+extern "C" cudaError_t paged_mma_f16(
+    const __half* q, const __half* key_pool, const __half* value_pool, const int* block_tables,
+    const int* context_lens, const int* cu_seqlens, __half* out, float* lse, float scale,
+    int tokens, int batch, int heads, int kv_heads, int head_dim, int block_size, int max_blocks,
+    int64_t q_stride, float* workspace, int skip, int thread_blocks, cudaStream_t stream) {
+    return launch<__half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
+                           lse, scale, tokens, batch, heads, kv_heads, head_dim, block_size,
+                           max_blocks, q_stride},
+                          workspace, skip, thread_blocks, stream);
 }
-extern "C" cudaError_t paged_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* key_pool,
-                                      const __nv_bfloat16* value_pool, const int* block_tables,
-                                      const int* context_lens, const int* cu_seqlens,
-                                      __nv_bfloat16* out, float* lse, float scale, int tokens,
-                                      int batch, int heads, int kv_heads, int head_dim,
-                                      int block_size, int max_blocks, int64_t q_stride,
-                                      float* workspace, int skip, int thread_blocks,
-                                      cudaStream_t stream) {
-    Paged<__nv_bfloat16> paged{q,   key_pool, value_pool, block_tables, context_lens, cu_seqlens,
-                               out, lse,      scale,      tokens,       batch,        heads,
-                               kv_heads, head_dim, block_size, max_blocks, q_stride};
-    return launch(paged, workspace, skip, thread_blocks, stream);
+extern "C" cudaError_t paged_mma_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* key_pool, const __nv_bfloat16* value_pool,
+    const int* block_tables, const int* context_lens, const int* cu_seqlens, __nv_bfloat16* out,
+    float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
+    int block_size, int max_blocks, int64_t q_stride, float* workspace, int skip,
+    int thread_blocks, cudaStream_t stream) {
+    return launch<__nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
+                                  out, lse, scale, tokens, batch, heads, kv_heads, head_dim,
+                                  block_size, max_blocks, q_stride},
+                                 workspace, skip, thread_blocks, stream);
 }

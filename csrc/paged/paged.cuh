@@ -37,27 +37,29 @@ struct Context {
 // cu_seqlens it may have several, or none, and each query sees the keys up to its own.
 template <typename T>
 __device__ Context find_context(const Paged<T>& paged, int token) {
-    int sequence = token, after = 0;  // queries of its sequence that come after it
+    int sequence = token, begin = token, end = token + 1, length = 0;
     const int* starts = paged.cu_seqlens;
-    if (starts) {
-        bool its_own = token < paged.batch && starts[token] == token && starts[token + 1] > token;
-        if (!its_own) {  // the last sequence that begins at the query or before
-            int low = 0, high = paged.batch;
-            while (low < high) {
-                int middle = (low + high + 1) / 2;
-                if (starts[middle] <= token) {
-                    low = middle;
-                } else {
-                    high = middle - 1;
-                }
+    if (token < paged.batch) {  // all at once, in the hope that they are the right ones
+        length = paged.context_lens[token];
+        if (starts) begin = starts[token], end = starts[token + 1];
+    }
+    if (starts && (token >= paged.batch || begin > token || end <= token)) {
+        int low = 0, high = paged.batch;  // the last sequence that begins at the query or before
+        while (low < high) {
+            int middle = (low + high + 1) / 2;
+            if (starts[middle] <= token) {
+                low = middle;
+            } else {
+                high = middle - 1;
             }
-            sequence = low;
         }
-        if (sequence == paged.batch) return {paged.block_tables, 0};  // behind all sequences
-        after = starts[sequence + 1] - 1 - token;
+        if (low == paged.batch) return {paged.block_tables, 0};  // behind all sequences
+        sequence = low;
+        end = starts[low + 1];
+        length = paged.context_lens[low];
     }
     return {paged.block_tables + (int64_t)sequence * paged.max_blocks,
-            max(paged.context_lens[sequence] - after, 0)};
+            max(length - (end - 1 - token), 0)};
 }
 
 // The slot of a token, block × block_size + offset: a row of all KV heads in either pool.

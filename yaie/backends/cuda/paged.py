@@ -13,7 +13,7 @@ from yaie.backends.registry import Unsupported
 
 State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
-WARPS, STAGES, TILE = 4, 3, 16  # as in csrc/paged/mma.cu
+WARPS, STAGES, TILE = 2, 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
 CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
 WORTH = 32 << 20  # bytes of keys and values that need not be read again, from which on it pays
