@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -25,6 +26,10 @@ def cache_root(cache_dir: str | Path | None = None) -> Path:
     if os.environ.get("YAIE_CACHE"):
         return Path(os.environ["YAIE_CACHE"]).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
+
+
+class DiskFull(RuntimeError):
+    """There is no room for a file in the cache."""
 
 
 def content_hash(*parts: str) -> str:
@@ -64,7 +69,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
     note = target.with_suffix(".seconds")
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(target):
+        with _room(target.parent), _lock(target):
             if not target.exists():
                 _clean(target.parent)
                 started = time.perf_counter()
@@ -78,6 +83,19 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
         os.utime(target)  # in use
         os.utime(note)
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
+
+
+@contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """Say what can be done if the disk is full, whether Python noticed or a compiler."""
+    try:
+        yield
+    except Exception as error:
+        if os.strerror(errno.ENOSPC) not in str(error):
+            raise
+        raise DiskFull(
+            f"the disk of {folder} is full: make room or set YAIE_CACHE to a folder on another disk"
+        ) from error
 
 
 @contextmanager

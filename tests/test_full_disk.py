@@ -1,0 +1,69 @@
+"""A cache folder on a disk that is full: what is said, and that all is well once there is room."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = """
+import torch
+from yaie.ops.elementwise import add
+print(add(torch.ones(100), torch.ones(100), backend="cuda").sum().item())
+"""
+NO_MOUNT = "this machine does not let an ordinary user mount a small disk"
+
+
+def on_a_small_disk(folder: Path, kilobytes: int, *lines: str) -> subprocess.CompletedProcess:
+    """Run shell commands with the cache on a disk of its own that vanishes afterwards.
+
+    $YAIE is the `yaie` command, $PYTHON the interpreter, $DISK the folder.
+    """
+    script = [
+        "set -u",
+        f"mount -t tmpfs -o size={kilobytes}k small-disk {folder} || exit 99",
+        f"export YAIE_CACHE={folder} DISK={folder} PYTHON={sys.executable}",
+        *lines,
+    ]
+    try:
+        done = subprocess.run(
+            ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", "\n".join(script)],
+            capture_output=True, text=True, timeout=300, cwd=ROOT,
+        )  # fmt: skip
+    except FileNotFoundError:
+        pytest.skip(NO_MOUNT)
+    if done.returncode == 99 or "unshare:" in done.stderr:
+        pytest.skip(NO_MOUNT)
+    return done
+
+
+# A kernel on the emulator takes some 180 KB; what all kernels share comes before it.
+@pytest.mark.parametrize("kilobytes", [4, 300])
+def test_a_kernel_that_finds_no_room(tmp_path, kilobytes):
+    build = f"$PYTHON -c '{BUILD}'"
+    done = on_a_small_disk(
+        tmp_path, kilobytes,
+        f"{build} > $DISK.first 2>&1; echo first $?",
+        "mount -o remount,size=64m $DISK",
+        f"{build}; echo second $?",
+    )  # fmt: skip
+    first = Path(f"{tmp_path}.first").read_text()
+    assert done.stdout.split() == ["first", "1", "200.0", "second", "0"], done.stdout + done.stderr
+    last = first.strip().splitlines()[-1]
+    assert "is full: make room or set YAIE_CACHE to a folder on another disk" in last
+    assert str(tmp_path) in last
+
+
+def test_the_commands_say_it_in_one_line(tmp_path):
+    done = on_a_small_disk(
+        tmp_path, 200,
+        "$PYTHON -m yaie pull; echo pull $?",
+        "$PYTHON -m yaie serve --port 0; echo serve $?",
+    )  # fmt: skip
+    assert "pull 1" in done.stdout and "serve 1" in done.stdout
+    pull, serve = done.stderr.strip().splitlines()
+    assert "has 0 MB free, 760 MB are needed: make room or set YAIE_CACHE" in pull
+    assert "run `yaie pull SmolLM2-135M-Instruct`" in serve
