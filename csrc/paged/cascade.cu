@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     merge_prefix(const Paged<T> paged, const float* __restrict__ parts,
                  const float* __restrict__ part_lse, int splits) {
     constexpr int EACH = HEAD_DIM / WARP;  // numbers of a lane

@@ -201,7 +201,7 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
 // of the worker before, and the first ones of it and of those behind it. If several shares begin in
 // an item, the first of them does it. A thread has 4 numbers of a head, and every so many-th part.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_THREADS) paged_merge(const Work<T> work) {
+__global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T> work) {
     constexpr int COLUMNS = HEAD_DIM / 4;
     static_assert(16 * COLUMNS <= MERGE_THREADS, "all heads of a group");
     wait_for_last();
