@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -73,7 +74,7 @@ def row(
     sequences: Sequences = Sequences(),  # noqa: B008
 ) -> State:
     """Every row of scores on its own, with the online softmax."""
-    return _flash("row", q, k, v, causal, scale, sequences)
+    return _flash("flash/row.cu", q, k, v, causal, scale, sequences)
 
 
 def shared_tile(
@@ -87,7 +88,7 @@ def shared_tile(
     """Tiles of keys and values in shared memory, for a tile of queries: head_dim up to 128."""
     if q.shape[2] > 128:
         raise Unsupported(f"head_dim must be up to 128, got {q.shape[2]}")
-    return _flash("shared_tile", q, k, v, causal, scale, sequences)
+    return _flash("flash/shared_tile.cu", q, k, v, causal, scale, sequences)
 
 
 def mma(
@@ -111,7 +112,7 @@ def mma(
                 f"heads have to begin at multiples of {ALIGNED} bytes, here they begin "
                 f"{x.data_ptr() % ALIGNED} behind one, with strides {[*x.stride()]}"
             )
-    return _flash("mma", q, k, v, causal, scale, sequences)
+    return _flash("flash/mma.cu", q, k, v, causal, scale, sequences)
 
 
 RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
@@ -135,7 +136,7 @@ def _best(
 
 
 def _flash(
-    rung: str,
+    file: str | Path,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -143,7 +144,7 @@ def _flash(
     scale: float | None,
     sequences: Sequences,
 ) -> State:
-    """Launch a rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools if there are tables."""
+    """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
     if q.dtype not in SUFFIXES:
         raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
@@ -165,7 +166,7 @@ def _flash(
         k, v = k.flatten(0, 1), v.flatten(0, 1)
     q, k, v = map(_rows, (q, k, v))
     call(
-        *(f"flash/{rung}.cu", f"flash_{rung}_{SUFFIXES[q.dtype]}"),
+        *(file, f"flash_{Path(file).stem}_{SUFFIXES[q.dtype]}"),
         *(memory(q), memory(k), memory(v), out, lse, starts_q, starts_k, tables, lengths),
         *(batch, tokens, keys, heads, kv_heads, head_dim),
         *(q.stride(0), k.stride(0), v.stride(0), block_size, max_blocks),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -91,7 +92,9 @@ def cascade(
     splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode("cascade", *operands, workspace=(workspace, shared_len, splits), state=state)
+    return decode(
+        "paged/cascade.cu", *operands, workspace=(workspace, shared_len, splits), state=state
+    )
 
 
 # ---------------------------------------------------------------------------------------- rungs
@@ -100,13 +103,13 @@ def cascade(
 def one_block(*operands: Any) -> State:
     """A thread block for each query and query head."""
     _require_dim("one_block", operands[0], 4096)
-    return decode("one_block", *operands)
+    return decode("paged/one_block.cu", *operands)
 
 
 def grouped(*operands: Any) -> State:
     """A thread block for each query and KV head."""
     _require_dim("grouped", operands[0], 256)
-    return decode("grouped", *operands)
+    return decode("paged/grouped.cu", *operands)
 
 
 def split(*operands: Any, splits: int | None = None) -> State:
@@ -125,7 +128,7 @@ def split(*operands: Any, splits: int | None = None) -> State:
     part = -(-room // splits)
     parts = q.new_empty(splits, *q.shape, dtype=torch.float32)
     part_lse = q.new_empty(splits, *q.shape[:2], dtype=torch.float32)
-    return decode("split", *operands, workspace=(parts, part_lse, part, splits))
+    return decode("paged/split.cu", *operands, workspace=(parts, part_lse, part, splits))
 
 
 def mma(*operands: Any, skip: int = 0, thread_blocks: int | None = None) -> State:
@@ -144,7 +147,7 @@ def mma(*operands: Any, skip: int = 0, thread_blocks: int | None = None) -> Stat
         thread_blocks = _thread_blocks(q.device, 2 * q.element_size() * head_dim)
     size = WARPS * thread_blocks * (4 + 2 * group * (head_dim + 1))
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode("mma", *operands, workspace=(workspace, skip, thread_blocks))
+    return decode("paged/mma.cu", *operands, workspace=(workspace, skip, thread_blocks))
 
 
 # From the simplest on; all take the operator's arguments.
@@ -157,9 +160,9 @@ RUNGS: dict[str, Rung] = {
 
 
 def decode(
-    rung: str, *operands: Any, workspace: Sequence[Any] = (), state: State | None = None
+    file: str | Path, *operands: Any, workspace: Sequence[Any] = (), state: State | None = None
 ) -> State:
-    """Launch csrc/paged/{rung}.cu on the operator's arguments.
+    """Launch the rung of a file on the operator's arguments.
 
     Args:
         workspace: what its launcher takes behind those that all take.
@@ -169,7 +172,7 @@ def decode(
     if q.dtype not in SUFFIXES:
         raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
     state, given = arguments(*operands, state=state)
-    call(f"paged/{rung}.cu", f"paged_{rung}_{SUFFIXES[q.dtype]}", *given, *workspace)
+    call(file, f"paged_{Path(file).stem}_{SUFFIXES[q.dtype]}", *given, *workspace)
     return state
 
 
