@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from yaie import attention
 from yaie.bench.cases import Case, Draw, Prepare, itemsize
 from yaie.bench.protocol import Call
+from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import copy_blocks, reshape_and_cache
 
 WORKSPACE = 512 << 20  # bytes for FlashInfer's partial results
@@ -137,13 +138,7 @@ def decode(
         )
 
     def oracle(q, key_pool, value_pool, tables, lengths, starts, scale) -> tuple:
-        parts = []
-        for i in range(batch):
-            keys, values = (
-                pool[tables[i].long()].flatten(0, 1)[:context] for pool in (key_pool, value_pool)
-            )
-            parts.append(_exact(q[i : i + 1], keys, values, causal=False))
-        return tuple(torch.cat(part) for part in zip(*parts, strict=True))
+        return _exact_paged(q, key_pool, value_pool, tables, context)
 
     return Case(
         "paged_attention",
@@ -157,6 +152,67 @@ def decode(
             "FlashInfer, tensor cores": _flashinfer_decode(tensor_cores=True),
         },
     )  # fmt: skip
+
+
+def shared_prefix(
+    batch: int, shared: int, own: int, heads: int, kv_heads: int, head_dim: int, block_size: int,
+    dtype: torch.dtype,
+) -> Case:  # fmt: skip
+    """One query for each of `batch` sequences, of which the first `shared` tokens are the same.
+
+    Both numbers of tokens are multiples of the block size.
+    """
+    blocks, own_blocks = shared // block_size, own // block_size
+    rows, size = batch * heads, itemsize(dtype)
+    cache = 2 * (shared + batch * own) * kv_heads * head_dim * size
+    queries = 2 * rows * head_dim * size + rows * 4  # in, out, log-sum-exp
+    tables = 4 * batch * (blocks + own_blocks + 1)
+
+    def arguments(draw: Draw) -> tuple:
+        total = blocks + batch * own_blocks
+        pools = (draw.normal(total, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
+        order = draw.permutation(total).int()
+        own_tables = order[blocks:].view(batch, own_blocks)
+        return (
+            draw.normal(batch, heads, head_dim),
+            *pools,
+            torch.cat((order[:blocks].expand(batch, -1), own_tables), dim=1),
+            torch.full((batch,), shared + own, dtype=torch.int32, device=draw.device),
+            shared,
+            None,
+        )
+
+    def oracle(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> tuple:
+        return _exact_paged(q, key_pool, value_pool, tables, shared + own)
+
+    def plain(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
+        starts = torch.arange(len(q) + 1, dtype=torch.int32, device=q.device)
+        cache = key_pool, value_pool, tables, lengths, starts
+        return lambda: paged_attention_forward(q, *cache, scale)
+
+    return Case(
+        "shared_prefix_attention",
+        f"B{batch} shared {shared} own {own} heads {heads}/{kv_heads} d{head_dim}",
+        arguments, cache + queries + tables,
+        attention_flops(batch, heads, 1, shared + own, head_dim, causal=False),
+        oracle=oracle, reference=attention.shared_prefix_attention, writes=False, compiled=False,
+        peers={"paged_attention": plain},
+    )  # fmt: skip
+
+
+def _exact_paged(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    tables: torch.Tensor,
+    context: int,
+) -> tuple:
+    """One query a sequence in float64, over contexts of one length."""
+    parts = []
+    for i, table in enumerate(tables.long()):
+        keys, values = (pool[table].flatten(0, 1)[:context] for pool in (key_pool, value_pool))
+        parts.append(_exact(q[i : i + 1], keys, values, causal=False))
+    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
 
 def _sdpa_decode(q, key_pool, value_pool, tables, lengths, starts, scale) -> Call:

@@ -18,7 +18,7 @@ import torch
 
 from yaie.bench import cases, ceilings
 from yaie.bench.cases import Case, Draw, Prepare
-from yaie.bench.cases_attention import cache_writes, decode, prefill
+from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
 from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import describe, installed, versions
@@ -93,6 +93,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     ]
     if not quick:
         chosen += [decode(*shape, **kv) for shape in ((16, 8192), (128, 1024), (1, 32768))]
+        chosen.append(shared_prefix(64, 8192, 256, **kv))
         chosen.append(prefill(4, 32, 4096, 128, False, dtype))
         chosen += cache_writes(4 * rows, 32, 256, 8, 128, 16, dtype)
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
@@ -113,6 +114,7 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         *cases.matrices(61, 96, dtype),
         *cache_writes(40, 2, 5, 2, 16, 4, dtype),
         decode(3, 37, 4, 2, 16, 4, dtype),
+        shared_prefix(3, 12, 8, 4, 2, 16, 4, dtype),
         prefill(2, 2, 33, 16, False, dtype),
         prefill(2, 2, 33, 16, True, dtype),
         draft_extend(5),
