@@ -1,0 +1,44 @@
+"""Paged attention and shared prefixes on tensor cores, for compute-sanitizer to watch.
+
+    compute-sanitizer --error-exitcode 1 python tests/gpu/sanitize_paged.py
+    compute-sanitizer --tool racecheck --error-exitcode 1 python tests/gpu/sanitize_paged.py
+    compute-sanitizer --tool initcheck --error-exitcode 1 python tests/gpu/sanitize_paged.py
+
+Each tensor has memory of its own from cudaMalloc, so that an access outside it is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import test_paged as tests  # noqa: E402
+import torch  # noqa: E402
+
+from yaie.backends.cuda import paged  # noqa: E402
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def main() -> None:
+    for shape in tests.SHAPES:
+        tests.test_tensor_cores(shape, torch.float16, DEVICE)
+    for thread_blocks in (1, 3, 50):
+        tests.test_wherever_the_shares_end(thread_blocks, DEVICE)
+    for shape, shared in tests.PREFIXES:
+        tests.test_cascade(shape, shared, torch.bfloat16, DEVICE)
+    operands = tests.batch(tests.SHAPES[0], torch.bfloat16, DEVICE)
+    for rung in paged.RUNGS.values():
+        tests.check(rung(*operands, None), operands)
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+    print(f"all as it should be, on {DEVICE}")
+
+
+if __name__ == "__main__":
+    main()
