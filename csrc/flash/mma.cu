@@ -4,26 +4,31 @@
 #include "flash.cuh"
 #include "mma.cuh"
 
-#ifndef TEAMS_
-#define TEAMS_ 2
+#ifndef WARP_Q_
+#define WARP_Q_ 32
+#endif
+#ifndef WARPS_
+#define WARPS_ 4
 #endif
 #ifndef MIN_BLOCKS_
-#define MIN_BLOCKS_ 1
+#define MIN_BLOCKS_ 2
 #endif
 #ifndef LAZY_
 #define LAZY_ 8.0f
 #endif
 #ifndef TILE_K_
-#define TILE_K_ 64
+#define TILE_K_ 48
+#endif
+#ifndef ORDER
+#define ORDER 0
 #endif
 #ifndef TOGETHER_
 #define TOGETHER_ 8
 #endif
 
-constexpr int TEAMS = TEAMS_;
-constexpr int TEAM = 4 * WARP;               // threads
-constexpr int WARP_Q = 32;                   // rows of a warp
-constexpr int TILE_Q = TEAMS * 4 * WARP_Q;   // rows of a thread block
+constexpr int WARPS = WARPS_, THREADS = WARPS * WARP;
+constexpr int WARP_Q = WARP_Q_;              // rows of a warp
+constexpr int TILE_Q = WARPS * WARP_Q;       // rows of a thread block
 constexpr int TILE_K = TILE_K_;              // keys that are taken in at once
 constexpr int MIN_BLOCKS = MIN_BLOCKS_;      // thread blocks that should fit on a multiprocessor
 constexpr int HEADS_TOGETHER = TOGETHER_;    // KV heads whose tiles are walked together
@@ -42,7 +47,7 @@ __device__ __forceinline__ int swizzle(int row, int piece) {
 
 // DIM: elements of a row in shared memory, head_dim or more. The rest are zeros.
 template <typename T, int DIM, bool PAGED>
-__global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
     constexpr int PIECES = DIM / PIECE, DIM_TILES = DIM / 8, KV_TILE = TILE_K * DIM;
     extern __shared__ __align__(128) unsigned char shared[];
     T* q_tile = reinterpret_cast<T*>(shared);
@@ -68,7 +73,7 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int num_keys = sequence.seen_by(query_of(min(TILE_Q, num_rows) - 1), flash.causal);
     int tiles = ceil_div(num_keys, TILE_K);
 
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, team = threadIdx.x / TEAM;
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int warp_row = warp * WARP_Q;
     bool idle = warp_row >= num_rows;
 
@@ -76,7 +81,7 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int piece = threadIdx.x % PIECES;
     bool inside = piece * PIECE < flash.head_dim;
 #pragma unroll 4
-    for (int row = threadIdx.x / PIECES; row < TILE_Q; row += TEAMS * TEAM / PIECES) {
+    for (int row = threadIdx.x / PIECES; row < TILE_Q; row += THREADS / PIECES) {
         bool valid = inside && row < num_rows;
         int query = valid ? query_of(row) : 0, head = valid ? head_of(row) : 0;
         cp_async_16(q_tile + swizzle<PIECES>(row, piece) * PIECE,
@@ -85,8 +90,8 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
                     valid);
     }
     auto copy_tile = [&](T* to, const T* from, int64_t stride, int tile) {
-        constexpr int STEP = TEAM / PIECES;
-        int first = threadIdx.x % TEAM / PIECES, left = num_keys - tile * TILE_K;
+        constexpr int STEP = THREADS / PIECES;
+        int first = threadIdx.x / PIECES, left = num_keys - tile * TILE_K;
         from += kv_head * flash.head_dim + piece * PIECE;
         if (!PAGED) from += (int64_t)(sequence.first_key + tile * TILE_K + first) * stride;
 #pragma unroll
@@ -97,23 +102,24 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
         }
     };
     auto place_in = [&](int tile) {
-        int key = tile * TILE_K + threadIdx.x % TEAM;
+        int key = tile * TILE_K + threadIdx.x;
         return key < num_keys ? sequence.place(key, flash.block_size) : 0;
     };
-    bool copies = team == TEAMS - 1, looks_up = PAGED && copies && threadIdx.x % TEAM < TILE_K;
+    bool looks_up = PAGED && threadIdx.x < TILE_K;
     if (PAGED) {
         if (looks_up) {
-            places[0][threadIdx.x % TEAM] = place_in(0);
-            places[1][threadIdx.x % TEAM] = place_in(1);
+            places[0][threadIdx.x] = place_in(0);
+            places[1][threadIdx.x] = place_in(1);
         }
         __syncthreads();
     }
-    if (copies) copy_tile(k_tiles, flash.k, flash.k_stride, 0);
+    copy_tile(k_tiles, flash.k, flash.k_stride, 0);
     cp_async_commit();
 
     float scores[TILES_16][KEY_TILES][4];
+    uint32_t weights[TILES_16][KEY_TILES / 2][4];
     float out[TILES_16][DIM_TILES][4] = {};
-    float maximum[TILES_16][2], total[TILES_16][2] = {};
+    float maximum[TILES_16][2], total[TILES_16][2] = {}, factor[TILES_16][2];
     for (int i = 0; i < TILES_16; ++i)
         for (int half = 0; half < 2; ++half) maximum[i][half] = LOWEST;
     int seen_by_all = sequence.seen_by(query_of(warp_row), flash.causal);
@@ -125,55 +131,31 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
     int k_place = swizzle<PIECES>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
     int v_place = swizzle<PIECES>(lane % 16, lane / 16);
 
-    auto multiply = [&](int tile) {
-        if (tile > 0) {
-            const T* v_tile = v_tiles + (tile - 1) % 2 * KV_TILE;
+    auto score = [&](int tile) {
+        const T* k_tile = k_tiles + tile % 2 * KV_TILE;
 #pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k)
+        for (int i = 0; i < TILES_16; ++i)
 #pragma unroll
-                for (int d = 0; d < DIM_TILES / 2; ++d) {
-                    uint32_t v[4];
-                    ldmatrix_x4_trans(v,
-                                      v_tile + ((v_place ^ d * 2) + k * 16 * PIECES) * PIECE);
+            for (int j = 0; j < KEY_TILES; ++j)
 #pragma unroll
-                    for (int n = 0; n < 2; ++n)
+                for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.0f;
 #pragma unroll
-                        for (int i = 0; i < TILES_16; ++i)
-                            mma_16x8x16<T>(
-                                out[i][d * 2 + n],
-                                reinterpret_cast<const uint32_t(&)[4]>(scores[i][k * 2]), v[n * 2],
-                                v[n * 2 + 1]);
-                }
-        }
-        if (tile < tiles) {
-            const T* k_tile = k_tiles + tile % 2 * KV_TILE;
+        for (int d = 0; d < DIM / 16; ++d) {
+            uint32_t q[TILES_16][4];
 #pragma unroll
             for (int i = 0; i < TILES_16; ++i)
+                ldmatrix_x4(q[i], q_tile + ((q_place ^ d * 2) + i * 16 * PIECES) * PIECE);
 #pragma unroll
-                for (int j = 0; j < KEY_TILES; ++j)
+            for (int j = 0; j < KEY_TILES / 2; ++j) {
+                uint32_t k[4];
+                ldmatrix_x4(k, k_tile + ((k_place ^ d * 2) + j * 16 * PIECES) * PIECE);
 #pragma unroll
-                    for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.0f;
+                for (int n = 0; n < 2; ++n)
 #pragma unroll
-            for (int d = 0; d < DIM / 16; ++d) {
-                uint32_t q[TILES_16][4];
-#pragma unroll
-                for (int i = 0; i < TILES_16; ++i)
-                    ldmatrix_x4(q[i], q_tile + ((q_place ^ d * 2) + i * 16 * PIECES) * PIECE);
-#pragma unroll
-                for (int j = 0; j < KEY_TILES / 2; ++j) {
-                    uint32_t k[4];
-                    ldmatrix_x4(k, k_tile + ((k_place ^ d * 2) + j * 16 * PIECES) * PIECE);
-#pragma unroll
-                    for (int n = 0; n < 2; ++n)
-#pragma unroll
-                        for (int i = 0; i < TILES_16; ++i)
-                            mma_16x8x16<T>(scores[i][j * 2 + n], q[i], k[n * 2], k[n * 2 + 1]);
-                }
+                    for (int i = 0; i < TILES_16; ++i)
+                        mma_16x8x16<T>(scores[i][j * 2 + n], q[i], k[n * 2], k[n * 2 + 1]);
             }
         }
-    };
-
-    auto soften = [&](int tile) {
         int first = tile * TILE_K + lane % 4 * 2;
         if ((tile + 1) * TILE_K > seen_by_all) {
 #pragma unroll
@@ -189,7 +171,10 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
                             if (j * 8 + e >= seen) scores[i][j][half * 2 + e] = -INFINITY;
                 }
         }
-        float highest[TILES_16][2];
+    };
+    // Whether the maximum moved: then out has to be multiplied by factor, once all weights so far
+    // are in it.
+    auto raise = [&]() {
         bool higher = false;
 #pragma unroll
         for (int i = 0; i < TILES_16; ++i)
@@ -199,68 +184,117 @@ __global__ void __launch_bounds__(TEAMS* TEAM, MIN_BLOCKS) flash_mma(const Flash
 #pragma unroll
                 for (int j = 0; j < KEY_TILES; ++j)
                     top = fmaxf(top, fmaxf(scores[i][j][half * 2], scores[i][j][half * 2 + 1]));
-                highest[i][half] = top * scale;
-                higher |= top * scale > maximum[i][half] + LAZY;
+                factor[i][half] = top * scale;
+                higher |= factor[i][half] > maximum[i][half] + LAZY;
             }
-        if (__any_sync(ALL_LANES, higher)) {
+        bool raised = __any_sync(ALL_LANES, higher);
+        if (raised) {
 #pragma unroll
             for (int i = 0; i < TILES_16; ++i)
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    float top = highest[i][half];
+                    float top = factor[i][half];
                     top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
                     top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
                     top = fmaxf(top, maximum[i][half]);
-                    float factor = exp2_approx(maximum[i][half] - top);
+                    factor[i][half] = exp2_approx(maximum[i][half] - top);
                     maximum[i][half] = top;
-                    total[i][half] *= factor;
-#pragma unroll
-                    for (int d = 0; d < DIM_TILES; ++d) {
-                        out[i][d][half * 2] *= factor;
-                        out[i][d][half * 2 + 1] *= factor;
-                    }
+                    total[i][half] *= factor[i][half];
                 }
         }
+        return raised;
+    };
+    auto rescale = [&]() {
 #pragma unroll
         for (int i = 0; i < TILES_16; ++i)
 #pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) {
-                uint32_t weights[4];
+            for (int d = 0; d < DIM_TILES; ++d)
 #pragma unroll
-                for (int part = 0; part < 4; ++part) {
-                    int half = part % 2;
-                    const float* two = &scores[i][k * 2 + part / 2][half * 2];
-                    float low = exp2_approx(two[0] * scale - maximum[i][half]);
-                    float high = exp2_approx(two[1] * scale - maximum[i][half]);
-                    total[i][half] += low + high;
-                    weights[part] = pack2<T>(low, high);
-                }
+                for (int e = 0; e < 4; ++e) out[i][d][e] *= factor[i][e / 2];
+    };
+    auto soften = [&](int k) {
 #pragma unroll
-                for (int part = 0; part < 4; ++part)
-                    scores[i][k * 2][part] = __uint_as_float(weights[part]);
+        for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+            for (int part = 0; part < 4; ++part) {
+                int half = part % 2;
+                const float* two = &scores[i][k * 2 + part / 2][half * 2];
+                float low = exp2_approx(two[0] * scale - maximum[i][half]);
+                float high = exp2_approx(two[1] * scale - maximum[i][half]);
+                total[i][half] += low + high;
+                weights[i][k][part] = pack2<T>(low, high);
             }
     };
+    auto add_values = [&](int tile, int k) {
+        const T* v_tile = v_tiles + tile % 2 * KV_TILE;
+#pragma unroll
+        for (int d = 0; d < DIM_TILES / 2; ++d) {
+            uint32_t v[4];
+            ldmatrix_x4_trans(v, v_tile + ((v_place ^ d * 2) + k * 16 * PIECES) * PIECE);
+#pragma unroll
+            for (int n = 0; n < 2; ++n)
+#pragma unroll
+                for (int i = 0; i < TILES_16; ++i)
+                    mma_16x8x16<T>(out[i][d * 2 + n], weights[i][k], v[n * 2], v[n * 2 + 1]);
+        }
+    };
 
-    int phases = tiles ? TEAMS * (tiles + 1) : 0;
-    for (int phase = 0; phase < phases; ++phase) {
-        int step = phase / TEAMS, place = 0;
-        if (phase % TEAMS == 0) cp_async_wait<0>();
+    auto next_tiles = [&](int tile) {
+        cp_async_wait<0>();
         __syncthreads();
-        if (phase % TEAMS == 0 && copies) {
-            if (step < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, step);
-            if (step + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, step + 1);
-            cp_async_commit();
-            if (looks_up) place = place_in(step + 2);
+        int place = looks_up ? place_in(tile + 2) : 0;
+        if (tile < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, tile);
+        if (tile + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, tile + 1);
+        cp_async_commit();
+        if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place;
+    };
+    if (tiles > 0) {
+        next_tiles(0);
+#if ORDER != 2
+        score(0);
+        if (raise()) rescale();
+#pragma unroll
+        for (int k = 0; k < TILE_K / 16; ++k) soften(k);
+        for (int tile = 1; tile < tiles; ++tile) {
+            next_tiles(tile);
+            if (idle) continue;
+#if ORDER == 0
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) add_values(tile - 1, k);
+            score(tile);
+            if (raise()) rescale();
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) soften(k);
+#else
+            score(tile);
+            bool raised = raise();
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) {
+                add_values(tile - 1, k);
+                soften(k);
+            }
+            if (raised) rescale();
+#endif
         }
-        int turn = phase - team;
-        if (!idle && turn >= 0) {
-            if (TEAMS == 1 || turn % 2 == 0) multiply(turn / TEAMS);
-            if ((TEAMS == 1 || turn % 2 == 1) && turn / TEAMS < tiles) soften(turn / TEAMS);
+        cp_async_wait<0>();
+        __syncthreads();
+#pragma unroll
+        for (int k = 0; k < TILE_K / 16; ++k) add_values(tiles - 1, k);
+#else
+        for (int tile = 0; tile < tiles; ++tile) {
+            if (tile) next_tiles(tile);
+            score(tile);
+            if (raise()) rescale();
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) soften(k);
+            cp_async_wait<0>();
+            __syncthreads();
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) add_values(tile, k);
         }
-        if (looks_up && phase % TEAMS == 0) places[(step + 2) % 3][threadIdx.x % TEAM] = place;
+#endif
     }
     cp_async_wait<0>();
-    __syncthreads();
     if (idle) return;
 
     // Out through the memory of this warp's queries.
@@ -302,7 +336,7 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
         flash_mma<T, DIM, PAGED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = most_tiles(flash, TILE_Q, flash.group());
-    flash_mma<T, DIM, PAGED><<<tiles * flash.kv_heads, TEAMS * TEAM, bytes, stream>>>(flash);
+    flash_mma<T, DIM, PAGED><<<tiles * flash.kv_heads, THREADS, bytes, stream>>>(flash);
     return cudaGetLastError();
 }
 
