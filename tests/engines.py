@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 import torch
 from tiny import make_batch, make_pools
 
+from yaie import draws
 from yaie.engine.engine import Engine
 from yaie.engine.request import RequestOutput
 from yaie.model.llama import Llama
 from yaie.sampling import SamplingKernel, SamplingParams
 
 
-def recompute(model: Llama, prompt: Sequence[int], params: SamplingParams) -> list[int]:
+def recompute(
+    model: Llama, prompt: Sequence[int], params: SamplingParams, on_device: bool = False
+) -> list[int]:
     """The tokens of a request by the most wasteful way: all of it computed anew for each token.
 
-    No scheduler, no cache, no neighbors, no chunks; one block that holds everything.
+    No scheduler, no cache, no neighbors, no chunks; one block that holds everything. Tokens are
+    chosen by the sampler, or as a GPU does it, from the request's own stream of random numbers.
     """
     sampler, generator = SamplingKernel(), torch.Generator()
     if params.seed is not None:
@@ -31,20 +34,40 @@ def recompute(model: Llama, prompt: Sequence[int], params: SamplingParams) -> li
             if params.repetition_penalty != 1.0:
                 seen = torch.tensor(tokens)
                 logits[0] = sampler.repetition_penalty(logits[0], params.repetition_penalty, seen)
-            token = sampler.sample(
-                logits,
-                temperature=params.temperature,
-                top_p=params.top_p,
-                top_k=params.top_k,
-                min_p=params.min_p,
-                generators=[generator],
-            ).item()
+            if on_device:
+                token = sample_on_device(logits, params, generator)
+            else:
+                token = sampler.sample(
+                    logits,
+                    temperature=params.temperature,
+                    top_p=params.top_p,
+                    top_k=params.top_k,
+                    min_p=params.min_p,
+                    generators=[generator],
+                ).item()
         tokens.append(token)
         if token in params.stop_token_ids:
             break
         if token in model.config.eos_token_ids and not params.ignore_eos:
             break
     return tokens[len(prompt) :]
+
+
+def sample_on_device(
+    logits: torch.Tensor, params: SamplingParams, generator: torch.Generator
+) -> int:
+    """The token of one row, by the reference of the operator `sample`."""
+    uniform = torch.zeros(1, dtype=torch.float64)
+    if params.temperature > 0:
+        uniform = torch.rand(1, dtype=torch.float64, generator=generator)
+    return draws.sample(
+        logits,
+        torch.tensor([params.temperature]),
+        torch.tensor([params.top_k], dtype=torch.int32),
+        torch.tensor([params.top_p]),
+        torch.tensor([params.min_p]),
+        uniform,
+    ).item()
 
 
 def run(engine: Engine, limit: int = 5000) -> dict[str, RequestOutput]:
@@ -103,15 +126,20 @@ def interfere(
     engine: Engine, before: Callable | None = None, after: Callable | None = None
 ) -> None:
     """Call `before(step)` ahead of every forward pass, or `after(step, logits)` behind it."""
-    inner = engine.runner
+    inner = engine.runner.run
 
-    def run_step(step):
+    def run_step(step, ready):
         if before is not None:
             before(step)
-        logits = inner.run(step)
+        logits = inner(step, ready)
         if after is not None:
             with torch.inference_mode():
                 after(step, logits)
         return logits
 
-    engine.runner = SimpleNamespace(run=run_step, model=inner.model, inner=inner)
+    engine.runner.run = run_step
+
+
+def leave_alone(engine: Engine) -> None:
+    """End `interfere`."""
+    del engine.runner.run

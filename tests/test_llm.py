@@ -6,7 +6,7 @@ import gc
 
 import pytest
 import torch
-from engines import check_whole, follow, interfere, recompute
+from engines import check_whole, follow, interfere, leave_alone, recompute
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
@@ -347,7 +347,7 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
     prompts = [[7] * 9, [8] * 3, [9] * 30]
     wanted = [o.token_ids for o in llm.generate(prompts, params)]
     llm.engine.reset_prefix_cache()
-    real, count = llm.engine.runner, iter(range(99))
+    count = iter(range(99))
 
     def before(step):
         if next(count) == at:
@@ -364,7 +364,7 @@ def test_an_interrupt_leaves_the_engine_usable(llm, error, at):
         with pytest.raises(error):
             use()
         check_whole(llm.engine)
-        llm.engine.runner = real
+        leave_alone(llm.engine)
     assert streams[0].output.finish_reason == "abort"
     assert [o.token_ids for o in llm.generate(prompts, params)] == wanted
 
@@ -374,7 +374,6 @@ def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):
     say(llm, "Never said", first=6)
     stream = llm.stream([5], GREEDY)
     start = next(stream)
-    real = llm.engine.runner
 
     def before(step):
         raise KeyboardInterrupt
@@ -382,7 +381,7 @@ def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):
     interfere(llm.engine, before=before)
     with pytest.raises(KeyboardInterrupt):
         llm.generate([6], GREEDY)
-    llm.engine.runner = real
+    leave_alone(llm.engine)
     assert len(llm.engine.requests) == 1
     assert start + "".join(stream) == "A stream that goes on."
     check_whole(llm.engine)

@@ -1,20 +1,30 @@
-"""The loop of the engine: schedule, run, sample, decide who is done."""
+"""The loop of the engine: schedule, run, sample, decide who is done.
+
+On a GPU the next step is scheduled and launched while this one is computed (`_may_run_ahead` says
+when not). A request whose token is still on its way has a PENDING one in its place, and goes on as
+if it were known. If it turns out that the request has ended with it, the token after it was
+computed in vain and is dropped.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 
 import torch
 
 from yaie.engine.checks import check_count
+from yaie.engine.graphs import can_capture
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput, TokenLogprob
-from yaie.engine.runner import Runner
+from yaie.engine.runner import Launched, Runner
+from yaie.engine.scheduler import Step
 from yaie.engine.text import OutputText
+from yaie.kv_cache import blocks_needed
 from yaie.model.llama import Llama
 from yaie.model.tokenizer import Tokenizer
-from yaie.sampling import SamplingParams
+from yaie.sampling import FastSampler, SamplingParams
 
 
 class Engine:
@@ -25,6 +35,8 @@ class Engine:
         num_blocks, block_size: the size of the paged cache.
         parts: what the engine is built from.
         max_model_len, enforce_eager: see `LLM`.
+        overlap: launch a step before the last one's tokens are known; by default on a GPU. Tokens
+            are then chosen by the operator `sample`, on the device, as on any GPU.
         scheduling: options of `Scheduler`.
 
     One thread at a time may call it.
@@ -47,6 +59,7 @@ class Engine:
         parts: Parts | None = None,
         max_model_len: int | None = None,
         enforce_eager: bool = False,
+        overlap: bool | None = None,
         **scheduling: bool | int | str,
     ) -> None:
         check_count("num_blocks", num_blocks)
@@ -75,11 +88,24 @@ class Engine:
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
         self.scheduler = parts.scheduler(self.kv, self.cache, **scheduling)
         self.sampler = parts.sampler()
-        self.runner = Runner(model, self.kv)
         self.max_model_len = min(config.max_position_embeddings, num_blocks * block_size)
         if max_model_len is not None:
             check_count("max_model_len", max_model_len, minimum=2)
             self.max_model_len = min(self.max_model_len, max_model_len)
+        on_gpu = model.embed.device.type == "cuda"
+        self.overlap = on_gpu if overlap is None else overlap
+        max_num_seqs = self.scheduler.max_num_seqs
+        self.runner = Runner(
+            model,
+            self.kv,
+            max_num_seqs,
+            max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
+            blocks_needed(self.max_model_len, block_size),
+            samples=(on_gpu or self.overlap) and type(self.sampler) is FastSampler,
+        )
+        if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
+            self.runner.capture()
+        self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
         self.requests: dict[str, Request] = {}
         self._texts: dict[str, OutputText] = {}
         self._next_id = 0
@@ -185,43 +211,91 @@ class Engine:
         again, and its requests can be aborted.
 
         Returns:
-            What the requests that got a token in it have so far; the finished ones have a
-            `finish_reason`.
+            What the requests whose next token is known now have so far; the finished ones have a
+            `finish_reason`. A step that overlaps with the next is reported by the next.
         """
         self._in_step = True
         try:
-            return [request.output() for request in self._compute()]
+            outputs = self._catch_up()
+            step = self.scheduler.schedule()
+            if step.scheduled:
+                self._launch(step)
+            elif self.has_work:  # would be so for ever
+                raise RuntimeError(
+                    f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
+                    f"requests wait and {len(self.scheduler.running)} run"
+                )
+            return outputs + self._catch_up()
         finally:
             self._in_step = False
             while self._to_abort:
                 self.abort(self._to_abort.pop())
 
-    def _compute(self) -> list[Request]:
-        """Compute one step; returns the requests that got a token or failed."""
-        step = self.scheduler.schedule()
-        if not step.scheduled:
-            if self.has_work and not step.preempted:
-                raise RuntimeError(
-                    f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
-                    f"requests wait and {len(self.scheduler.running)} run"
-                )
-            return []
-        logits = self.runner.run(step)
+    def _launch(self, step: Step) -> None:
+        """Have a step computed, and note who gets a token by it."""
         ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
-        tokens = self._choose(ready, logits)
+        if self.runner.samples and not any(request.needs_logits for request in ready):
+            launched = self.runner.launch(step, ready)
+        else:
+            logits = self.runner.run(step, ready)
+            tokens = self._choose(ready, logits) if ready else logits
+            launched = Launched(ready, False, tokens)
         self.scheduler.advance(step)
-        for request in ready:
-            if request.error:
-                self._finish(request, "error")
-            else:
-                self._accept(request, tokens[request.request_id])
-        return ready
+        for row, request in enumerate(ready):
+            request.expect(row)
+        if ready:
+            self._in_flight.append(launched)
+
+    def _catch_up(self) -> list[RequestOutput]:
+        """Read the tokens of the steps under way, but for one whose end nobody has to wait for."""
+        outputs = []
+        while self._in_flight and not self._may_run_ahead():
+            launched = self._in_flight[0]
+            requests = [r for r in launched.requests if self._is_open(r)]
+            if requests:
+                tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
+            self._in_flight.popleft()
+            for request in requests:
+                self._accept(request, tokens[request])
+                outputs.append(request.output())
+        return outputs
+
+    def _may_run_ahead(self) -> bool:
+        """Whether the next step may be launched though the last one's tokens are not known.
+
+        Not behind a prompt, whose blocks others could share before it is known that no NaN is in
+        them; nor if a token has to be chosen on the host, or a block be taken from a request that
+        is being computed; nor if there is nobody to go on with.
+        """
+        if not self.overlap or len(self._in_flight) > 1:
+            return False
+        launched = self._in_flight[0]
+        return (
+            launched.decodes
+            and self.cache.num_available >= len(self.scheduler.running)
+            and any(self._goes_on(request) for request in launched.requests)
+            and not any(request.needs_logits for request in self.requests.values())
+        )
+
+    def _goes_on(self, request: Request) -> bool:
+        """Whether a request will want another token, unless it stops of its own accord."""
+        return self._is_open(request) and not self._is_last(request, request.num_output_tokens)
+
+    def _is_last(self, request: Request, num_output_tokens: int) -> bool:
+        """Whether a request may have so many tokens and no more."""
+        length = request.num_prompt_tokens + num_output_tokens
+        return num_output_tokens >= request.params.max_tokens or length >= self.max_model_len
+
+    def _is_open(self, request: Request) -> bool:
+        return self.requests.get(request.request_id) is request
+
+    # ------------------------------------------------------------------------ tokens
 
     @torch.inference_mode()
-    def _choose(self, requests: list[Request], logits: torch.Tensor) -> dict[str, int]:
-        """The next token by request id; a request whose logits allow none gets an error instead."""
+    def _choose(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
+        """The next token of each request, int64 `[requests]`; -1 where the logits allow none."""
         logprobs = {  # of the model itself, so before anything changes its logits
-            request.request_id: logits[row].float().log_softmax(dim=-1)
+            row: logits[row].float().log_softmax(dim=-1)
             for row, request in enumerate(requests)
             if request.params.logprobs is not None
         }
@@ -230,18 +304,12 @@ class Engine:
             if penalty != 1.0:
                 seen = self._seen(request, logits[row])
                 logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
-        sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
-        if not sound.all():
-            for row in (~sound).nonzero().squeeze(1).tolist():
-                requests[row].error = "the model returned logits with a NaN, +inf or only -inf"
-            requests, logits = [r for r in requests if not r.error], logits[sound]
-        if not requests:
-            return {}
-        tokens = self._sample(requests, logits).tolist()
-        for request, token in zip(requests, tokens, strict=True):
-            if request.request_id in logprobs:
-                note_logprob(request, token, logprobs[request.request_id])
-        return {request.request_id: token for request, token in zip(requests, tokens, strict=True)}
+        on_device = self.runner.samples
+        tokens = self.runner.sample(logits) if on_device else self._sample(requests, logits)
+        for row in logprobs:
+            if tokens[row] >= 0:
+                note_logprob(requests[row], int(tokens[row]), logprobs[row])
+        return tokens
 
     def _seen(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
         """The distinct tokens of a request. It is asked at every token, and marks only that one."""
@@ -252,21 +320,32 @@ class Engine:
         return request.seen.nonzero().squeeze(1)
 
     def _sample(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
+        """What `_choose` returns, by the sampler."""
+        sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
+        tokens = torch.full((len(requests),), -1, device=logits.device)
+        requests = [requests[row] for row in sound.nonzero().squeeze(1).tolist()]
+        if not requests:
+            return tokens
         params = [request.params for request in requests]
-        return self.sampler.sample(
-            logits,
+        tokens[sound] = self.sampler.sample(
+            logits if len(requests) == len(logits) else logits[sound],
             temperature=[p.temperature for p in params],
             top_p=[p.top_p for p in params],
             top_k=[p.top_k for p in params],
             min_p=[p.min_p for p in params],
             generators=[request.generator for request in requests],
         )
+        return tokens
 
     def _accept(self, request: Request, token: int) -> None:
         """Add a token to a request, and finish the request if it was the last."""
+        if token < 0:
+            request.error = "the model returned logits with a NaN, +inf or only -inf"
+            self._finish(request, "error")
+            return
+        request.receive(token)
         if request.metrics.first_token_time is None:
             request.metrics.first_token_time = time.perf_counter()
-        request.token_ids.append(token)
         params, text = request.params, self._texts[request.request_id]
         if token in params.stop_token_ids or (
             token in self.eos_token_ids and not params.ignore_eos
@@ -275,14 +354,14 @@ class Engine:
             return
         text.push(token)
         request.text = text.text
-        is_full = len(request.token_ids) == self.max_model_len
         if text.stopped:
             self._finish(request, "stop")
-        elif request.num_output_tokens == params.max_tokens or is_full:
+        elif self._is_last(request, request.num_output_tokens - request.num_pending):
             self._finish(request, "length")
 
     def _finish(self, request: Request, reason: str) -> None:
         """End a request: what was held back of its text can be shown now."""
+        request.forget_pending()
         text = self._texts.pop(request.request_id)
         text.finish()
         request.text = text.text

@@ -12,6 +12,8 @@ import torch
 from yaie.radix import RadixNode
 from yaie.sampling import SamplingParams
 
+PENDING = -1  # in the place of a token that is being computed
+
 
 class Status(enum.Enum):
     """Where a request is on its way."""
@@ -61,7 +63,10 @@ class Request:
     """A request inside the engine.
 
     Attributes:
-        token_ids: the prompt and, behind it, the tokens generated so far.
+        token_ids: the prompt and, behind it, the tokens generated so far; the last of them may be
+            PENDING.
+        num_pending: how many are.
+        row: where the last step that gave it a token has that token.
         num_computed_tokens: how many of them have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.
@@ -88,6 +93,8 @@ class Request:
         self.text = ""
         self.logprobs: list[TokenLogprob] = []
         self.num_computed_tokens = 0
+        self.num_pending = 0
+        self.row = 0
         self.status = Status.WAITING
         self.finish_reason: str | None = None
         self.error: str | None = None
@@ -100,6 +107,7 @@ class Request:
             self.generator.seed()
         else:
             self.generator.manual_seed(self.params.seed)
+        self._drawn = (0, 0.0)  # the place of a token, and its random number
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -108,12 +116,12 @@ class Request:
 
     @property
     def output_token_ids(self) -> list[int]:
-        """The tokens generated so far."""
-        return self.token_ids[self.num_prompt_tokens :]
+        """The tokens generated so far, as far as they are known."""
+        return self.token_ids[self.num_prompt_tokens : len(self.token_ids) - self.num_pending]
 
     @property
     def num_output_tokens(self) -> int:
-        """How many tokens were generated so far."""
+        """How many tokens were generated so far, those that are pending included."""
         return len(self.token_ids) - self.num_prompt_tokens
 
     @property
@@ -125,6 +133,37 @@ class Request:
     def is_decoding(self) -> bool:
         """Whether only its newest token is left to compute."""
         return self.num_new_tokens == 1 and self.num_output_tokens > 0
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether something has to be done with its logits before a token is chosen."""
+        return self.params.repetition_penalty != 1.0 or self.params.logprobs is not None
+
+    def uniform(self) -> float:
+        """The random number that chooses its next token, however often it is asked for."""
+        place = len(self.token_ids)
+        if self._drawn[0] != place:
+            number = torch.rand((), generator=self.generator, dtype=torch.float64)
+            self._drawn = (place, number.item())
+        return self._drawn[1]
+
+    def expect(self, row: int) -> None:
+        """Hold a place for the next token, which a step leaves in a row of its results."""
+        self.token_ids.append(PENDING)
+        self.num_pending += 1
+        self.row = row
+
+    def receive(self, token: int) -> None:
+        """Put a token in the first place that is held."""
+        self.token_ids[len(self.token_ids) - self.num_pending] = token
+        self.num_pending -= 1
+
+    def forget_pending(self) -> None:
+        """Give up the places that are held. What was computed for them counts as not computed."""
+        if self.num_pending:
+            del self.token_ids[len(self.token_ids) - self.num_pending :]
+            self.num_pending = 0
+            self.num_computed_tokens = min(self.num_computed_tokens, len(self.token_ids) - 1)
 
     def output(self) -> RequestOutput:
         """What the request has so far; all of it once there is a `finish_reason`."""

@@ -1,60 +1,210 @@
-"""From a scheduled step to logits: the batch as tensors, and one forward pass."""
+"""From a scheduled step to logits and tokens.
+
+A token's way through a step on a GPU: the host writes what the step works on into pinned memory,
+and one copy takes it to the GPU; the model runs over the paged cache; the operator `sample` chooses
+a token for each row of logits; one copy brings the tokens back, for which nobody waits yet. They
+also stay on the GPU, in front of the inputs, so that the next step can be launched before the host
+knows them. A step in which every sequence has one token is replayed from a CUDA graph.
+
+On a CPU the same code runs, with one piece of memory and nothing to copy.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
 import torch
 
+from yaie.backends.registry import AUTO
+from yaie.engine.graphs import Graph, batch_sizes, capture
+from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
+from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
 from yaie.kv_cache import KVCacheManager
-from yaie.model.batch import Batch
 from yaie.model.llama import Llama
+from yaie.ops import operators
+
+
+class Launched:
+    """The tokens of a step, on their way.
+
+    Attributes:
+        requests: who gets one, in the order of the rows.
+        decodes: whether no request of the step computes a part of its prompt.
+    """
+
+    def __init__(
+        self,
+        requests: Sequence[Request],
+        decodes: bool,
+        tokens: torch.Tensor,
+        done: torch.cuda.Event | None = None,
+    ) -> None:
+        self.requests, self.decodes = requests, decodes
+        self._tokens, self._done = tokens, done
+
+    def tokens(self) -> list[int]:
+        """Wait for them; -1 where the logits allowed none."""
+        if self._done is not None:
+            self._done.synchronize()
+        return self._tokens.tolist()
 
 
 class Runner:
-    """Runs the model over the paged cache."""
+    """Runs the model over the paged cache.
 
-    def __init__(self, model: Llama, kv: KVCacheManager) -> None:
-        self.model = model
-        self.kv = kv
+    Args:
+        max_num_seqs, max_num_tokens, max_blocks: the most sequences and tokens of a step, and
+            blocks of a sequence.
+        samples: whether `sample` will be asked; without it no random numbers are drawn.
+    """
 
-    def run(self, step: Step) -> torch.Tensor:
+    def __init__(
+        self,
+        model: Llama,
+        kv: KVCacheManager,
+        max_num_seqs: int,
+        max_num_tokens: int,
+        max_blocks: int,
+        samples: bool = False,
+    ) -> None:
+        self.model, self.kv, self.samples = model, kv, samples
+        self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
+        device = kv.key_pools[0].device
+        largest = Shape(max_num_tokens, max_num_seqs, max_num_seqs, max_blocks).nbytes
+        self._memory = torch.zeros(8 * max_num_seqs + largest, dtype=torch.uint8, device=device)
+        self._sampled = self._memory[: 8 * max_num_seqs].view(torch.int64)
+        place = self._memory[8 * max_num_seqs :]
+        pinned = device.type == "cuda"
+        self._desks = [PinnedDesk(place, max_num_seqs) for _ in "ab"] if pinned else [Desk(place)]
+        self._graphs: list[Graph] = []  # by batch size
+
+    def capture(self) -> None:
+        """Capture steps in which every sequence has one token as CUDA graphs."""
+        self._graphs = capture(self, batch_sizes(self.max_num_seqs))
+
+    # ------------------------------------------------------------------------ a step
+
+    @torch.inference_mode()
+    def run(self, step: Step, ready: Sequence[Request]) -> torch.Tensor:
         """Compute the tokens of a step, and store their keys and values.
 
+        Args:
+            ready: the requests whose tokens are all computed then.
+
         Returns:
-            Logits for the token after the last one of each request whose tokens are all computed
-            then, in the order of the batch: float32 `[requests, vocabulary]`.
+            Logits for the next token of each of them: float32 `[ready, vocabulary]`.
         """
-        with torch.inference_mode():
-            return self.model(self.prepare(step), self.kv.key_pools, self.kv.value_pools)
+        self._lay_out(shape_of(step, ready, self.kv), step, ready)
+        return self.forward()
 
-    def prepare(self, step: Step) -> Batch:
-        """Lay the requests of a step out one behind the other."""
-        tokens, positions, slots, tables = [], [], [], []
-        lengths, starts, logit_rows = [], [0], []
-        for request in step.scheduled:
-            start = request.num_computed_tokens
-            end = start + step.num_tokens[request.request_id]
-            tokens += request.token_ids[start:end]
-            positions += range(start, end)
-            slots += self.kv.slot_mapping(request.request_id, start, end)
-            tables.append(self.kv.block_tables[request.request_id])
-            lengths.append(end)
-            starts.append(len(tokens))
-            if end == len(request.token_ids):
-                logit_rows.append(len(tokens) - 1)
-        longest = max(len(table) for table in tables)
-        tables = [table + [0] * (longest - len(table)) for table in tables]
-        device = self.kv.key_pools[0].device
+    def forward(self) -> torch.Tensor:
+        """The logits of what is laid out."""
+        return self.model(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
 
-        def tensor(values: list, dtype: torch.dtype) -> torch.Tensor:
-            return torch.tensor(values, dtype=dtype, device=device)
+    @torch.inference_mode()
+    def sample(self, logits: torch.Tensor) -> torch.Tensor:
+        """The token of each row that `run` returned, int64 on the device; -1 where there is none.
 
-        return Batch(
-            token_ids=tensor(tokens, torch.int64),
-            positions=tensor(positions, torch.int64),
-            slot_mapping=tensor(slots, torch.int64),
-            block_tables=tensor(tables, torch.int32),
-            context_lens=tensor(lengths, torch.int32),
-            cu_seqlens=tensor(starts, torch.int32),
-            logit_rows=tensor(logit_rows, torch.int64),
-        )
+        A step that is launched before the host has read them finds them in the memory in front of
+        the inputs; a 0 where there is none, since it has to be a token.
+        """
+        tokens = operators.sample(logits, *self.inputs.sampling(), backend=AUTO)
+        torch.clamp(tokens, min=0, out=self._sampled[: len(tokens)])
+        return tokens
+
+    @torch.inference_mode()
+    def launch(self, step: Step, ready: Sequence[Request]) -> Launched:
+        """Compute the tokens of a step and choose the next ones; wait for none of it."""
+        decodes = all(request.is_decoding for request in step.scheduled)
+        if graph := self._graph_for(step, ready):
+            self._lay_out(graph.shape, step, ready)
+            tokens = graph.replay()[: len(ready)]
+        else:
+            logits = self.run(step, ready)
+            tokens = self.sample(logits) if ready else torch.empty(0, dtype=torch.int64)
+        return Launched(ready, decodes, *self._desks[0].fetch(tokens))
+
+    def _graph_for(self, step: Step, ready: Sequence[Request]) -> Graph | None:
+        """The smallest graph with room for a step, if every sequence has one token and gets one."""
+        num_seqs = len(step.scheduled)
+        if not num_seqs == len(ready) == step.total_tokens:
+            return None
+        at = bisect_left(self._graphs, num_seqs, key=lambda graph: graph.shape.sequences)
+        return self._graphs[at] if at < len(self._graphs) else None
+
+    def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request]) -> None:
+        """Write a step's inputs and bring them to the device."""
+        self._desks.reverse()  # the GPU may not have read the other one yet
+        fields = self._desks[0].open(shape)
+        write_batch(fields, step, self.kv, self.max_num_seqs)
+        if self.samples:
+            write_sampling(fields, ready)
+        self._send(shape)
+
+    def pretend(self, shape: Shape) -> None:
+        """Lay out sequences that belong to nobody, as long as there can be any."""
+        fields = self._desks[0].open(shape)
+        write_batch(fields, Step(), self.kv, self.max_num_seqs)
+        write_sampling(fields, [])
+        fields["context_lens"].fill(self.max_blocks * self.kv.block_size)
+        tables = fields["block_tables"]
+        tables[:] = np.arange(tables.size).reshape(tables.shape) % self.kv.pool.num_blocks
+        self._send(shape)
+
+    def _send(self, shape: Shape) -> None:
+        self._desks[0].send(shape)
+        self.inputs = Inputs(shape, self._memory, self.max_num_seqs)
+
+
+class Desk:
+    """Where the host writes inputs: on a CPU, the very memory that the model reads."""
+
+    def __init__(self, place: torch.Tensor) -> None:
+        self.paper = place
+        self._views = lru_cache(maxsize=64)(self._view)
+
+    def open(self, shape: Shape) -> dict[str, np.ndarray]:
+        """The fields of a step, to be written."""
+        return self._views(shape)
+
+    def send(self, shape: Shape) -> None:
+        """Bring what was written to the device."""
+
+    def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
+        """Where the host will find tokens of the device, and what tells that they are there."""
+        return tokens, None
+
+    def _view(self, shape: Shape) -> dict[str, np.ndarray]:
+        return {name: view.numpy() for name, view in shape.views(self.paper).items()}
+
+
+class PinnedDesk(Desk):
+    """Memory that a GPU copies from and to by itself, while the host goes on.
+
+    Steps take turns with two of them: the host writes one step's inputs while the GPU has yet to
+    read those of the step before.
+    """
+
+    def __init__(self, place: torch.Tensor, num_tokens: int) -> None:
+        super().__init__(torch.zeros(place.shape, dtype=torch.uint8, pin_memory=True))
+        self._place = place
+        self._tokens = torch.zeros(num_tokens, dtype=torch.int64, pin_memory=True)
+        self._sent, self._fetched = torch.cuda.Event(), torch.cuda.Event()
+
+    def open(self, shape: Shape) -> dict[str, np.ndarray]:
+        self._sent.synchronize()
+        return super().open(shape)
+
+    def send(self, shape: Shape) -> None:
+        self._place[: shape.nbytes].copy_(self.paper[: shape.nbytes], non_blocking=True)
+        self._sent.record()
+
+    def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+        here = self._tokens[: len(tokens)]
+        here.copy_(tokens, non_blocking=True)
+        self._fetched.record()
+        return here, self._fetched
