@@ -6,7 +6,11 @@ outputs and work space NaN. Without a GPU the kernels run emulated, at small sha
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
+import importlib.util
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -324,3 +328,23 @@ def test_reference_is_paged_attention_of_any_dtype():
     wanted = oracle(*operands)
     torch.testing.assert_close(out, wanted[0])
     torch.testing.assert_close(lse.double(), wanted[1], rtol=1e-6, atol=1e-6)
+
+
+def test_ratios_are_measured_as_the_notebook_draws_them():
+    """The script, at sizes that the emulator can do, and the rows that the ladder needs."""
+    file = Path(__file__).parent / "gpu" / "ratios_paged.py"
+    spec = importlib.util.spec_from_file_location("ratios_paged", file)
+    script = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = script  # its dataclass looks there
+    spec.loader.exec_module(script)
+    heads = {"heads": 4, "kv_heads": 2, "head_dim": 64}
+    script.DECODE = {"B2": script.Shape([40, 7], **heads)}
+    script.PREFIXES = {"B3": script.Shape([40, 33, 32], 32, **heads)}
+    script.VARIANTS, script.VARIED = {"2 stages": {"STAGES": 2}}, ("B2",)
+    options = argparse.Namespace(device="cpu", rounds=2, no_variants=False, no_triton=True)
+    record = script.measure(options)
+    rows = record["decode"]["B2"]["rows"]
+    assert set(rows) >= {*paged.RUNGS, "mma, 2 stages", *script.FLASHINFER}
+    shared = record["prefixes"]["B3"]["rows"]
+    for row in (*(rows[name] for name in paged.RUNGS), shared["cascade"], rows["mma, 2 stages"]):
+        assert {"ms", "gb_s", "of_copy", "error"} <= set(row)
