@@ -146,9 +146,7 @@ class GraphedSteps:
         captured, so that everything is compiled and loaded; captures the step on them; and keeps
         the three things that `inputs`, `outputs` and `replays` are for.
         """
-        inputs = {
-            name: row.expand(size, *row.shape).contiguous() for name, row in self.padding.items()
-        }
+        inputs = {name: torch.stack([row] * size) for name, row in self.padding.items()}
         self.step(inputs)
         self.inputs[size] = inputs
         self.outputs[size], self.replays[size] = self.capture(lambda: self.step(inputs))

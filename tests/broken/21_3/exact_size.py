@@ -1,5 +1,7 @@
 """Replays the size of the batch, whether it was captured or not."""
 
+import torch
+
 from yaie import capture as reference
 
 EXPECT = "the smallest size that they fit in"
@@ -7,9 +9,7 @@ EXPECT = "the smallest size that they fit in"
 
 class GraphedSteps(reference.GraphedSteps):
     def add(self, size):
-        inputs = {
-            name: row.expand(size, *row.shape).contiguous() for name, row in self.padding.items()
-        }
+        inputs = {name: torch.stack([row] * size) for name, row in self.padding.items()}
         self.step(inputs)
         self.inputs[size] = inputs
         self.outputs[size], self.replays[size] = self.capture(lambda: self.step(inputs))

@@ -1,5 +1,7 @@
 """Captures a step that never ran."""
 
+import torch
+
 from yaie import capture as reference
 
 EXPECT = "call the step once before"
@@ -7,9 +9,7 @@ EXPECT = "call the step once before"
 
 class GraphedSteps(reference.GraphedSteps):
     def add(self, size):
-        inputs = {
-            name: row.expand(size, *row.shape).contiguous() for name, row in self.padding.items()
-        }
+        inputs = {name: torch.stack([row] * size) for name, row in self.padding.items()}
         self.inputs[size] = inputs
         self.outputs[size], self.replays[size] = self.capture(lambda: self.step(inputs))
 

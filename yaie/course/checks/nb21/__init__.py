@@ -99,7 +99,7 @@ EXERCISES = [
             "them too, and writes to their places in the cache. So the rest of the tray is filled "
             "with padding, every time.",
             "In add:\n"
-            "    inputs = {name: row.expand(size, *row.shape).contiguous() for ...}\n"
+            "    inputs = {name: torch.stack([...] * size) for name, row in self.padding.items()}\n"
             "    self.step(inputs)\n"
             "    self.outputs[size], self.replays[size] = self.capture(lambda: ...)\n"
             "In run:\n"

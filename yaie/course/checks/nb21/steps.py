@@ -158,6 +158,12 @@ def check_sizes(GraphedSteps: Any) -> None:
                        "least padding to compute.")] if size != 8 else (),
         )  # fmt: skip
         close(out, toy.table[tokens] * 2, f"the result of {what}")
+        equal(
+            {name: row.item() for name, row in steps.padding.items()},
+            {"token_ids": 0, "slots": SLOTS}, f"padding after {what}",
+            "An input tensor shares memory with it, and what was copied into one is padding for "
+            "all now. row.expand(size).contiguous() copies nothing where the size is 1.",
+        )  # fmt: skip
     raises(
         ValueError, lambda: steps.run(toy.batch([0] * 9, [0] * 9)), "run with 9 rows",
         "8 is the largest size captured.",
