@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from yaie.backends.registry import AUTO, choose, register
 from yaie.engine.device import choose_device, choose_dtype, count_blocks
 from yaie.engine.engine import Engine
+from yaie.engine.parallel import ParallelEngine, together
 from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
+from yaie.model.config import ModelConfig
 from yaie.model.llama import OPERATORS
+from yaie.model.parallel import smallest
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -38,6 +42,8 @@ class LLM:
             take together.
         kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
             what `gpu_memory_utilization` leaves.
+        tensor_parallel_size: processes that share the model, each on a GPU of its own, or all on
+            the CPU: see `yaie.engine.parallel`. Memory is that of each process.
         max_model_len: the most tokens of a request, prompt and output together; by default as many
             as the model was trained for, if the cache can hold them.
         enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
@@ -72,7 +78,9 @@ class LLM:
         policy: str = "fcfs",
         backend: str | Mapping[str, str] = AUTO,
         exercises: bool | Sequence[str] | None = None,
+        tensor_parallel_size: int = 1,
     ) -> None:
+        arguments = {name: value for name, value in locals().items() if name != "self"}
         if exercises is None:
             exercises = _switch("YAIE_USE_EXERCISES")
         ids = None if exercises is True else exercises
@@ -81,31 +89,41 @@ class LLM:
             print(line)
         where = choose_device(device)
         folder = find_model(model)
-        self.tokenizer = Tokenizer(folder)
-        backends = _with_exercises(backend, parts)
-        llama = load_model(folder, choose_dtype(dtype, where), where, backends)
-        if num_blocks is None:
-            num_blocks = count_blocks(
+        config = ModelConfig.from_folder(folder)
+        with together(tensor_parallel_size, config, str(where), arguments) as (ranks, shard):
+            self.tokenizer = Tokenizer(folder)
+            backends = _with_exercises(backend, parts)
+            llama = load_model(folder, choose_dtype(dtype, where), where, backends, shard)
+            if num_blocks is None:
+                num_blocks = count_blocks(
+                    llama,
+                    block_size,
+                    max_num_batched_tokens,
+                    gpu_memory_utilization,
+                    kv_cache_memory_bytes,
+                )
+            num_blocks = smallest(num_blocks, shard, where)
+            make = Engine if ranks is None else partial(ParallelEngine, ranks)
+            self.engine = make(
                 llama,
-                block_size,
-                max_num_batched_tokens,
-                gpu_memory_utilization,
-                kv_cache_memory_bytes,
+                self.tokenizer,
+                num_blocks=num_blocks,
+                block_size=block_size,
+                parts=parts,
+                max_model_len=max_model_len,
+                enforce_eager=enforce_eager,
+                max_num_seqs=max_num_seqs,
+                max_num_batched_tokens=max_num_batched_tokens,
+                enable_prefix_caching=enable_prefix_caching,
+                enable_chunked_prefill=enable_chunked_prefill,
+                policy=policy,
             )
-        self.engine = Engine(
-            llama,
-            self.tokenizer,
-            num_blocks=num_blocks,
-            block_size=block_size,
-            parts=parts,
-            max_model_len=max_model_len,
-            enforce_eager=enforce_eager,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            enable_prefix_caching=enable_prefix_caching,
-            enable_chunked_prefill=enable_chunked_prefill,
-            policy=policy,
-        )
+        self._ranks = ranks
+
+    def close(self) -> None:
+        """End the other processes, if the model is shared among several."""
+        if self._ranks is not None:
+            self._ranks.close()
 
     def generate(
         self,
