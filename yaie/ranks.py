@@ -25,6 +25,7 @@ from datetime import timedelta
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from types import FunctionType
 from typing import Any
 
@@ -78,6 +79,8 @@ class Ranks:
             if joined:
                 _join(0, size, device, meeting, timeout)
                 Ranks.joined_here = True
+                if device == "cuda":
+                    Thread(target=self._watch, daemon=True).start()
         except BaseException:
             self._end(0.0)
             raise
@@ -132,6 +135,13 @@ class Ranks:
     def __del__(self) -> None:
         if getattr(self, "_ranks", None):
             self.close()
+
+    def _watch(self) -> None:
+        """Free this process, should a rank fail while it waits for its tensor. Gloo notices that
+        by itself; kernels of NCCL go on waiting."""
+        wait([process.pipe for process in self._ranks])
+        if self.is_open:
+            _abort()
 
     def _end(self, patience: float) -> None:
         ranks, self._ranks = self._ranks, []
@@ -297,6 +307,13 @@ def _in_a_group() -> bool:
     from torch import distributed as dist
 
     return dist.is_initialized()
+
+
+def _abort() -> None:
+    from torch.distributed import distributed_c10d
+
+    if distributed_c10d.is_initialized():
+        distributed_c10d._abort_process_group()
 
 
 def _leave() -> None:

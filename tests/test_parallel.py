@@ -1,0 +1,318 @@
+"""Tensor parallelism: the parts of a model, and the same tokens from any number of ranks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny import make_tiny_model, tiny_config
+from torch.nn.functional import linear
+
+from yaie.engine.llm import LLM
+from yaie.model.config import ModelConfig
+from yaie.model.shards import Shard, column_parallel, heads_of, piece_of, row_parallel
+from yaie.model.weights import load_model
+from yaie.ranks import RankFailed, Ranks
+from yaie.sampling import SamplingParams
+
+PROMPTS = [[5, 6, 7], [9] * 40, [5, 6, 7, 8, 200], [300], list(range(3, 90))]
+GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+VARIANTS = {
+    "one_kv_head_each": ({}, 2),
+    "a_kv_head_for_two_ranks": ({}, 4),
+    "untied": ({"tie_word_embeddings": False}, 2),
+    "qwen2": (
+        {
+            "architectures": ["Qwen2ForCausalLM"],
+            "model_type": "qwen2",
+            "use_sliding_window": False,
+        },
+        2,
+    ),
+    "three": (
+        {
+            "hidden_size": 96,
+            "intermediate_size": 144,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 3,
+        },
+        3,
+    ),
+}
+
+
+# ----------------------------------------------------------------------------------- arithmetic
+
+
+@pytest.mark.parametrize(("num_heads", "num_kv"), [(9, 3), (32, 8), (8, 8), (12, 4), (8, 1)])
+def test_heads_are_all_computed_and_find_their_keys(num_heads, num_kv):
+    sizes = [s for s in range(1, num_heads + 1) if num_heads % s == 0]
+    for size in (s for s in sizes if num_kv % s == 0 or s % num_kv == 0):
+        shares = [heads_of(rank, size, num_heads, num_kv) for rank in range(size)]
+        assert [h for queries, _ in shares for h in queries] == list(range(num_heads))
+        for queries, keys in shares:
+            assert {h // (num_heads // num_kv) for h in queries} == set(keys)
+            assert len(keys) == max(1, num_kv // size)
+            # A rank's model numbers its heads from 0: they must find the same KV head.
+            group = len(queries) // len(keys)
+            for own, head in enumerate(queries):
+                assert keys[own // group] == head // (num_heads // num_kv)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_pieces_put_together_are_the_checkpoint(variant, tmp_path):
+    overrides, size = VARIANTS[variant]
+    folder = make_tiny_model(tmp_path / "model", **overrides)
+    config = ModelConfig.from_folder(folder)
+    for name, tensor in load_file(folder / "model.safetensors").items():
+        covered = torch.zeros(tensor.shape, dtype=torch.int64)
+        for rank in range(size):
+            piece = piece_of(name, tensor.shape, config, rank, size)
+            assert len(piece) == tensor.ndim
+            covered[piece] += 1
+        copies = {1} if "_proj" in name or "lm_head" in name else {size}
+        if any(word in name for word in ("k_proj", "v_proj")):
+            copies = {max(1, size // config.num_key_value_heads)}
+        assert set(covered.unique().tolist()) == copies, name
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_columns_then_rows_are_the_product(size, bias):
+    draw = torch.Generator().manual_seed(size)
+    up, down = (
+        torch.randn(n, m, generator=draw, dtype=torch.float64) for n, m in ((12, 5), (7, 12))
+    )
+    biases = [torch.randn(n, generator=draw, dtype=torch.float64) for n in (12, 7)]
+    first, second = biases if bias else (None, None)
+    x = torch.randn(4, 5, generator=draw, dtype=torch.float64)
+    want = linear(linear(x, up, first).relu(), down, second)
+    parts = [column_parallel(x, up, first, rank, size).relu() for rank in range(size)]
+    summands: list[torch.Tensor] = []
+    for rank, own in enumerate(parts):
+        row_parallel(own, down, second, rank, size, lambda t: summands.append(t) or t)
+    got = sum(summands) + (0 if second is None else second)
+    torch.testing.assert_close(got, want)
+    last = row_parallel(parts[0], down, second, 0, size, lambda _: sum(summands))
+    torch.testing.assert_close(last, want)
+
+
+@pytest.mark.parametrize(
+    ("size", "overrides", "said"),
+    [
+        (3, {}, "num_attention_heads, 4, got 3"),
+        (2, {"intermediate_size": 129}, "intermediate_size, 129, got 2"),
+        (2, {"vocab_size": 385}, "vocab_size, 385, got 2"),
+        (
+            4,
+            {"num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 16},
+            "num_key_value_heads, 6, or be a multiple of it, got 4",
+        ),
+        (0, {}, "rank must be from 0 to -1"),
+    ],
+)
+def test_a_model_that_does_not_divide(size, overrides, said):
+    with pytest.raises(ValueError, match=said):
+        Shard(0, size).check(ModelConfig.from_dict(tiny_config(**overrides)))
+
+
+def test_a_rank_holds_its_part_only(tiny_model):
+    whole = load_model(tiny_model, "float64")
+    parts = [load_model(tiny_model, "float64", shard=Shard(rank, 2)) for rank in range(2)]
+    for layer, *own in zip(whole.layers, *(p.layers for p in parts), strict=True):
+        for name in ("qkv", "output", "gate_up", "down"):
+            sizes = {getattr(part, name).weight.numel() for part in own}
+            assert sizes == {getattr(layer, name).weight.numel() // 2}
+    head = torch.cat([part.lm_head.weight for part in parts])
+    assert torch.equal(head, whole.lm_head.weight)
+    assert parts[0].lm_head.weight.data_ptr() == parts[0].embed.data_ptr()  # no second copy
+
+
+# ----------------------------------------------------------------------------------- processes
+
+
+def logits_of_a_rank(folder, dtype, prompts):
+    """In a rank: the last logits of each prompt, by this rank's part of the model."""
+    from tiny import make_batch, make_pools
+
+    from yaie.model.parallel import own_shard
+    from yaie.model.weights import load_model
+
+    model = load_model(folder, dtype, shard=own_shard())
+    pools = make_pools(model.config, 20, 16, model.dtype)
+    blocks = iter(range(20))
+    tables = [[next(blocks) for _ in range(0, len(p), 16)] for p in prompts]
+    sequences = [(p, 0, table) for p, table in zip(prompts, tables, strict=True)]
+    none = model(make_batch(sequences, 16, []), *pools)
+    assert none.shape == (0, model.config.vocab_size)
+    return model(make_batch(sequences, 16), *pools)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_logits_are_those_of_one_device_and_the_same_on_all_ranks(size, tmp_path):
+    with Ranks(size) as ranks:
+        for variant in (name for name, (_, fits) in VARIANTS.items() if fits == size):
+            folder = make_tiny_model(tmp_path / variant, **VARIANTS[variant][0])
+            want = logits_of_a_rank(folder, "float64", PROMPTS)
+            for dtype in ("float64", "float32", "bfloat16"):
+                logits = ranks.run(logits_of_a_rank, folder, dtype, PROMPTS)
+                assert all(torch.equal(logits[0], other) for other in logits)
+                if dtype != "bfloat16":
+                    atol = 1e-5 if dtype == "float64" else 2e-4
+                    torch.testing.assert_close(logits[0], want, atol=atol, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def shared(tiny_model):
+    """One engine for the tests that leave it as they found it; it is made when it is needed."""
+    engines = []
+    yield engines
+    for llm in engines:
+        llm.close()
+
+
+@pytest.fixture
+def pair(tiny_model, shared):
+    if not shared:
+        shared.append(LLM(tiny_model, num_blocks=64, tensor_parallel_size=2))
+    return shared[0]
+
+
+@pytest.fixture
+def alone(shared):
+    """For tests that make an engine of their own."""
+    while shared:
+        shared.pop().close()
+
+
+@pytest.fixture(scope="module")
+def single(tiny_model):
+    return LLM(tiny_model, num_blocks=64)
+
+
+def token_ids(outputs):
+    return [output.token_ids for output in outputs]
+
+
+def test_the_same_greedy_tokens(pair, single):
+    assert token_ids(pair.generate(PROMPTS, GREEDY)) == token_ids(single.generate(PROMPTS, GREEDY))
+    again = pair.generate(PROMPTS, GREEDY)  # from the prefix cache
+    assert token_ids(again) == token_ids(single.generate(PROMPTS, GREEDY))
+    assert again[4].metrics.num_cached_tokens > 0
+
+
+def test_the_same_samples(pair, single):
+    params = [SamplingParams(max_tokens=12, seed=7 + i, ignore_eos=True) for i in range(5)]
+    assert token_ids(pair.generate(PROMPTS, params)) == token_ids(single.generate(PROMPTS, params))
+
+
+def test_ranks_agree_where_no_seed_is_given(pair):
+    """If they did not, lengths or blocks would differ, and sooner or later a step's shapes."""
+    params = SamplingParams(max_tokens=40, temperature=1.5)
+    for _ in range(3):
+        pair.generate(PROMPTS * 4, params)
+    pair.engine.ranks.check()
+
+
+def test_streams_and_aborts(pair, single):
+    stream = pair.stream("Once upon a time", GREEDY)
+    pieces = [next(stream), next(stream)]
+    stream.close()
+    assert pieces
+    texts = [list(llm.stream("Once upon a time", GREEDY)) for llm in (pair, single)]
+    assert texts[0] == texts[1]
+    assert pair.engine.reset_prefix_cache() > 0
+    assert token_ids(pair.generate(PROMPTS, GREEDY)) == token_ids(single.generate(PROMPTS, GREEDY))
+
+
+def test_a_pool_that_is_too_small(alone, tiny_model):
+    """Preemption and eviction happen alike on all ranks."""
+    prompts = [[10 + i] * 30 for i in range(8)]
+    options = {"num_blocks": 12, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 16}
+    want = token_ids(LLM(tiny_model, **options).generate(prompts, GREEDY))
+    llm = LLM(tiny_model, **options, tensor_parallel_size=4)
+    try:
+        assert token_ids(llm.generate(prompts, GREEDY)) == want
+    finally:
+        llm.close()
+
+
+def test_only_one_at_a_time(pair, tiny_model):
+    """A process is rank 0 of one group; a second engine would wait for ranks that do not come."""
+    with pytest.raises(ValueError, match="has joined other ranks: close those first"):
+        LLM(tiny_model, tensor_parallel_size=2)
+
+
+def test_an_error_before_a_step_changes_nothing(pair):
+    with pytest.raises(ValueError, match="token id 999"):
+        pair.generate([[999]])
+    with pytest.raises(TypeError, match="SamplingParams"):
+        pair.engine.add_request([1], {"temperature": 0})
+    pair.generate(PROMPTS, GREEDY)
+
+
+def test_a_rank_that_dies_is_an_error(alone, tiny_model):
+    llm = LLM(tiny_model, num_blocks=64, tensor_parallel_size=2)
+    llm.generate(PROMPTS, GREEDY)
+    llm.engine.ranks.post(os._exit, 9)
+    with pytest.raises(RankFailed, match=r"(?s)rank 1 failed.*exit code 9"):
+        llm.generate(PROMPTS, GREEDY)
+    assert not llm.engine.requests  # aborted
+    with pytest.raises(RankFailed, match="start them again"):
+        llm.generate(PROMPTS, GREEDY)
+    llm.close()
+
+
+def test_an_interrupt_ends_the_ranks(alone, tiny_model, monkeypatch):
+    llm = LLM(tiny_model, num_blocks=64, tensor_parallel_size=2)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(llm.engine.runner, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        llm.generate(PROMPTS, GREEDY)
+    assert not llm.engine.ranks.is_open
+    assert not llm.engine.requests
+
+
+def test_errors_while_it_is_made(alone, tiny_model):
+    with pytest.raises(ValueError, match="num_attention_heads, 4, got 3"):
+        LLM(tiny_model, tensor_parallel_size=3)
+    with pytest.raises(ValueError, match="tensor_parallel_size"):
+        LLM(tiny_model, tensor_parallel_size=0)
+    with pytest.raises(ValueError, match="max_num_seqs"):  # the others were started by then
+        LLM(tiny_model, tensor_parallel_size=2, max_num_seqs=0)
+    LLM(tiny_model, num_blocks=8, tensor_parallel_size=2).close()  # so nothing was left behind
+
+
+def test_started_by_torchrun(tiny_model, single):
+    """Each process makes the same LLM, and is one rank of it."""
+    with Ranks(2) as ranks:
+        got = ranks.run(generate, tiny_model, PROMPTS, GREEDY)
+    assert got == [token_ids(single.generate(PROMPTS, GREEDY))] * 2
+
+
+def generate(folder, prompts, params):
+    from yaie.engine.llm import LLM
+
+    llm = LLM(folder, num_blocks=64, tensor_parallel_size=2)
+    return [output.token_ids for output in llm.generate(prompts, params)]
+
+
+@pytest.mark.real_model
+@pytest.mark.slow
+def test_the_real_model_on_three_ranks(alone, real_model):
+    """Its 9 query heads and 3 KV heads can be split in three, and not in two."""
+    params = SamplingParams(temperature=0.0, max_tokens=24)
+    prompts = ["The capital of France is", "def fibonacci(n):\n", "Once upon a time"]
+    want = token_ids(LLM(real_model, num_blocks=32).generate(prompts, params))
+    with pytest.raises(ValueError, match="num_attention_heads, 9, got 2"):
+        LLM(real_model, tensor_parallel_size=2)
+    llm = LLM(real_model, num_blocks=32, tensor_parallel_size=3)
+    try:
+        assert token_ids(llm.generate(prompts, params)) == want
+    finally:
+        llm.close()
