@@ -24,12 +24,16 @@ def reshape_and_cache_kernel(
     size,  # KV heads × head_dim
     BLOCK: tl.constexpr,
 ):
-    """A program moves BLOCK elements of one token's keys and values to the token's slot."""
+    """A program moves BLOCK elements of one token's keys and values to the token's slot.
+
+    A negative slot is a row of padding, of which nothing is written.
+    """
     token = tl.program_id(0).to(tl.int64)
     offsets = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = offsets < size
+    slot = tl.load(slot_mapping_ptr + token)
+    inside = (offsets < size) & (slot >= 0)
     head, dim = offsets // head_dim, offsets % head_dim
-    target = tl.load(slot_mapping_ptr + token) * size + offsets
+    target = slot * size + offsets
     head = head.to(tl.int64)  # heads may lie far apart
     key_source = token * key_token_stride + head * key_head_stride + dim
     value_source = token * value_token_stride + head * value_head_stride + dim
