@@ -56,6 +56,7 @@ _HOME = {
     "draw_programs": "programs",
     "draw_traffic": "programs",
     "draw_bench": "bench",
+    "draw_backends": "backends",
     "FlatView": "flat_tree",
     "draw_flat_tree": "flat_tree",
     "ScanStep": "scan",
@@ -91,6 +92,10 @@ _HOME = {
     "draw_profile": "profile",
     "Tray": "trays",
     "draw_tray": "trays",
+    "Chart": "charts",
+    "draw_charts": "charts",
+    "draw_requests": "requests",
+    "draw_arrivals": "requests",
     "draw_course_map": "course_map",
     "draw_readme_strip": "readme",
 }

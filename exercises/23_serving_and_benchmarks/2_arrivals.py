@@ -1,0 +1,34 @@
+"""Exercise 23.2: People who do not know of each other.
+
+Draw the times at which requests come, so many a second in the mean, if everybody decides alone: a
+Poisson process. The docstring says how the times between arrivals are distributed.
+
+Check it:     yaie check 23.2
+A hint:       yaie hint 23.2
+Start again:  yaie reset 23.2
+
+The reference is poisson_arrivals in yaie/bench/load.py.
+"""
+
+from __future__ import annotations
+
+import random
+
+
+def poisson_arrivals(rate: float, count: int, rng: random.Random) -> list[float]:
+    """When requests come of many people who do not know of each other: a Poisson process.
+
+    Args:
+        rate: requests a second, in the mean.
+        count: how many come.
+        rng: what to draw with.
+
+    Returns:
+        `count` ascending times in seconds after the start. From the start to the first, and from
+        each to the next, is a time of its own, drawn from the exponential distribution whose mean
+        is 1 / rate.
+
+    Raises:
+        ValueError: `rate` is not above 0, or `count` is below 0.
+    """
+    raise NotImplementedError("Exercise 23.2: People who do not know of each other")

@@ -1,0 +1,13 @@
+"""Takes the mean gap for the rate."""
+
+EXPECT = "takes 1 / mean, which is the rate itself"
+
+
+def poisson_arrivals(rate, count, rng):
+    if rate <= 0 or count < 0:
+        raise ValueError("rate must be above 0 and count at least 0")
+    times, now = [], 0.0
+    for _ in range(count):
+        now += rng.expovariate(1 / rate)
+        times.append(now)
+    return times

@@ -1,0 +1,13 @@
+"""Draws the gaps from 0 to twice their mean."""
+
+EXPECT = "Uniform gaps know no crowds"
+
+
+def poisson_arrivals(rate, count, rng):
+    if rate <= 0 or count < 0:
+        raise ValueError("rate must be above 0 and count at least 0")
+    times, now = [], 0.0
+    for _ in range(count):
+        now += rng.uniform(0, 2 / rate)
+        times.append(now)
+    return times

@@ -1,0 +1,11 @@
+"""Stores the last token of the answer, too."""
+
+from yaie.kv_cache import blocks_needed
+
+EXPECT = "the last token of an answer has no keys and values"
+
+
+def requests_that_fit(num_blocks, block_size, prompt, output, shared=0):
+    common = min(shared, prompt - 1) // block_size
+    own = blocks_needed(prompt + output, block_size) - common
+    return max(0, (num_blocks - common) // own)

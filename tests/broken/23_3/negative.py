@@ -1,0 +1,11 @@
+"""Fits fewer than none."""
+
+from yaie.kv_cache import blocks_needed
+
+EXPECT = "Less than none"
+
+
+def requests_that_fit(num_blocks, block_size, prompt, output, shared=0):
+    common = min(shared, prompt - 1) // block_size
+    own = blocks_needed(prompt + output - 1, block_size) - common
+    return (num_blocks - common) // own

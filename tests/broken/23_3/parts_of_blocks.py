@@ -1,0 +1,11 @@
+"""Shares blocks of which a part is the same."""
+
+from yaie.kv_cache import blocks_needed
+
+EXPECT = "is not shared: round down"
+
+
+def requests_that_fit(num_blocks, block_size, prompt, output, shared=0):
+    common = blocks_needed(min(shared, prompt - 1), block_size)
+    own = blocks_needed(prompt + output - 1, block_size) - common
+    return max(0, (num_blocks - common) // own)

@@ -1,0 +1,121 @@
+"""Measured curves side by side, with the lines and marks that explain them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from yaie.viz import style
+
+MARGIN, GAP = 0.12, 0.35
+HEAD, BOTTOM = 0.62, 0.55  # inches above and below the axes
+Points = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One pair of axes.
+
+    Attributes:
+        curves: name -> (x, y), ascending in x. A name of "" is not written.
+        guides: curves of theory, dashed and gray.
+        marks: name -> x of a vertical line.
+        log_x: a scale on which each doubling is as wide, ticked where the curves have points.
+        log_y: powers of ten.
+        steps: y keeps its value until the next x.
+    """
+
+    title: str
+    xlabel: str
+    ylabel: str
+    curves: Mapping[str, Points]
+    guides: Mapping[str, Points] = field(default_factory=dict)
+    marks: Mapping[str, float] = field(default_factory=dict)
+    log_x: bool = False
+    log_y: bool = False
+    steps: bool = False
+
+
+def draw_charts(
+    charts: Sequence[Chart], height: float = 2.3, at: style.Place | None = None
+) -> Figure:
+    """Draw charts in a row, on the width of a page."""
+    if not charts:
+        raise ValueError("charts must hold at least one chart, got none")
+    page = style.Page(style.WIDTH, HEAD + height + BOTTOM, at)
+    pitch = (style.WIDTH - 2 * MARGIN + GAP) / len(charts)
+    for number, chart in enumerate(charts):
+        x = MARGIN + number * pitch
+        style.put(page.ax, x, 0.17, chart.title, style.BODY, weight="bold")
+        _legend(page, chart, x, pitch - GAP)
+        ax = style.plain(page.axes(x + 0.55, HEAD, pitch - GAP - 0.62, height))
+        _draw(ax, chart)
+    return page.figure
+
+
+def _legend(page: style.Page, chart: Chart, x: float, width: float) -> None:
+    colors = [style.series_color(number) for number in range(len(chart.curves))]
+    entries = [*zip(chart.curves, colors, strict=True), *((g, style.MUTED) for g in chart.guides)]
+    entries = [(name, color) for name, color in entries if name]
+    widths = [style.text_width(name, style.SMALL) + 0.22 for name, _ in entries]
+    for (name, color), (left, line) in zip(entries, style.flow(widths, width, 0.12), strict=True):
+        y = 0.38 + 0.15 * line
+        dashes = (0, (4, 3)) if name in chart.guides else "solid"
+        line_width = 1.0 if name in chart.guides else 2.0
+        page.ax.plot([x + left, x + left + 0.16], [y, y], color=color, lw=line_width, ls=dashes)
+        style.put(page.ax, x + left + 0.2, y, name, style.SMALL, color)
+
+
+def _draw(ax: Axes, chart: Chart) -> None:
+    drawstyle = "steps-post" if chart.steps else "default"
+    for number, points in enumerate(chart.curves.values()):
+        marker = None if chart.steps or len(points) > 40 else "o"
+        ax.plot(
+            *zip(*points, strict=True), color=style.series_color(number), lw=2.0, ms=3.5,
+            marker=marker, drawstyle=drawstyle,
+        )  # fmt: skip
+    low, high = _limits(chart)
+    for points in chart.guides.values():
+        ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=(0, (4, 3)), zorder=1)
+    if chart.log_x:
+        ax.set_xscale("log", base=2)
+        ticks = sorted({x for points in chart.curves.values() for x, _ in points})
+        ax.set_xticks(_sparse(ticks), [f"{x:g}" for x in _sparse(ticks)])
+        ax.xaxis.set_minor_locator(NullLocator())
+    if chart.log_y:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    ax.set_ylim(low, high)
+    for name, x in chart.marks.items():
+        ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
+        ax.text(
+            x, 0.02, f" {name}", transform=ax.get_xaxis_transform(), fontsize=style.SMALL,
+            color=style.VERMILION, fontfamily=style.FONT, ha="left", va="bottom", parse_math=False,
+        )  # fmt: skip
+    ax.grid(axis="y", color=style.WASH, lw=0.8)
+    ax.set_axisbelow(True)
+    for set_label, words in ((ax.set_xlabel, chart.xlabel), (ax.set_ylabel, chart.ylabel)):
+        set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+
+
+def _limits(chart: Chart) -> tuple[float, float]:
+    """The range of y: measured curves fill it, guides may leave it."""
+    values = [y for points in chart.curves.values() for _, y in points]
+    if chart.log_y:
+        return 0.7 * min(values), 1.5 * max(values)
+    return 0.0, 1.12 * max(values) or 1.0
+
+
+def _sparse(ticks: Sequence[float]) -> list[float]:
+    """Ticks that do not touch each other on a scale of doublings."""
+    kept: list[float] = []
+    for tick in ticks:
+        if not kept or tick / kept[-1] > 1.45:
+            kept.append(tick)
+    return kept
