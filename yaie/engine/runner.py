@@ -80,11 +80,11 @@ class Runner:
         place = self._memory[8 * max_num_seqs :]
         pinned = device.type == "cuda"
         self._desks = [PinnedDesk(place, max_num_seqs) for _ in "ab"] if pinned else [Desk(place)]
-        self._graphs: list[Graph] = []  # by batch size
+        self.graphs: list[Graph] = []  # by batch size
 
     def capture(self) -> None:
         """Capture steps in which every sequence has one token as CUDA graphs."""
-        self._graphs = capture(self, batch_sizes(self.max_num_seqs))
+        self.graphs = capture(self, batch_sizes(self.max_num_seqs))
 
     # ------------------------------------------------------------------------ a step
 
@@ -133,8 +133,8 @@ class Runner:
         num_seqs = len(step.scheduled)
         if not num_seqs == len(ready) == step.total_tokens:
             return None
-        at = bisect_left(self._graphs, num_seqs, key=lambda graph: graph.shape.sequences)
-        return self._graphs[at] if at < len(self._graphs) else None
+        at = bisect_left(self.graphs, num_seqs, key=lambda graph: graph.shape.sequences)
+        return self.graphs[at] if at < len(self.graphs) else None
 
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request]) -> None:
         """Write a step's inputs and bring them to the device."""
