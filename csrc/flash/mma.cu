@@ -63,8 +63,10 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     int width = min(HEADS_TOGETHER, flash.kv_heads - first_head);
     int kv_head = first_head + within % width;
     __shared__ Sequence sequence;
-    if (threadIdx.x == 0)
-        sequence = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
+    if (threadIdx.x == 0) {
+        Sequence found = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
+        sequence = found;
+    }
     __syncthreads();
     int num_rows = sequence.num_queries * group - sequence.first_row;  // from this tile's first on
     if (num_rows <= 0) return;
