@@ -1,14 +1,19 @@
-"""The engine on a tiny model: tokens do not depend on how, beside whom or in what pieces."""
+"""The engine on a tiny model: tokens do not depend on how, beside whom or in what pieces.
+
+All of it is true of an engine that waits for each step, as on a CPU, and of one that launches the
+next before it knows the last one's tokens, as on a GPU.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import random
+from functools import partial
 from itertools import product
 
 import pytest
 import torch
-from engines import check_whole, follow, interfere, recompute, run
+from engines import check_whole, follow, interfere, leave_alone, recompute, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
@@ -37,9 +42,22 @@ def tokenizer(folder):
     return Tokenizer(folder)
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["waits", "overlaps"])
+def overlap(request):
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def workload(model):
-    """Requests with and without shared beginnings, greedy and drawn, and their right tokens."""
+def make_engine(overlap):
+    return partial(make, overlap=overlap)
+
+
+@pytest.fixture(scope="module")
+def workload(model, overlap):
+    """Requests with and without shared beginnings, greedy and drawn, and their right tokens.
+
+    Without penalties for an engine that runs ahead, which waits where one has to be computed.
+    """
     rng = random.Random(0)
 
     def tokens(length: int) -> list[int]:
@@ -53,8 +71,10 @@ def workload(model):
         SamplingParams(temperature=1.0, seed=1),
         SamplingParams(temperature=0.8, top_p=0.9, seed=2),
         SamplingParams(temperature=1.5, top_k=20, seed=3),
-        SamplingParams(temperature=0.0, repetition_penalty=1.3),
-        SamplingParams(temperature=0.7, min_p=0.05, repetition_penalty=1.1, seed=4),
+        SamplingParams(temperature=0.0, repetition_penalty=1.0 if overlap else 1.3),
+        SamplingParams(
+            temperature=0.7, min_p=0.05, repetition_penalty=1.0 if overlap else 1.1, seed=4
+        ),
     ]
     cases = []
     for i, prompt in enumerate(prompts):
@@ -62,11 +82,11 @@ def workload(model):
         p = SamplingParams(
             **{**vars(p), "max_tokens": NUM_TOKENS - i % 3, "ignore_eos": i % 2 == 0}
         )
-        cases.append((prompt, p, recompute(model, prompt, p)))
+        cases.append((prompt, p, recompute(model, prompt, p, on_device=overlap)))
     return cases
 
 
-def make_engine(model, tokenizer, num_blocks=None, block_size=4, **options) -> Engine:
+def make(model, tokenizer, num_blocks=None, block_size=4, **options) -> Engine:
     if num_blocks is None:
         num_blocks = 1200 // block_size
     options = {"max_num_seqs": 16, "max_num_batched_tokens": 48} | options
@@ -80,7 +100,7 @@ def make_engine(model, tokenizer, num_blocks=None, block_size=4, **options) -> E
     "block_size, chunked, caching, tight", list(product([1, 4, 16], *[[True, False]] * 3))
 )
 def test_tokens_do_not_depend_on_memory_or_schedule(
-    model, tokenizer, workload, block_size, chunked, caching, tight
+    make_engine, model, tokenizer, workload, block_size, chunked, caching, tight
 ):
     longest = max(len(prompt) + params.max_tokens for prompt, params, _ in workload)
     engine = make_engine(
@@ -105,7 +125,7 @@ def test_tokens_do_not_depend_on_memory_or_schedule(
 
 
 @pytest.mark.parametrize("caching", [True, False])
-def test_tokens_alone_are_tokens_in_company(model, tokenizer, workload, caching):
+def test_tokens_alone_are_tokens_in_company(make_engine, model, tokenizer, workload, caching):
     engine = make_engine(model, tokenizer, enable_prefix_caching=caching)
     for prompt, params, wanted in workload:
         request_id = engine.add_request(prompt, params)
@@ -115,7 +135,7 @@ def test_tokens_alone_are_tokens_in_company(model, tokenizer, workload, caching)
 
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_tokens_do_not_depend_on_arrivals(model, tokenizer, workload, data):
+def test_tokens_do_not_depend_on_arrivals(make_engine, model, tokenizer, workload, data):
     """Requests come at any step, some are aborted, in a pool of any size."""
     block_size = data.draw(st.sampled_from([1, 3, 4, 16]))
     longest = max(len(prompt) + params.max_tokens for prompt, params, _ in workload)
@@ -150,7 +170,7 @@ def test_tokens_do_not_depend_on_arrivals(model, tokenizer, workload, data):
     check_whole(engine)
 
 
-def test_unseeded_requests_differ(model, tokenizer):
+def test_unseeded_requests_differ(make_engine, model, tokenizer):
     engine = make_engine(model, tokenizer)
     for _ in range(2):
         engine.add_request([5], SamplingParams(max_tokens=20, ignore_eos=True))
@@ -158,7 +178,7 @@ def test_unseeded_requests_differ(model, tokenizer):
     assert first.token_ids != second.token_ids
 
 
-def test_a_chat_computes_only_what_is_new(model, tokenizer):
+def test_a_chat_computes_only_what_is_new(make_engine, model, tokenizer):
     """The answer of one turn is part of the prefix of the next."""
     engine = make_engine(model, tokenizer, block_size=4)
     params = SamplingParams(temperature=0.0, max_tokens=10, ignore_eos=True)
@@ -176,7 +196,7 @@ def run_one(engine: Engine, prompt: list[int], params: SamplingParams):
 # ------------------------------------------------------------------------------------ limits
 
 
-def test_the_context_full_ends_a_request(folder, tmp_path, tokenizer):
+def test_the_context_full_ends_a_request(make_engine, folder, tmp_path, tokenizer):
     short = load_model(make_tiny_model(tmp_path / "short", max_position_embeddings=20))
     engine = make_engine(short, tokenizer)
     assert engine.max_model_len == 20
@@ -187,7 +207,7 @@ def test_the_context_full_ends_a_request(folder, tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("block_size, num_blocks", [(1, 24), (4, 6), (24, 1)])
-def test_the_cache_full_ends_a_request(model, tokenizer, block_size, num_blocks):
+def test_the_cache_full_ends_a_request(make_engine, model, tokenizer, block_size, num_blocks):
     engine = make_engine(model, tokenizer, num_blocks, block_size)
     params = SamplingParams(temperature=0.0, max_tokens=99, ignore_eos=True)
     for prompt in ([5] * 12, [6] * 12, [5] * 23):
@@ -197,19 +217,19 @@ def test_the_cache_full_ends_a_request(model, tokenizer, block_size, num_blocks)
         check_whole(engine)
 
 
-def test_max_tokens_of_one(model, tokenizer):
+def test_max_tokens_of_one(make_engine, model, tokenizer):
     output = run_one(make_engine(model, tokenizer), [5, 6], SamplingParams(max_tokens=1, seed=0))
     assert (output.finish_reason, len(output.token_ids)) == ("length", 1)
 
 
-def test_metrics_are_in_order(model, tokenizer):
+def test_metrics_are_in_order(make_engine, model, tokenizer):
     engine = make_engine(model, tokenizer)
     metrics = run_one(engine, [5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True)).metrics
     assert metrics.arrival_time <= metrics.first_token_time <= metrics.finished_time
     assert metrics.time_to_first_token == metrics.first_token_time - metrics.arrival_time
 
 
-def test_outputs_come_once_a_token(model, tokenizer):
+def test_outputs_come_once_a_token(make_engine, model, tokenizer):
     engine = make_engine(model, tokenizer, max_num_batched_tokens=16)
     request_id = engine.add_request([5] * 40, SamplingParams(max_tokens=3, ignore_eos=True))
     lengths = []
@@ -236,7 +256,7 @@ def poison(engine, request_id: str, when=lambda request: True):
 
 @pytest.mark.parametrize("at", [0, 1, 5])
 @pytest.mark.parametrize("victim", [0, 3, 7])
-def test_nan_ends_one_request_and_no_other(model, tokenizer, workload, at, victim):
+def test_nan_ends_one_request_and_no_other(make_engine, model, tokenizer, workload, at, victim):
     engine = make_engine(model, tokenizer, max_num_batched_tokens=16)
     ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
     poison(engine, ids[victim], when=lambda request: request.num_output_tokens == at)
@@ -254,7 +274,7 @@ def test_nan_ends_one_request_and_no_other(model, tokenizer, workload, at, victi
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_logits_that_allow_no_choice_are_errors(model, tokenizer, value):
+def test_logits_that_allow_no_choice_are_errors(make_engine, model, tokenizer, value):
     engine = make_engine(model, tokenizer)
     interfere(engine, after=lambda step, logits: logits[0].fill_(value))
     output = run_one(engine, [5], SamplingParams(seed=0))
@@ -263,7 +283,7 @@ def test_logits_that_allow_no_choice_are_errors(model, tokenizer, value):
 
 
 @pytest.mark.parametrize("chunked", [True, False])
-def test_keys_that_became_nan_are_not_shared(model, tokenizer, workload, chunked):
+def test_keys_that_became_nan_are_not_shared(make_engine, model, tokenizer, workload, chunked):
     """A fault in the first part of a prompt: the same prompt must not find it in the cache."""
     prompt, params, wanted = workload[7]
     engine = make_engine(
@@ -295,7 +315,9 @@ class Fault(Exception):
 @pytest.mark.parametrize("error", [Fault, KeyboardInterrupt])
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("tight", [True, False])
-def test_a_step_that_failed_can_be_tried_again(model, tokenizer, workload, error, where, tight):
+def test_a_step_that_failed_can_be_tried_again(
+    make_engine, model, tokenizer, workload, error, where, tight
+):
     """Every third step fails, in the forward pass or behind it; nobody's tokens change."""
     engine = make_engine(model, tokenizer, num_blocks=20 if tight else None)
     count = iter(range(10**6))
@@ -319,12 +341,11 @@ def test_a_step_that_failed_can_be_tried_again(model, tokenizer, workload, error
 
 
 @pytest.mark.parametrize("steps", range(0, 12, 2))
-def test_everything_can_be_aborted_after_a_failure(model, tokenizer, workload, steps):
+def test_everything_can_be_aborted_after_a_failure(make_engine, model, tokenizer, workload, steps):
     engine = make_engine(model, tokenizer, num_blocks=20, max_num_batched_tokens=16)
     ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
     for _ in range(steps):
         engine.step()
-    real = engine.runner
     interfere(engine, before=lambda step: (_ for _ in ()).throw(Fault()))
     with pytest.raises(Fault):
         engine.step()
@@ -332,29 +353,32 @@ def test_everything_can_be_aborted_after_a_failure(model, tokenizer, workload, s
         assert engine.abort(request_id).finish_reason == "abort"
         assert engine.abort(request_id) is None
     check_whole(engine)
-    engine.runner = real
+    leave_alone(engine)
     prompt, params, wanted = workload[6]
     assert run_one(engine, prompt, params).token_ids == wanted
 
 
-def test_a_sampler_that_fails_loses_nothing(model, tokenizer, workload):
+def test_a_sampler_that_fails_loses_nothing(make_engine, model, tokenizer, workload):
     engine = make_engine(model, tokenizer)
     prompt, params, wanted = workload[0]
     request_id = engine.add_request(prompt, params)
-    sample = engine.sampler.sample
+    sampler = engine.runner if engine.runner.samples else engine.sampler
+    sample = sampler.sample
 
     def fail(*args, **kwargs):
         raise Fault
 
-    engine.sampler.sample = fail
+    sampler.sample = fail
     for _ in range(3):
         with pytest.raises(Fault):
             engine.step()
-    engine.sampler.sample = sample
+    sampler.sample = sample
     assert run(engine)[request_id].token_ids == wanted
 
 
-def test_a_scheduler_that_does_nothing_is_an_error_and_no_endless_loop(model, tokenizer):
+def test_a_scheduler_that_does_nothing_is_an_error_and_no_endless_loop(
+    make_engine, model, tokenizer
+):
     engine = make_engine(model, tokenizer)
     engine.scheduler.admit = lambda step: None
     engine.add_request([5])
@@ -362,7 +386,9 @@ def test_a_scheduler_that_does_nothing_is_an_error_and_no_endless_loop(model, to
         engine.step()
 
 
-def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(model, tokenizer, workload):
+def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(
+    make_engine, model, tokenizer, workload
+):
     """The garbage collector may close a forgotten stream at any time."""
     engine = make_engine(model, tokenizer)
     first, second = (engine.add_request(*workload[i][:2]) for i in (0, 2))
@@ -373,7 +399,7 @@ def test_an_abort_in_the_middle_of_a_step_waits_for_its_end(model, tokenizer, wo
     check_whole(engine)
 
 
-def test_inference_leaves_no_trace_of_autograd(model, tokenizer):
+def test_inference_leaves_no_trace_of_autograd(make_engine, model, tokenizer):
     assert torch.is_grad_enabled()
     engine = make_engine(model, tokenizer)
     run_one(engine, [5], SamplingParams(max_tokens=2, repetition_penalty=1.2))
@@ -381,7 +407,7 @@ def test_inference_leaves_no_trace_of_autograd(model, tokenizer):
     assert not torch.is_inference_mode_enabled()
 
 
-def test_the_tokenizers_end_token_ends_a_request(folder, tokenizer):
+def test_the_tokenizers_end_token_ends_a_request(make_engine, folder, tokenizer):
     """A chat template writes the tokenizer's; a config.json often names only another."""
     model = load_model(folder)
     model.config = dataclasses.replace(model.config, eos_token_ids=(0,))
@@ -393,7 +419,7 @@ def test_the_tokenizers_end_token_ends_a_request(folder, tokenizer):
     assert found == {(7, 9, 9, 2, "stop"), (8, 9, 0, "stop")}
 
 
-def test_the_penalty_is_told_each_token_once(model, tokenizer, monkeypatch):
+def test_the_penalty_is_told_each_token_once(make_engine, model, tokenizer, monkeypatch):
     engine = make_engine(model, tokenizer)
     told, penalty = [], engine.sampler.repetition_penalty
 
@@ -406,3 +432,90 @@ def test_the_penalty_is_told_each_token_once(model, tokenizer, monkeypatch):
     engine.add_request([7], SamplingParams(temperature=0, repetition_penalty=2.0, max_tokens=4))
     run(engine)
     assert told == [[7], [7, 9], [7, 9], [5, 7, 9]]
+
+
+# ------------------------------------------------------------------------------------ overlap
+
+
+def test_a_step_is_launched_before_the_last_ones_tokens_are_known(model, tokenizer):
+    engine = make(model, tokenizer, overlap=True)
+    params = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True)
+    wanted = recompute(model, [5, 6, 7], params)
+    request = engine.requests[engine.add_request([5, 6, 7], params)]
+    seen = []
+    while engine.has_work:
+        known = [output.token_ids for output in engine.step()]
+        seen.append((known, request.num_pending))
+    # Behind the prompt nobody runs ahead, and nothing is computed beyond the last token.
+    assert seen == [
+        ([wanted[:1]], 0),
+        ([], 1),
+        ([wanted[:2]], 1),
+        ([wanted[:3]], 1),
+        ([wanted[:4], wanted], 0),
+    ]
+    check_whole(engine)
+
+
+def test_a_request_under_way_shows_known_tokens_only(model, tokenizer):
+    engine = make(model, tokenizer, overlap=True)
+    params = SamplingParams(temperature=0.0, max_tokens=50, ignore_eos=True)
+    wanted = recompute(model, [5, 6, 7], params)
+    for num_steps in (2, 3, 7):
+        request = engine.requests[engine.add_request([5, 6, 7], params)]
+        for _ in range(num_steps):
+            engine.step()
+        assert request.num_pending == 1
+        assert request.output().token_ids == wanted[: num_steps - 1]
+        ended = engine.abort(request.request_id)
+        assert (ended.token_ids, ended.finish_reason) == (wanted[: num_steps - 1], "abort")
+        check_whole(engine)
+
+
+def test_what_was_computed_in_vain_is_not_cached(model, tokenizer):
+    """A stop token ends the request while its next token is on its way."""
+    engine = make(model, tokenizer, overlap=True, block_size=1)
+    follow(engine, {7: [9, 9, 9, 2, 9, 9]})
+    request_id = engine.add_request([7], SamplingParams(temperature=0.0, max_tokens=20))
+    output = run(engine)[request_id]
+    assert (output.token_ids, output.finish_reason) == ([9, 9, 9, 2], "stop")
+    assert engine.cache.num_cached == 4  # the prompt and three 9s: nobody has looked at the rest
+    check_whole(engine)
+
+
+@pytest.mark.parametrize("arrives", range(6))
+@pytest.mark.parametrize("special", [{"repetition_penalty": 1.3}, {"logprobs": 2}])
+def test_who_needs_the_host_stops_the_running_ahead(model, tokenizer, arrives, special):
+    engine = make(model, tokenizer, overlap=True)
+    drawn = SamplingParams(temperature=1.0, seed=1, max_tokens=12, ignore_eos=True)
+    cases = [([5, 6], drawn), ([8], dataclasses.replace(drawn, temperature=0.0, **special))]
+    ids = [engine.add_request(*cases[0])]
+    for _ in range(arrives):
+        engine.step()
+    ids.append(engine.add_request(*cases[1]))
+    outputs = run(engine)
+    for request_id, case in zip(ids, cases, strict=True):
+        assert outputs[request_id].token_ids == recompute(model, *case, on_device=True)
+    assert len(outputs[ids[1]].logprobs) == (12 if "logprobs" in special else 0)
+    check_whole(engine)
+
+
+def test_blocks_are_never_taken_from_who_is_computed(model, tokenizer):
+    """In a pool so small that requests are preempted, and the tokens are still right."""
+    engine = make(model, tokenizer, overlap=True, num_blocks=16)
+    preempt, pending = engine.scheduler.preempt, []
+
+    def listen(request):
+        pending.append(request.num_pending)
+        preempt(request)
+
+    engine.scheduler.preempt = listen
+    params = SamplingParams(temperature=0.0, max_tokens=30, ignore_eos=True)
+    prompts = [[n] * 9 for n in range(5, 11)]
+    ids = [engine.add_request(prompt, params) for prompt in prompts]
+    outputs = run(engine)
+    assert pending
+    assert not any(pending)
+    for request_id, prompt in zip(ids, prompts, strict=True):
+        assert outputs[request_id].token_ids == recompute(model, prompt, params)
+    check_whole(engine)
