@@ -1,0 +1,25 @@
+"""The shared tokens are left out."""
+
+import torch
+
+from yaie.attention import attention, paged_attention
+
+EXPECT = "the shared ones are missing"
+
+
+def shared_prefix_attention(
+    q,
+    key_pool,
+    value_pool,
+    block_tables,
+    context_lens,
+    shared_len,
+    scale=None,
+    attention=attention,
+):
+    shared_blocks = shared_len // key_pool.shape[1]
+    starts = torch.arange(len(q) + 1, dtype=torch.int32)
+    cache = key_pool, value_pool
+    own = block_tables[:, shared_blocks:], context_lens - shared_len, starts
+    state = paged_attention(q, *cache, *own, scale, attention)
+    return state

@@ -1,0 +1,30 @@
+"""The prefix is read for every sequence: right, and nothing is saved."""
+
+import torch
+
+from yaie.attention import attention, merge_states, paged_attention
+
+EXPECT = "the 12 shared ones three times"
+
+
+def shared_prefix_attention(
+    q,
+    key_pool,
+    value_pool,
+    block_tables,
+    context_lens,
+    shared_len,
+    scale=None,
+    attention=attention,
+):
+    shared_blocks = shared_len // key_pool.shape[1]
+    starts = torch.arange(len(q) + 1, dtype=torch.int32)
+    cache = key_pool, value_pool
+    own = block_tables[:, shared_blocks:], context_lens - shared_len, starts
+    state = paged_attention(q, *cache, *own, scale, attention)
+    if not shared_len:
+        return state
+    keys, values = (pool[block_tables[0, :shared_blocks]].flatten(0, 1) for pool in cache)
+    states = [attention(q[i : i + 1], keys, values, False, scale) for i in range(len(q))]
+    prefix = tuple(torch.cat(each) for each in zip(*states, strict=True))
+    return merge_states(state, prefix)
