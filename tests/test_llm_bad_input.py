@@ -205,6 +205,7 @@ def test_parameters_of_a_stream(llm):
         ({"num_blocks": 0}, ValueError, "num_blocks must be at least 1, got 0"),
         ({"num_blocks": 2.5}, TypeError, "num_blocks"),
         ({"num_blocks": 1, "block_size": 1}, ValueError, "num_blocks must make room"),
+        ({"num_blocks": 99, "block_size": 10**10}, RuntimeError, "out of memory: .* num_blocks"),
         ({"kv_cache_memory_bytes": 100}, ValueError, "kv_cache_memory_bytes must hold"),
         ({"kv_cache_memory_bytes": 1e9}, TypeError, "kv_cache_memory_bytes"),
         ({"max_num_seqs": 0}, ValueError, "max_num_seqs"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 from yaie.engine.checks import check_count
@@ -60,6 +63,17 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 # ------------------------------------------------------------------------------------ memory
 
 
+@contextmanager
+def explain_shortage(problem: str) -> Iterator[None]:
+    """Turn an error of torch's allocator into a RuntimeError that says what is the problem."""
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+            raise RuntimeError(f"out of memory: {problem}") from error
+        raise
+
+
 def block_bytes(config: ModelConfig, dtype: torch.dtype, block_size: int) -> int:
     """What a KV block takes: keys and values of `block_size` tokens, in every layer."""
     numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
@@ -102,7 +116,11 @@ def count_blocks(
             )
         return kv_cache_memory_bytes // size
     tokens = min(max_num_batched_tokens, model.config.max_position_embeddings)
-    taken = memory_of_a_step(model, tokens, block_size)
+    with explain_shortage(
+        f"a step of {tokens} tokens needs more than the GPU has beside the weights: lower "
+        "max_num_batched_tokens, or end what else uses the GPU"
+    ):
+        taken = memory_of_a_step(model, tokens, block_size)
     total = torch.cuda.get_device_properties(device).total_memory
     num_blocks = int(gpu_memory_utilization * total - taken) // size
     least = -(-tokens // block_size)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from yaie.engine.checks import check_count
+from yaie.engine.device import GIB, block_bytes, explain_shortage
 from yaie.engine.graphs import can_capture
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput, TokenLogprob
@@ -75,16 +76,20 @@ class Engine:
         self.config = config
         self.eos_token_ids = {*config.eos_token_ids, tokenizer.eos_token_id} - {None}
         pool = parts.block_pool(num_blocks)
-        self.kv = parts.kv_cache(
-            num_blocks,
-            block_size,
-            config.num_key_value_heads,
-            config.head_dim,
-            dtype=model.dtype,
-            num_layers=config.num_hidden_layers,
-            device=model.embed.device,
-            pool=pool,
-        )
+        room = num_blocks * block_bytes(config, model.dtype, block_size) / GIB
+        with explain_shortage(
+            f"{num_blocks} KV blocks of {block_size} tokens take {room:.2f} GiB: lower num_blocks"
+        ):
+            self.kv = parts.kv_cache(
+                num_blocks,
+                block_size,
+                config.num_key_value_heads,
+                config.head_dim,
+                dtype=model.dtype,
+                num_layers=config.num_hidden_layers,
+                device=model.embed.device,
+                pool=pool,
+            )
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
         self.scheduler = parts.scheduler(self.kv, self.cache, **scheduling)
         self.sampler = parts.sampler()

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path
 
 from yaie.backends.registry import AUTO, choose, register
-from yaie.engine.device import choose_device, choose_dtype, count_blocks
+from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, together
 from yaie.engine.parts import Parts, learner_parts
@@ -93,7 +93,10 @@ class LLM:
         with together(tensor_parallel_size, config, str(where), arguments) as (ranks, shard):
             self.tokenizer = Tokenizer(folder)
             backends = _with_exercises(backend, parts)
-            llama = load_model(folder, choose_dtype(dtype, where), where, backends, shard)
+            with explain_shortage(
+                f"the weights of {folder.name} do not fit {where}: take a smaller dtype or model"
+            ):
+                llama = load_model(folder, choose_dtype(dtype, where), where, backends, shard)
             if num_blocks is None:
                 num_blocks = count_blocks(
                     llama,
