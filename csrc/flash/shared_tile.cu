@@ -103,9 +103,9 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     const T* k = flash.k + kv_head * head_dim;
     const T* v = flash.v + kv_head * head_dim;
 
+    // exercise 17.2 begin
     float maximum[ROWS], total[ROWS] = {}, sums[ROWS][PARTS] = {}, scores[ROWS];
     for (int r = 0; r < ROWS; ++r) maximum[r] = -INFINITY;
-    // exercise 17.2 begin
     for (int start = 0; start < num_keys; start += KEYS) {
         load_tile(k_tile, k, flash.k_stride, start, num_keys, sequence, flash);
         load_tile(v_tile, v, flash.v_stride, start, num_keys, sequence, flash);

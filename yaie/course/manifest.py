@@ -49,6 +49,7 @@ class Exercise:
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
         operator: the operator of the model that the solution computes, if any.
         fit: makes that part or operator of the solution, where the solution is not it already.
+        draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
     """
 
     id: str
@@ -66,6 +67,7 @@ class Exercise:
     part: str | None = None
     operator: str | None = None
     fit: Callable[[Any], Any] | None = None
+    draft: str = ""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\d\d\.\d", self.id):

@@ -252,7 +252,9 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
         wanted = f"// exercise {exercise.id} begin … end"
         raise ValueError(f"{exercise.id}: {exercise.source} has no region {wanted}")
     if not solved:
-        source = region.sub(lambda found: found[1] + _hole(found[1]) + found[2], source)
+        source = region.sub(
+            lambda found: found[1] + (exercise.draft or _hole(found[1])) + found[2], source
+        )
     others = rf"^[ \t]*// exercise (?!{re.escape(exercise.id)} )\d\d\.\d (begin|end).*\n"
     source = re.sub(others, "", source, flags=re.MULTILINE)
     header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))

@@ -1,0 +1,94 @@
+// Exercise 17.1: The online softmax of a warp.
+//
+// A warp has one query of one head, in `q_row`, spread over its lanes as rows.cuh says. Walk over
+// the keys 0 to seen - 1: load the key's row and its value's row, take the score from `dot`, times
+// flash.scale, and bring maximum, total and `sum` up to date as the online softmax does. Then write
+// out and lse, each at `row`: out is the sum divided by the total, lse is maximum + log(total). A
+// query that sees no key gets zeros and -INFINITY. Where key `key` lies, sequence.place(key,
+// flash.block_size) says, in strides behind k and v; `of_head` elements further the KV head begins.
+//
+// Check it:     yaie check 17.1
+// A hint:       yaie hint 17.1
+// Start again:  yaie reset 17.1
+//
+// The reference is flash_row in csrc/flash/row.cu.
+
+// Flash attention, rung 1 of 3: a warp has a row of scores, and sees it one score at a time.
+//
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as flash.cuh says
+// Shapes    as flash.cuh says; float32, float16 or bfloat16; head_dim is 256 at most, else
+//           cudaErrorInvalidValue
+// Owns      a warp: a query of a head; a lane: every 32nd element of the query's row and of its
+//           output's; a thread block: 4 queries that follow one another
+// Moves     a warp asks for all keys and values that its query sees: 2 × num_q × num_k × head_dim
+//           elements a head, half of them if causal. The caches serve most of it.
+// Oracle    attention in float64, in tests/test_flash_kernels.py
+// Idea      the online softmax: the row of scores never exists, only its maximum, its sum and its
+//           sum of values so far. Five shuffles for each score make the warp wait for itself.
+#include "flash/flash.cuh"
+#include "flash/rows.cuh"
+
+constexpr int WARPS = 4;
+
+template <int PARTS, typename T>
+__global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
+    Sequence sequence = find_sequence(flash, blockIdx.x, WARPS);
+    int query = sequence.first_row + threadIdx.x / WARP, head = blockIdx.y;
+    if (query >= sequence.num_queries) return;  // a warp at a time, and no barrier follows
+    int token = sequence.first_query + query, head_dim = flash.head_dim;
+    int of_head = head / flash.group() * head_dim;  // where the KV head begins in a row of k or v
+    int seen = sequence.seen_by(query, flash.causal);
+    Row<PARTS> q_row, k_row, v_row, sum;
+    q_row.load(flash.q + token * flash.q_stride + head * head_dim, head_dim);
+    size_t row = (size_t)token * flash.heads + head;
+    // exercise 17.1 begin
+    // your lines
+    // exercise 17.1 end
+}
+
+template <typename T>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    if (flash.tokens == 0 || flash.heads == 0) return cudaSuccess;
+    int parts = ceil_div(flash.head_dim, WARP);
+    if (parts > MOST_PARTS) return cudaErrorInvalidValue;
+    auto kernel = parts <= 1   ? flash_row<1, T>
+                  : parts == 2 ? flash_row<2, T>
+                  : parts <= 4 ? flash_row<4, T>
+                               : flash_row<MOST_PARTS, T>;
+    kernel<<<dim3(most_tiles(flash, WARPS), flash.heads), WARPS * WARP, 0, stream>>>(flash);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t flash_row_f32(
+    const float* q, const float* k, const float* v, float* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<float> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                          tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                          block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_row_f16(
+    const __half* q, const __half* k, const __half* v, __half* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                           tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                           block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_row_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* out,
+    float* lse, const int* starts_q, const int* starts_k, const int* block_tables,
+    const int* context_lens, int batch, int tokens, int keys, int heads, int kv_heads, int head_dim,
+    int64_t q_stride, int64_t k_stride, int64_t v_stride, int block_size, int max_blocks,
+    float scale, int causal, cudaStream_t stream) {
+    Flash<__nv_bfloat16> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                                  batch, tokens, keys, heads, kv_heads, head_dim, q_stride,
+                                  k_stride, v_stride, block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
