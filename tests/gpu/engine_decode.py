@@ -1,8 +1,9 @@
-"""Decode steps of the engine: eager and from a CUDA graph, and what a graph's time is made of.
+"""Decode steps of the engine: eager and from a CUDA graph, and what a graph's time is made of; and
+the time to the first token with and without a cached prefix.
 
-Random weights; requests whose prompts are in the prefix cache already, so that they decode from the
-first step on. A step is compared with the time to read all weights and all keys and values once, at
-the rate of a copy on the same device.
+Random weights. Those who decode have prompts that are in the prefix cache already. A decode step is
+compared with the time to read all weights and all keys and values once, at the rate of a copy on
+the same device.
 
     python tests/gpu/engine_decode.py results.json [small] [large]
 """
@@ -59,6 +60,7 @@ def main(path: str, *sizes: str) -> None:
         "versions": versions(),
         "copy GB/s": copy_rate(device),
         "steps": [],
+        "first token": [],
     }
     for name in sizes or CASES:
         config, cases = CASES[name]
@@ -71,6 +73,9 @@ def main(path: str, *sizes: str) -> None:
             for kernel in row["kernels"][:14]:
                 print("   ", kernel)
             Path(path).write_text(json.dumps(record, indent=1))
+        record["first token"].append({"model": name} | first_token(model))
+        print(record["first token"][-1], flush=True)
+        Path(path).write_text(json.dumps(record, indent=1))
         del model
 
 
@@ -125,6 +130,28 @@ def decoding(model, batch: int, context: int, **options) -> Engine:
     assert len(engine.scheduler.running) == batch
     assert all(request.is_decoding for request in engine.scheduler.running)
     return engine
+
+
+def first_token(model, length: int = 4000, own: int = 16) -> dict:
+    """Milliseconds to the first token of a prompt: alone, and behind one that shares all but its
+    last `own` tokens."""
+    engine = Engine(model, Wordless(), num_blocks=1024, max_num_seqs=8, max_model_len=8192)
+    shared = [n % 997 for n in range(length - own)]
+    times = {"cold": [], "cached": []}
+    for n in range(6):
+        for name in times:
+            if name == "cold":
+                engine.reset_prefix_cache()
+            tail = [(n * 31 + i * (1 + (name == "cold"))) % 997 for i in range(own)]
+            request_id = engine.add_request(shared + tail, SamplingParams(max_tokens=1))
+            output = None
+            while output is None:
+                output = next((o for o in engine.step() if o.request_id == request_id), None)
+            times[name].append(output.metrics.time_to_first_token * 1e3)
+            assert (output.metrics.num_cached_tokens > 0) == (name == "cached")
+    found = {f"{name} ms": round(statistics.median(ms[2:]), 3) for name, ms in times.items()}
+    ratio = round(found["cold ms"] / found["cached ms"], 2)
+    return {"prompt": length, "own": own} | found | {"cold over cached": ratio}
 
 
 def step_ms(engine: Engine) -> float:

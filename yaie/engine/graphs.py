@@ -79,6 +79,12 @@ def _capture_one(runner: Runner, size: int, pool: tuple[int, int]) -> Graph:
             runner.sample(runner.forward())
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, stream=stream):
-            tokens = runner.sample(runner.forward())
+        try:
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
+                tokens = runner.sample(runner.forward())
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"a decode step of {size} requests could not be captured as a CUDA graph "
+                f"({error}): pass enforce_eager=True to do without"
+            ) from error
     return Graph(shape, graph, tokens)
