@@ -96,6 +96,11 @@ _HOME = {
     "draw_charts": "charts",
     "draw_requests": "requests",
     "draw_arrivals": "requests",
+    "HeadShares": "parallel",
+    "draw_head_shares": "parallel",
+    "Matrix": "parallel",
+    "draw_matrices": "parallel",
+    "draw_speculation": "speculation",
     "draw_course_map": "course_map",
     "draw_readme_strip": "readme",
 }

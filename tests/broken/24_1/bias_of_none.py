@@ -1,0 +1,18 @@
+"""Slices a bias that is not there."""
+
+from torch.nn.functional import linear
+
+from yaie.model.shards import part
+
+EXPECT = "bias may be None"
+
+
+def column_parallel(x, weight, bias, rank, size):
+    own = part(len(weight), rank, size)
+    return linear(x, weight[own], bias[own])
+
+
+def row_parallel(x, weight, bias, rank, size, all_reduce):
+    own = part(weight.shape[1], rank, size)
+    out = all_reduce(linear(x, weight[:, own]))
+    return out if bias is None else out + bias

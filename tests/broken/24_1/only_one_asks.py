@@ -1,0 +1,20 @@
+"""Lets only rank 0 call all_reduce."""
+
+from torch.nn.functional import linear
+
+from yaie.model.shards import part
+
+EXPECT = "all_reduce was not called"
+
+
+def column_parallel(x, weight, bias, rank, size):
+    own = part(len(weight), rank, size)
+    return linear(x, weight[own], None if bias is None else bias[own])
+
+
+def row_parallel(x, weight, bias, rank, size, all_reduce):
+    own = part(weight.shape[1], rank, size)
+    out = linear(x, weight[:, own])
+    if rank == 0:
+        out = all_reduce(out)
+    return out if bias is None else out + bias

@@ -1,0 +1,26 @@
+"""Splits the down projection by rows."""
+
+from yaie.model.shards import part
+
+EXPECT = "This layer's inputs are what the ranks share out"
+
+
+def heads_of(rank, size, num_heads, num_kv_heads):
+    each, group = num_heads // size, num_heads // num_kv_heads
+    first, last = rank * each, (rank + 1) * each - 1
+    return range(first, last + 1), range(first // group, last // group + 1)
+
+
+def piece_of(name, shape, config, rank, size):
+    layer = name.split(".")[-2]
+    queries, keys = heads_of(rank, size, config.num_attention_heads, config.num_key_value_heads)
+    heads = keys if layer in ("k_proj", "v_proj") else queries
+    of_heads = slice(heads.start * config.head_dim, heads.stop * config.head_dim)
+    piece = [slice(0, count) for count in shape]
+    if layer in ("q_proj", "k_proj", "v_proj"):
+        piece[0] = of_heads
+    elif layer == "o_proj":
+        piece[1] = of_heads
+    elif layer in ("gate_proj", "up_proj", "down_proj", "lm_head"):
+        piece[0] = part(shape[0], rank, size)
+    return tuple(piece)
