@@ -1,79 +1,98 @@
-"""What the CPU asked for and what the GPU did, on one axis of time, as a profiler recorded it."""
+"""Thread blocks of unequal length on the multiprocessors of a device, one after another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.viz import style
 
-MARGIN, LEFT = 0.14, 1.5
-TITLE, ROW, GAP = 0.34, 0.3, 0.3
+MARGIN = 0.14
+WIDTH = 4.7
+TOP = 0.36
+ROW = 0.17
 
 
 @dataclass(frozen=True)
-class Work:
-    """One piece of work.
+class Timeline:
+    """A launch.
 
     Attributes:
-        begins, takes: on the GPU, in microseconds.
-        asked: when the CPU asked for it and for how long, in microseconds; None if it was asked
-            for together with others.
+        pieces: (sequence, keys) of each thread block, in the order in which they are started.
+        processors: how many run at the same time.
+        longest: keys that the page has room for, so that several can be compared.
+        equal: whether the pieces are laid in one line, of which each multiprocessor gets the same
+            share, wherever that cuts them.
     """
 
-    begins: float
-    takes: float
-    asked: tuple[float, float] | None = None
+    pieces: tuple[tuple[int, int], ...]
+    processors: int
+    longest: int
+    equal: bool = False
 
 
-def draw_timeline(
-    ways: Mapping[str, Sequence[Work]], until: float, at: style.Place | None = None
-) -> Figure:
-    """Draw a row of the CPU and a row of the GPU for each way, all from 0 to `until` µs."""
-    if until <= 0:
-        raise ValueError(f"until must be above 0, got {until}")
-    height = MARGIN + len(ways) * (TITLE + 2 * ROW + GAP) + 0.3
-    page = style.Page(style.WIDTH, height, at)
-    scale = (page.width - LEFT - 0.3) / until
-    for i, (name, works) in enumerate(ways.items()):
-        y = MARGIN + i * (TITLE + 2 * ROW + GAP)
-        style.put(page.ax, MARGIN, y + 0.14, name, weight="bold")
-        shown = [w for w in works if w.begins < until]
-        words = f"{len(shown)} kernels; from the first to the last the GPU works {_busy(shown):.0%}"
-        style.put(page.ax, page.width - 0.3, y + 0.14, words, style.SMALL, style.MUTED, "right")
-        y += TITLE
-        for row, side in enumerate(("CPU asks", "GPU works")):
-            style.put(page.ax, MARGIN, y + row * ROW + 0.12, side, style.SMALL)
-            page.ax.add_artist(Rectangle((LEFT, y + row * ROW), until * scale, ROW - 0.06,
-                                         facecolor=style.WASH))  # fmt: skip
-        asked = dict.fromkeys(w.asked for w in works if w.asked)
-        for begin, takes in asked:
-            _span(page, LEFT + begin * scale, y, takes * scale, style.SKY, until * scale)
-        for work in works:
-            x = LEFT + work.begins * scale
-            _span(page, x, y + ROW, work.takes * scale, style.GREEN, until * scale)
-    y = height - 0.36
-    for share in range(5):
-        x = LEFT + share / 4 * until * scale
-        page.ax.plot([x, x], [MARGIN + TITLE, y], color=style.FAINT, lw=0.7, zorder=3, alpha=0.6)
-        words = f"{share / 4 * until:g}" + (" µs" if share == 4 else "")
-        style.put(page.ax, x, y + 0.16, words, style.SMALL, style.MUTED, "center")
+def started(state: Timeline) -> list[tuple[int, int, int, int]]:
+    """(processor, sequence, begin, end) of each piece: the first that is free takes it."""
+    if state.equal:
+        return list(_shared_out(state))
+    free = [(0, processor) for processor in range(state.processors)]
+    found = []
+    for sequence, keys in state.pieces:
+        begin, processor = heapq.heappop(free)
+        found.append((processor, sequence, begin, begin + keys))
+        heapq.heappush(free, (begin + keys, processor))
+    return found
+
+
+def _shared_out(state: Timeline) -> Iterator[tuple[int, int, int, int]]:
+    total = sum(keys for _, keys in state.pieces)
+    cuts = [total * n // state.processors for n in range(state.processors + 1)]
+    place = 0
+    for sequence, keys in state.pieces:
+        for processor, (low, high) in enumerate(pairwise(cuts)):
+            begin, end = max(low, place), min(high, place + keys)
+            if begin < end:
+                yield processor, sequence, begin - low, end - low
+        place += keys
+
+
+def finished(state: Timeline) -> int:
+    """When the last thread block has ended, in keys."""
+    return max((end for *_, end in started(state)), default=0)
+
+
+def draw_timeline(state: Timeline, at: style.Place | None = None) -> Figure:
+    """Draw a row for each multiprocessor and a bar for each thread block; a color is a sequence."""
+    page = style.Page(WIDTH, TOP + ROW * state.processors + 0.3, at)
+    ax, unit = page.ax, (WIDTH - 2 * MARGIN) / state.longest
+    for processor in range(state.processors):
+        y = TOP + processor * ROW
+        ax.add_artist(
+            Rectangle((MARGIN, y), WIDTH - 2 * MARGIN, ROW - 0.04, facecolor=style.WASH, lw=0)
+        )
+    for processor, sequence, begin, end in started(state):
+        paler = sequence // len(style.SERIES) % 2
+        color = style.tint(style.series_color(sequence), 0.45 if paler else 0.85)
+        ax.add_artist(
+            Rectangle(
+                (MARGIN + begin * unit, TOP + processor * ROW),
+                max((end - begin) * unit - 0.015, 0.01), ROW - 0.04, facecolor=color, lw=0,
+            )
+        )  # fmt: skip
+    last, work = finished(state), sum(keys for _, keys in state.pieces)
+    busy = work / (last * state.processors) if last else 0.0
+    blocks = state.processors if state.equal else len(state.pieces)
+    words = f"{style.count(blocks, 'thread block')}, done after {last:,} keys"
+    style.put(ax, MARGIN, 0.2, words, style.BODY, weight="bold")
+    ax.plot([MARGIN + last * unit] * 2, [TOP - 0.05, TOP + ROW * state.processors], lw=1.0,
+            color=style.INK)  # fmt: skip
+    note = (
+        f"{state.processors} multiprocessors, busy {busy:.0%} of that time; a color is a sequence"
+    )
+    style.put(ax, MARGIN, page.height - 0.13, note, style.SMALL, style.MUTED)
     return page.figure
-
-
-def _busy(works: Sequence[Work]) -> float:
-    """The share of the time between the first's beginning and the last's end."""
-    if not works:
-        return 0.0
-    whole = max(w.begins + w.takes for w in works) - min(w.begins for w in works)
-    return sum(w.takes for w in works) / whole
-
-
-def _span(page: style.Page, x: float, y: float, width: float, color: str, whole: float) -> None:
-    width = min(width, LEFT + whole - x)
-    if width > 0:
-        page.ax.add_artist(Rectangle((x, y), max(width, 0.012), ROW - 0.06, facecolor=color,
-                                     edgecolor=style.PAPER, linewidth=0.3))  # fmt: skip
