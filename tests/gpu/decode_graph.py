@@ -125,7 +125,7 @@ def summarize(events: list[dict]) -> dict:
         times[event["name"]] += event["dur"]
     return {
         "kernels": len(work), "launches": len({call["ts"] for call in asked}),
-        "calls": dict(Counter(call["name"] for call in asked)),
+        "calls": dict(Counter(name for name, _ in {(call["name"], call["ts"]) for call in asked})),
         "busy_us": round(sum(times.values()), 1),
         "from_first_to_last_us": round(work[-1]["ts"] + work[-1]["dur"] - work[0]["ts"], 1),
         "most": [{"name": name[:100], "count": kernels[name], "us": round(us, 1)}
@@ -148,12 +148,12 @@ def measure() -> dict:
         for _ in range(3):
             decode.step()
         torch.cuda.synchronize()
-        before = torch.cuda.memory_reserved()
         begun = time.perf_counter()
         graph = decode.capture()
         torch.cuda.synchronize()
         capturing = time.perf_counter() - begun
-        held = torch.cuda.memory_reserved() - before
+        held = sum(part["total_size"] for part in torch.cuda.memory_snapshot()
+                   if part["segment_pool_id"] == graph.pool())  # fmt: skip
         same = decode.tokens_of(20, decode.step) == decode.tokens_of(20, graph.replay)
         assert same, "the graph finds other tokens"
         row = {"capture_ms": round(1e3 * capturing, 1), "capture_MiB": held >> 20}

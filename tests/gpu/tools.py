@@ -114,7 +114,7 @@ jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
 built = str(next(pathlib.Path(folder).rglob("*.so")))
 """,
     "NVRTC, in the process: torch.cuda._compile_kernel": """
-source = "extern \\"C\\"" + kernel[kernel.index("__global__ void vector_add("):]
+source = "extern \\"C\\" " + kernel[kernel.index("__global__ void vector_add("):]
 source = source.partition("__global__ void vector_add_float4")[0]
 torch.zeros(1, device="cuda")
 begun = time.perf_counter()
