@@ -174,15 +174,17 @@ class Module:
 
     def _launch(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
         quick = quick_values(launcher, arguments)
-        if quick is not None and quick[1].type == "cuda" and not self.checked:
-            values, device = quick
-            self._launch_on_gpu(launcher, [*values, _stream(device)], device)
+        if quick is not None and not self.checked:
+            values, index = quick
+            values.append(_stream(index))
+            self._launch_on_gpu(launcher, values, index)
             return
         device = check_arguments(launcher, arguments)
         if device is None or device.type == "cpu":
             self._emulated().call(launcher, arguments)
         elif device.type == "cuda" and not self.checked:
-            self._launch_on_gpu(launcher, launcher.values(arguments, _stream(device)), device)
+            values = launcher.values(arguments, _stream(device.index))
+            self._launch_on_gpu(launcher, values, device.index)
         else:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
@@ -234,29 +236,29 @@ class Module:
                     self._on_cpu = module
         return self._on_cpu
 
-    def _launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], device: Any) -> None:
+    def _launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
         import torch
 
-        functions = self._on_gpu.get(device.index) or self._compiled_for(device)
-        if torch.cuda.current_device() == device.index:
+        functions = self._on_gpu.get(index) or self._compiled_for(index)
+        if torch._C._cuda_getDevice() == index:
             error = functions[launcher.name](*values)
         else:
-            with torch.cuda.device(device):
+            with torch.cuda.device(index):
                 error = functions[launcher.name](*values)
         if error:
             late = _LATE if error in _LASTING else ""
             raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
 
-    def _compiled_for(self, device: Any) -> dict[str, Any]:
+    def _compiled_for(self, index: int) -> dict[str, Any]:
         import torch
 
         with _building, _short_names(self.path):
-            if device.index not in self._on_gpu:
-                capability = torch.cuda.get_device_capability(device)
+            if index not in self._on_gpu:
+                capability = torch.cuda.get_device_capability(index)
                 library = ctypes.CDLL(str(self._library(capability)))
                 functions = {name: x.bind(library) for name, x in self.launchers.items()}
-                self._on_gpu[device.index] = functions
-        return self._on_gpu[device.index]
+                self._on_gpu[index] = functions
+        return self._on_gpu[index]
 
     def _library(self, capability: tuple[int, int]) -> Path:
         """The shared object for a card, built if there is none for this very source."""
@@ -273,11 +275,11 @@ class Module:
             print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
 
 
-def _stream(device: Any) -> int:
+def _stream(index: int) -> int:
     """The handle of torch's current stream; `current_stream` makes an object for it each time."""
     import torch
 
-    return torch._C._cuda_getCurrentRawStream(device.index)
+    return torch._C._cuda_getCurrentRawStream(index)
 
 
 # ------------------------------------------------------------------------------- sources

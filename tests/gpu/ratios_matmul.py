@@ -37,7 +37,7 @@ from yaie.nvcc import CSRC
 LIBRARY = "cuBLAS"
 RUNGS_OF = {torch.bfloat16: list(RUNGS), torch.float32: ["naive", "shared_tile", "register_tile"]}
 
-TILES = "TILE_M = 128, TILE_N = 256, TILE_K = 32;"
+TILES = "TILE_M = 256, TILE_N = 128, TILE_K = 32;"
 STAGES = "STAGES = 3;"
 MIN_BLOCKS = "MIN_BLOCKS = 1;"
 
@@ -52,9 +52,9 @@ def tiles(m: int, n: int, k: int, stages: int, blocks: int = 1) -> dict[str, str
 
 
 VARIANTS = {
-    "256 × 128 × 32, 3 stages": tiles(256, 128, 32, 3),
-    "128 × 256 × 64, 3 stages": tiles(128, 256, 64, 3),
-    "128 × 256 × 64, 4 stages": tiles(128, 256, 64, 4),
+    "128 × 256 × 32, 3 stages": tiles(128, 256, 32, 3),
+    "256 × 128 × 64, 3 stages": tiles(256, 128, 64, 3),
+    "256 × 128 × 64, 4 stages": tiles(256, 128, 64, 4),
     "128 × 128 × 32, 3 stages, 2 thread blocks": tiles(128, 128, 32, 3, 2),
     "128 × 128 × 64, 3 stages, 2 thread blocks": tiles(128, 128, 64, 3, 2),
     "4 stages": {STAGES: "STAGES = 4;"},

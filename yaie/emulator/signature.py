@@ -104,16 +104,19 @@ class Launcher:
         return function
 
     @cached_property
-    def quick(self) -> tuple[frozenset | range | None, ...] | None:
-        """For each argument its dtypes, or the range of an int, or None for a float.
+    def quick(self) -> tuple[tuple[bool, Any], ...] | None:
+        """For each argument whether it is a pointer, and its dtype or range; None: any.
 
         None if a launcher takes more than that, or its stream is not the last.
         """
         last = len(self.parameters) - 1
-        if any(p.table or (p.is_stream and i != last) for i, p in enumerate(self.parameters)):
-            return None
+        for i, p in enumerate(self.parameters):
+            if p.table or len((p.pointer and p.dtypes) or ()) > 1 or (p.is_stream and i != last):
+                return None
         return tuple(
-            p.dtypes if p.pointer else range(p.limits[0], p.limits[1] + 1) if p.limits else None
+            (True, next(iter(p.dtypes), None))
+            if p.pointer
+            else (False, range(p.limits[0], p.limits[1] + 1) if p.limits else None)
             for p in self.wanted
         )
 
@@ -192,39 +195,36 @@ def _parameter(launcher: str, text: str) -> Parameter:
     return parameter
 
 
-def quick_values(launcher: Launcher, arguments: Sequence[Any]) -> tuple[list[Any], Any] | None:
-    """What is passed, without the stream, and the device: for arguments as they nearly always are.
+def quick_values(launcher: Launcher, arguments: Sequence[Any]) -> tuple[list[Any], int] | None:
+    """What is passed, without the stream, and the GPU: for arguments as they nearly always are.
 
     Returns None if they need a closer look, at which `check_arguments` finds what is wrong, if
-    anything is; so for a list of tensors, None, or no tensor at all. A launch takes a few
+    anything is; so for tensors on a CPU, a list of tensors, None. A launch takes a few
     microseconds, and looking twice at each argument took as many.
     """
     quick = launcher.quick
     if quick is None or len(arguments) != len(quick):
         return None
-    values, device = [], None
-    for wanted, argument in zip(quick, arguments, strict=True):
+    values, index = [], None
+    for (is_pointer, wanted), argument in zip(quick, arguments, strict=True):
         kind = type(argument)
-        if kind is int:
-            if type(wanted) is not range or argument not in wanted:
+        if is_pointer:
+            if kind.__name__ != "Tensor" or not argument.is_contiguous():
                 return None
-            values.append(argument)
-        elif kind is float:
-            if wanted is not None:
+            if wanted is not None and argument.dtype is not wanted:
                 return None
-            values.append(argument)
-        elif type(wanted) is frozenset and kind.__name__ == "Tensor":
-            here = argument.device
-            if device is None:
-                device = here
-            if here != device or not argument.is_contiguous():
-                return None
-            if wanted and argument.dtype not in wanted:
+            here = argument.get_device()  # -1 for a CPU
+            index = here if index is None else index
+            if here < 0 or here != index:
                 return None
             values.append(argument.data_ptr())
+        elif (kind is int and (wanted is None or argument in wanted)) or (
+            kind is float and wanted is None
+        ):
+            values.append(argument)
         else:
             return None
-    return None if device is None else (values, device)
+    return None if index is None else (values, index)
 
 
 def check_arguments(launcher: Launcher, arguments: Sequence[Any]) -> Any:
