@@ -21,8 +21,8 @@ class Tray:
         size: rows of the capture.
         rows: of the batch; those behind are padding.
         inputs: name -> the numbers in the captured tensor, `size` of them.
-        written: places of the cache that the replay wrote, and those that it should have.
-        wanted: see above.
+        written: places of the cache that the replay wrote.
+        wanted: those that the batch asked it to write.
     """
 
     size: int

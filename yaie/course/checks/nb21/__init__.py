@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from yaie.course.checks.nb21.norm import check_norm
 from yaie.course.checks.nb21.operator import check_operator
+from yaie.course.checks.nb21.profile import check_limit, draw_limits
 from yaie.course.checks.nb21.steps import check_steps
 from yaie.course.manifest import Exercise
 
@@ -115,5 +116,40 @@ EXERCISES = [
             "smallest size that holds them, and nothing is written for a request that has gone."
         ),
         check=check_steps,
+    ),
+    Exercise(
+        id="21.4",
+        notebook=NOTEBOOK,
+        slug="limited_by",
+        title="What limits a kernel",
+        target="yaie.bottleneck:limited_by",
+        task=(
+            "Read a profile: from the percentages that each part of the GPU reached, the size of "
+            "the grid, and the cycles that warps waited, say what holds the kernel back. The "
+            "rules, in their order, are in the docstring."
+        ),
+        difficulty=1,
+        minutes=12,
+        hints=(
+            "First the parts that are used up, then the grid, then the waits. A kernel that has "
+            "reached the limit of a part cannot be faster without using less of it, whatever else "
+            "is wrong with it.",
+            "Of DRAM, L2 and L1 at most one is a candidate: the first in this order that reached "
+            "60. All of the cores that did are candidates. The highest percentage among the "
+            "candidates wins. `MEMORY`, `CORES` and `WAITS` hold the keys in the right order.",
+            "    memory = [part for part in MEMORY if ...][:1]\n"
+            "    cores = [part for part in CORES if ...]\n"
+            "    if memory or cores:\n"
+            "        return max(..., key=lambda part: metrics[part])\n"
+            "    if ...:\n"
+            '        return "grid"\n'
+            "    return max(WAITS, key=...)",
+        ),
+        proves=(
+            "It names the limit of the kernels that were measured, and of 300 random profiles, as "
+            "the rules say."
+        ),
+        check=check_limit,
+        picture=draw_limits,
     ),
 ]

@@ -1,0 +1,15 @@
+"""Wants more than 60 percent."""
+
+from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+
+EXPECT = "`USED` included"
+
+
+def limited_by(metrics):
+    memory = [part for part in MEMORY if metrics[part] > USED][:1]
+    cores = [part for part in CORES if metrics[part] > USED]
+    if memory or cores:
+        return max(memory + cores, key=lambda part: metrics[part])
+    if metrics["waves"] < 1:
+        return "grid"
+    return max(WAITS, key=lambda reason: metrics[reason])

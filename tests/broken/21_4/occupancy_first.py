@@ -1,0 +1,17 @@
+"""Takes a low occupancy for the limit."""
+
+from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+
+EXPECT = "Occupancy is no limit"
+
+
+def limited_by(metrics):
+    if metrics["occupancy"] < 50:
+        return "grid"
+    memory = [part for part in MEMORY if metrics[part] >= USED][:1]
+    cores = [part for part in CORES if metrics[part] >= USED]
+    if memory or cores:
+        return max(memory + cores, key=lambda part: metrics[part])
+    if metrics["waves"] < 1:
+        return "grid"
+    return max(WAITS, key=lambda reason: metrics[reason])

@@ -1,0 +1,49 @@
+"""What holds a kernel back, read off a profile of one launch.
+
+The numbers are Nsight Compute's; which of its metrics each is, tests/gpu/profiled.py says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+USED = 60.0  # percent of its peak from which a part of the GPU counts as used up
+MEMORY = {"dram": "DRAM", "l2": "L2", "l1": "L1 and shared memory"}  # from the outside in
+CORES = {"tensor": "tensor cores", "fma": "multiply-add units", "issue": "instruction issue"}
+WAITS = {
+    "wait_memory": "waits for loads",
+    "wait_shared": "waits for shared memory",
+    "wait_barrier": "waits at barriers",
+    "wait_queue": "waits to ask global memory",
+    "wait_mio": "waits to ask shared memory",
+    "wait_math": "waits for arithmetic units",
+}
+NAMES = MEMORY | CORES | WAITS | {"grid": "too few thread blocks"}
+
+
+def limited_by(metrics: Mapping[str, float]) -> str:
+    """What limits a kernel: one of the keys of `NAMES`.
+
+    Args:
+        metrics: of one launch. For the parts in `MEMORY` and `CORES`, how much of its peak each
+            reached, in percent of the time of the kernel. `waves`: the thread blocks of the grid,
+            divided by how many run at once on the whole GPU. For the reasons in `WAITS`, how many
+            cycles a warp waited for that, on average, from one instruction to the next.
+
+    A part counts as used up from `USED` percent on, `USED` included. The first of these that holds:
+
+    1. Some part is used up. Of `MEMORY` only the outermost such part counts: what comes from DRAM
+       passes through L2 and L1, too, and keeps them busy. Of `CORES` the one with the highest
+       percentage counts. If there is one of each, the one with the higher percentage is returned.
+    2. `waves` is below 1: "grid".
+    3. The reason of `WAITS` with the most cycles.
+
+    How many warps there were (occupancy) does not matter. It is a means to keep parts busy.
+    """
+    memory = [part for part in MEMORY if metrics[part] >= USED][:1]
+    cores = [part for part in CORES if metrics[part] >= USED]
+    if memory or cores:
+        return max(memory + cores, key=lambda part: metrics[part])
+    if metrics["waves"] < 1:
+        return "grid"
+    return max(WAITS, key=lambda reason: metrics[reason])
