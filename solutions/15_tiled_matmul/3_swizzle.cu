@@ -135,10 +135,10 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     load_fragments(0, 0, 0);
 
     int tiles = ceil_div(k, TILE_K);
-    for (int first = 0; first < tiles; first += STAGES) {
+    for (int turn = 0; turn < tiles; turn += STAGES) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
-            int tile = first + stage;
+            int tile = turn + stage;
             if (tile >= tiles) break;
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
