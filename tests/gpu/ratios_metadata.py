@@ -4,7 +4,7 @@
 
 Prints JSON. `call` is the time on the clock of a call among many, one behind the other, so that it
 is the processor's or the GPU's, whichever is longer; `kernel` that of a launch among many in a CUDA
-graph. The back ends' functions are called, as `yaie.ops` calls them once it has checked; N is given.
+graph. The back ends' functions are called, as `yaie.ops` does once it has checked; N is given.
 All results are compared with the reference's, into memory that held the least integer.
 """
 
