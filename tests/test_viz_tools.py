@@ -14,8 +14,8 @@ from yaie.viz import (
     draw_binary,
     draw_builds,
     draw_profile,
-    draw_timeline,
     draw_tray,
+    draw_work,
 )
 
 
@@ -38,12 +38,15 @@ def test_each_card_says_what_it_runs():
         draw_binary(pieces, {"A100": "sm_90"})
 
 
-def test_timeline_counts_what_it_shows():
+def test_work_counts_what_it_shows():
     works = [Work(10.0 * i, 5.0, (10.0 * i - 4, 3.0)) for i in range(1, 9)]
-    figure = draw_timeline({"eager": works, "nothing": []}, until=50)
+    figure = draw_work({"eager": works, "nothing": []}, until=50)
     assert any(text.startswith("4 kernels") and text.endswith("57%") for text in texts(figure))
+    together = [Work(0.0, 10.0), Work(5.0, 5.0), Work(15.0, 5.0)]
+    figure = draw_work({"overlapping": together}, until=50)
+    assert any(text.endswith("75%") for text in texts(figure))
     with pytest.raises(ValueError, match="until must be above 0"):
-        draw_timeline({}, 0)
+        draw_work({}, 0)
 
 
 def test_autograd_graph_names_leaves_and_functions():

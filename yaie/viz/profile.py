@@ -17,6 +17,7 @@ def draw_profile(
     rows: Mapping[str, Mapping[str, float]],
     columns: Mapping[str, str],
     said: Sequence[str] = (),
+    apart: Sequence[str] = (),
     title: str = "",
     at: style.Place | None = None,
 ) -> Figure:
@@ -26,6 +27,7 @@ def draw_profile(
         rows: kernel -> key -> percent.
         columns: key -> heading.
         said: for each row, what is concluded.
+        apart: keys of columns that are no part of a GPU; they are blue.
     """
     if said and len(said) != len(rows):
         raise ValueError(f"said must have one text for each of {len(rows)} rows, got {len(said)}")
@@ -44,7 +46,8 @@ def draw_profile(
         for j, key in enumerate(columns):
             share = min(max(values[key] / 100, 0.0), 1.0)
             x = LEFT + j * cell
-            face = style.tint(style.VERMILION, 0.04 + 0.8 * share**1.5)
+            color = style.BLUE if key in apart else style.VERMILION
+            face = style.tint(color, 0.04 + 0.8 * share**1.5)
             style.box(page.ax, x + 0.02, y, cell - 0.04, ROW - 0.04, face, radius=0.03)
             ink = style.PAPER if share > 0.85 else style.INK
             style.put(page.ax, x + cell / 2, middle, f"{values[key]:.0f} %", style.SMALL, ink,

@@ -117,4 +117,4 @@ def draw_limits(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
     }  # fmt: skip
     said = [NAMES.get(limited_by(metrics), "?") for metrics in rows.values()]
     title = f"percent of the peak · {record['machine']['gpu']}, {record['date']}"
-    return draw_profile(rows, columns, said, title)
+    return draw_profile(rows, columns, said, ("occupancy",), title)
