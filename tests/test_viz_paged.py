@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -28,7 +29,7 @@ def test_each_key_is_somewhere_once_and_no_two_at_a_time(equal):
             assert keys == sum(length for owner, length in pieces if owner == sequence)
         for processor in range(state.processors):
             mine = sorted((begin, end) for where, _, begin, end in bars if where == processor)
-            assert all(one[1] <= other[0] for one, other in zip(mine, mine[1:], strict=False))
+            assert all(one[1] <= other[0] for one, other in pairwise(mine))
         total = sum(keys for _, keys in pieces)
         assert finished(state) >= total / state.processors
         if equal:
