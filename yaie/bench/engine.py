@@ -34,7 +34,11 @@ COLUMNS = {
         *("offered", "finished", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "in_system"),
     ),
     "workloads": ("tokens_per_second", "ttft_p50", "cached_fraction", "most_blocks"),
-    "ablations": ("tokens_per_second", "ttft_p50", "itl_p50", "itl_p99", "most_blocks"),
+    "prefix_cache": ("ttft_p50", "cached_fraction"),
+    "chunked_prefill": ("tokens_per_second", "itl_p50", "itl_p99"),
+    "block_size": ("tokens_per_second", "itl_p50", "most_blocks"),
+    "cuda_graphs": ("tokens_per_second", "itl_p50", "itl_p99"),
+    "back_ends": ("tokens_per_second", "ttft_p50", "itl_p50"),
     "at_once": ("finished", "tokens_per_second", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99"),
 }
 ENDS = ("requests", "seconds")  # where the measurements of a row begin

@@ -158,31 +158,50 @@ def _three_turns(llm, chats: list, output: int) -> Run:
 # ---------------------------------------------------------------------------- ablations
 
 
-def ablations(bench: Bench) -> None:
-    """One idea switched off at a time."""
+def prefix_cache(bench: Bench) -> None:
+    """A long prompt that was computed before, for somebody else."""
     for cache in (True, False):
-        case = {"idea": "prefix cache", "setting": _on(cache), "shared": bench.sizes.shared}
-        bench.measure("ablations", case, lambda cache=cache: _shared(bench, cache))
+        case = {"prefix_cache": _on(cache), "shared": bench.sizes.shared}
+        bench.measure("prefix_cache", case, lambda cache=cache: _shared(bench, cache))
+
+
+def chunked_prefill(bench: Bench) -> None:
+    """Those who decode, when a long prompt arrives."""
     for chunked in (True, False):
-        case = {"idea": "chunked prefill", "setting": _on(chunked), "long": bench.sizes.long}
-        bench.measure("ablations", case, lambda chunked=chunked: _interrupted(bench, chunked))
+        case = {"chunked_prefill": _on(chunked), "long": bench.sizes.long}
+        bench.measure("chunked_prefill", case, lambda chunked=chunked: _interrupted(bench, chunked))
+
+
+def block_size(bench: Bench) -> None:
+    """Small blocks waste less memory, large ones need shorter tables."""
     for size in (4, 16, 64):
-        case = {"idea": "block size", "setting": size}
-        bench.measure("ablations", case, lambda size=size: _plain(bench, 8, block_size=size))
+        case = {"block_size": size, "batch": 8}
+        bench.measure("block_size", case, lambda size=size: _plain(bench, 8, block_size=size))
+
+
+def cuda_graphs(bench: Bench) -> None:
+    """Kernels of a decode step launched one by one, or all at once."""
     if not bench.on_gpu:
+        bench.say("cuda_graphs: there is no GPU")
         return
-    for batch in (1, 8, 32):
-        for graphs in (True, False):
-            case = {"idea": "CUDA graphs", "setting": _on(graphs), "batch": batch}
+    for graphs in (True, False):
+        for batch in (1, 8, 32):
+            case = {"cuda_graphs": _on(graphs), "batch": batch}
             bench.measure(
-                "ablations", case, lambda b=batch, g=graphs: _plain(bench, b, enforce_eager=not g)
-            )
+                "cuda_graphs", case,
+                lambda b=batch, g=graphs: _plain(bench, b, enforce_eager=not g),
+            )  # fmt: skip
+
+
+def back_ends(bench: Bench) -> None:
+    """Who computes the operators."""
+    if not bench.on_gpu:
+        bench.say("back_ends: on a CPU only the reference is fast enough to serve")
+        return
     for backend in ("auto", "cuda", "triton", "reference"):
-        case = {"idea": "back end", "setting": backend}
-        bench.measure(
-            "ablations", case,
-            lambda b=backend: _plain(bench, 8, backend=b, enforce_eager=True),
-        )  # fmt: skip
+        case = {"back_end": backend, "batch": 8}
+        options = {"backend": backend, "enforce_eager": backend == "reference"}
+        bench.measure("back_ends", case, lambda o=options: _plain(bench, 8, **o))
 
 
 def _on(switch: bool) -> str:
@@ -243,9 +262,9 @@ def transformers(bench: Bench) -> None:
     output = bench.sizes.outputs[0]
     cases: dict[str, Callable[[], list[Prompt]]] = {}
     if bench.on_gpu:
-        for batch in (8, 64):
-            name = f"{batch} prompts of {bench.sizes.prompts[0]} tokens"
-            cases[name] = lambda n=batch: long_prompts(n, bench.sizes.prompts[0], bench.tokenize)
+        batch, prompt = bench.sizes.batches[-1], bench.sizes.prompts[0]
+        name = f"{batch} prompts of {prompt} tokens"
+        cases[name] = lambda: long_prompts(batch, prompt, bench.tokenize)
     else:
         few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
         cases[f"{few} different prompts"] = lambda: _chats(bench, different_chats(few))
@@ -307,5 +326,9 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "memory": memory,
     "arrivals": arrivals,
     "workloads": workloads,
-    "ablations": ablations,
+    "prefix_cache": prefix_cache,
+    "chunked_prefill": chunked_prefill,
+    "block_size": block_size,
+    "cuda_graphs": cuda_graphs,
+    "back_ends": back_ends,
 }

@@ -172,6 +172,7 @@ def draw_fit(requests_that_fit: Any) -> Any:
                 "tokens that all prompts begin with",
                 "requests that fit",
                 curves,
+                log_y=True,
             )
         ]
     )
