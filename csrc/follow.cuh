@@ -21,7 +21,7 @@ __device__ __forceinline__ void wait_for_last() {
 
 // Launch a kernel that calls wait_for_last() behind one that calls let_next_begin().
 template <typename... Parameters>
-cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads, int bytes,
+cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads, size_t bytes,
                           cudaStream_t stream, Parameters... arguments) {
 #ifdef __CUDACC__
     int device = 0, major = 0;
@@ -38,7 +38,8 @@ cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads,
     config.attrs = &attribute;
     config.numAttrs = major >= 9 ? 1 : 0;
     return cudaLaunchKernelEx(&config, kernel, arguments...);
-#else
+#else  // the emulator knows a kernel by the name under which it is launched
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     kernel<<<grid, threads, bytes, stream>>>(arguments...);
     return cudaGetLastError();
 #endif

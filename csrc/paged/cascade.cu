@@ -14,23 +14,27 @@
 //           one matrix product: what is read is used by 128 rows, as in the prefill of a prompt.
 //           Softmax over both parts comes out of their log-sum-exps (Hydragen, Juravsky et al.,
 //           2024; FlashInfer's cascade, Ye et al., 2024).
+#include "follow.cuh"
 #include "mma.cuh"
 #include "paged/paged.cuh"
 #include "paged/rows.cuh"
 
-constexpr int WARPS = 8;    // of a thread block
-constexpr int TILE = 64;    // keys of a tile
-constexpr int STAGES = 3;   // tiles in shared memory
-constexpr int ROWS = WARPS * 16, THREADS = WARPS * WARP;
+constexpr int WARPS = 4;       // of a thread block
+constexpr int MANY = 2;        // tiles of 16 rows of a warp
+constexpr int TILE = 32;       // keys of a tile
+constexpr int STAGES = 4;      // tiles in shared memory
+constexpr int MIN_BLOCKS = 2;  // thread blocks that should fit on a multiprocessor
+constexpr int ROWS = WARPS * MANY * 16, THREADS = WARPS * WARP;
 
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(THREADS, 1)
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     attend_prefix(const Paged<T> paged, int shared_tokens, float* __restrict__ parts,
                   float* __restrict__ part_lse) {
     extern __shared__ __align__(128) unsigned char shared[];
     constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = THREADS / PIECES;  // rows of a turn
     constexpr int TURNS = TILE / AT_ONCE, SIZE = TILE * HEAD_DIM;
     T* stages = reinterpret_cast<T*>(shared);
+    let_next_begin();
     int split = blockIdx.x, kv_head = blockIdx.z, group = paged.group();
     int tiles = ceil_div(shared_tokens, TILE);
     int tile = (int)((int64_t)tiles * split / gridDim.x);
@@ -65,8 +69,9 @@ __global__ void __launch_bounds__(THREADS, 1)
     look_up();
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
 
-    int first_row = blockIdx.y * ROWS + threadIdx.x / WARP * 16, num_rows = paged.tokens * group;
-    Rows<T, HEAD_DIM> rows;
+    int first_row = blockIdx.y * ROWS + threadIdx.x / WARP * (MANY * 16);
+    int num_rows = paged.tokens * group;
+    Rows<T, HEAD_DIM, MANY> rows;
     rows.begin([&](int row) {
         row += first_row;
         return row < num_rows ? paged.q + row / group * paged.q_stride +
@@ -84,14 +89,15 @@ __global__ void __launch_bounds__(THREADS, 1)
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
     rows.finish();
+    wait_for_last();  // who waits for this kernel waits for that one too; and `parts` may be its
 #pragma unroll
-    for (int below = 0; below < 2; ++below) {
-        int row = first_row + threadIdx.x % WARP / 4 + below * 8;
+    for (int i = 0; i < MANY * 2; ++i) {
+        int row = first_row + i * 8 + threadIdx.x % WARP / 4;
         if (row >= num_rows) continue;
         int64_t head = ((int64_t)split * paged.tokens + row / group) * paged.heads +
                        kv_head * group + row % group;
-        rows.store(parts + head * HEAD_DIM, below);
-        if (threadIdx.x % 4 == 0) part_lse[head] = rows.lse(below);
+        rows.store(parts + head * HEAD_DIM, i / 2, i % 2);
+        if (threadIdx.x % 4 == 0) part_lse[head] = rows.lse(i / 2, i % 2);
     }
 }
 
@@ -102,6 +108,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     constexpr int EACH = HEAD_DIM / WARP;  // numbers of a lane
     int num_rows = paged.tokens * paged.heads, lane = threadIdx.x % WARP;
     int row = blockIdx.x * WARPS + threadIdx.x / WARP;
+    wait_for_last();
     if (row >= num_rows) return;
     float own = paged.lse[row], largest = fmaxf(own, LOWEST);
     for (int i = 0; i < splits; ++i) largest = fmaxf(largest, part_lse[i * num_rows + row]);
@@ -132,11 +139,11 @@ static cudaError_t launch(const Paged<T>& paged, int shared_tokens, float* works
     if (error != cudaSuccess) return error;
     float* part_lse = workspace + (int64_t)splits * num_rows * HEAD_DIM;
     dim3 grid(splits, ceil_div(paged.tokens * paged.group(), ROWS), paged.kv_heads);
-    attend_prefix<T, HEAD_DIM><<<grid, THREADS, bytes, stream>>>(paged, shared_tokens, workspace,
-                                                                 part_lse);
-    merge_prefix<T, HEAD_DIM><<<ceil_div(num_rows, WARPS), THREADS, 0, stream>>>(
-        paged, workspace, part_lse, splits);
-    return cudaGetLastError();
+    error = launch_behind(attend_prefix<T, HEAD_DIM>, grid, THREADS, bytes, stream, paged,
+                          shared_tokens, workspace, part_lse);
+    if (error != cudaSuccess) return error;
+    return launch_behind(merge_prefix<T, HEAD_DIM>, ceil_div(num_rows, WARPS), THREADS, 0, stream,
+                         paged, (const float*)workspace, (const float*)part_lse, splits);
 }
 
 template <typename T>

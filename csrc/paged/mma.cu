@@ -183,11 +183,12 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
             int64_t part = (int64_t)(2 * worker + !first) * group + row;
             bool whole = ends && !cut;
             if (whole) {
-                rows.store(paged.out + head * HEAD_DIM, below);
+                rows.store(paged.out + head * HEAD_DIM, 0, below);
             } else {
-                rows.store(work.parts + part * HEAD_DIM, below);
+                rows.store(work.parts + part * HEAD_DIM, 0, below);
             }
-            if (lane % 4 == 0) *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(below);
+            if (lane % 4 == 0)
+                *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(0, below);
         }
         if (!done) {
             now.next(work);
@@ -204,6 +205,7 @@ template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T> work) {
     constexpr int COLUMNS = HEAD_DIM / 4;
     static_assert(16 * COLUMNS <= MERGE_THREADS, "all heads of a group");
+    let_next_begin();
     wait_for_last();
     const Paged<T>& paged = work.paged;
     int worker = blockIdx.x + 1, group = paged.group();

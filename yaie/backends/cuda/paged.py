@@ -16,7 +16,7 @@ State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
 WARPS, STAGES, TILE = 2, 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
-CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
+CASCADE_ROWS, CASCADE_TILE = 128, 32  # as in csrc/paged/cascade.cu
 WORTH = 32 << 20  # bytes of keys and values that need not be read again, from which on it pays
 
 
@@ -89,7 +89,7 @@ def cascade(
     if batch == 0 or shared_len == 0:
         return state
     tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
-    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    splits = max(1, min(2 * _multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
     return decode(
@@ -193,10 +193,13 @@ def arguments(
     if state is None:
         state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
     batch, max_blocks = block_tables.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    if scale < 0:  # the last rungs scale the maximum of the scores, so the factor must be positive
+        q, scale = -q, -scale
     return state, [
         *(memory(q), key_pool, value_pool, block_tables.contiguous(), context_lens.contiguous()),
         *(None if cu_seqlens is None else cu_seqlens.contiguous(), *state),
-        *(head_dim**-0.5 if scale is None else scale, tokens, batch, heads, key_pool.shape[2]),
+        *(max(scale, 1e-30), tokens, batch, heads, key_pool.shape[2]),  # not 0: -inf × 0 is NaN
         *(head_dim, key_pool.shape[1], max_blocks, q.stride(0)),
     ]
 
