@@ -52,7 +52,7 @@ def test_work_counts_what_it_shows():
 def test_autograd_graph_names_leaves_and_functions():
     x, weight = (torch.ones(2, 2, requires_grad=True) for _ in range(2))
     said = texts(draw_autograd((x @ weight + x).sum(), {"x": x, "weight": weight}))
-    assert {"x", "weight", "MmBackward0", "AddBackward0", "SumBackward0"} <= set(said)
+    assert {"x", "weight", "Mm", "Add", "Sum"} <= set(said)
     with pytest.raises(ValueError, match="must have a grad_fn"):
         draw_autograd(torch.ones(2), {})
 

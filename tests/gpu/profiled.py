@@ -16,7 +16,7 @@ from yaie.backends.cuda.paged import RUNGS as paged_rungs
 ROOFS = {"bytes": 4281e9, "float32": 51e12, "bfloat16": 736e12}
 
 METRICS = {
-    "microseconds": "gpu__time_duration.sum",
+    "nanoseconds": "gpu__time_duration.sum",
     "dram_bytes": "dram__bytes.sum",
     "dram": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "l2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -10,13 +11,15 @@ from matplotlib.figure import Figure
 from yaie.viz import style
 
 MARGIN = 0.14
-HEIGHT, ROW = 0.34, 0.56
-GAP = 0.5  # inches between two columns
+HEAD, HEIGHT, ROW = 0.66, 0.34, 0.56
+GAP = 0.34  # inches between two columns
 MOST_NODES = 40
 
 
 def draw_autograd(result, leaves: Mapping[str, object], at: style.Place | None = None) -> Figure:
     """Draw the functions that a backward pass will call, leaves on the left.
+
+    Torch's are called as the operator is that they belong to, "Mul" for MulBackward0.
 
     Args:
         result: a tensor with a `grad_fn`.
@@ -42,9 +45,11 @@ def draw_autograd(result, leaves: Mapping[str, object], at: style.Place | None =
     columns = defaultdict(list)
     for node in order:
         columns[deepest - depth[node]].append(node)
+    for nodes in columns.values():
+        nodes.sort(key=lambda node: hasattr(node, "variable"))  # leaves below
     labels = {node: _label(node, names) for node in order}
     widths = {
-        column: max(style.text_width(labels[node]) for node in nodes) + 0.24
+        column: max(style.text_width(labels[node]) for node in nodes) + 0.2
         for column, nodes in columns.items()
     }
     lefts, x = {}, MARGIN
@@ -53,21 +58,23 @@ def draw_autograd(result, leaves: Mapping[str, object], at: style.Place | None =
         x += widths[column] + GAP
     width = x + style.text_width("result") + 0.1
     rows = max(map(len, columns.values()))
-    page = style.Page(width, 0.45 + rows * ROW, at)
-    places = {}
+    page = style.Page(width, HEAD + 0.05 + rows * ROW, at)
+    places, columns_of = {}, {node: deepest - depth[node] for node in order}
     for column, nodes in columns.items():
-        top = 0.4 + (rows - len(nodes)) * ROW / 2
+        top = HEAD + (rows - len(nodes)) * ROW / 2
         for i, node in enumerate(nodes):
             places[node] = (lefts[column], top + i * ROW, widths[column])
     for node, (left, y, node_width) in places.items():
         leaf = hasattr(node, "variable")
-        own = "Backward" in labels[node] and labels[node][-1] not in "0123456789"
-        color = style.GREEN if leaf else style.ORANGE if own else style.BLUE
+        color = style.GREEN if leaf else style.BLUE if _is_torchs(node) else style.ORANGE
         style.box(page.ax, left, y, node_width, HEIGHT, style.tint(color, 0.35), color)
         style.put(page.ax, left + node_width / 2, y + HEIGHT / 2, labels[node], ha="center")
     for before, after in edges:
-        (x0, y0, w0), (x1, y1, _) = places[before], places[after]
-        _arrow(page, x1, y1 + HEIGHT / 2, x0 + w0, y0 + HEIGHT / 2)
+        (x0, y0, w0), (x1, y1, w1) = places[before], places[after]
+        if columns_of[after] - columns_of[before] > 1:  # over what stands between
+            _arrow(page, x1 + w1 / 2, y1, x0 + w0 / 2, y0, bend=0.42 / (x1 - x0))
+        else:
+            _arrow(page, x1, y1 + HEIGHT / 2, x0 + w0, y0 + HEIGHT / 2)
     left, y, node_width = places[result.grad_fn]
     end = left + node_width + GAP
     style.put(page.ax, end + 0.04, y + HEIGHT / 2, "result")
@@ -92,11 +99,17 @@ def _depths(root) -> dict:
 def _label(node, names: Mapping[int, str]) -> str:
     if hasattr(node, "variable"):  # AccumulateGrad
         return names.get(id(node.variable), "leaf")
-    return node.name()
+    return re.sub(r"Backward\d+$", "", node.name())
 
 
-def _arrow(page: style.Page, x0: float, y0: float, x1: float, y1: float) -> None:
+def _is_torchs(node) -> bool:
+    """Whether a function comes with torch: those have a number behind their names."""
+    return node.name()[-1].isdigit()
+
+
+def _arrow(page: style.Page, x0: float, y0: float, x1: float, y1: float, bend: float = 0.0) -> None:
     page.ax.annotate(
-        "", (x1 + 0.03, y1), (x0 - 0.03, y0),
-        arrowprops={"arrowstyle": "-|>", "color": style.MUTED, "lw": 1.0},
+        "", (x1 + 0.02, y1 - 0.02 * bool(bend)), (x0 - 0.02, y0 - 0.02 * bool(bend)),
+        arrowprops={"arrowstyle": "-|>", "color": style.MUTED, "lw": 1.0, "shrinkA": 0,
+                    "shrinkB": 0, "connectionstyle": f"arc3,rad={bend}"},
     )  # fmt: skip
