@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -61,6 +62,7 @@ class Client:
         max_tokens: int,
         due: float | None = None,
         leave_after: int | None = None,
+        on_piece: Callable[[Answer], None] | None = None,
         **fields: Any,
     ) -> Answer:
         """Ask for a completion, greedily, and note when each piece comes.
@@ -68,6 +70,7 @@ class Client:
         Args:
             due: when the request was to be sent; now, unless it is given.
             leave_after: hang up when so many pieces have come.
+            on_piece: called with what has come so far, at each piece.
             fields: of the request.
 
         Raises:
@@ -87,6 +90,8 @@ class Client:
             await self._expect_ok(reader)
             while (event := await self._event(reader)) != "[DONE]":
                 self._note(json.loads(event), answer)
+                if on_piece is not None and answer.text:
+                    on_piece(answer)
                 if leave_after is not None and len(answer.trace.tokens) >= leave_after:
                     break
         finally:
