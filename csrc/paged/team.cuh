@@ -75,6 +75,10 @@ struct State {
     }
 };
 
+// Where element i of shared memory lies: a word is left out after every 32, so that elements that
+// are 8 apart, as those of neighboring lanes are, lie in different banks.
+__device__ __forceinline__ int padded(int i) { return i + i / WARP; }
+
 // Merge the states of all teams of the thread block, divide, write: for each query head a row of
 // `out`, head_dim numbers, and one of `lse`; zeros and −inf if no team has seen a key. All threads
 // call it.
@@ -82,7 +86,7 @@ template <typename T, bool WIDE, int HEADS, typename Out>
 __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], int heads, Out* out,
                        float* lse) {
     __shared__ float best[HEADS][THREADS], total[HEADS][THREADS];  // of each team
-    __shared__ float sums[HEADS][THREADS * A_LANE];                // a row for each team
+    __shared__ float sums[HEADS][THREADS * (A_LANE + 1)];          // a row for each team, padded
     int mine = threadIdx.x / team.lanes, teams = THREADS / team.lanes;
     int size = team.lanes * A_LANE;  // of a row
 #pragma unroll
@@ -91,7 +95,8 @@ __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], 
             best[h][mine] = states[h].best, total[h][mine] = states[h].total;
 #pragma unroll
         for (int i = 0; i < A_LANE; ++i)
-            sums[h][mine * size + team.place(i / team.SIZE) + i % team.SIZE] = states[h].sums[i];
+            sums[h][padded(mine * size + team.place(i / team.SIZE) + i % team.SIZE)] =
+                states[h].sums[i];
     }
     __syncthreads();
     for (int h = 0; h < heads; ++h) {
@@ -101,7 +106,7 @@ __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], 
         for (int d = threadIdx.x; d < team.head_dim; d += THREADS) {
             float sum = 0.0f;
             for (int t = 0; t < teams; ++t)
-                sum += sums[h][t * size + d] * rescale(best[h][t], larger);
+                sum += sums[h][padded(t * size + d)] * rescale(best[h][t], larger);
             out[(int64_t)h * team.head_dim + d] = from_float<Out>(all > 0.0f ? sum / all : 0.0f);
         }
         if (threadIdx.x == 0) lse[h] = larger + logf(all);

@@ -116,6 +116,8 @@ class Occupied:
     owners: tuple[int, ...]
     processors: int
     noun: str = "KV head"
+    program: str = "program"  # what a program and a processor are called
+    processor: str = "processor"
 
 
 def draw_occupied(state: Occupied, at: style.Place | None = None) -> Figure:
@@ -125,7 +127,10 @@ def draw_occupied(state: Occupied, at: style.Place | None = None) -> Figure:
     page = style.Page(columns * CELL + 2 * MARGIN, 0.4 + rows * CELL + 0.36, at)
     ax = page.ax
     busy = min(len(state.owners), state.processors)
-    words = f"{style.count(len(state.owners), 'program')}, {busy} of {state.processors} processors"
+    words = (
+        f"{style.count(len(state.owners), state.program)}, "
+        f"{busy} of {state.processors} {state.processor}s"
+    )
     style.put(ax, MARGIN, 0.18, words, style.BODY, weight="bold")
     for cell in range(state.processors):
         row, column = divmod(cell, columns)
@@ -143,6 +148,6 @@ def draw_occupied(state: Occupied, at: style.Place | None = None) -> Figure:
     rounds = len(state.owners) / state.processors
     note = f"a color is a {state.noun}"
     if rounds > 1:
-        note += f"; {rounds:.1f} programs for each processor"
+        note += f"; {rounds:.1f} {state.program}s for each {state.processor}"
     style.put(ax, MARGIN, page.height - 0.16, note, style.SMALL, style.MUTED)
     return page.figure

@@ -1,5 +1,5 @@
 // The scale is forgotten.
-// EXPECT = "not multiplied by paged.scale"
+// EXPECT = "The score was not multiplied by paged.scale"
 #include "paged/team.cuh"
 
 template <typename T, bool WIDE, int HEADS>

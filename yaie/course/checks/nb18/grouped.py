@@ -69,8 +69,17 @@ def alone(path: Path, explain: Explain) -> None:
         told = "That is what one lane has of the product: a score is the sum over the team's lanes."
         compare(
             batch, out, lse, "A single key has the weight 1: out is its value.", known(batch),
-            [(part.view(1, 1), told), *lse_mistakes(batch)],
+            [(part.view(1, 1), told), *unscaled(batch), *lse_mistakes(batch)],
         )  # fmt: skip
+
+
+def unscaled(batch: Batch) -> list[tuple[Any, str]]:
+    """The log-sum-exp of a single key whose score has another scale."""
+    score = (batch.tensors[0][0, 0] * batch.keys[0][0, 0]).sum().view(1, 1)
+    return [
+        (score, "The score was not multiplied by paged.scale."),
+        (score * batch.scale**2, "The score was multiplied by paged.scale twice."),
+    ]
 
 
 def neighbors(path: Path, explain: Explain) -> None:
