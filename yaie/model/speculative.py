@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import torch
 
@@ -69,6 +70,12 @@ class Round:
 
     draft: list[int]
     accepted: list[int]
+
+    @property
+    def kept(self) -> int:
+        """How many of the drafted tokens are in the text."""
+        pairs = zip(self.draft, self.accepted, strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 class Verifier:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from matplotlib.figure import Figure
 
@@ -41,9 +42,10 @@ def draw_speculation(
     for number, (draft, accepted) in enumerate(shown):
         y = 0.45 + number * LINE
         style.put(page.ax, MARGIN, y + HIGH / 2, f"pass {number + 1}", color=style.MUTED)
-        kept = len(accepted) - 1
+        pairs = zip(draft, accepted, strict=False)
+        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         x = 1.0
-        for token in draft[:kept]:
+        for token in accepted[:kept]:
             x = _token(page, x, y, decode([token]), style.GREEN)
         for token in accepted[kept:]:
             x = _token(page, x, y, decode([token]), style.BLUE)

@@ -112,7 +112,7 @@ def ask(heads_of: Any, rank: int, size: int, num_heads: int, num_kv: int) -> Non
             ),
             (list(range(rank, num_kv, size)), f"That is every {size}th KV head. {NEED}"),
             (
-                list(range(rank * share, rank * share + max(1, share))),
+                list(range(rank * max(1, share), (rank + 1) * max(1, share))),
                 f"Count KV heads from the query heads: h // {group}. {NEED}",
             ),
         ],

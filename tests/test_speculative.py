@@ -1,0 +1,104 @@
+"""Speculative decoding: the text of plain greedy decoding, in fewer passes."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engines import recompute
+
+from yaie.model.speculative import Round, Verifier, accept, prompt_lookup, speculate
+from yaie.model.weights import load_model
+from yaie.sampling import SamplingParams
+
+
+def by_definition(tokens, num_draft, longest, shortest):
+    """Every place, every length: the longest tail first, the latest place of it."""
+    for length in range(longest, shortest - 1, -1):
+        places = [
+            i
+            for i in range(len(tokens) - length)
+            if length and tokens[i : i + length] == tokens[-length:]
+        ]
+        if places and length < len(tokens):
+            return tokens[max(places) + length :][:num_draft]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "found"),
+    [
+        ([1, 2, 3, 9, 1, 2], [3, 9, 1, 2]),
+        ([1, 2, 3, 4], []),
+        ([5, 1, 5, 2, 5], [2, 5]),
+        ([7, 7, 7], [7]),
+        ([1], []),
+        ([], []),
+    ],
+)
+def test_prompt_lookup(tokens, found):
+    assert prompt_lookup(tokens, num_draft=4, longest=2) == found
+
+
+def test_prompt_lookup_at_random():
+    draw = random.Random(0)
+    for _ in range(300):
+        tokens = [draw.randrange(3) for _ in range(draw.randint(0, 12))]
+        options = (draw.randint(1, 5), draw.randint(1, 4), 1)
+        assert prompt_lookup(tokens, *options) == by_definition(tokens, *options)
+
+
+def test_accept():
+    assert accept([], [7]) == [7]
+    assert accept([5, 6], [5, 6, 7]) == [5, 6, 7]
+    assert accept([5, 6, 9], [5, 8, 9, 1]) == [5, 8]
+
+
+def test_kept_tokens_of_a_round():
+    assert Round([5, 6, 9], [5, 8]).kept == 1
+    assert Round([5, 6], [5, 6]).kept == 2  # cut off behind an end token that was drafted
+    assert Round([], [4]).kept == 0
+
+
+def drafters(wanted):
+    """Drafts that are right, wrong, right up to a point, random, none, or looked up."""
+    draw = random.Random(1)
+
+    def right(tokens):
+        return wanted[len(tokens) : len(tokens) + 4]
+
+    return {
+        "right": right,
+        "wrong": lambda tokens: [(t + 1) % 384 for t in right(tokens)],
+        "mixed": lambda tokens: [t if draw.random() < 0.7 else 5 for t in right(tokens)],
+        "none": lambda tokens: [],
+        "lookup": prompt_lookup,
+    }
+
+
+@pytest.mark.parametrize("drafter", ["right", "wrong", "mixed", "none", "lookup"])
+@pytest.mark.parametrize("length", [1, 16, 40])
+def test_the_text_is_that_of_plain_decoding(tiny_model, drafter, length):
+    model = load_model(tiny_model)
+    prompt = [3 + i % 7 for i in range(length)]
+    params = SamplingParams(temperature=0.0, max_tokens=24)
+    plain = recompute(model, prompt, params)
+    draft = drafters(prompt + plain)[drafter]
+    got, rounds = speculate(Verifier(model, length + 24), prompt, 24, draft)
+    assert got == plain
+    assert [token for r in rounds for token in r.accepted] == plain
+    if drafter == "right":
+        assert len(rounds) == -(-len(plain) // 5)
+    if drafter in ("wrong", "none"):
+        assert len(rounds) == len(plain)
+
+
+def test_an_end_token_ends_the_text(tiny_model):
+    model = load_model(tiny_model)
+    prompt = list(range(3, 20))
+    plain = recompute(model, prompt, SamplingParams(temperature=0.0, max_tokens=12))
+    end = plain[5]
+    object.__setattr__(model.config, "eos_token_ids", (end,))
+    want = plain[: plain.index(end) + 1]
+    for drafter in drafters(prompt + plain).values():
+        assert speculate(Verifier(model, 40), prompt, 12, drafter)[0] == want
