@@ -11,6 +11,7 @@ import torch
 from engines import check_whole, run
 from prompts import PROMPTS
 
+from yaie import LLM
 from yaie.engine.engine import Engine
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -176,3 +177,19 @@ def test_nothing_leaks(model_of, tokenizer, prompts):
         torch.cuda.synchronize()
         taken.append(torch.cuda.memory_allocated())
     assert taken[1] == taken[2]
+
+
+def test_the_cache_takes_what_is_left(real_model):
+    """Weights, the largest step and the cache take the part of all memory that was asked for."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    share = (total - free) / total + 0.1
+    llm = LLM(real_model, gpu_memory_utilization=share)
+    assert (llm.engine.runner.model.dtype, llm.engine.max_model_len) == (torch.bfloat16, 8192)
+    [output] = llm.generate("The capital of France is", GREEDY)
+    assert "Paris" in output.text
+    free, total = torch.cuda.mem_get_info()
+    assert share - 0.02 < (total - free) / total < share + 0.02  # CUDA graphs come on top
+    with pytest.raises(ValueError, match="gpu_memory_utilization .* leaves"):
+        LLM(real_model, gpu_memory_utilization=share)

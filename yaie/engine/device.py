@@ -83,6 +83,7 @@ def block_bytes(config: ModelConfig, dtype: torch.dtype, block_size: int) -> int
 def count_blocks(
     model: Llama,
     block_size: int,
+    max_num_seqs: int,
     max_num_batched_tokens: int,
     gpu_memory_utilization: float,
     kv_cache_memory_bytes: int | None = None,
@@ -98,6 +99,7 @@ def count_blocks(
         ValueError: there is not enough, and what to change.
     """
     check_count("block_size", block_size)
+    check_count("max_num_seqs", max_num_seqs)
     check_count("max_num_batched_tokens", max_num_batched_tokens)
     if not 0 < gpu_memory_utilization <= 1:
         raise ValueError(
@@ -120,7 +122,7 @@ def count_blocks(
         f"a step of {tokens} tokens needs more than the GPU has beside the weights: lower "
         "max_num_batched_tokens, or end what else uses the GPU"
     ):
-        taken = memory_of_a_step(model, tokens, block_size)
+        taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
     total = torch.cuda.get_device_properties(device).total_memory
     num_blocks = int(gpu_memory_utilization * total - taken) // size
     least = -(-tokens // block_size)
@@ -135,11 +137,11 @@ def count_blocks(
     return num_blocks
 
 
-def memory_of_a_step(model: Llama, num_tokens: int, block_size: int) -> int:
-    """Bytes of a GPU that are taken while a prompt of `num_tokens` tokens is computed.
+def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: int) -> int:
+    """Bytes of a GPU that are taken while `num_tokens` tokens are computed, and logits for some.
 
-    That is measured, by computing one. Weights count, and whatever else is on the GPU; the cache
-    that this prompt needs does not.
+    That is measured, with a prompt of so many tokens. Weights count, and whatever else is on the
+    GPU; the cache that this prompt needs does not.
     """
     config, device = model.config, model.embed.device
     num_blocks = -(-num_tokens // block_size)
@@ -152,7 +154,7 @@ def memory_of_a_step(model: Llama, num_tokens: int, block_size: int) -> int:
         block_tables=torch.arange(num_blocks, dtype=torch.int32, device=device).unsqueeze(0),
         context_lens=torch.tensor([num_tokens], dtype=torch.int32, device=device),
         cu_seqlens=torch.tensor([0, num_tokens], dtype=torch.int32, device=device),
-        logit_rows=places[-1:],
+        logit_rows=places[-num_rows:],
     )
     torch.cuda.empty_cache()
     # One pool for all layers: what each of them writes, the next one may overwrite.

@@ -101,6 +101,7 @@ class LLM:
                 num_blocks = count_blocks(
                     llama,
                     block_size,
+                    max_num_seqs,
                     max_num_batched_tokens,
                     gpu_memory_utilization,
                     kv_cache_memory_bytes,
