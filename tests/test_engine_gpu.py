@@ -191,5 +191,5 @@ def test_the_cache_takes_what_is_left(real_model):
     assert "Paris" in output.text
     free, total = torch.cuda.mem_get_info()
     assert share - 0.02 < (total - free) / total < share + 0.02  # CUDA graphs come on top
-    with pytest.raises(ValueError, match="gpu_memory_utilization .* leaves"):
+    with pytest.raises(ValueError, match=r"gpu_memory_utilization .* leaves"):
         LLM(real_model, gpu_memory_utilization=share)
