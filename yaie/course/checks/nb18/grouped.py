@@ -236,7 +236,12 @@ def explanations() -> Explain:
         "deadlock": SHUFFLE,
         "divergent_barrier": "finish has a barrier: all threads of the thread block come to it, "
         "after the loop.",
-        "race": "finish uses shared memory: call it once, after the loop.",
+        "race": lambda found: (
+            "finish uses shared memory: call it once, after the loop."
+            if found and found.memory == "shared"
+            else "Two thread blocks write the same rows: the first one of this thread block is "
+            "paged.out + row * paged.head_dim, and paged.lse + row."
+        ),
     }
 
 

@@ -103,6 +103,11 @@ def mistakes(batch: Batch) -> list[tuple[Any, str]]:
         (wrong(batch, lambda w, d: 1.0, best=lambda s: s * 0), "The maximum was not taken off, and "
          "nothing was divided: out is sum of exp(score) × value as it stands."),
     ]  # fmt: skip
+    if many <= CHUNK:
+        found.append((
+            wrong(batch, lambda w, d: w.sum(), raw=True), "The values were multiplied by the "
+            "scores: weights have to be put into `scores`, where the next loop looks for them."
+        ))  # fmt: skip
     if many > WARP:
         told = "That is divided by the sum over one warp's keys. " + WARPS.format(warps)
         found += [
@@ -144,9 +149,13 @@ def warp_best(scores: Any) -> Any:
 
 
 def wrong(
-    batch: Batch, divisor: Callable[[Any, int], Any], best: Callable[[Any], Any] | None = None
-) -> Any:
-    """The output if weights are relative to `best(scores)` and element d is divided otherwise."""
+    batch: Batch, divisor: Callable[[Any, int], Any], best: Callable[[Any], Any] | None = None,
+    raw: bool = False,
+) -> Any:  # fmt: skip
+    """The output if weights are relative to `best(scores)` and element d is divided otherwise.
+
+    `raw`: values are multiplied by scores.
+    """
     import torch
 
     q = batch.tensors[0]
@@ -155,7 +164,7 @@ def wrong(
         for head in range(q.shape[1] if len(batch.keys[i]) else 0):
             scores = batch.scores(i, head)
             weights = (scores - (scores.max() if best is None else best(scores))).exp()
-            sums = weights @ batch.values[i][:, head // batch.group].double()
+            sums = (scores if raw else weights) @ batch.values[i][:, head // batch.group].double()
             by = torch.tensor([float(divisor(weights, d)) for d in range(q.shape[2])])
             out[i, head] = sums / by
     return out.to(q.dtype)

@@ -1,0 +1,88 @@
+// Every thread block writes the first rows.
+// EXPECT = "Two thread blocks write the same rows"
+#include "paged/team.cuh"
+
+template <typename T, bool WIDE, int HEADS>
+__global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
+    int token = blockIdx.x, group = paged.group(), parts = ceil_div(group, HEADS);
+    int kv_head = blockIdx.y / parts, first_head = blockIdx.y % parts * HEADS;  // of the group
+    int heads = min(HEADS, group - first_head);
+    int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;  // of out and lse
+    Context context = find_context(paged, token);
+
+    float q[HEADS][A_LANE];
+    State states[HEADS];
+    const T* from = paged.q + token * paged.q_stride +
+                    (int64_t)(kv_head * group + first_head) * paged.head_dim;
+#pragma unroll
+    for (int h = 0; h < HEADS; ++h)
+        if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
+
+    int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
+    for (int first = first_team; first < context.length; first += WARPS * team.a_warp()) {
+        int key = first + team.number();
+        bool inside = key < context.length;
+        float k[A_LANE] = {}, v[A_LANE] = {};
+        if (inside) {
+            int64_t slot = find_slot(context, key, paged.block_size);
+            int64_t at = (slot * paged.kv_heads + kv_head) * paged.head_dim;
+            team.load(paged.key_pool + at, k);
+            team.load(paged.value_pool + at, v);
+        }
+#pragma unroll
+        for (int h = 0; h < HEADS; ++h) {
+            if (h >= heads) continue;
+            float score = team.sum(dot(q[h], k)) * paged.scale;
+            if (inside) states[h].add(score, v);
+        }
+    }
+    finish(team, states, heads, paged.out, paged.lse);
+}
+
+template <typename T, bool WIDE>
+static void launch_layout(const Paged<T>& paged, cudaStream_t stream) {
+    int group = paged.group(), heads = group == 1 ? 1 : group <= 4 ? 4 : 8;
+    auto kernel = paged_grouped<T, WIDE, 8>;
+    if (heads == 4) kernel = paged_grouped<T, WIDE, 4>;
+    if (heads == 1) kernel = paged_grouped<T, WIDE, 1>;
+    Team<T, WIDE> team{lanes_for(paged.head_dim), paged.head_dim};
+    dim3 grid(paged.tokens, paged.kv_heads * ceil_div(group, heads));
+    kernel<<<grid, THREADS, 0, stream>>>(paged, team);
+}
+
+template <typename T>
+static cudaError_t launch(const Paged<T>& paged, cudaStream_t stream) {
+    if (paged.tokens == 0 || paged.heads == 0 || paged.head_dim == 0) return cudaSuccess;
+    if (paged.head_dim > MOST_DIM) return cudaErrorInvalidValue;
+    auto run = wide_rows(paged) ? launch_layout<T, true> : launch_layout<T, false>;
+    run(paged, stream);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t paged_grouped_f32(
+    const float* q, const float* key_pool, const float* value_pool, const int* block_tables,
+    const int* context_lens, const int* cu_seqlens, float* out, float* lse, float scale, int tokens,
+    int batch, int heads, int kv_heads, int head_dim, int block_size, int max_blocks,
+    int64_t q_stride, cudaStream_t stream) {
+    return launch<float>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out, lse,
+                          scale, tokens, batch, heads, kv_heads, head_dim, block_size, max_blocks,
+                          q_stride}, stream);
+}
+extern "C" cudaError_t paged_grouped_f16(
+    const __half* q, const __half* key_pool, const __half* value_pool, const int* block_tables,
+    const int* context_lens, const int* cu_seqlens, __half* out, float* lse, float scale,
+    int tokens, int batch, int heads, int kv_heads, int head_dim, int block_size, int max_blocks,
+    int64_t q_stride, cudaStream_t stream) {
+    return launch<__half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
+                           lse, scale, tokens, batch, heads, kv_heads, head_dim, block_size,
+                           max_blocks, q_stride}, stream);
+}
+extern "C" cudaError_t paged_grouped_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* key_pool, const __nv_bfloat16* value_pool,
+    const int* block_tables, const int* context_lens, const int* cu_seqlens, __nv_bfloat16* out,
+    float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
+    int block_size, int max_blocks, int64_t q_stride, cudaStream_t stream) {
+    return launch<__nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
+                                  out, lse, scale, tokens, batch, heads, kv_heads, head_dim,
+                                  block_size, max_blocks, q_stride}, stream);
+}
