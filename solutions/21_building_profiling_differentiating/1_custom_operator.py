@@ -1,7 +1,7 @@
 """Solution of exercise 21.1: A kernel becomes an operator.
 
 Register the kernel as an operator of torch, in the namespace that you are given: what computes,
-and a fake, which says what the result will look like. `torch.library.custom_op` does both;
+and a fake, which says what the result will look like. `torch.library.custom_op` does both; a
 `torch.library.Library` is the long way.
 
 Generated from define_silu_and_mul in yaie/custom.py.

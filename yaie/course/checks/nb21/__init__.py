@@ -20,7 +20,7 @@ EXERCISES = [
         task=(
             "Register the kernel as an operator of torch, in the namespace that you are given: "
             "what computes, and a fake, which says what the result will look like. "
-            "`torch.library.custom_op` does both; `torch.library.Library` is the long way."
+            "`torch.library.custom_op` does both; a `torch.library.Library` is the long way."
         ),
         difficulty=2,
         minutes=15,

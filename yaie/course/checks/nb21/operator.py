@@ -32,7 +32,9 @@ def define_in_new_namespace(define: Callable[[str], None]) -> Any:
     true(
         operator is not None,
         f"After define_silu_and_mul({namespace!r}) there is no torch.ops.{namespace}.silu_and_mul: "
-        "the operator's full name is the namespace, two colons, silu_and_mul.",
+        "the operator's full name is the namespace, two colons, silu_and_mul. If you made a "
+        "torch.library.Library, keep it somewhere: it takes its operators along when nobody holds "
+        "it any more.",
     )
     return operator
 
@@ -48,7 +50,7 @@ def check_real(operator: Any) -> None:
             before = x.clone()
             what = f"silu_and_mul of {dtype} {list(shape)}"
             with given(what):
-                out = operator(x)
+                out = call(operator, x)
                 equal(
                     x, before, "x afterwards", "The schema says `Tensor x`: it is only read. An "
                     "operator that writes into it has to say so, or torch.compile may move a "
@@ -60,6 +62,19 @@ def check_real(operator: Any) -> None:
                     "tensor.",
                 )
                 close(out, silu_and_mul(x), "the result", rtol=2e-3, atol=1e-5)
+
+
+def call(operator: Any, x: Any) -> Any:
+    try:
+        return operator(x)
+    except NotImplementedError as error:
+        if "Could not run" not in str(error):
+            raise
+        fail(
+            f"the operator has nothing that computes for tensors on {x.device}. The kernel runs "
+            "on every device, so register it for all of them: name no device, or use the key "
+            "CompositeExplicitAutograd."
+        )
 
 
 def check_fake(operator: Any) -> None:

@@ -32,7 +32,8 @@ def profile(**values: float) -> dict[str, float]:
 
 
 CASES: list[tuple[str, dict[str, float], str, list[tuple[str, str]]]] = [
-    ("a copy", profile(dram=90.0, l2=45.0), "dram", []),
+    ("a copy", profile(dram=90.0, l2=45.0), "dram",
+     [("DRAM", "Return the key, as it stands in `metrics`, not the name that belongs to it.")]),
     ("a copy that keeps L2 busier than DRAM", profile(dram=89.7, l2=92.2), "dram",
      [("l2", OUTERMOST)]),
     ("a product on tensor cores, at an occupancy of 12 %",
