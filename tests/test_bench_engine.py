@@ -1,0 +1,283 @@
+"""`yaie bench engine` and `serve` on a tiny model: rows, checks of answers, records that go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from servers import serving
+from tiny import make_tiny_model
+
+from yaie.bench import bench, engine, serve, soak
+from yaie.bench.client import Client, ClientError
+from yaie.bench.drive import greedy, run_batch, run_closed, run_open
+from yaie.bench.load import (
+    Trace,
+    in_system,
+    poisson_arrivals,
+    requests_that_fit,
+    summarize,
+    under_way,
+)
+from yaie.bench.oracle import Oracle, WrongAnswer
+from yaie.bench.record import Record, rounded
+from yaie.bench.right import Right
+from yaie.bench.shapes import write_random_model
+from yaie.bench.workloads import long_prompts, next_turn, shared_prompts
+from yaie.engine.llm import LLM
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return make_tiny_model(tmp_path_factory.mktemp("bench") / "tiny", max_position_embeddings=2048)
+
+
+@pytest.fixture(scope="module")
+def llm(folder):
+    return LLM(folder, num_blocks=120, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def oracle(folder):
+    return Oracle(folder)
+
+
+# ------------------------------------------------------------------------------------- workloads
+
+
+def test_prompts_have_exactly_so_many_tokens_and_share_what_they_say(llm):
+    encode = llm.tokenizer.encode
+    prompts = long_prompts(40, 300, encode)
+    assert {len(prompt) for prompt in prompts} == {300}
+    assert len({tuple(prompt[:16]) for prompt in prompts}) == 40
+    shared = shared_prompts(5, 100, 164, encode)
+    assert {len(prompt) for prompt in shared} == {164}
+    assert len({tuple(prompt[:100]) for prompt in shared}) == 1
+    assert len({tuple(prompt[100:116]) for prompt in shared}) == 5
+    with pytest.raises(ValueError, match="shared must be at least 0 and below 10, got 10"):
+        shared_prompts(2, 10, 10, encode)
+    roles = [m["role"] for m in next_turn([{"role": "user", "content": "?"}], "!", 0)]
+    assert roles == ["user", "assistant", "user"]
+
+
+# ------------------------------------------------------------------------------------- driving
+
+
+def test_every_token_has_its_time(llm):
+    prompts = long_prompts(5, 40, llm.tokenizer.encode)
+    run = run_batch(llm.engine, prompts, 7)
+    assert [len(trace.tokens) for trace in run.traces] == [7] * 5
+    assert all(trace.tokens == sorted(trace.tokens) for trace in run.traces)
+    assert all(trace.due <= trace.tokens[0] for trace in run.traces)
+    assert run.most_running == 5 and run.preemptions == 0 and run.cached_fraction == 0
+    again = run_closed(llm.engine, prompts, [greedy(7)] * 5, at_once=2)
+    assert again.answers == run.answers
+    assert again.most_running == 2 and again.cached_fraction > 0.5
+
+
+def test_an_open_loop_counts_from_when_a_request_was_due(llm):
+    prompts = long_prompts(6, 20, llm.tokenizer.encode)
+    times = [0.0, 0.0, 0.05, 0.05, 0.1, 0.1]
+    run = run_open(llm.engine, prompts, [greedy(3)] * 6, times)
+    start = run.traces[0].due
+    assert [round(trace.due - start, 6) for trace in run.traces] == times
+    series = under_way(run.traces)
+    assert series[-1][1] == 0 and max(number for _, number in series) <= 6
+    seconds = max(t.tokens[-1] for t in run.traces) - start
+    area = sum(n * (b[0] - a) for (a, n), b in pairwise(series))
+    assert in_system(run.traces) == pytest.approx(area / seconds)
+
+
+@pytest.mark.parametrize("shared", [0, 33])
+def test_as_many_fit_as_is_said(folder, shared):
+    llm = LLM(folder, num_blocks=40, device="cpu")
+    prompts = shared_prompts(30, shared, 50, llm.tokenizer.encode) if shared else None
+    prompts = prompts or long_prompts(30, 50, llm.tokenizer.encode)
+    fit = requests_that_fit(40, 16, 50, 15, shared)
+    run_closed(llm.engine, prompts[:1], [greedy(1)], 1)  # so that what is shared is in the cache
+    run = run_closed(llm.engine, prompts[:fit], [greedy(15)] * fit, fit)
+    assert run.most_running == fit and run.preemptions == 0
+    more = run_closed(llm.engine, prompts[-fit - 1 :], [greedy(15)] * (fit + 1), fit + 1)
+    assert more.preemptions or more.most_running == fit
+
+
+# ------------------------------------------------------------------------------------- answers
+
+
+def test_an_oracle_knows_right_from_wrong(llm, oracle):
+    prompts = long_prompts(3, 30, llm.tokenizer.encode)
+    answers = run_batch(llm.engine, prompts, 8).answers
+    verdict = oracle.demand("right", prompts, answers)
+    assert (verdict.answers, verdict.same, verdict.worst) == (3, 3, 0.0)
+    assert oracle.generate(prompts, 8) == answers
+    with pytest.raises(WrongAnswer, match=r"mixed up: a token lies .* below the likeliest"):
+        oracle.demand("mixed up", prompts, answers[1:] + answers[:1])
+    damaged = [*answers[0][:5], (answers[0][5] + 1) % 384, *answers[0][6:]]
+    with pytest.raises(WrongAnswer):
+        oracle.demand("one token", prompts[:1], [damaged])
+
+
+def test_a_text_is_right_if_it_departs_at_a_token_as_likely(llm, oracle, monkeypatch):
+    prompts = long_prompts(2, 30, llm.tokenizer.encode)
+    right = Right(oracle, llm.tokenizer)
+    outputs = run_batch(llm.engine, prompts, 8).outputs
+    texts = [output.text for output in outputs]
+    assert right.check(prompts, texts, 8) == {"checked_answers": 2, "same_answers": 2}
+    with pytest.raises(WrongAnswer, match="is not the model's, which is"):
+        right.check(prompts, texts[::-1], 8)
+    with pytest.raises(WrongAnswer):
+        right.check(prompts[:1], [texts[0] + " more"], 8)
+    other = next(t for t in range(200, 384) if llm.tokenizer.decode([t]).isalpha())
+    departed = right.text(prompts[0], [*outputs[0].token_ids[:3], other])
+    with pytest.raises(WrongAnswer):
+        right.check(prompts[:1], [departed], 8)
+    monkeypatch.setattr(oracle, "nearly_as_likely", lambda prompt, answer: [other])
+    assert right.check(prompts[:1], [departed], 8)["same_answers"] == 0
+
+
+def test_no_time_is_kept_of_a_wrong_answer(folder, tmp_path, monkeypatch):
+    def lies(self, prompt, answer):
+        raise WrongAnswer("wrong")
+
+    monkeypatch.setattr(Oracle, "judge", lies)
+    path = tmp_path / "record.json"
+    with pytest.raises(WrongAnswer):
+        engine.run(folder, device="cpu", only="first_token", quick=True, output=path)
+    assert not path.exists()
+
+
+# ------------------------------------------------------------------------------------- records
+
+
+def test_a_record_goes_on_where_it_was(tmp_path):
+    path, subject = tmp_path / "record.json", {"model": "tiny"}
+    Record(path, subject, CPU).add("matrix", {"batch": 1, "requests": 1})
+    second = Record(path, subject, CPU)
+    assert second.find("matrix", {"batch": 1}) == {"batch": 1, "requests": 1}
+    assert second.find("matrix", {"batch": 2}) is None
+    second.add("matrix", {"batch": 2, "requests": 2})
+    content = json.loads(path.read_text())
+    assert [row["batch"] for row in content["results"]["matrix"]] == [1, 2]
+    assert {"date", "machine", "versions", "subject"} <= set(content)
+    with pytest.raises(ValueError, match="has results of another subject"):
+        Record(path, {"model": "other"}, CPU)
+
+
+def test_numbers_are_kept_short_and_nan_is_null():
+    row = rounded({"a": 0.123456, "b": math.nan, "c": 7, "d": [1.23456, 2], "e": "x"})
+    assert row == {"a": 0.1235, "b": None, "c": 7, "d": [1.235, 2], "e": "x"}
+
+
+SMALL = replace(bench.QUICK, batches=(1, 3), memory=(32, 16, 2, (1, 3)), chats=4)
+
+
+def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(engine, "QUICK", SMALL)
+    path = tmp_path / "record.json"
+    record = engine.run(folder, device="cpu", quick=True, output=path)
+    on_a_gpu_only = {"cuda_graphs", "back_ends"}
+    assert set(record["results"]) == set(engine.SECTIONS) - on_a_gpu_only | {"capacity"}
+    for rows in record["results"].values():
+        assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
+    roomy, tight = record["results"]["memory"]
+    assert roomy["preemptions"] == 0 and tight["most_blocks"] <= tight["num_blocks"]
+    on, off = record["results"]["prefix_cache"]
+    assert on["cached_fraction"] > 0.8 and off["cached_fraction"] == 0
+    assert "all are transformers' own, token for token" in capsys.readouterr().out
+    before = path.read_text()
+    engine.run(folder, device="cpu", quick=True, output=path)  # nothing is measured again
+    assert path.read_text() == before
+
+
+def test_sections_are_named(folder):
+    with pytest.raises(ValueError, match=r"only must name some of .*, got 'speed'"):
+        engine.run(folder, only="matrix,speed")
+
+
+def test_a_model_of_a_shape(folder, tmp_path):
+    shape = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    made = write_random_model(tmp_path / "made", shape, folder)
+    llm = LLM(made, device="cpu", num_blocks=40)
+    prompts = long_prompts(2, 30, llm.tokenizer.encode)
+    answers = run_batch(llm.engine, prompts, 6).answers
+    assert Oracle(made).demand("drawn", prompts, answers).same == 2
+    with pytest.raises(ValueError, match="shape must be one of llama-8b, got 'llama-9b'"):
+        write_random_model(tmp_path / "none", "llama-9b", folder)
+
+
+# ------------------------------------------------------------------------------------- servers
+
+
+def test_a_client_notes_pieces_and_says_what_went_wrong(llm, oracle):
+    prompt = long_prompts(1, 30, llm.tokenizer.encode)[0]
+    with serving(LLM(llm_folder(oracle), num_blocks=120, device="cpu"), api_key="key") as running:
+
+        async def talk():
+            client = Client(running.url, "tiny", api_key="key")
+            heard = []
+            whole = await client.stream(
+                prompt, 8, ignore_eos=True, on_piece=lambda answer: heard.append(answer.text)
+            )
+            part = await client.stream(prompt, 60, ignore_eos=True, leave_after=2)
+            with pytest.raises(ClientError, match=r"401.*valid API key"):
+                await Client(running.url, "tiny").stream(prompt, 8)
+            with pytest.raises(ClientError, match=r"404.*is not served here"):
+                await Client(running.url, "other", api_key="key").stream(prompt, 8)
+            return whole, part, heard
+
+        whole, part, heard = asyncio.run(talk())
+        running.wait_until_idle()
+    assert Right(oracle, llm.tokenizer).check([prompt], [whole.text], 8)["same_answers"] == 1
+    assert whole.usage["completion_tokens"] == 8 and whole.finish_reason == "length"
+    assert heard[-1] == whole.text and len(part.trace.tokens) == 2
+    with pytest.raises(ClientError, match=r"nobody answers at 127\.0\.0\.1 port 9"):
+        asyncio.run(Client("http://127.0.0.1:9", "tiny").get("/health"))
+    with pytest.raises(ValueError, match="url must look like http://"):
+        Client("ftp://x", "tiny")
+
+
+def llm_folder(oracle):
+    return oracle.model.config._name_or_path
+
+
+def test_a_server_is_measured(folder, tmp_path, capsys):
+    record = serve.run(
+        folder, device="cpu", quick=True, output=tmp_path / "s.json", options=["--num-blocks", "99"]
+    )
+    assert set(record["results"]) == {"transformers", "at_once", "arrivals"}
+    for rows in record["results"].values():
+        assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
+    one, four = record["results"]["at_once"]
+    assert (one["requests"], four["requests"], four["tokens"]) == (2, 8, 64)
+
+
+def test_a_soak_finds_nothing_left(folder, capsys):
+    record = soak.run(folder, 0.1, device="cpu")
+    (row,) = record["results"]["soak"]
+    assert row["answered"] > 0 and row["checked_answers"] == row["same_answers"]
+    assert row["gauges"]["num_requests_running"] == 0
+    assert "no request and no block is left" in soak.told(row)
+
+
+def test_growth_is_that_of_the_second_half():
+    flat = [(60.0 * minute, 1000 + 500 * min(minute, 5)) for minute in range(11)]
+    assert soak.growth(flat) == 0
+    assert soak.growth([(60.0 * minute, 7 * minute) for minute in range(11)]) == pytest.approx(7)
+    with pytest.raises(ValueError, match="at least 3 points, got 1"):
+        soak.growth([(0.0, 1)])
+
+
+def test_a_summary_of_what_a_poisson_process_meets():
+    times = poisson_arrivals(50.0, 400, random.Random(3))
+    traces = [Trace(due, [due + 0.1, due + 0.1 + 0.02]) for due in times]
+    seen = summarize(traces)
+    assert seen.ttft_p50 == pytest.approx(0.1) and seen.itl_p99 == pytest.approx(0.02)
+    assert in_system(traces) == pytest.approx(400 * 0.12 / (times[-1] + 0.12 - times[0]))
