@@ -91,17 +91,20 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                         head * flash.head_dim + piece * PIECE,
                     valid);
     }
-    auto copy_tile = [&](T* to, const T* from, int64_t stride, int tile) {
-        constexpr int STEP = THREADS / PIECES;
-        int first = threadIdx.x / PIECES, left = num_keys - tile * TILE_K;
-        from += kv_head * flash.head_dim + piece * PIECE;
-        if (!PAGED) from += (int64_t)(sequence.first_key + tile * TILE_K + first) * stride;
+    // Of a tile of keys or values this thread copies a piece in every STEP-th row.
+    constexpr int STEP = THREADS / PIECES;
+    static_assert(STEP % 8 == 0 && TILE_K % STEP == 0, "a thread keeps to its column");
+    int first = threadIdx.x / PIECES, to = swizzle<PIECES>(first, piece) * PIECE;
+    int column = kv_head * flash.head_dim + piece * PIECE, first_key = sequence.first_key + first;
+    auto copy_tile = [&](T* tiles, const T* from, int64_t stride, int tile) {
+        T* target = tiles + tile % 2 * KV_TILE + to;
+        const int* place = places[tile % 3] + first;
+        int rows = inside ? num_keys - tile * TILE_K - first : 0;  // that there are
+        from += column;
+        if (!PAGED) from += (first_key + tile * TILE_K) * stride;
 #pragma unroll
-        for (int row = 0; row < TILE_K; row += STEP) {
-            int64_t offset = PAGED ? (int64_t)places[tile % 3][first + row] : (int64_t)row;
-            cp_async_16(to + tile % 2 * KV_TILE + swizzle<PIECES>(first + row, piece) * PIECE,
-                        from + offset * stride, inside && first + row < left);
-        }
+        for (int i = 0; i < TILE_K; i += STEP)
+            cp_async_16(target + i * DIM, from + (PAGED ? place[i] : i) * stride, i < rows);
     };
     auto place_in = [&](int tile) {
         int key = tile * TILE_K + threadIdx.x;
@@ -116,6 +119,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         __syncthreads();
     }
     copy_tile(k_tiles, flash.k, flash.k_stride, 0);
+#if ORDER >= 2
+    copy_tile(v_tiles, flash.v, flash.v_stride, 0);
+#endif
     cp_async_commit();
 
     float scores[TILES_16][KEY_TILES][4];
@@ -125,14 +131,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     for (int i = 0; i < TILES_16; ++i)
         for (int half = 0; half < 2; ++half) maximum[i][half] = LOWEST;
     int seen_by_all = sequence.seen_by(query_of(warp_row), flash.causal);
-    float scale = flash.scale * LOG2_E;
+    float scale = flash.scale;
 
     // Where this lane's row of the first fragment lies, in pieces. 16 rows further down is so much
     // further, 16 columns to the right is ^ 2: rows begin at multiples of 8 pieces.
-    int q_place = swizzle<PIECES>(warp_row + lane % 16, lane / 16);
     int k_place = swizzle<PIECES>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
     int v_place = swizzle<PIECES>(lane % 16, lane / 16);
 
+    const T* q_rows = q_tile + warp_row * DIM;
     auto score = [&](int tile) {
         const T* k_tile = k_tiles + tile % 2 * KV_TILE;
 #pragma unroll
@@ -146,7 +152,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
             uint32_t q[TILES_16][4];
 #pragma unroll
             for (int i = 0; i < TILES_16; ++i)
-                ldmatrix_x4(q[i], q_tile + ((q_place ^ d * 2) + i * 16 * PIECES) * PIECE);
+                ldmatrix_x4(q[i], q_rows + ((v_place ^ d * 2) + i * 16 * PIECES) * PIECE);
 #pragma unroll
             for (int j = 0; j < KEY_TILES / 2; ++j) {
                 uint32_t k[4];
@@ -245,14 +251,18 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         cp_async_wait<0>();
         __syncthreads();
         int place = looks_up ? place_in(tile + 2) : 0;
+#if ORDER >= 2
+        if (tile + 1 < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, tile + 1);
+#else
         if (tile < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, tile);
+#endif
         if (tile + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, tile + 1);
         cp_async_commit();
         if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place;
     };
     if (tiles > 0) {
+#if ORDER < 2
         next_tiles(0);
-#if ORDER != 2
         score(0);
         if (raise()) rescale();
 #pragma unroll
@@ -284,15 +294,22 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         for (int k = 0; k < TILE_K / 16; ++k) add_values(tiles - 1, k);
 #else
         for (int tile = 0; tile < tiles; ++tile) {
-            if (tile) next_tiles(tile);
+            next_tiles(tile);
+            if (idle) continue;
             score(tile);
             if (raise()) rescale();
+#if ORDER == 2
 #pragma unroll
             for (int k = 0; k < TILE_K / 16; ++k) soften(k);
-            cp_async_wait<0>();
-            __syncthreads();
 #pragma unroll
             for (int k = 0; k < TILE_K / 16; ++k) add_values(tile, k);
+#else
+#pragma unroll
+            for (int k = 0; k < TILE_K / 16; ++k) {
+                soften(k);
+                add_values(tile, k);
+            }
+#endif
         }
 #endif
     }
@@ -320,14 +337,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                     pack2<T>(out[i][d][half * 2] * factor, out[i][d][half * 2 + 1] * factor);
         }
     __syncwarp();
-    int column = lane % PIECES;
-    if (column * PIECE >= flash.head_dim) return;
+    int part_piece = lane % PIECES;
+    if (part_piece * PIECE >= flash.head_dim) return;
 #pragma unroll 4
     for (int row = lane / PIECES; row < min(WARP_Q, num_rows - warp_row); row += WARP / PIECES) {
         size_t at = (size_t)(sequence.first_query + query_of(warp_row + row)) * flash.heads +
                     head_of(warp_row + row);
-        store16(flash.out + at * flash.head_dim + column * PIECE,
-                load16(part + swizzle<PIECES>(row, column) * PIECE));
+        store16(flash.out + at * flash.head_dim + part_piece * PIECE,
+                load16(part + swizzle<PIECES>(row, part_piece) * PIECE));
     }
 }
 
@@ -366,6 +383,7 @@ extern "C" cudaError_t flash_mma_f16(const __half* q, const __half* k, const __h
     Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
                            batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
                            v_stride, block_size, max_blocks, scale, causal};
+    flash.scale *= LOG2_E;
     return launch(flash, stream);
 }
 extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* k,
@@ -380,5 +398,6 @@ extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat1
                                   context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
                                   q_stride, k_stride, v_stride, block_size, max_blocks, scale,
                                   causal};
+    flash.scale *= LOG2_E;
     return launch(flash, stream);
 }
