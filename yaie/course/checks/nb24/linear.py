@@ -10,7 +10,8 @@ from yaie.course.expect import close, given, true
 SHAPES = {
     RuntimeError: (
         "The shapes do not fit. A weight is [out, in]: column_parallel takes rows of it, "
-        "row_parallel columns, and x of row_parallel has only this rank's columns already."
+        "row_parallel columns. A bias has a number for each output. x of row_parallel has only this "
+        "rank's columns already."
     )
 }
 IN_ORDER = "Parts are contiguous: rank 0 has the first ones, rank 1 the next."
