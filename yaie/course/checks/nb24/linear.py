@@ -10,7 +10,7 @@ from yaie.course.expect import close, given, true
 SHAPES = {
     RuntimeError: (
         "The shapes do not fit. A weight is [out, in]: column_parallel takes rows of it, "
-        "row_parallel columns. A bias has a number for each output. x of row_parallel has only this "
+        "row_parallel columns. A bias has a number for each output. x of row_parallel is this "
         "rank's columns already."
     )
 }
