@@ -76,8 +76,7 @@ def add(n: int) -> None:
 
 def transpose(which: str, rows: int, columns: int) -> None:
     x, out = random(rows, columns), torch.empty(columns, rows, device="cuda")
-    launcher = "transpose_f32" if which == "transpose" else f"transpose_{which}_f32"
-    call(f"transpose/{which}.cu", launcher, x, out, rows, columns)
+    call(f"transpose/{which}.cu", f"transpose_{which}_f32", x, out, rows, columns)
 
 
 def norm(rows: int, size: int) -> None:
@@ -119,7 +118,6 @@ PROFILED = [
     Profiled("rms_norm, 4 rows", "rms_norm", 4 * 4 * 576, lambda: norm(4, 576)),
     Profiled("transpose, naive", "transpose_naive", 0, lambda: transpose("naive", 8192, 8192)),
     Profiled("transpose, tile", "transpose_tile", 0, lambda: transpose("tile", 8192, 8192)),
-    Profiled("transpose, padded tile", "transpose", 0, lambda: transpose("transpose", 8192, 8192)),
     Profiled("scan, one thread block", "blelloch", 2**11, lambda: scan(1024)),
     Profiled("matmul, naive", "matmul_naive", 2 * 2048**3, lambda: product("naive", 2048, *FLOAT)),
     Profiled("matmul, shared tile", "matmul_shared_tile", 2 * 2048**3,
