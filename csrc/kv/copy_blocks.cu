@@ -16,7 +16,9 @@
 constexpr int THREADS = 256;     // of a thread block
 constexpr int AT_ONCE = 4;       // loads of a thread that are under way together
 constexpr int MOST_PAIRS = 4096;
-constexpr int ENOUGH = 32;       // thread blocks for each multiprocessor
+// A thread block takes a pool, and one more for each PAIRS_A_POOL pairs: the list, which it reads
+// once for all of them, is shorter than what it moves.
+constexpr int PAIRS_A_POOL = 512;
 constexpr int DONE = -1;
 
 // The blocks of all pools, and the part of them that a thread moves.
@@ -139,24 +141,15 @@ __global__ void copy_blocks(V* const* __restrict__ pools, const int64_t* __restr
     }
 }
 
-static int multiprocessors() {
-    int device = 0, count = 1;
-    cudaGetDevice(&device);
-    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
-    return count;
-}
-
 extern "C" cudaError_t copy_blocks(void* const* pools, const int64_t* mapping, int num_pools,
                                    int num_pairs, int64_t block_bytes, int unit,
                                    cudaStream_t stream) {
     if (num_pools == 0 || num_pairs == 0 || block_bytes == 0) return cudaSuccess;
     int64_t size = block_bytes / unit;
     if (num_pairs > MOST_PAIRS || size > INT32_MAX) return cudaErrorInvalidValue;
-    // With many pairs a thread block takes several pools, and reads the list once for all of them.
     int parts = ceil_div((int)size, THREADS * AT_ONCE);
-    int64_t thread_blocks = (int64_t)parts * num_pairs;  // for each pool
-    int64_t groups = ((int64_t)ENOUGH * multiprocessors() + thread_blocks - 1) / thread_blocks;
-    dim3 grid(parts, num_pairs, min((int)groups, min(num_pools, 65535)));
+    int groups = ceil_div(num_pools, ceil_div(num_pairs, PAIRS_A_POOL));
+    dim3 grid(parts, num_pairs, min(groups, 65535));
     with_unit(unit, [&](auto of) {
         using V = decltype(of);
         copy_blocks<<<grid, THREADS, 2 * num_pairs * sizeof(int), stream>>>(
