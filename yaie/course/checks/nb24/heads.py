@@ -77,7 +77,7 @@ def ask(heads_of: Any, rank: int, size: int, num_heads: int, num_kv: int) -> Non
     equal(
         queries,
         own,
-        f"{what}: the query heads",
+        f"{what}: the range of query heads",
         because=SHARE,
         mistakes=[
             (
@@ -92,7 +92,7 @@ def ask(heads_of: Any, rank: int, size: int, num_heads: int, num_kv: int) -> Non
     equal(
         keys,
         want,
-        f"{what}: the KV heads",
+        f"{what}: the range of KV heads",
         because=f"Query head h attends to KV head h // {group}. {NEED}",
         mistakes=[
             (
@@ -208,15 +208,16 @@ def tell(piece_of: Any, name: str, shape: tuple[int, ...], c: Sizes, rank: int, 
     want = wanted(name, shape, c, rank, size)
     if numbers == want:
         return
-    shown = tuple(range_of(n) for n in want)
-    came = tuple(range_of(n) for n in numbers)
-    fail(f"{what} is {came}, expected {shown}. {explain(name, numbers, want, c, rank, size)}")
+    because = explain(name, numbers, want, c, rank, size)
+    fail(f"{what} is {in_brackets(numbers)}, expected {in_brackets(want)}. {because}")
 
 
-def range_of(numbers: list[int]) -> str:
-    if numbers == list(range(numbers[0], numbers[-1] + 1)) if numbers else False:
-        return f"{numbers[0]}:{numbers[-1] + 1}"
-    return str(numbers)
+def in_brackets(piece: list[list[int]]) -> str:
+    """As one would index with it, such as [4:8, 0:24]."""
+    ranges = [
+        f"{n[0]}:{n[-1] + 1}" if n and n == list(range(n[0], n[-1] + 1)) else str(n) for n in piece
+    ]
+    return f"[{', '.join(ranges)}]"
 
 
 def explain(
