@@ -21,92 +21,18 @@
 //           - Scores and sums are products of matrices, of 16 × 16 × head_dim.
 #include "follow.cuh"
 #include "mma.cuh"
-#include "paged/paged.cuh"
 #include "paged/rows.cuh"
+#include "paged/shares.cuh"
 
 constexpr int WARPS = 2;            // of a thread block
 constexpr int TILE = 32;            // keys of a tile
 constexpr int STAGES = 3;           // tiles of a warp in shared memory
 constexpr int MERGE_THREADS = 512;  // of a thread block that merges
 
-template <typename T>
-struct Work {
-    Paged<T> paged;
-    int skip, workers;
-    int4* places;     // [workers]: item, tile and number of tiles where a share begins, all tiles
-    float* parts;     // [2 × workers, group, head_dim], a share's first part and its last
-    float* part_lse;  // [2 × workers, group]
-
-    __device__ Context context(int token) const {
-        Context found = find_context(paged, token);
-        return {found.table + skip / paged.block_size, max(found.length - skip, 0)};
-    }
-    // A context of nothing has a tile too: somebody has to say that there is nothing.
-    __device__ int tiles(int token) const { return max(ceil_div(context(token).length, TILE), 1); }
-};
-
-// Where the share of one of `workers` begins in a line of `total` tiles.
-__device__ __forceinline__ int begin_of(int worker, int workers, int total) {
-    return (int)((int64_t)total * worker / workers);
-}
-
-// A tile in the line of all: an item is a KV head of a token.
-template <typename T>
-struct Place {
-    int token, kv_head, tile, tiles;
-    Context context;
-
-    __device__ __forceinline__ void next(const Work<T>& work) {
-        if (++tile < tiles) return;
-        tile = 0;
-        if (++kv_head < work.paged.kv_heads) return;
-        kv_head = 0;
-        enter(work, token + 1);
-    }
-    __device__ __forceinline__ void enter(const Work<T>& work, int new_token) {
-        token = new_token;
-        context = work.context(token);
-        tiles = max(ceil_div(context.length, TILE), 1);
-    }
-};
-
-// Find the share of a worker: its first place, and how many tiles it has. A warp looks together,
-// first at all tokens in 32 parts, then at the part in which the share begins, and so on.
-template <typename T>
-__device__ Place<T> find_share(const Work<T>& work, int worker, int& count, int& total) {
-    int lane = threadIdx.x % WARP, kv_heads = work.paged.kv_heads;
-    int first = 0, end = work.paged.tokens, position = -1;
-    while (true) {
-        int each = ceil_div(end - first, WARP), tiles = 0;
-        for (int i = 0, token = first + lane * each; i < each && token < end; ++i, ++token)
-            tiles += work.tiles(token) * kv_heads;
-        int upto = tiles;
-        for (int step = 1; step < WARP; step *= 2) {
-            int before = __shfl_up_sync(ALL_LANES, upto, step);
-            if (lane >= step) upto += before;
-        }
-        if (position < 0) {
-            total = __shfl_sync(ALL_LANES, upto, WARP - 1);
-            int workers = min(work.workers, total);
-            if (worker >= workers) return count = 0, Place<T>{};
-            position = begin_of(worker, workers, total);
-            count = begin_of(worker + 1, workers, total) - position;
-        }
-        int owner = __ffs(__ballot_sync(ALL_LANES, position < upto)) - 1;
-        position -= __shfl_sync(ALL_LANES, upto - tiles, owner);
-        first += owner * each;
-        end = min(end, first + each);
-        if (each == 1) break;
-    }
-    Place<T> found;
-    found.enter(work, first);
-    found.kv_head = position / found.tiles;
-    found.tile = position % found.tiles;
-    return found;
-}
+static_assert(TILE <= WARP, "a lane looks up a key of a tile");
 
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
+__global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T, TILE> work) {
     extern __shared__ __align__(128) unsigned char shared[];
     constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = WARP / PIECES;  // rows of a warp's copy
     constexpr int SIZE = TILE * HEAD_DIM;
@@ -117,13 +43,13 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
 
     let_next_begin();
     int count, total;
-    Place<T> now = find_share(work, worker, count, total);
+    Place now = find_share(work, worker, count, total);
     if (lane == 0)
         work.places[worker] = make_int4(now.token * paged.kv_heads + now.kv_head, now.tile,
                                         count ? now.tiles : 0, total);
     if (count == 0) return;
 
-    Place<T> ahead = now;  // what is copied next
+    Place ahead = now;  // what is copied next
     int left = count, slot;
     auto look_up = [&] {
         int key = ahead.tile * TILE + lane % TILE;
@@ -202,7 +128,7 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T> work) {
 // of the worker before, and the first ones of it and of those behind it. If several shares begin in
 // an item, the first of them does it. A thread has 4 numbers of a head, and every so many-th part.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T> work) {
+__global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TILE> work) {
     constexpr int COLUMNS = HEAD_DIM / 4;
     static_assert(16 * COLUMNS <= MERGE_THREADS, "all heads of a group");
     let_next_begin();
@@ -261,7 +187,7 @@ __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T> wo
 }
 
 template <typename T, int HEAD_DIM>
-static cudaError_t launch(const Work<T>& work, int thread_blocks, cudaStream_t stream) {
+static cudaError_t launch(const Work<T, TILE>& work, int thread_blocks, cudaStream_t stream) {
     int bytes = WARPS * STAGES * 2 * TILE * HEAD_DIM * sizeof(T);
     cudaError_t error = cudaFuncSetAttribute(
         paged_mma<T, HEAD_DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -286,7 +212,7 @@ static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int
     int workers = thread_blocks * WARPS;
     float* parts = workspace + 4 * workers;
     float* part_lse = parts + (int64_t)2 * workers * paged.group() * paged.head_dim;
-    Work<T> work{paged, skip, workers, reinterpret_cast<int4*>(workspace), parts, part_lse};
+    Work<T, TILE> work{paged, skip, workers, reinterpret_cast<int4*>(workspace), parts, part_lse};
     if (paged.head_dim == 64) return launch<T, 64>(work, thread_blocks, stream);
     if (paged.head_dim == 128) return launch<T, 128>(work, thread_blocks, stream);
     return cudaErrorInvalidValue;

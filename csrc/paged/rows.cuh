@@ -2,7 +2,7 @@
 // shared memory, by tensor cores and with an online softmax (sm_80 on).
 //
 // A row is a query head of a query. Lane l holds parts of rows l / 4 and l / 4 + 8, as mma.cuh
-// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte pieces swizzled by `piece_at`;
+// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte pieces where `piece_at` says;
 // values the same. Weights are rounded to T before they meet the values; all else is float32.
 #pragma once
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ Rung = Callable[..., State]
 WARPS, STAGES, TILE = 2, 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
 CASCADE_ROWS, CASCADE_TILE = 128, 32  # as in csrc/paged/cascade.cu
-WORTH = 32 << 20  # bytes of keys and values that need not be read again, from which on it pays
+WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
 
 
 def paged_attention(
@@ -209,6 +210,7 @@ def _require_dim(rung: str, q: torch.Tensor, most: int) -> None:
         raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
 
 
+@cache
 def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
@@ -235,6 +237,7 @@ def _require_tensor_cores(
         raise Unsupported(f"there may be 2³¹ slots, got {num_blocks} × {block_size}")
 
 
+@cache
 def _thread_blocks(device: torch.device, token_bytes: int) -> int:
     """How many thread blocks of mma.cu run together, by their shared memory."""
     if device.type != "cuda":
