@@ -85,11 +85,16 @@ def costs(report: Any, scores: int) -> tuple[float, float]:
     return sectors / scores, wavefronts / scores
 
 
-def tiles_brought(path: Path, tiles: int = 4) -> tuple[list[tuple[int, int, int]], int, int]:
+def tiles_brought(
+    path: Path, tiles: int = 4, past: int = 0
+) -> tuple[list[tuple[int, int, int]], int, int]:
     """How many tiles of keys a `shared_tile.cu` brings for each tile of causal queries.
 
-    Each tile of queries is launched alone, with the keys up to its last query's own and those
-    after it, and the rows of k that are asked for are counted.
+    Each tile of queries is launched alone, as the end of a sequence, and the rows of k that it
+    asks for are counted.
+
+    Args:
+        past: keys before the first query.
 
     Returns:
         For each tile of queries its first row, how many tiles of keys all of its rows see whole,
@@ -99,13 +104,14 @@ def tiles_brought(path: Path, tiles: int = 4) -> tuple[list[tuple[int, int, int]
     from yaie.course.checks.nb17.common import Problem, arguments, requests
     from yaie.course.checks.nb17.tile import HEIGHT, KEYS, NAME
 
-    rows = []
-    for number in range(tiles):
-        end = (number + 1) * HEIGHT
-        given_arguments, _ = arguments(Problem(((HEIGHT, end),), dim=32, causal=True))
+    rows, queries = [], tiles * HEIGHT
+    for start in range(0, queries, HEIGHT):
+        # The tile's queries see the same keys in a sequence that ends with them.
+        lengths = ((HEIGHT, past + start + HEIGHT),)
+        given_arguments, _ = arguments(Problem(lengths, dim=32, causal=True))
         brought = requests(report_of(path, f"{NAME}_f32", *given_arguments), "k")
-        rows.append((number * HEIGHT, (number * HEIGHT + 1) // KEYS, -(-brought // KEYS)))
-    return rows, tiles * HEIGHT, tiles * HEIGHT
+        rows.append((start, (past + start + 1) // KEYS, -(-brought // KEYS)))
+    return rows, queries, past + queries
 
 
 def walk(path: Path, tiles: int = 3, head_dim: int = 64) -> list[Any]:

@@ -108,13 +108,15 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
             for (int i = 0; i < PARTS; ++i) sums[r][i] *= correction;
         }
 #pragma unroll 4
-        for (int key = 0; key < KEYS; ++key)
+        for (int key = 0; key < KEYS; ++key) {
+            float value[PARTS];
+            for (int i = 0; i < PARTS; ++i) value[i] = to_float(v_tile[key][lane + i * WARP]);
 #pragma unroll
             for (int r = 0; r < ROWS; ++r) {
                 float weight = __shfl_sync(ALL_LANES, scores[r], key);
-                for (int i = 0; i < PARTS; ++i)
-                    sums[r][i] += weight * to_float(v_tile[key][lane + i * WARP]);
+                for (int i = 0; i < PARTS; ++i) sums[r][i] += weight * value[i];
             }
+        }
         __syncthreads();  // nobody writes the next tiles before all have read these
     }
     for (int r = 0; r < ROWS && first + r < queries; ++r) {
