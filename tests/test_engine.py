@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.engine import graphs
 from yaie.engine.engine import Engine
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -519,3 +520,52 @@ def test_blocks_are_never_taken_from_who_is_computed(model, tokenizer):
     for request_id, prompt in zip(ids, prompts, strict=True):
         assert outputs[request_id].token_ids == recompute(model, prompt, params)
     check_whole(engine)
+
+
+# ------------------------------------------------------------------------------------ graphs
+
+
+class PretendedGraph:
+    """What a CUDA graph does, launched anew: everything in the sizes that it was captured with."""
+
+    def __init__(self, runner, shape):
+        self.runner, self.shape, self.is_used = runner, shape, False
+
+    def replay(self):
+        self.is_used = True
+        with torch.inference_mode():
+            return self.runner.sample(self.runner.forward())
+
+
+@pytest.mark.parametrize("block_size, chunk", [(4, 48), (16, 20)])
+def test_rows_that_belong_to_nobody_change_nothing(
+    folder, tokenizer, workload, overlap, monkeypatch, block_size, chunk
+):
+    if not overlap:
+        pytest.skip("a sampler that sees logits has no graphs")
+    # Of the back ends that run here, this is the one that knows rows without a slot.
+    model = load_model(folder, backends={"reshape_and_cache": "cuda"})
+    monkeypatch.setattr(model, "_check", lambda *_: None)
+    monkeypatch.setattr(graphs, "PROMPT_TOKENS", (2, 5, 17, 40))
+    engine = make(
+        model, tokenizer, block_size=block_size, overlap=True, max_num_batched_tokens=chunk
+    )
+    runner = engine.runner
+    sizes = graphs.shapes(16, runner.max_blocks, runner.max_blocks * block_size)
+    runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
+    for _ in range(2):
+        ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
+        outputs = run(engine)
+        for request_id, (_, _, wanted) in zip(ids, workload, strict=True):
+            assert outputs[request_id].token_ids == wanted
+        check_whole(engine)
+    used = [graph.shape for graph in runner.graphs if graph.is_used]
+    assert {shape.tokens for shape in used if shape.is_decode} >= {4, 8, 16}
+    assert len([shape.tokens for shape in used if not shape.is_decode]) >= 2
+
+
+def test_sizes_of_graphs():
+    sizes = [(shape.tokens, shape.sequences, shape.rows) for shape in graphs.shapes(20, 8, 32)]
+    assert sizes[:6] == [(n, n, n) for n in (1, 2, 4, 8, 16, 20)]
+    assert all(n <= 32 and (sequences, rows) == (21, 20) for n, sequences, rows in sizes[6:])
+    assert graphs.shapes(1, 8, 1)[0] == graphs.Shape(1, 1, 1, 8)

@@ -1,10 +1,10 @@
-"""Decode steps as CUDA graphs.
+"""Small steps as CUDA graphs.
 
-A decode step is hundreds of small kernels, and launching each from Python takes longer than running
-it. A CUDA graph is recorded once and then launched as a whole. What it holds is fixed: kernels,
-sizes, addresses. So there is a graph for each of a few batch sizes, a step takes the smallest with
-room for it, the rows that are too many belong to nobody, and all graphs read their inputs from the
-same memory, which is overwritten for every step.
+A step is hundreds of kernels, and where they are small, launching each from Python takes longer
+than running it. A CUDA graph is recorded once and then launched as a whole. What it holds is fixed:
+kernels, sizes, addresses. So there is a graph for each of a few sizes, a step takes the smallest
+with room for it, the rows that are too many belong to nobody, and all graphs read their inputs from
+the same memory, which is overwritten for every step.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from yaie.model.llama import Llama
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
 
+PROMPT_TOKENS = ()  # sizes of steps with a part of a prompt
 CAPTURABLE = ("auto", "cuda", "triton")  # back ends whose functions only launch kernels
 
 
@@ -40,9 +41,20 @@ class Graph:
         return self.tokens
 
 
-def batch_sizes(largest: int) -> list[int]:
-    """1, 2, 4, then every 8, and the largest: at most 7 rows too many, and few at small sizes."""
-    return sorted({size for size in (1, 2, 4, *range(8, largest, 8)) if size < largest} | {largest})
+def shapes(max_num_seqs: int, max_blocks: int, room: int) -> list[Shape]:
+    """The sizes that are captured, the smallest first.
+
+    Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are too many, and few
+    where there are few. Then steps that have up to PROMPT_TOKENS tokens, of any sequences: what is
+    left of a prompt whose beginning was in the cache.
+
+    Args:
+        room: the most tokens of a sequence.
+    """
+    sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
+    decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
+    tokens = [n for n in PROMPT_TOKENS if n <= room]
+    return decode + [Shape(n, max_num_seqs + 1, max_num_seqs, max_blocks) for n in tokens]
 
 
 def can_capture(model: Llama) -> bool:
@@ -55,22 +67,22 @@ def can_capture(model: Llama) -> bool:
     return all(backend in CAPTURABLE for backend in model.backends.values())
 
 
-def capture(runner: Runner, sizes: Sequence[int]) -> list[Graph]:
-    """A graph for each batch size, in the order given."""
+def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
+    """A graph for each shape, in the order given."""
     started, graphs = time.perf_counter(), {}
     pool = torch.cuda.graph_pool_handle()
-    for size in sorted(sizes, reverse=True):  # the largest first: the others fit into its memory
-        graphs[size] = _capture_one(runner, size, pool)
+    # The largest first: the others fit into its memory.
+    for shape in sorted(shapes, key=lambda shape: shape.tokens, reverse=True):
+        graphs[shape] = _capture_one(runner, shape, pool)
         if sys.stderr.isatty():
-            print(f"\rCUDA graphs: {len(graphs)} of {len(sizes)} ", end="", file=sys.stderr)
+            print(f"\rCUDA graphs: {len(graphs)} of {len(shapes)} ", end="", file=sys.stderr)
     seconds = time.perf_counter() - started
-    print(f"\rCUDA graphs of {len(sizes)} batch sizes in {seconds:.1f} s", file=sys.stderr)
-    return [graphs[size] for size in sizes]
+    print(f"\rCUDA graphs of {len(shapes)} sizes in {seconds:.1f} s", file=sys.stderr)
+    return [graphs[shape] for shape in shapes]
 
 
 @torch.inference_mode()
-def _capture_one(runner: Runner, size: int, pool: tuple[int, int]) -> Graph:
-    shape = Shape(size, size, size, runner.max_blocks)
+def _capture_one(runner: Runner, shape: Shape, pool: tuple[int, int]) -> Graph:
     runner.pretend(shape)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -84,7 +96,7 @@ def _capture_one(runner: Runner, size: int, pool: tuple[int, int]) -> Graph:
                 tokens = runner.sample(runner.forward())
         except RuntimeError as error:
             raise RuntimeError(
-                f"a decode step of {size} requests could not be captured as a CUDA graph "
-                f"({error}): pass enforce_eager=True to do without"
+                f"a step of {shape.tokens} tokens could not be captured as a CUDA graph ({error}): "
+                "pass enforce_eager=True to do without"
             ) from error
     return Graph(shape, graph, tokens)

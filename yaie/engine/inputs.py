@@ -15,8 +15,6 @@ from yaie.engine.scheduler import Step
 from yaie.kv_cache import KVCacheManager
 from yaie.model.batch import Batch
 
-NOBODYS = 1  # keys of a sequence that belongs to nobody: no kernel meets an empty one
-
 
 @dataclass(frozen=True)
 class Shape:
@@ -32,6 +30,21 @@ class Shape:
     sequences: int
     rows: int
     width: int
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether every sequence has one token, and gets one."""
+        return self.tokens == self.sequences == self.rows
+
+    def holds(self, step: Shape) -> bool:
+        """Whether a step, with nobody's tokens and sequences beside its own, can have this shape.
+
+        Attention takes a shape of as many sequences as tokens for a decode step.
+        """
+        if self.is_decode:
+            return step.is_decode and step.tokens <= self.tokens
+        has_room = step.sequences < self.sequences and step.rows <= self.rows
+        return has_room and step.tokens <= self.tokens and step.width <= self.width
 
     @cached_property
     def fields(self) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
@@ -113,7 +126,8 @@ def write_batch(
 ) -> None:
     """Lay the requests of a step out, one behind the other.
 
-    Where there is room for more sequences, these are nobody's: one token that is written nowhere.
+    Where there is room for more, the rest is nobody's: sequences of one token or, when there are no
+    more tokens, none; the last has all that are left. They are written nowhere.
 
     Args:
         fields: those of a `Shape`.
@@ -138,13 +152,17 @@ def write_batch(
             logit_rows.append(len(tokens) - 1)
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
-    starts += range(starts[-1] + 1, starts[-1] + len(sources) - len(tokens) + 1)
+    if num_free := len(tables) - len(lengths):
+        ends = np.minimum(np.arange(1, num_free + 1) + len(tokens), len(sources))
+        ends[-1] = len(sources)
+        lengths += np.maximum(np.diff(ends, prepend=len(tokens)), 1).tolist()
+        starts += ends.tolist()
+    fields["context_lens"][:] = lengths
+    fields["cu_seqlens"][:] = starts
     _fill(fields["token_ids"], tokens, 0)
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
     _fill(fields["logit_rows"], logit_rows, 0)
-    _fill(fields["context_lens"], lengths, NOBODYS)
-    fields["cu_seqlens"][:] = starts
 
 
 def write_sampling(fields: Mapping[str, np.ndarray], requests: Sequence[Request]) -> None:

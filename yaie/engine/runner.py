@@ -4,14 +4,13 @@ A token's way through a step on a GPU: the host writes what the step works on in
 and one copy takes it to the GPU; the model runs over the paged cache; the operator `sample` chooses
 a token for each row of logits; one copy brings the tokens back, for which nobody waits yet. They
 also stay on the GPU, in front of the inputs, so that the next step can be launched before the host
-knows them. A step in which every sequence has one token is replayed from a CUDA graph.
+knows them. A small step is replayed from a CUDA graph.
 
 On a CPU the same code runs, with one piece of memory and nothing to copy.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 from yaie.backends.registry import AUTO
-from yaie.engine.graphs import Graph, batch_sizes, capture
+from yaie.engine.graphs import Graph, capture, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
@@ -74,17 +73,18 @@ class Runner:
         self.model, self.kv, self.samples = model, kv, samples
         self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
         device = kv.key_pools[0].device
-        largest = Shape(max_num_tokens, max_num_seqs, max_num_seqs, max_blocks).nbytes
+        largest = Shape(max_num_tokens, max_num_seqs + 1, max_num_seqs, max_blocks).nbytes
         self._memory = torch.zeros(8 * max_num_seqs + largest, dtype=torch.uint8, device=device)
         self._sampled = self._memory[: 8 * max_num_seqs].view(torch.int64)
         place = self._memory[8 * max_num_seqs :]
         pinned = device.type == "cuda"
         self._desks = [PinnedDesk(place, max_num_seqs) for _ in "ab"] if pinned else [Desk(place)]
-        self.graphs: list[Graph] = []  # by batch size
+        self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self) -> None:
-        """Capture steps in which every sequence has one token as CUDA graphs."""
-        self.graphs = capture(self, batch_sizes(self.max_num_seqs))
+        """Capture small steps as CUDA graphs."""
+        room = self.max_blocks * self.kv.block_size
+        self.graphs = capture(self, shapes(self.max_num_seqs, self.max_blocks, room))
 
     # ------------------------------------------------------------------------ a step
 
@@ -120,21 +120,15 @@ class Runner:
     def launch(self, step: Step, ready: Sequence[Request]) -> Launched:
         """Compute the tokens of a step and choose the next ones; wait for none of it."""
         decodes = all(request.is_decoding for request in step.scheduled)
-        if graph := self._graph_for(step, ready):
+        shape = shape_of(step, ready, self.kv)
+        graph = next((graph for graph in self.graphs if graph.shape.holds(shape)), None)
+        if graph is not None:
             self._lay_out(graph.shape, step, ready)
             tokens = graph.replay()[: len(ready)]
         else:
             logits = self.run(step, ready)
             tokens = self.sample(logits) if ready else torch.empty(0, dtype=torch.int64)
         return Launched(ready, decodes, *self._desks[0].fetch(tokens))
-
-    def _graph_for(self, step: Step, ready: Sequence[Request]) -> Graph | None:
-        """The smallest graph with room for a step, if every sequence has one token and gets one."""
-        num_seqs = len(step.scheduled)
-        if not num_seqs == len(ready) == step.total_tokens:
-            return None
-        at = bisect_left(self.graphs, num_seqs, key=lambda graph: graph.shape.sequences)
-        return self.graphs[at] if at < len(self.graphs) else None
 
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request]) -> None:
         """Write a step's inputs and bring them to the device."""
