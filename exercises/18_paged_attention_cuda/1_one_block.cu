@@ -5,7 +5,8 @@
 // before it, known to every thread. Bring `best` and `total`, the sum of the weights so far, up to
 // date, in every thread; say in `rescale` what sums from before have to be multiplied by.
 // `max_of_warp` and `sum_of_warp` have a place for each of the WARPS warps. After the last chunk
-// write out[row * head_dim + d] and lse[row] of `paged`: zeros and −INFINITY if there was no key.
+// write `out[row * head_dim + d]` and `lse[row]` of `paged`: zeros and −INFINITY if there was no
+// key.
 //
 // Check it:     yaie check 18.1
 // A hint:       yaie hint 18.1

@@ -5,8 +5,8 @@
 // beyond context.length. A thread block without keys may return. Each split leaves an output,
 // divided by its own sum, and a log-sum-exp. In the second kernel merge those of the first `count`
 // splits, which are the ones with keys, to paged.out and paged.lse of row `row`: split s has left
-// parts[(s * rows + row) * paged.head_dim + d] and part_lse[s * rows + row]. With a count of 0 the
-// row is zeros and −INFINITY.
+// `parts[(s * rows + row) * paged.head_dim + d]` and `part_lse[s * rows + row]`. With a count of 0
+// the row is zeros and −INFINITY.
 //
 // Check it:     yaie check 18.3
 // A hint:       yaie hint 18.3

@@ -23,8 +23,8 @@ EXERCISES = [
             "this chunk and of all before it, known to every thread. Bring `best` and `total`, the "
             "sum of the weights so far, up to date, in every thread; say in `rescale` what sums "
             "from before have to be multiplied by. `max_of_warp` and `sum_of_warp` have a place "
-            "for each of the WARPS warps. After the last chunk write out[row * head_dim + d] and "
-            "lse[row] of `paged`: zeros and −INFINITY if there was no key."
+            "for each of the WARPS warps. After the last chunk write `out[row * head_dim + d]` and "
+            "`lse[row]` of `paged`: zeros and −INFINITY if there was no key."
         ),
         difficulty=2,
         minutes=25,
@@ -70,11 +70,11 @@ EXERCISES = [
             "The thread block has the `heads` query heads q[0], q[1], … of one KV head, and for "
             "each a state. Walk over the keys of `context`: a team of lanes takes a key, loads its "
             "row and the row of values once, and lets every head use them: the score is "
-            "team.sum(dot(q[h], k)) * paged.scale, and states[h].add(score, v) takes the key in. "
-            "find_slot(context, key, paged.block_size) says which slot a key lies in; a slot holds "
-            "paged.kv_heads rows of paged.head_dim elements. The warp's teams begin with key "
-            "`first_team`. At the end call finish(team, states, heads, first row of out, first "
-            "element of lse): the first row is `row`."
+            "`team.sum(dot(q[h], k)) * paged.scale`, and `states[h].add(score, v)` takes it in. "
+            "`find_slot(context, key, paged.block_size)` says which slot a key lies in; a slot "
+            "holds paged.kv_heads rows of paged.head_dim elements. The warp's teams begin with key "
+            "`first_team`. At the end call `finish(team, states, heads, …, …)` with the addresses "
+            "of this thread block's first row of paged.out and of paged.lse, row number `row`."
         ),
         difficulty=2,
         minutes=25,
@@ -124,7 +124,7 @@ EXERCISES = [
             "Each split leaves an output, divided by its own sum, and a log-sum-exp. In the second "
             "kernel merge those of the first `count` splits, which are the ones with keys, to "
             "paged.out and paged.lse of row `row`: split s has left "
-            "parts[(s * rows + row) * paged.head_dim + d] and part_lse[s * rows + row]. With a "
+            "`parts[(s * rows + row) * paged.head_dim + d]` and `part_lse[s * rows + row]`. With a "
             "count of 0 the row is zeros and −INFINITY."
         ),
         difficulty=2,
