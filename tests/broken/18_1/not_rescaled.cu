@@ -43,7 +43,6 @@ __global__ void paged_one_block(Paged<T> paged) {
         __syncthreads();
         float before = best;
         for (int w = 0; w < WARPS; ++w) best = fmaxf(best, max_of_warp[w]);
-        
 
         float sum = 0.0f;
         for (int i = threadIdx.x; i < count; i += THREADS) {
@@ -53,7 +52,7 @@ __global__ void paged_one_block(Paged<T> paged) {
         sum = warp_sum(sum);
         if (lane == 0) sum_of_warp[warp] = sum;
         __syncthreads();
-        
+
         for (int w = 0; w < WARPS; ++w) total += sum_of_warp[w];
         for (int d = threadIdx.x; d < head_dim; d += THREADS) {
             float sum = sums[d] * rescale;
