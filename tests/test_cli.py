@@ -279,3 +279,21 @@ def test_bench_engine_names_its_sections():
     assert done.returncode == 1
     assert "only must name some of transformers, matrix" in done.stderr
     assert "got 'speed'" in done.stderr
+
+
+def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
+    from yaie import chat
+    from yaie.server import run
+
+    seen = []
+    monkeypatch.setattr(chat, "load", lambda model, **options: seen.append(options) or object())
+    monkeypatch.setattr(chat.Chat, "run", lambda self: None)
+    monkeypatch.setattr(run, "serve", lambda model, settings, **options: seen.append(options))
+    for command in ("chat", "serve"):
+        assert invoke(command, "--exercise", "14.4", "--exercise", "16.1").exit_code == 0
+        assert seen.pop()["exercises"] == ["14.4", "16.1"]
+        assert invoke(command, "--exercises", "--backend", "triton").exit_code == 0
+        options = seen.pop()
+        assert options["exercises"] is True and options["backend"] == "triton"
+        assert invoke(command).exit_code == 0
+        assert not seen.pop()["exercises"]

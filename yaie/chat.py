@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an
 TEMPERATURE, TOP_P = 0.2, 0.9  # as SmolLM2's authors advise: so small a model rambles at more
 
 
-def load(model: str, exercises: bool = False, **options: str) -> LLM:
+def load(model: str, exercises: bool | Sequence[str] = False, **options: str) -> LLM:
     """Load a model, with these options of `LLM`, and say how long it took."""
     started = time.perf_counter()
     print(f"loading {model} ...", flush=True)

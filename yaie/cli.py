@@ -26,6 +26,16 @@ Dtype = Annotated[
         help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
     ),
 ]
+Backend = Annotated[
+    str, typer.Option(help="Who computes the operators: auto, reference, triton or cuda.")
+]
+Exercises = Annotated[
+    bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
+]
+OneExercise = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ID", help="Answer with this one of them; may be repeated."),
+]
 
 
 def show_version(wanted: bool) -> None:
@@ -96,14 +106,15 @@ def chat(
     seed: Annotated[int | None, typer.Option(help="Makes the answers repeatable.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
-    exercises: Annotated[
-        bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
-    ] = False,
+    backend: Backend = "auto",
+    exercises: Exercises = False,
+    exercise: OneExercise = None,
 ) -> None:
     """Talk with the model in the terminal."""
     from yaie.chat import Chat, load
 
-    llm = load(model, exercises=exercises, device=device, dtype=dtype)
+    mine = exercise or exercises
+    llm = load(model, exercises=mine, device=device, dtype=dtype, backend=backend)
     Chat(
         llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
     ).run()
@@ -150,9 +161,9 @@ def serve(
     shutdown_timeout: Annotated[
         int, typer.Option(min=0, help="Seconds that answers may still take at the end.")
     ] = 30,
-    exercises: Annotated[
-        bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
-    ] = False,
+    backend: Backend = "auto",
+    exercises: Exercises = False,
+    exercise: OneExercise = None,
 ) -> None:
     """Serve the model over HTTP, in the form of OpenAI's API."""
     from yaie.server.app import Settings
@@ -177,7 +188,8 @@ def serve(
         gpu_memory_utilization=gpu_memory_utilization,
         max_model_len=max_model_len,
         enforce_eager=enforce_eager,
-        exercises=exercises or None,
+        backend=backend,
+        exercises=exercise or exercises or None,
     )
 
 
@@ -187,6 +199,9 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine ac
 @bench_app.command("engine")
 def bench_engine(
     model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
+    shape: Annotated[
+        str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
+    ] = None,
     only: Annotated[
         str | None, typer.Option(metavar="WORDS", help="Sections, such as matrix,arrivals.")
     ] = None,
@@ -204,7 +219,14 @@ def bench_engine(
     from yaie.bench import engine
 
     engine.run(
-        model, device=device, dtype=dtype, only=only, quick=quick, rounds=rounds, output=output
+        model,
+        shape=shape,
+        device=device,
+        dtype=dtype,
+        only=only,
+        quick=quick,
+        rounds=rounds,
+        output=output,
     )
 
 
