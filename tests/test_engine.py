@@ -561,7 +561,7 @@ def test_rows_that_belong_to_nobody_change_nothing(
         check_whole(engine)
     used = [graph.shape for graph in runner.graphs if graph.is_used]
     assert {shape.tokens for shape in used if shape.is_decode} >= {4, 8, 16}
-    assert len([shape.tokens for shape in used if not shape.is_decode]) >= 2
+    assert not all(shape.is_decode for shape in used)
 
 
 def test_sizes_of_graphs():
