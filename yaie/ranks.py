@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib.machinery import PathFinder
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -217,14 +218,13 @@ class _Process:
         self.pipe, theirs = Pipe()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
         command = f"from yaie.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
-        paths = [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
         self._process = subprocess.Popen(
             [sys.executable, "-c", command],
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=subprocess.STDOUT,
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(_paths())},
         )
         theirs.close()
 
@@ -253,6 +253,11 @@ class _Process:
         """The end of what the process has printed."""
         self._output.seek(0)
         return self._output.read().decode(errors="replace").strip()[-limit:]
+
+
+def _paths() -> list[str]:
+    """Where a started rank looks for modules: where this process does, and beside this package."""
+    return [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
 
 
 # ----------------------------------------------------------------------------- in every rank
@@ -351,9 +356,13 @@ def _pack(message: Any) -> bytes:
 
 
 def _has_a_module(function: FunctionType) -> bool:
+    """Whether another process finds the function by importing its module."""
     module = sys.modules.get(function.__module__)
     is_there = getattr(module, function.__qualname__, None) is function
-    return is_there and function.__module__ != "__main__"
+    package = function.__module__.partition(".")[0]
+    if not is_there or package == "__main__":
+        return False
+    return PathFinder.find_spec(package, _paths()) is not None
 
 
 def _rebuild(source: str, name: str) -> Callable:
