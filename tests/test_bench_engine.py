@@ -16,6 +16,7 @@ from tiny import make_tiny_model
 
 from yaie.bench import bench, engine, serve, soak
 from yaie.bench.client import Client, ClientError
+from yaie.bench.drawn import DrawnBench
 from yaie.bench.drive import greedy, run_batch, run_closed, run_open
 from yaie.bench.load import (
     Trace,
@@ -28,7 +29,6 @@ from yaie.bench.load import (
 from yaie.bench.oracle import Oracle, WrongAnswer
 from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
-from yaie.bench.shapes import write_random_model
 from yaie.bench.workloads import long_prompts, next_turn, shared_prompts
 from yaie.engine.llm import LLM
 
@@ -202,15 +202,17 @@ def test_sections_are_named(folder):
         engine.run(folder, only="matrix,speed")
 
 
-def test_a_model_of_a_shape(folder, tmp_path):
-    shape = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
-    made = write_random_model(tmp_path / "made", shape, folder)
-    llm = LLM(made, device="cpu", num_blocks=40)
-    prompts = long_prompts(2, 30, llm.tokenizer.encode)
-    answers = run_batch(llm.engine, prompts, 6).answers
-    assert Oracle(made).demand("drawn", prompts, answers).same == 2
+def test_a_model_of_a_shape_is_the_same_in_transformers(folder, tmp_path):
+    raw = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
+    record = Record(None, {}, CPU)
+    drawn = DrawnBench(raw, folder, "float32", CPU, SMALL, record, {"num_blocks": 60})
+    prompts = long_prompts(2, 30, drawn.tokenize)
+    engine_ = drawn.llm(enable_prefix_caching=True).engine
+    assert engine_ is drawn.llm().engine  # the default is nothing else
+    answers = run_batch(engine_, prompts, 6).answers
+    assert drawn.oracle.demand("drawn", prompts, answers).same == 2
     with pytest.raises(ValueError, match="shape must be one of llama-8b, got 'llama-9b'"):
-        write_random_model(tmp_path / "none", "llama-9b", folder)
+        engine.run(folder, shape="llama-9b", device="cpu")
 
 
 # ------------------------------------------------------------------------------------- servers

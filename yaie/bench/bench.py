@@ -106,6 +106,16 @@ GPU = Sizes(
 )
 
 
+# What `LLM` does unless it is told otherwise: asking for that is asking for nothing.
+DEFAULTS = {
+    "enable_prefix_caching": True,
+    "enable_chunked_prefill": True,
+    "enforce_eager": False,
+    "block_size": 16,
+    "backend": "auto",
+}
+
+
 class Bench:
     """One run of the benchmark.
 
@@ -120,6 +130,7 @@ class Bench:
         options: Row | None = None,
     ) -> None:  # fmt: skip
         self.model, self.dtype, self.device = model, dtype, device
+        self.torch_dtype = parse_dtype(dtype)
         self.sizes, self.record = sizes, record
         self.options = options or {}
         self.console = Console(stderr=True)
@@ -137,21 +148,24 @@ class Bench:
         """transformers with the same model, loaded when it is first asked for."""
         if self._oracle is None:
             self.say("loading the model into transformers")
-            self._oracle = Oracle(self.model, parse_dtype(self.dtype), self.device.type)
+            self._oracle = Oracle(self.model, self.torch_dtype, self.device.type)
         return self._oracle
 
     def llm(self, **options: object) -> LLM:
         """An engine with these options. One is kept: asking for the same again is free."""
+        options = {name: value for name, value in options.items() if DEFAULTS.get(name) != value}
         key = repr(sorted(options.items()))
         if key not in self._engines:
             self._engines.clear()  # its memory goes before that of the next one is asked for
             gc.collect()
             if self.on_gpu:
                 torch.cuda.empty_cache()
-            self._engines[key] = LLM(
-                self.model, device=str(self.device), dtype=self.dtype, **self.options | options
-            )
+            self._engines[key] = self.make(**self.options | options)
         return self._engines[key]
+
+    def make(self, **options: object) -> LLM:
+        """A new engine."""
+        return LLM(self.model, device=str(self.device), dtype=self.dtype, **options)
 
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text."""

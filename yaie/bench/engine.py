@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
+from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.record import Record, Row
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
@@ -54,6 +55,7 @@ HEADINGS = {
 def run(
     model: str | Path,
     *,
+    shape: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
     only: str | None = None,
@@ -65,6 +67,7 @@ def run(
 
     Args:
         model, device, dtype: as for `LLM`.
+        shape: measure a model of this shape with drawn weights; `model` lends its tokenizer.
         only: names of sections, separated by commas; all by default.
         quick: small sizes, for a look.
         rounds: of each case, in place of what the sizes say.
@@ -83,9 +86,13 @@ def run(
         sizes = sizes.with_rounds(rounds)
     chosen = str(choose_dtype(dtype, where)).removeprefix("torch.")
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
-    subject = {"benchmark": "engine", "model": Path(model).name, "dtype": chosen, "quick": quick}
+    name = Path(model).name if shape is None else f"{shape}, weights drawn"
+    subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
     record = Record(output, subject | options, where)
-    bench = Bench(model, chosen, where, sizes, record, options)
+    if shape is None:
+        bench = Bench(model, chosen, where, sizes, record, options)
+    else:
+        bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options)
     for name in names:
         SECTIONS[name](bench)
         show(name, record.rows(name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -57,10 +58,24 @@ class Oracle:
 
         logging.disable_progress_bar()
         loaded = AutoModelForCausalLM.from_pretrained(find_model(model), dtype=dtype)
-        self.model = loaded.to(device).eval()
-        self.dtype, self.device = dtype, device
+        self._take(loaded.to(device).eval())
+
+    @classmethod
+    def of(cls, model: Any) -> Oracle:
+        """An oracle of a model of transformers that is there already."""
+        oracle = cls.__new__(cls)
+        oracle._take(model)
+        return oracle
+
+    def _take(self, model: Any) -> None:
+        self.model, self.dtype, self.device = model, model.dtype, model.device
         # Both go on after the end token, so that both compute the same number of tokens.
         self.model.generation_config.eos_token_id = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes."""
+        return self.device.type == "cuda"
 
     @torch.inference_mode()
     def judge(self, prompt: Tokens, answer: Tokens) -> Verdict:
@@ -94,19 +109,25 @@ class Oracle:
         return total
 
     def generate(
-        self, prompts: Sequence[Tokens], max_tokens: int, static_cache: bool = False
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        static_cache: bool = False,
+        compiled: bool = False,
     ) -> list[Tokens]:
         """Greedy tokens for each prompt, as one batch padded on the left.
 
         Args:
-            static_cache: with a cache of fixed size; on a GPU, transformers then compiles the
-                decode step.
+            static_cache: with keys and values in memory of a fixed size.
+            compiled: with that, let transformers compile the decode step (on a GPU).
         """
         longest = max(map(len, prompts))
         padding = [longest - len(prompt) for prompt in prompts]
         padded = [[0] * n + list(p) for n, p in zip(padding, prompts, strict=True)]
         mask = torch.arange(longest) >= torch.tensor(padding).unsqueeze(1)
-        options = {"cache_implementation": "static"} if static_cache else {}
+        options: dict[str, Any] = {}
+        if static_cache:
+            options = {"cache_implementation": "static", "disable_compile": not compiled}
         with torch.inference_mode():
             out = self.model.generate(
                 torch.tensor(padded, device=self.device),

@@ -106,8 +106,9 @@ def arrivals(bench: Bench) -> None:
 
 def workloads(bench: Bench) -> None:
     """Four kinds of traffic, with the prefix cache and without."""
-    for kind in ("no sharing", "system prompt", "few-shot", "chat of three turns"):
-        for cache in (True, False):
+    kinds = ("no sharing", "system prompt", "few-shot", "chat of three turns")
+    for cache in (True, False):
+        for kind in kinds:
             case = {"workload": kind, "prefix_cache": cache, "output": bench.sizes.outputs[0]}
             bench.measure("workloads", case, lambda c=case: _workload(bench, **c))
 
@@ -263,8 +264,9 @@ def transformers(bench: Bench) -> None:
     cases: dict[str, Callable[[], list[Prompt]]] = {}
     if bench.on_gpu:
         batch, prompt = bench.sizes.batches[-1], bench.sizes.prompts[0]
-        name = f"{batch} prompts of {prompt} tokens"
-        cases[name] = lambda: long_prompts(batch, prompt, bench.tokenize)
+        for compiled in ("", ", compiled"):
+            name = f"{batch} prompts of {prompt} tokens, static cache{compiled}"
+            cases[name] = lambda: long_prompts(batch, prompt, bench.tokenize)
     else:
         few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
         cases[f"{few} different prompts"] = lambda: _chats(bench, different_chats(few))
@@ -292,7 +294,8 @@ def _compare(bench: Bench, case: dict, prompts: list[Prompt], output: int) -> di
         if who == "yaie":
             runs.append(run_batch(engine, prompts, output))
         else:
-            theirs.append(oracle.generate(prompts, output, static_cache=bench.on_gpu))
+            options = {"static_cache": bench.on_gpu, "compiled": "compiled" in case["workload"]}
+            theirs.append(oracle.generate(prompts, output, **options))
         seconds[who].append(time.perf_counter() - start)
 
     for number in range(bench.sizes.rounds + 1):  # the first warms up

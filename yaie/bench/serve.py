@@ -204,7 +204,7 @@ def _compare(clients: Clients, case: Row, prompts: list[Prompt]) -> Row:
                 salt = f"{case['workload']} {number}"
                 answers = clients.closed(prompts, load.output, len(prompts), salt)
             else:
-                oracle.generate(prompts, load.output, static_cache=oracle.device != "cpu")
+                oracle.generate(prompts, load.output, static_cache=oracle.on_gpu)
             seconds[who].append(time.perf_counter() - start)
         found = clients.right.check(prompts, [answer.text for answer in answers], load.output)
         counts = {key: counts[key] + found[key] for key in counts}

@@ -1,0 +1,112 @@
+"""Models of a known shape whose weights are drawn: as large and as fast as the real ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.bench.bench import Bench
+from yaie.bench.oracle import Oracle
+from yaie.engine.device import count_blocks
+from yaie.engine.engine import Engine
+from yaie.model.config import ModelConfig
+from yaie.model.llama import Llama
+from yaie.model.pull import find_model
+from yaie.model.tokenizer import Tokenizer
+
+LLAMA_8B = {
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 128256,
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 500000.0,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+SHAPES = {"llama-8b": LLAMA_8B}
+
+
+def shape_of(name: str) -> dict[str, Any]:
+    """The `config.json` of a shape. Raises ValueError if it is not known."""
+    if name not in SHAPES:
+        raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {name!r}")
+    return SHAPES[name]
+
+
+def draw(raw: dict[str, Any], dtype: torch.dtype, device: torch.device) -> Llama:
+    """A model of some shape, its weights drawn at random, so scaled that no logit overflows."""
+    model = Llama(ModelConfig.from_dict(raw), dtype=dtype, device=device)
+    generator = torch.Generator(device).manual_seed(0)
+    for name, place in model.places().items():
+        if "norm" in name:
+            place.fill_(1.0)
+        else:
+            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
+    return model.eval()
+
+
+def in_transformers(raw: dict[str, Any], model: Llama) -> Any:
+    """The same model in transformers, which shares the memory of its weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    config = LlamaConfig(**raw | {"dtype": model.dtype})
+    with torch.device("meta"):
+        theirs = LlamaForCausalLM(config)
+    theirs.load_state_dict(model.places(), assign=True)
+    theirs.model.rotary_emb = LlamaRotaryEmbedding(config=config).to(model.embed.device)
+    return theirs.to(model.dtype).eval()
+
+
+class Ready:
+    """What `LLM` is to the benchmark: an engine and a tokenizer."""
+
+    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
+        self.engine, self.tokenizer = engine, tokenizer
+
+
+class DrawnBench(Bench):
+    """A benchmark of a model that is drawn, once, for the engine and for transformers.
+
+    Args:
+        raw: its `config.json`.
+        model: whose tokenizer it gets; the vocabulary must not be larger.
+        others: as for `Bench`.
+    """
+
+    def __init__(self, raw: dict[str, Any], model: str | Path, *others: Any) -> None:
+        super().__init__(model, *others)
+        self.raw = raw
+        self.llama = draw(raw, self.torch_dtype, self.device)
+        self._tokenizer = Tokenizer(find_model(model))
+
+    @property
+    def oracle(self) -> Oracle:
+        """transformers, with the same weights in the same memory."""
+        if self._oracle is None:
+            self._oracle = Oracle.of(in_transformers(self.raw, self.llama))
+        return self._oracle
+
+    def make(self, **options: Any) -> Ready:
+        """An engine of the model."""
+        num_blocks = options.pop("num_blocks", None)
+        utilization = options.pop("gpu_memory_utilization", 0.9)
+        if num_blocks is None:
+            num_blocks = count_blocks(
+                self.llama,
+                options.get("block_size", 16),
+                options.get("max_num_seqs", 64),
+                options.get("max_num_batched_tokens", 2048),
+                utilization,
+            )
+        engine = Engine(self.llama, self._tokenizer, num_blocks=num_blocks, **options)
+        return Ready(engine, self._tokenizer)
