@@ -24,7 +24,8 @@ class SamplingParams:
         repetition_penalty: divides positive logits of tokens seen before, multiplies negative
             ones; 1 does nothing.
         seed: the same seed gives the same tokens, whatever else is in the batch; up to rounding,
-            where other company makes the chunks of the prompt fall differently.
+            where other company makes the chunks of the prompt fall differently. On a GPU they are
+            not those of a CPU: the kernel looks the random number up in another order of tokens.
         max_tokens: the most tokens to generate.
         stop: strings that end the text; they are not part of it. None is the same as none.
         stop_token_ids: tokens that end the text, beside the model's own end token.
