@@ -32,9 +32,9 @@ EXERCISES = [
             "Two reductions, one after the other, and both in two steps: within a warp by "
             "shuffles, then over the warps through shared memory. The second one, of "
             "exp(score − best), can only begin when everybody knows the result of the first.",
-            "Four moments need a barrier: all scores are written before any is read; all warps' "
-            "maxima are written before any is read; all weights and all warps' sums are written "
-            "before anybody uses them (one barrier does both). best begins at −INFINITY, total at "
+            "Three barriers: all scores are written before any is read; all warps' maxima are "
+            "written before any is read; all weights and all warps' sums are written before "
+            "anybody uses them. best begins at −INFINITY, total at "
             "0, and exp(−INFINITY − best) is 0, so the first chunk needs no case of its own. "
             "warp_sum(x) of common.cuh adds up a warp; for a maximum write the same loop with "
             "fmaxf.",
