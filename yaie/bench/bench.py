@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from yaie.bench.drive import Prompt, Run
+from yaie.bench.drive import Prompt, Run, run_batch
 from yaie.bench.load import Trace, in_system, summarize, under_way
 from yaie.bench.oracle import Oracle, Verdict
 from yaie.bench.record import Record, Row, rounded
+from yaie.bench.workloads import long_prompts
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
 from yaie.model.weights import parse_dtype
@@ -161,7 +162,15 @@ class Bench:
             if self.on_gpu:
                 torch.cuda.empty_cache()
             self._engines[key] = self.make(**self.options | options)
+            self._warm_up(self._engines[key])
         return self._engines[key]
+
+    def _warm_up(self, llm: LLM) -> None:
+        """Have everything built and loaded that the first steps of an engine would wait for."""
+        lengths = (1000, 40, 40) if self.on_gpu else (40, 40)
+        prompts = [long_prompts(1, length, llm.tokenizer.encode)[0] for length in lengths]
+        run_batch(llm.engine, prompts, 3)
+        llm.engine.reset_prefix_cache()
 
     def make(self, **options: object) -> LLM:
         """A new engine."""
