@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -47,6 +47,14 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
             f'device must be "cuda:0" to "cuda:{torch.cuda.device_count() - 1}", got {device!r}'
         )
     return torch.device("cuda", index)
+
+
+def current(device: torch.device) -> AbstractContextManager:
+    """Make a GPU torch's current one, which it has to be for streams, events and kernels.
+
+    Each thread has a current GPU of its own, which is the first unless somebody says otherwise.
+    """
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
@@ -118,10 +126,11 @@ def count_blocks(
             )
         return kv_cache_memory_bytes // size
     tokens = min(max_num_batched_tokens, model.config.max_position_embeddings)
-    with explain_shortage(
+    shortage = explain_shortage(
         f"a step of {tokens} tokens needs more than the GPU has beside the weights: lower "
         "max_num_batched_tokens, or end what else uses the GPU"
-    ):
+    )
+    with shortage, current(device):
         taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
     total = torch.cuda.get_device_properties(device).total_memory
     num_blocks = int(gpu_memory_utilization * total - taken) // size

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 
 from yaie.engine.checks import check_count
-from yaie.engine.device import GIB, block_bytes, explain_shortage
+from yaie.engine.device import GIB, block_bytes, current, explain_shortage
 from yaie.engine.graphs import can_capture
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput, TokenLogprob
@@ -97,7 +97,8 @@ class Engine:
         if max_model_len is not None:
             check_count("max_model_len", max_model_len, minimum=2)
             self.max_model_len = min(self.max_model_len, max_model_len)
-        on_gpu = model.embed.device.type == "cuda"
+        self.device = model.embed.device
+        on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if overlap is None else overlap
         max_num_seqs = self.scheduler.max_num_seqs
         self.runner = Runner(
@@ -109,7 +110,8 @@ class Engine:
             samples=(on_gpu or self.overlap) and type(self.sampler) is FastSampler,
         )
         if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
-            self.runner.capture()
+            with current(self.device):
+                self.runner.capture()
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
         self.requests: dict[str, Request] = {}
         self._texts: dict[str, OutputText] = {}
@@ -221,16 +223,17 @@ class Engine:
         """
         self._in_step = True
         try:
-            outputs = self._catch_up()
-            step = self.scheduler.schedule()
-            if step.scheduled:
-                self._launch(step)
-            elif self.has_work:  # would be so for ever
-                raise RuntimeError(
-                    f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
-                    f"requests wait and {len(self.scheduler.running)} run"
-                )
-            return outputs + self._catch_up()
+            with current(self.device):
+                outputs = self._catch_up()
+                step = self.scheduler.schedule()
+                if step.scheduled:
+                    self._launch(step)
+                elif self.has_work:  # would be so for ever
+                    raise RuntimeError(
+                        f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
+                        f"requests wait and {len(self.scheduler.running)} run"
+                    )
+                return outputs + self._catch_up()
         finally:
             self._in_step = False
             while self._to_abort:

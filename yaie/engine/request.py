@@ -66,6 +66,7 @@ class Request:
         token_ids: the prompt and, behind it, the tokens generated so far; the last of them may be
             PENDING.
         num_pending: how many are.
+        needs_logits: whether something has to be done with its logits before a token is chosen.
         row: where the last step that gave it a token has that token.
         num_computed_tokens: how many of them have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
@@ -92,6 +93,8 @@ class Request:
         self.token_ids = list(prompt_token_ids)
         self.text = ""
         self.logprobs: list[TokenLogprob] = []
+        penalty = self.params.repetition_penalty
+        self.needs_logits = penalty != 1.0 or self.params.logprobs is not None
         self.num_computed_tokens = 0
         self.num_pending = 0
         self.row = 0
@@ -133,11 +136,6 @@ class Request:
     def is_decoding(self) -> bool:
         """Whether only its newest token is left to compute."""
         return self.num_new_tokens == 1 and self.num_output_tokens > 0
-
-    @property
-    def needs_logits(self) -> bool:
-        """Whether something has to be done with its logits before a token is chosen."""
-        return self.params.repetition_penalty != 1.0 or self.params.logprobs is not None
 
     def uniform(self) -> float:
         """The random number that chooses its next token, however often it is asked for."""
