@@ -36,7 +36,7 @@ SHAPES = (
 )
 LARGE = (
     Shape((100_000, 0, 1, 2500, 17), heads=8, kv_heads=2, head_dim=128),
-    Shape(tuple(37 * i % 700 for i in range(300)), heads=4, kv_heads=1, block_size=4),
+    Shape(tuple(37 * i % 150 for i in range(300)), heads=2, kv_heads=1, block_size=4),
     Shape((1,) * 1024, heads=4, kv_heads=4, head_dim=128, block_size=1),
     Shape((3000,) * 5, heads=32, kv_heads=8, head_dim=128),
 )
@@ -96,11 +96,11 @@ def test_any_lengths(shape, dtype, device):
 
 
 @each_device
-@pytest.mark.parametrize("thread_blocks", [1, 2, 3, 7, 50])
-def test_wherever_the_shares_end(thread_blocks, device):
+@pytest.mark.parametrize("workers", [1, 2, 5, 7, 50])
+def test_wherever_the_shares_end(workers, device):
     shape = Shape((5, 130, 0, 47, 16), heads=4, kv_heads=2)
     operands = batch(shape, torch.float16, device)
-    check(paged.mma(*operands, None, thread_blocks=thread_blocks), operands)
+    check(paged.mma(*operands, None, workers=workers), operands)
 
 
 @each_device
@@ -147,7 +147,7 @@ def test_clean_in_any_order(file, order, monkeypatch):
     monkeypatch.setattr(paged, "call", call)
     if file == "mma":
         operands = batch(Shape((5, 70, 0, 33), heads=6), torch.float16)
-        got = paged.mma(*operands, None, thread_blocks=1)
+        got = paged.mma(*operands, None, workers=3)
     else:
         operands = with_prefix(*PREFIXES[0], torch.float16, "cpu")
         got = paged.cascade(*operands[:5], PREFIXES[0][1], None)
@@ -164,7 +164,7 @@ def test_a_wait_that_is_too_weak_shows():
     assert weak != right
     out, wanted = given[6], oracle(*operands)[0]
     for source, is_right in ((right, True), (weak, False)):
-        workspace = torch.full((paged.WARPS * (4 + 2 * 2 * 65),), torch.nan)
+        workspace = torch.full((4 + 2 * 2 * 65,), torch.nan)
         jit.load(source, name="waits.cu").paged_mma_f16(*given, workspace, 0, 1)
         assert torch.allclose(out.double(), wanted, rtol=1e-3, atol=1e-3) == is_right
 
@@ -347,4 +347,4 @@ def test_ratios_are_measured_as_the_notebook_draws_them():
     assert set(rows) >= {*paged.RUNGS, "mma, 2 stages", *script.FLASHINFER}
     shared = record["prefixes"]["B3"]["rows"]
     for row in (*(rows[name] for name in paged.RUNGS), shared["cascade"], rows["mma, 2 stages"]):
-        assert {"ms", "gb_s", "of_copy", "error"} <= set(row)
+        assert {"ms", "graph_ms", "gb_s", "of_copy", "error"} <= set(row)

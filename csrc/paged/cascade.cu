@@ -1,6 +1,6 @@
 // Shared-prefix (cascade) attention: the tokens that all sequences have in common are read once.
 //
-// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 96 KiB of shared memory
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 64 KiB of shared memory
 // Computes  for every query the attention over the first `shared` tokens of the first sequence,
 //           merged with what `out` and `lse` hold of the tokens behind them, of each sequence's own
 // Shapes    as in mma.cu, one query a sequence; `shared` is at least 1; workspace:
@@ -19,15 +19,13 @@
 #include "paged/paged.cuh"
 #include "paged/rows.cuh"
 
-constexpr int WARPS = 4;       // of a thread block
-constexpr int MANY = 2;        // tiles of 16 rows of a warp
-constexpr int TILE = 32;       // keys of a tile
-constexpr int STAGES = 4;      // tiles in shared memory
-constexpr int MIN_BLOCKS = 2;  // thread blocks that should fit on a multiprocessor
-constexpr int ROWS = WARPS * MANY * 16, THREADS = WARPS * WARP;
+constexpr int WARPS = 8;   // of a thread block
+constexpr int TILE = 64;   // keys of a tile
+constexpr int STAGES = 2;  // tiles in shared memory
+constexpr int ROWS = WARPS * 16, THREADS = WARPS * WARP;
 
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+__global__ void __launch_bounds__(THREADS, 1)
     attend_prefix(const Paged<T> paged, int shared_tokens, float* __restrict__ parts,
                   float* __restrict__ part_lse) {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -69,9 +67,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     look_up();
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
 
-    int first_row = blockIdx.y * ROWS + threadIdx.x / WARP * (MANY * 16);
+    int first_row = blockIdx.y * ROWS + threadIdx.x / WARP * 16;
     int num_rows = paged.tokens * group;
-    Rows<T, HEAD_DIM, MANY> rows;
+    Rows<T, HEAD_DIM> rows;
     rows.begin([&](int row) {
         row += first_row;
         return row < num_rows ? paged.q + row / group * paged.q_stride +
@@ -91,13 +89,13 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     rows.finish();
     wait_for_last();  // who waits for this kernel waits for that one too; and `parts` may be its
 #pragma unroll
-    for (int i = 0; i < MANY * 2; ++i) {
-        int row = first_row + i * 8 + threadIdx.x % WARP / 4;
+    for (int below = 0; below < 2; ++below) {
+        int row = first_row + threadIdx.x % WARP / 4 + below * 8;
         if (row >= num_rows) continue;
         int64_t head = ((int64_t)split * paged.tokens + row / group) * paged.heads +
                        kv_head * group + row % group;
-        rows.store(parts + head * HEAD_DIM, i / 2, i % 2);
-        if (threadIdx.x % 4 == 0) part_lse[head] = rows.lse(i / 2, i % 2);
+        rows.store(parts + head * HEAD_DIM, below);
+        if (threadIdx.x % 4 == 0) part_lse[head] = rows.lse(below);
     }
 }
 

@@ -1,13 +1,13 @@
 // Paged attention, rung 4 of 4: tensor cores, and equal shares of all contexts; the engine's.
 //
-// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 96 KiB of shared memory
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 48 KiB of shared memory
 // Computes  attention of single queries over the paged cache, as in paged.cuh; without the first
 //           `skip` tokens of every context, a multiple of block_size
 // Shapes    as in paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads a KV
 //           head; pools at multiples of 16 bytes, queries of 4; fewer than 2^31 slots;
-//           workspace: WARPS × thread_blocks × (4 + 2 × group × (head_dim + 1)) floats
-// Owns      a warp: one n-th of all tiles of 32 keys, with n warps in all, for the query heads of
-//           a KV head: they are rows of a tile of 16, and what is missing to 16 is zeros
+//           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats
+// Owns      a thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`, for
+//           the query heads of a KV head: they are rows of a tile of 16, what is missing is zeros
 // Moves     keys and values once, q, out and lse; and for each warp at most two partial states
 // Oracle    attention in float64 (tests/test_paged.py)
 // Idea      three.
@@ -24,22 +24,20 @@
 #include "paged/rows.cuh"
 #include "paged/shares.cuh"
 
-constexpr int WARPS = 2;            // of a thread block
 constexpr int TILE = 32;            // keys of a tile
 constexpr int STAGES = 3;           // tiles of a warp in shared memory
-constexpr int MERGE_THREADS = 512;  // of a thread block that merges
+constexpr int MERGE_THREADS = 128;  // of a thread block that merges
 
 static_assert(TILE <= WARP, "a lane looks up a key of a tile");
 
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T, TILE> work) {
+__global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     extern __shared__ __align__(128) unsigned char shared[];
     constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = WARP / PIECES;  // rows of a warp's copy
     constexpr int SIZE = TILE * HEAD_DIM;
     const Paged<T>& paged = work.paged;
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    int worker = blockIdx.x * WARPS + warp, group = paged.group();
-    T* stages = reinterpret_cast<T*>(shared) + warp * STAGES * 2 * SIZE;
+    T* stages = reinterpret_cast<T*>(shared);
+    int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
     let_next_begin();
     int count, total;
@@ -109,12 +107,12 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T, TILE> wor
             int64_t part = (int64_t)(2 * worker + !first) * group + row;
             bool whole = ends && !cut;
             if (whole) {
-                rows.store(paged.out + head * HEAD_DIM, 0, below);
+                rows.store(paged.out + head * HEAD_DIM, below);
             } else {
-                rows.store(work.parts + part * HEAD_DIM, 0, below);
+                rows.store(work.parts + part * HEAD_DIM, below);
             }
             if (lane % 4 == 0)
-                *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(0, below);
+                *(whole ? paged.lse + head : work.part_lse + part) = rows.lse(below);
         }
         if (!done) {
             now.next(work);
@@ -124,17 +122,17 @@ __global__ void __launch_bounds__(WARPS* WARP) paged_mma(const Work<T, TILE> wor
     }
 }
 
-// A thread block merges the parts of the item in which the share of `worker` begins: the last part
-// of the worker before, and the first ones of it and of those behind it. If several shares begin in
-// an item, the first of them does it. A thread has 4 numbers of a head, and every so many-th part.
+// A thread block merges, for a head of the group, the parts of the item in which the share of
+// `worker` begins: the last part of the worker before, the first ones of it and of those behind it.
+// If several shares begin in an item, the first of them does it. A thread has 4 numbers of the head,
+// and every so many-th part.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TILE> work) {
-    constexpr int COLUMNS = HEAD_DIM / 4;
-    static_assert(16 * COLUMNS <= MERGE_THREADS, "all heads of a group");
+__global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TILE> work) {
+    constexpr int COLUMNS = HEAD_DIM / 4, SLICES = MERGE_THREADS / COLUMNS;
     let_next_begin();
     wait_for_last();
     const Paged<T>& paged = work.paged;
-    int worker = blockIdx.x + 1, group = paged.group();
+    int worker = blockIdx.x + 1, row = blockIdx.y, group = gridDim.y;
     int4 place = work.places[worker];  // item, tile, tiles, total
     if (place.y == 0) return;          // nothing is cut here
     int workers = min(work.workers, place.w);
@@ -143,9 +141,8 @@ __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TI
     if (begin_before > item_begin) return;
     // The last worker that has a part of it.
     int last = (int)(((int64_t)(item_begin + place.z) * workers - 1) / place.w);
-    int count = last - worker + 2, slices = MERGE_THREADS / (group * COLUMNS);
-    int slice = threadIdx.x / (group * COLUMNS), row = threadIdx.x / COLUMNS % group;
-    int column = threadIdx.x % COLUMNS;
+    int count = last - worker + 2;
+    int slice = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
 
     float largest = LOWEST, total = 0.0f;
     float4 sum = {};
@@ -160,13 +157,11 @@ __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TI
         sum.w = sum.w * mine + its_sum.w * its;
     };
     const float4* parts = reinterpret_cast<const float4*>(work.parts);
-    if (slice < slices) {
 #pragma unroll 4
-        for (int i = slice; i < count; i += slices) {
-            bool second = i == 0 && begin_before < item_begin;
-            int64_t part = (2 * (worker - 1 + i) + second) * group + row;
-            add(work.part_lse[part], 1.0f, parts[part * COLUMNS + column]);
-        }
+    for (int i = slice; i < count; i += SLICES) {
+        bool second = i == 0 && begin_before < item_begin;
+        int64_t part = (2 * (worker - 1 + i) + second) * group + row;
+        add(work.part_lse[part], 1.0f, parts[part * COLUMNS + column]);
     }
     extern __shared__ __align__(128) unsigned char shared[];
     float4* sums = reinterpret_cast<float4*>(shared);
@@ -175,8 +170,8 @@ __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TI
     rest[threadIdx.x] = make_float2(largest, total);
     __syncthreads();
     if (slice > 0) return;
-    for (int i = 1; i < slices; ++i) {
-        int other = threadIdx.x + i * group * COLUMNS;
+    for (int i = 1; i < SLICES; ++i) {
+        int other = threadIdx.x + i * COLUMNS;
         add(rest[other].x, rest[other].y, sums[other]);
     }
     int64_t head = (int64_t)place.x / paged.kv_heads * paged.heads +
@@ -187,34 +182,29 @@ __global__ void __launch_bounds__(MERGE_THREADS, 2) paged_merge(const Work<T, TI
 }
 
 template <typename T, int HEAD_DIM>
-static cudaError_t launch(const Work<T, TILE>& work, int thread_blocks, cudaStream_t stream) {
-    int bytes = WARPS * STAGES * 2 * TILE * HEAD_DIM * sizeof(T);
-    cudaError_t error = cudaFuncSetAttribute(
-        paged_mma<T, HEAD_DIM>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (error != cudaSuccess) return error;
-    paged_mma<T, HEAD_DIM><<<thread_blocks, WARPS * WARP, bytes, stream>>>(work);
-    error = cudaGetLastError();
+static cudaError_t launch(const Work<T, TILE>& work, cudaStream_t stream) {
+    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(T);  // 48 KiB at most: nobody has to ask
+    paged_mma<T, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
+    cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || work.workers == 1) return error;
     bytes = MERGE_THREADS * (sizeof(float4) + sizeof(float2));
-    return launch_behind(paged_merge<T, HEAD_DIM>, work.workers - 1, MERGE_THREADS, bytes, stream,
-                         work);
+    dim3 grid(work.workers - 1, work.paged.group());
+    return launch_behind(paged_merge<T, HEAD_DIM>, grid, MERGE_THREADS, bytes, stream, work);
 }
 
 template <typename T>
-static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int thread_blocks,
+static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int workers,
                           cudaStream_t stream) {
     if (paged.tokens == 0) return cudaSuccess;
-    if (paged.group() > 16 || thread_blocks < 1 || skip % paged.block_size)
-        return cudaErrorInvalidValue;
+    if (paged.group() > 16 || workers < 1 || skip % paged.block_size) return cudaErrorInvalidValue;
     if (!aligned16(paged.key_pool, paged.value_pool) || paged.q_stride % 2 ||
         reinterpret_cast<uintptr_t>(paged.q) % 4)
         return cudaErrorMisalignedAddress;
-    int workers = thread_blocks * WARPS;
     float* parts = workspace + 4 * workers;
     float* part_lse = parts + (int64_t)2 * workers * paged.group() * paged.head_dim;
     Work<T, TILE> work{paged, skip, workers, reinterpret_cast<int4*>(workspace), parts, part_lse};
-    if (paged.head_dim == 64) return launch<T, 64>(work, thread_blocks, stream);
-    if (paged.head_dim == 128) return launch<T, 128>(work, thread_blocks, stream);
+    if (paged.head_dim == 64) return launch<T, 64>(work, stream);
+    if (paged.head_dim == 128) return launch<T, 128>(work, stream);
     return cudaErrorInvalidValue;
 }
 
@@ -222,20 +212,20 @@ extern "C" cudaError_t paged_mma_f16(
     const __half* q, const __half* key_pool, const __half* value_pool, const int* block_tables,
     const int* context_lens, const int* cu_seqlens, __half* out, float* lse, float scale,
     int tokens, int batch, int heads, int kv_heads, int head_dim, int block_size, int max_blocks,
-    int64_t q_stride, float* workspace, int skip, int thread_blocks, cudaStream_t stream) {
+    int64_t q_stride, float* workspace, int skip, int workers, cudaStream_t stream) {
     return launch<__half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
                            lse, scale, tokens, batch, heads, kv_heads, head_dim, block_size,
                            max_blocks, q_stride},
-                          workspace, skip, thread_blocks, stream);
+                          workspace, skip, workers, stream);
 }
 extern "C" cudaError_t paged_mma_bf16(
     const __nv_bfloat16* q, const __nv_bfloat16* key_pool, const __nv_bfloat16* value_pool,
     const int* block_tables, const int* context_lens, const int* cu_seqlens, __nv_bfloat16* out,
     float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
-    int block_size, int max_blocks, int64_t q_stride, float* workspace, int skip,
-    int thread_blocks, cudaStream_t stream) {
+    int block_size, int max_blocks, int64_t q_stride, float* workspace, int skip, int workers,
+    cudaStream_t stream) {
     return launch<__nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
                                   out, lse, scale, tokens, batch, heads, kv_heads, head_dim,
                                   block_size, max_blocks, q_stride},
-                                 workspace, skip, thread_blocks, stream);
+                                 workspace, skip, workers, stream);
 }

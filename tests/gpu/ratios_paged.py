@@ -3,7 +3,8 @@
     python tests/gpu/ratios_paged.py --out notebooks/data/18_paged_h200.json
 
 Prints JSON. Each call is checked against float64 on fresh inputs, into outputs that hold NaN, and
-timed in one set of alternating rounds (`yaie.bench.protocol`) with the others of its shape.
+timed in one set of alternating rounds (`yaie.bench.protocol`) with the others of its shape: as it
+is, and as a CUDA graph (graph_ms), where the GPU never waits for Python between two launches.
 Variants of the last rung tell whether the choices in its source are right on this card.
 """
 
@@ -72,13 +73,13 @@ PREFIXES = {
     "B256 shared 1024 own 128": Shape([1152] * 256, 1024),
 }
 VARIED = ("B64 ctx4096", "B1 ctx32768")
-CONSTANTS = {"WARPS": 2, "TILE": 32, "STAGES": 3}
+CONSTANTS = {"TILE": 32, "STAGES": 3}
 VARIANTS = {
     "2 stages": {"STAGES": 2},
     "tiles of 16 keys": {"TILE": 16},
-    "4 warps, tiles of 16 keys": {"WARPS": 4, "TILE": 16},
-    "tiles of 64 keys, 1 warp": {"WARPS": 1, "TILE": 64},
-    "merge launched when the shares are done": {"    let_next_begin();\n": ""},
+    "merge launched when the shares are done": {
+        "    let_next_begin();\n    int count": "    int count"
+    },
 }
 
 
@@ -238,18 +239,18 @@ def call(variant: Variant, operands: tuple) -> Call:
     module, constants = variant
     q, key_pool = operands[:2]
     group, head_dim = q.shape[1] // key_pool.shape[2], q.shape[2]
-    count = 2
+    workers = 4
     if q.is_cuda:
         properties = torch.cuda.get_device_properties(q.device)
-        each = constants["WARPS"] * constants["STAGES"] * constants["TILE"] * 4 * head_dim + 1024
+        each = constants["STAGES"] * constants["TILE"] * 4 * head_dim + 1024
         together = properties.shared_memory_per_multiprocessor // each
-        count = together * properties.multi_processor_count
-    size = constants["WARPS"] * count * (4 + 2 * group * (head_dim + 1))
+        workers = together * properties.multi_processor_count
+    size = workers * (4 + 2 * group * (head_dim + 1))
 
     def run() -> tuple:
         state, given = paged.arguments(*operands)
         workspace = q.new_empty(size, dtype=torch.float32)
-        module.paged_mma_bf16(*given, workspace, 0, count)
+        module.paged_mma_bf16(*given, workspace, 0, workers)
         return state
 
     return run
@@ -336,6 +337,8 @@ def timed(
         except (jit.CompileError, jit.KernelError, NotImplementedError, ValueError) as reason:
             rows[name] = {"not_timed": str(reason)}
     timings = compare({name: calls[name] for name in errors}, clock, rounds)
+    replays = {name: graphed(calls[name], operands[0]) for name in errors}
+    graphs = compare({name: replay for name, replay in replays.items() if replay}, clock, rounds)
     best = min((t.median for name, t in timings.items() if name in FLASHINFER), default=None)
     for name, timing in timings.items():
         gb_s = num_bytes(shape) / timing.median / 1e6
@@ -343,12 +346,26 @@ def timed(
             "ms": timing.median,
             "fastest": timing.fastest,
             "slowest": timing.slowest,
+            **({"graph_ms": graphs[name].median} if name in graphs else {}),
             "gb_s": gb_s,
             "of_copy": gb_s / copy_gb_s,
             **({"of_flashinfer": best / timing.median} if best else {}),
             "error": errors[name],
         }
     return {name: rows[name] for name in calls}
+
+
+def graphed(each: Call, like: torch.Tensor) -> Call | None:
+    """The call as a CUDA graph; None if it cannot be captured. On a CPU as it is."""
+    if not like.is_cuda:
+        return each
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            each()
+    except RuntimeError:
+        return None
+    return graph.replay
 
 
 def error(each: Call | str, like: torch.Tensor, wanted: torch.Tensor) -> float:

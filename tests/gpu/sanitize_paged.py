@@ -28,8 +28,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def main() -> None:
     for shape in tests.SHAPES:
         tests.test_tensor_cores(shape, torch.float16, DEVICE)
-    for thread_blocks in (1, 3, 50):
-        tests.test_wherever_the_shares_end(thread_blocks, DEVICE)
+    for workers in (1, 5, 50):
+        tests.test_wherever_the_shares_end(workers, DEVICE)
     for shape, shared in tests.PREFIXES:
         tests.test_cascade(shape, shared, torch.bfloat16, DEVICE)
     operands = tests.batch(tests.SHAPES[0], torch.bfloat16, DEVICE)

@@ -15,9 +15,9 @@ from yaie.backends.registry import Unsupported
 
 State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
-WARPS, STAGES, TILE = 2, 3, 32  # as in csrc/paged/mma.cu
+STAGES, TILE = 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
-CASCADE_ROWS, CASCADE_TILE = 128, 32  # as in csrc/paged/cascade.cu
+CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
 WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
 
 
@@ -90,7 +90,7 @@ def cascade(
     if batch == 0 or shared_len == 0:
         return state
     tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
-    splits = max(1, min(2 * _multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
     return decode(
@@ -132,23 +132,23 @@ def split(*operands: Any, splits: int | None = None) -> State:
     return decode("paged/split.cu", *operands, workspace=(parts, part_lse, part, splits))
 
 
-def mma(*operands: Any, skip: int = 0, thread_blocks: int | None = None) -> State:
+def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
     """Tensor cores, equal shares, any lengths: float16 and bfloat16 from sm_80 on.
 
     Args:
         skip: how many tokens at the beginning of every context are left out, a multiple of
             block_size.
-        thread_blocks: among which the work is shared, by default as many as run together.
+        workers: thread blocks that share the work equally, by default as many as run together.
     """
     q, key_pool = operands[:2]
     heads, head_dim = q.shape[1:]
     group = heads // key_pool.shape[2]
     _require_tensor_cores(q, key_pool, operands[2])
-    if thread_blocks is None:
-        thread_blocks = _thread_blocks(q.device, 2 * q.element_size() * head_dim)
-    size = WARPS * thread_blocks * (4 + 2 * group * (head_dim + 1))
+    if workers is None:
+        workers = _workers(q.device, head_dim)
+    size = workers * (4 + 2 * group * (head_dim + 1))
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode("paged/mma.cu", *operands, workspace=(workspace, skip, thread_blocks))
+    return decode("paged/mma.cu", *operands, workspace=(workspace, skip, workers))
 
 
 # From the simplest on; all take the operator's arguments.
@@ -238,12 +238,10 @@ def _require_tensor_cores(
 
 
 @cache
-def _thread_blocks(device: torch.device, token_bytes: int) -> int:
+def _workers(device: torch.device, head_dim: int) -> int:
     """How many thread blocks of mma.cu run together, by their shared memory."""
     if device.type != "cuda":
-        return 2
+        return 4
     properties = torch.cuda.get_device_properties(device)
-    each = WARPS * STAGES * TILE * token_bytes + 1024  # what the system takes of each
-    per_processor = properties.shared_memory_per_multiprocessor // each
-    most = 65536 // (168 * WARPS * 32)  # by registers
-    return properties.multi_processor_count * max(1, min(per_processor, most))
+    each = STAGES * 2 * TILE * head_dim * 2 + 1024  # what the system takes of each
+    return properties.multi_processor_count * (properties.shared_memory_per_multiprocessor // each)
