@@ -102,7 +102,11 @@ class Verifier:
         self.num_computed = 0
 
     def choose(self, token_ids: Sequence[int], draft: Sequence[int] = ()) -> list[int]:
-        """The model's choice after `token_ids`, and after each token of `draft` behind them.
+        """The model's choice after `token_ids`, and after each token of `draft` behind them."""
+        return self.logits(token_ids, draft).argmax(dim=-1).tolist()
+
+    def logits(self, token_ids: Sequence[int], draft: Sequence[int] = ()) -> torch.Tensor:
+        """The logits in these places: float32 `[1 + len(draft), vocabulary]`.
 
         All that the cache does not have yet is computed in one pass. The keys and values of
         drafted tokens are written as well; the next call forgets them, since what it computes
@@ -127,7 +131,7 @@ class Verifier:
         )
         logits = self.model(batch, self.cache.key_pools, self.cache.value_pools)
         self.num_computed = len(token_ids)
-        return logits.argmax(dim=-1).tolist()
+        return logits
 
 
 def speculate(
