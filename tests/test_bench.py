@@ -217,7 +217,7 @@ def test_bytes_and_operations_by_hand(name, num_bytes, flops):
 
 
 def test_all_shapes_differ():
-    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 37
+    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 38
     assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 20
 
 

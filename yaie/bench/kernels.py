@@ -19,6 +19,7 @@ import torch
 from yaie.bench import cases, ceilings
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
+from yaie.bench.cases_gradient import gradients
 from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import describe, installed, versions
@@ -99,6 +100,7 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
     if not quick:
         chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
+        chosen.append(gradients(16, 2048, 64, dtype))
     chosen += [draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)]
     chosen.append(prefix_lookup(64 if quick else 256, 2048, 1024, 16))
     chosen += sampling(32 if quick else 256, 128256)
@@ -117,6 +119,7 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         shared_prefix(3, 12, 8, 4, 2, 16, 4, dtype),
         prefill(2, 2, 33, 16, False, dtype),
         prefill(2, 2, 33, 16, True, dtype),
+        gradients(2, 21, 16, dtype),
         draft_extend(5),
         prefix_lookup(3, 21, 9, 4),
         *sampling(5, 130),
