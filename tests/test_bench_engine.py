@@ -184,7 +184,7 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     path = tmp_path / "record.json"
     record = engine.run(folder, device="cpu", quick=True, output=path)
     on_a_gpu_only = {"cuda_graphs", "back_ends"}
-    assert set(record["results"]) == set(engine.SECTIONS) - on_a_gpu_only | {"capacity"}
+    assert set(record["results"]) == set(engine.SECTIONS) - on_a_gpu_only
     for rows in record["results"].values():
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
     roomy, tight = record["results"]["memory"]

@@ -211,6 +211,10 @@ def bench_engine(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
     ] = None,
+    cpu_time: Annotated[
+        bool,
+        typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
     ] = None,
@@ -226,6 +230,7 @@ def bench_engine(
         only=only,
         quick=quick,
         rounds=rounds,
+        cpu_time=cpu_time,
         output=output,
     )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from yaie.bench.drive import Prompt, Run, run_batch
+from yaie.bench.drive import WALL, Clock, Prompt, Run, run_batch
 from yaie.bench.load import Trace, in_system, summarize, under_way
 from yaie.bench.oracle import Oracle, Verdict
 from yaie.bench.record import Record, Row, rounded
@@ -30,6 +30,7 @@ class Sizes:
         most_tokens: a case with more, prompts and outputs of all requests together, is left out.
         lengths: prompts of which the time to the first token is measured.
         memory: prompt, output, how many of such requests fit, and how many come at once.
+        clients: numbers of those who ask again when they are answered.
         arrivals: prompt, output, requests a run, and the rates, as fractions of the capacity.
         shared: tokens of the prompt that a prefix cache is tried on.
         long: tokens of the prompt that arrives while others decode.
@@ -45,6 +46,7 @@ class Sizes:
     most_tokens: int
     lengths: tuple[int, ...]
     memory: tuple[int, int, int, tuple[int, ...]]
+    clients: tuple[int, ...]
     arrivals: tuple[int, int, int, tuple[float, ...]]
     shared: int
     long: int
@@ -67,6 +69,7 @@ QUICK = Sizes(
     most_tokens=2_000,
     lengths=(64, 256),
     memory=(32, 16, 4, (2, 4, 6, 8)),
+    clients=(1, 4),
     arrivals=(32, 8, 12, (0.5, 1.5)),
     shared=256,
     long=256,
@@ -76,15 +79,16 @@ QUICK = Sizes(
     rounds=1,
 )
 CPU = Sizes(
-    batches=(1, 8, 32, 64),
-    prompts=(128, 1024, 4096),
-    outputs=(64, 256),
-    most_tokens=13_000,
-    lengths=(128, 256, 512, 1024, 2048, 4096),
-    memory=(96, 64, 16, (4, 8, 12, 16, 20, 24, 32)),
-    arrivals=(64, 32, 60, FRACTIONS),
-    shared=4_000,
-    long=1_024,
+    batches=(1, 8, 32),
+    prompts=(64, 512),
+    outputs=(32,),
+    most_tokens=4_500,
+    lengths=(64, 128, 256, 512, 1024),
+    memory=(48, 32, 8, (2, 4, 8, 12, 16)),
+    clients=(1, 2, 4, 8, 16, 32),
+    arrivals=(32, 16, 32, FRACTIONS),
+    shared=1_000,
+    long=512,
     system=600,
     chats=32,
     different=16,
@@ -97,6 +101,7 @@ GPU = Sizes(
     most_tokens=1_000_000,
     lengths=(128, 256, 512, 1024, 2048, 4096, 8000),
     memory=(512, 256, 64, (8, 16, 32, 48, 64, 80, 96, 128)),
+    clients=(1, 2, 4, 8, 16, 32, 64, 128),
     arrivals=(256, 128, 400, FRACTIONS),
     shared=4_000,
     long=4_096,
@@ -124,16 +129,18 @@ class Bench:
         model: name or folder.
         dtype, device: of the engine, and of transformers beside it.
         options: further ones of `LLM`, for every engine.
+        clock: what times are taken with.
     """
 
     def __init__(
         self, model: str | Path, dtype: str, device: torch.device, sizes: Sizes, record: Record,
-        options: Row | None = None,
+        options: Row | None = None, clock: Clock = WALL,
     ) -> None:  # fmt: skip
         self.model, self.dtype, self.device = model, dtype, device
         self.torch_dtype = parse_dtype(dtype)
         self.sizes, self.record = sizes, record
         self.options = options or {}
+        self.clock = clock
         self.console = Console(stderr=True)
         self._engines: dict[str, LLM] = {}
         self._oracle: Oracle | None = None
@@ -218,6 +225,7 @@ class Bench:
             "same_answers": verdict.same,
             "worst_gap": verdict.worst,
             "num_blocks": engine.kv.pool.num_blocks,
+            "finished": rates[middle] * len(chosen.outputs) / latencies[middle].tokens,
         }  # fmt: skip
         row = rounded(row)
         self.record.add(section, row)

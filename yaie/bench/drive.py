@@ -14,6 +14,41 @@ from yaie.sampling import SamplingParams
 Prompt = list[int]
 
 
+class WallClock:
+    """Seconds as everybody counts them."""
+
+    def now(self) -> float:
+        """The time."""
+        return time.perf_counter()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+
+class CpuClock:
+    """Seconds that this process has computed; it does not wait but jumps.
+
+    So what others do on the same machine hardly counts, and it is what a machine that is left
+    alone would show if one thread computes.
+    """
+
+    def __init__(self) -> None:
+        self._jumped = 0.0
+
+    def now(self) -> float:
+        """The time."""
+        return time.process_time() + self._jumped
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self._jumped += seconds
+
+
+Clock = WallClock | CpuClock
+WALL = WallClock()
+
+
 @dataclass
 class Run:
     """What came of a run.
@@ -58,6 +93,7 @@ class Drive:
     engine: Engine
     prompts: Sequence[Prompt]
     params: Sequence[SamplingParams]
+    clock: Clock = WALL
     run: Run = field(init=False)
     numbers: dict[str, int] = field(default_factory=dict)
 
@@ -75,7 +111,7 @@ class Drive:
         """Compute a step; returns how many requests ended with it."""
         ended = 0
         outputs = self.engine.step()
-        now = time.perf_counter()
+        now = self.clock.now()
         for output in outputs:
             number = self.numbers[output.request_id]
             tokens = self.run.traces[number].tokens
@@ -99,42 +135,49 @@ def run_open(
     prompts: Sequence[Prompt],
     params: Sequence[SamplingParams],
     arrivals: Sequence[float],
+    clock: Clock = WALL,
 ) -> Run:
     """Send each request when it is due, whether or not others have been answered.
 
     Args:
         arrivals: ascending, in seconds from now.
     """
-    drive = Drive(engine, prompts, params)
-    start, sent = time.perf_counter(), 0
+    drive = Drive(engine, prompts, params, clock)
+    start, sent = clock.now(), 0
     while sent < len(prompts) or engine.has_work:
-        now = time.perf_counter() - start
+        now = clock.now() - start
         while sent < len(prompts) and arrivals[sent] <= now:
             drive.send(sent, start + arrivals[sent])
             sent += 1
         if engine.has_work:
             drive.step()
         elif sent < len(prompts):
-            time.sleep(max(0.0, arrivals[sent] - (time.perf_counter() - start)))
+            clock.wait(max(0.0, arrivals[sent] - (clock.now() - start)))
     return drive.run
 
 
 def run_closed(
-    engine: Engine, prompts: Sequence[Prompt], params: Sequence[SamplingParams], at_once: int
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    params: Sequence[SamplingParams],
+    at_once: int,
+    clock: Clock = WALL,
 ) -> Run:
     """Keep so many requests under way: whoever is answered is followed by the next."""
-    drive = Drive(engine, prompts, params)
+    drive = Drive(engine, prompts, params, clock)
     under_way = sent = 0
     while sent < len(prompts) or engine.has_work:
         while sent < len(prompts) and under_way < at_once:
-            drive.send(sent, time.perf_counter())
+            drive.send(sent, clock.now())
             sent += 1
             under_way += 1
         under_way -= drive.step()
     return drive.run
 
 
-def run_batch(engine: Engine, prompts: Sequence[Prompt], max_tokens: int) -> Run:
+def run_batch(
+    engine: Engine, prompts: Sequence[Prompt], max_tokens: int, clock: Clock = WALL
+) -> Run:
     """All at once, greedily, from an empty prefix cache."""
     engine.reset_prefix_cache()
-    return run_closed(engine, prompts, [greedy(max_tokens)] * len(prompts), len(prompts))
+    return run_closed(engine, prompts, [greedy(max_tokens)] * len(prompts), len(prompts), clock)

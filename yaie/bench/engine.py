@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
 from yaie.bench.drawn import DrawnBench, shape_of
+from yaie.bench.drive import WALL, Clock, CpuClock
 from yaie.bench.record import Record, Row
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
@@ -61,6 +63,7 @@ def run(
     only: str | None = None,
     quick: bool = False,
     rounds: int | None = None,
+    cpu_time: bool = False,
     output: str | Path | None = None,
 ) -> Row:
     """Measure, print a table a section, and return the record.
@@ -71,6 +74,8 @@ def run(
         only: names of sections, separated by commas; all by default.
         quick: small sizes, for a look.
         rounds: of each case, in place of what the sizes say.
+        cpu_time: on a CPU, count the seconds that one thread computes, not those that pass: for a
+            machine that others use.
         output: where the record is kept row by row. If the file is there, what it lacks is
             measured.
 
@@ -88,11 +93,17 @@ def run(
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
     name = Path(model).name if shape is None else f"{shape}, weights drawn"
     subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
+    clock: Clock = WALL
+    if cpu_time:
+        if where.type != "cpu":
+            raise ValueError("cpu_time is for a CPU: a GPU computes while this process waits")
+        torch.set_num_threads(1)
+        clock, subject["clock"] = CpuClock(), "seconds of one thread"
     record = Record(output, subject | options, where)
     if shape is None:
-        bench = Bench(model, chosen, where, sizes, record, options)
+        bench = Bench(model, chosen, where, sizes, record, options, clock)
     else:
-        bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options)
+        bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options, clock)
     for name in names:
         SECTIONS[name](bench)
         show(name, record.rows(name))

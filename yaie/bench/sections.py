@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from yaie.bench.workloads import (
     shared_system_chats,
 )
 from yaie.engine.engine import Engine
+from yaie.engine.llm import LLM
 
 
 def matrix(bench: Bench) -> None:
@@ -38,7 +38,7 @@ def matrix(bench: Bench) -> None:
 def _batch(bench: Bench, batch: int, prompt: int, output: int) -> tuple[Engine, Callable]:
     engine = bench.llm().engine
     prompts = long_prompts(batch, prompt, bench.tokenize)
-    return engine, lambda: run_batch(engine, prompts, output)
+    return engine, lambda: run_batch(engine, prompts, output, bench.clock)
 
 
 def first_token(bench: Bench) -> None:
@@ -67,32 +67,40 @@ def memory(bench: Bench) -> None:
             rng = random.Random(0)
             # Answers of different lengths, so that requests do not end all in one step.
             params = [greedy(rng.randint(output // 2, output)) for _ in prompts]
-            return engine, lambda: run_closed(engine, prompts, params, count)
+            return engine, lambda: run_closed(engine, prompts, params, count, bench.clock)
 
         bench.measure("memory", case, make, rounds=1)
+
+
+def at_once(bench: Bench) -> None:
+    """Clients who ask again when they are answered: some, and more."""
+    prompt, output, count, _ = bench.sizes.arrivals
+    for clients in bench.sizes.clients:
+        case = {"at_once": clients, "prompt": prompt, "output": output}
+
+        def make(clients: int = clients) -> tuple[Engine, Callable[[], Run]]:
+            engine = bench.llm().engine
+            number = min(count, 8 * clients)
+            prompts = long_prompts(number, prompt, bench.tokenize)
+
+            def run() -> Run:
+                engine.reset_prefix_cache()
+                return run_closed(engine, prompts, [greedy(output)] * number, clients, bench.clock)
+
+            return engine, run
+
+        bench.measure("at_once", case, make, rounds=1)
 
 
 def arrivals(bench: Bench) -> None:
     """Requests of people who do not wait for each other: rates from a quarter of what the engine
     can do to more than it can."""
     prompt, output, count, fractions = bench.sizes.arrivals
-    shape = {"prompt": prompt, "output": output}
-
-    def closed() -> tuple[Engine, Callable[[], Run]]:
-        engine = bench.llm().engine
-        prompts = long_prompts(count, prompt, bench.tokenize)
-        at_once = engine.scheduler.max_num_seqs
-
-        def run() -> Run:
-            engine.reset_prefix_cache()
-            return run_closed(engine, prompts, [greedy(output)] * count, at_once)
-
-        return engine, run
-
-    most = bench.measure("capacity", shape, closed, rounds=1)
-    capacity = most["tokens_per_second"] / output
+    if not bench.record.rows("at_once"):
+        at_once(bench)
+    capacity = max(row["finished"] for row in bench.record.rows("at_once"))
     for fraction in fractions:
-        case = {**shape, "fraction": fraction}
+        case = {"fraction": fraction, "prompt": prompt, "output": output}
         if bench.record.find("arrivals", case):
             continue
         engine = bench.llm().engine
@@ -100,7 +108,7 @@ def arrivals(bench: Bench) -> None:
         times = poisson_arrivals(fraction * capacity, count, random.Random(1))
         bench.say(f"arrivals, {fraction:g} of {capacity:.3g} requests/s: {times[-1]:.0f} s")
         engine.reset_prefix_cache()
-        run = run_open(engine, prompts, [greedy(output)] * count, times)
+        run = run_open(engine, prompts, [greedy(output)] * count, times, bench.clock)
         bench.add_open("arrivals", case, run, times)
 
 
@@ -120,7 +128,7 @@ def _workload(
     count, system = bench.sizes.chats, bench.sizes.system
     render = llm.tokenizer.apply_chat_template
     if workload == "chat of three turns":
-        return llm.engine, lambda: _three_turns(llm, different_chats(count // 4), output)
+        return llm.engine, lambda: _three_turns(bench, llm, different_chats(count // 4), output)
     if workload == "no sharing":
         prompts = long_prompts(count // 2, system, bench.tokenize)
     elif workload == "few-shot":
@@ -128,16 +136,18 @@ def _workload(
     else:
         chats = shared_system_chats(count // 2, system, bench.tokenize)
         prompts = [render(chat) for chat in chats]
-    return llm.engine, lambda: run_batch(llm.engine, prompts, output)
+    return llm.engine, lambda: run_batch(llm.engine, prompts, output, bench.clock)
 
 
-def _three_turns(llm, chats: list, output: int) -> Run:
+def _three_turns(bench: Bench, llm: LLM, chats: list, output: int) -> Run:
     """Everybody asks, is answered, and asks again; three times."""
     llm.engine.reset_prefix_cache()
     whole, shift = Run([], []), 0.0
     for turn in range(3):
         prompts = [llm.tokenizer.apply_chat_template(chat) for chat in chats]
-        run = run_closed(llm.engine, prompts, [greedy(output)] * len(prompts), len(prompts))
+        run = run_closed(
+            llm.engine, prompts, [greedy(output)] * len(prompts), len(prompts), bench.clock
+        )
         # The turns follow each other at once, whatever lies between them here.
         begin = min(trace.due for trace in run.traces)
         for trace in run.traces:
@@ -212,7 +222,7 @@ def _on(switch: bool) -> str:
 def _plain(bench: Bench, batch: int, **options: object) -> tuple[Engine, Callable[[], Run]]:
     engine = bench.llm(**options).engine
     prompts = long_prompts(batch, bench.sizes.prompts[0], bench.tokenize)
-    return engine, lambda: run_batch(engine, prompts, bench.sizes.outputs[0])
+    return engine, lambda: run_batch(engine, prompts, bench.sizes.outputs[0], bench.clock)
 
 
 def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
@@ -223,7 +233,7 @@ def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
 
     def run() -> Run:
         run_batch(engine, [first], 1)
-        return run_closed(engine, others, [greedy(4)] * len(others), 1)
+        return run_closed(engine, others, [greedy(4)] * len(others), 1, bench.clock)
 
     return engine, run
 
@@ -237,18 +247,21 @@ def _interrupted(bench: Bench, chunked: bool) -> tuple[Engine, Callable[[], Run]
 
     def run() -> Run:
         engine.reset_prefix_cache()
-        return _with_a_late_one(engine, short, late, output)
+        return _with_a_late_one(bench, engine, short, late, output)
 
     return engine, run
 
 
-def _with_a_late_one(engine: Engine, short: Sequence[Prompt], late: Prompt, output: int) -> Run:
-    drive = Drive(engine, [*short, late], [greedy(output)] * len(short) + [greedy(2)])
+def _with_a_late_one(
+    bench: Bench, engine: Engine, short: Sequence[Prompt], late: Prompt, output: int
+) -> Run:
+    params = [greedy(output)] * len(short) + [greedy(2)]
+    drive = Drive(engine, [*short, late], params, bench.clock)
     for number in range(len(short)):
-        drive.send(number, time.perf_counter())
+        drive.send(number, bench.clock.now())
     while len(drive.run.traces[0].tokens) < output // 3:
         drive.step()
-    drive.send(len(short), time.perf_counter())
+    drive.send(len(short), bench.clock.now())
     while engine.has_work:
         drive.step()
     run = drive.run
@@ -290,13 +303,13 @@ def _compare(bench: Bench, case: dict, prompts: list[Prompt], output: int) -> di
     seconds: dict[str, list[float]] = {"yaie": [], "transformers": []}
 
     def once(who: str) -> None:
-        start = time.perf_counter()
+        start = bench.clock.now()
         if who == "yaie":
-            runs.append(run_batch(engine, prompts, output))
+            runs.append(run_batch(engine, prompts, output, bench.clock))
         else:
             options = {"static_cache": bench.on_gpu, "compiled": "compiled" in case["workload"]}
             theirs.append(oracle.generate(prompts, output, **options))
-        seconds[who].append(time.perf_counter() - start)
+        seconds[who].append(bench.clock.now() - start)
 
     for number in range(bench.sizes.rounds + 1):  # the first warms up
         bench.say(f"transformers, {case['workload']}: round {number}")
@@ -327,6 +340,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "matrix": matrix,
     "first_token": first_token,
     "memory": memory,
+    "at_once": at_once,
     "arrivals": arrivals,
     "workloads": workloads,
     "prefix_cache": prefix_cache,
