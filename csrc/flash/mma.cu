@@ -1,356 +1,298 @@
-// Flash attention, rung 3 of 3: tensor cores, and two teams of warps that take turns; the engine's.
+// Flash attention, rung 3 of 3: tensor cores, which multiply while the weights are computed; the
+// engine's.
 //
-// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16)
-#include "flash.cuh"
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16), 96 KiB of shared memory if head_dim is
+//           above 64, else 48 KiB
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as flash.cuh says. Weights are
+//           rounded to the dtype of v; all sums are float32.
+// Shapes    as flash.cuh says, float16 or bfloat16; head_dim at most 128, else
+//           cudaErrorInvalidValue; head_dim and the strides multiples of 8, and q, k, v and out at
+//           multiples of 16 bytes, else cudaErrorMisalignedAddress
+// Owns      a thread block of 4 warps: 128 rows of a KV head, a row being a query of one of the
+//           query heads that share it. A warp: 32 rows. A lane: of 4 rows, a quarter of the scores
+//           of a tile of 64 keys and a quarter of the output, where mma.sync leaves them.
+// Moves     q and out once; keys and values once for every 128 rows: at head_dim 128 and 4096 keys
+//           128 operations a byte, from the L2 cache if the rows that share keys run together
+// Reaches   
+// Oracle    attention in float64, in tests/test_flash_kernels.py
+// Idea      four, and each keeps the tensor cores from waiting.
+//           - The scores of a tile are where mma.sync wants the weights: the columns that a lane
+//             holds of c, packed in pairs, are those that it must hold of a. They never leave
+//             the registers.
+//           - 16 keys at a time become weights and are multiplied by their values: while the
+//             tensor cores work on 16 keys, the exponentials of the next 16 are computed.
+//           - out is rescaled only if a maximum grew by more than LAZY powers of 2. Until then the
+//             old one serves: a weight may be up to 2^LAZY, which any dtype holds.
+//           - While a tile is used, the next is on its way; one barrier a tile.
+#include "flash/flash.cuh"
 #include "mma.cuh"
 
-#ifndef WARP_Q_
-#define WARP_Q_ 32
-#endif
-#ifndef WARPS_
-#define WARPS_ 4
-#endif
-#ifndef MIN_BLOCKS_
-#define MIN_BLOCKS_ 2
-#endif
-#ifndef LAZY_
-#define LAZY_ 8.0f
-#endif
-#ifndef TILE_K_
-#define TILE_K_ 48
-#endif
-#ifndef ORDER
-#define ORDER 0
-#endif
-#ifndef TOGETHER_
-#define TOGETHER_ 8
-#endif
+constexpr int WARPS = 4, THREADS = WARPS * WARP;
+constexpr int WARP_Q = 32, TILE_Q = WARPS * WARP_Q;  // rows of a warp, of a thread block
+constexpr int MIN_BLOCKS = 2;      // thread blocks that should fit on a multiprocessor
+constexpr int HEADS_TOGETHER = 16;  // KV heads whose tiles are walked together
+constexpr float LAZY = 8.0f;       // powers of 2 by which a weight may pass 1
 
-constexpr int WARPS = WARPS_, THREADS = WARPS * WARP;
-constexpr int WARP_Q = WARP_Q_;              // rows of a warp
-constexpr int TILE_Q = WARPS * WARP_Q;       // rows of a thread block
-constexpr int TILE_K = TILE_K_;              // keys that are taken in at once
-constexpr int MIN_BLOCKS = MIN_BLOCKS_;      // thread blocks that should fit on a multiprocessor
-constexpr int HEADS_TOGETHER = TOGETHER_;    // KV heads whose tiles are walked together
-constexpr int PIECE = 8;                     // elements in 16 bytes
-constexpr int TILES_16 = WARP_Q / 16, KEY_TILES = TILE_K / 8;
-constexpr float LOWEST = -3.0e38f;           // a maximum before any score: finite, as inf - inf is NaN
-constexpr float LAZY = LAZY_;
+constexpr int PIECE = 8;                                     // elements in 16 bytes
+constexpr int ROW_TILES = WARP_Q / 16;                       // of mma.sync
+constexpr float LOWEST = -3.0e38f;  // a maximum before any score: finite, as inf - inf is NaN
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// Where piece `piece` of row `row` lies in a tile whose rows have PIECES pieces of 16 bytes, at
-// least 8: eight neighbors, and eight below each other, lie in different banks.
+// Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces
+// of 16 bytes, a multiple of 8. Eight pieces one below the other meet different banks. 16 rows
+// below a place is the place + 16 * PIECES, and 16 columns to the right of one that is even is the
+// place ^ 2.
 template <int PIECES>
 __device__ __forceinline__ int swizzle(int row, int piece) {
-    return row * PIECES + (piece ^ (row & 7));
+    return row * PIECES + (piece ^ row % 8);
 }
 
-// DIM: elements of a row in shared memory, head_dim or more. The rest are zeros.
+// Keys of a tile: 16 KiB of them.
+template <int DIM>
+__host__ __device__ constexpr int tile_k() {
+    return 8192 / DIM;
+}
+
+// DIM is the length of a row in shared memory, head_dim or more: the rest is zeros.
 template <typename T, int DIM, bool PAGED>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
-    constexpr int PIECES = DIM / PIECE, DIM_TILES = DIM / 8, KV_TILE = TILE_K * DIM;
+    constexpr int TILE_K = tile_k<DIM>(), KV_TILE = TILE_K * DIM;
+    constexpr int PIECES = DIM / PIECE, DIM_TILES = DIM / 8, KEY_TILES = TILE_K / 8;
     extern __shared__ __align__(128) unsigned char shared[];
     T* q_tile = reinterpret_cast<T*>(shared);
-    T* k_tiles = q_tile + TILE_Q * DIM;  // two of each
+    T* k_tiles = q_tile + TILE_Q * DIM;  // two
     T* v_tiles = k_tiles + 2 * KV_TILE;
-    __shared__ int places[3][TILE_K];
+    __shared__ int places[3][TILE_K];  // of the keys of three tiles, if paged
 
-    // The tiles of HEADS_TOGETHER heads are walked together, the last ones, which have most keys
-    // if causal, first.
+    // The last tiles of a sequence have most keys if causal: they are first, or all would wait for
+    // them. Before the next tile come the same rows of HEADS_TOGETHER heads; not of all heads,
+    // whose keys and values the L2 cache could not hold.
     int tiles_q = gridDim.x / flash.kv_heads, group = flash.group();
     int first_head = blockIdx.x / (HEADS_TOGETHER * tiles_q) * HEADS_TOGETHER;
     int within = blockIdx.x % (HEADS_TOGETHER * tiles_q);
     int width = min(HEADS_TOGETHER, flash.kv_heads - first_head);
     int kv_head = first_head + within % width;
+    // What no thread needs to keep in registers: the sequence, and of each row its token, its head
+    // and how many keys it sees.
     __shared__ Sequence sequence;
+    __shared__ int tokens[TILE_Q], heads[TILE_Q], seen[TILE_Q], num_keys;
     if (threadIdx.x == 0) {
         Sequence found = find_sequence(flash, tiles_q - 1 - within / width, TILE_Q, group);
         sequence = found;
     }
     __syncthreads();
-    int num_rows = sequence.num_queries * group - sequence.first_row;  // from this tile's first on
+    int num_rows = min(TILE_Q, sequence.num_queries * group - sequence.first_row);
     if (num_rows <= 0) return;
-    auto query_of = [&](int row) { return (sequence.first_row + row) / group; };
-    auto head_of = [&](int row) { return kv_head * group + (sequence.first_row + row) % group; };
-    int num_keys = sequence.seen_by(query_of(min(TILE_Q, num_rows) - 1), flash.causal);
-    int tiles = ceil_div(num_keys, TILE_K);
+    static_assert(TILE_Q == THREADS, "a thread looks after a row");
+    int row_of_all = sequence.first_row + threadIdx.x;
+    tokens[threadIdx.x] = sequence.first_query + row_of_all / group;
+    heads[threadIdx.x] = kv_head * group + row_of_all % group;
+    seen[threadIdx.x] = sequence.seen_by(row_of_all / group, flash.causal);
+    if (threadIdx.x == num_rows - 1) num_keys = seen[threadIdx.x];
+    __syncthreads();
 
-    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    int warp_row = warp * WARP_Q;
+    int warp_row = threadIdx.x / WARP * WARP_Q, lane = threadIdx.x % WARP;
     bool idle = warp_row >= num_rows;
 
-    // Copies to shared memory.
-    int piece = threadIdx.x % PIECES;
-    bool inside = piece * PIECE < flash.head_dim;
-#pragma unroll 4
-    for (int row = threadIdx.x / PIECES; row < TILE_Q; row += THREADS / PIECES) {
-        bool valid = inside && row < num_rows;
-        int query = valid ? query_of(row) : 0, head = valid ? head_of(row) : 0;
-        cp_async_16(q_tile + swizzle<PIECES>(row, piece) * PIECE,
-                    flash.q + (sequence.first_query + query) * flash.q_stride +
-                        head * flash.head_dim + piece * PIECE,
-                    valid);
-    }
-    // Of a tile of keys or values this thread copies a piece in every STEP-th row.
+    // Of every tile this thread copies a piece in each STEP-th row.
     constexpr int STEP = THREADS / PIECES;
     static_assert(STEP % 8 == 0 && TILE_K % STEP == 0, "a thread keeps to its column");
-    int first = threadIdx.x / PIECES, to = swizzle<PIECES>(first, piece) * PIECE;
-    int column = kv_head * flash.head_dim + piece * PIECE, first_key = sequence.first_key + first;
+    int first = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
+    int to = swizzle<PIECES>(first, piece) * PIECE;
+    bool inside = piece * PIECE < flash.head_dim;
+#pragma unroll 4
+    for (int i = 0; i < TILE_Q; i += STEP) {
+        bool valid = inside && first + i < num_rows;
+        int row = valid ? first + i : 0;
+        cp_async_16(q_tile + to + i * DIM,
+                    flash.q + tokens[row] * flash.q_stride + heads[row] * flash.head_dim +
+                        piece * PIECE,
+                    valid);
+    }
+    int column = kv_head * flash.head_dim + piece * PIECE;
     auto copy_tile = [&](T* tiles, const T* from, int64_t stride, int tile) {
         T* target = tiles + tile % 2 * KV_TILE + to;
         const int* place = places[tile % 3] + first;
         int rows = inside ? num_keys - tile * TILE_K - first : 0;  // that there are
         from += column;
-        if (!PAGED) from += (first_key + tile * TILE_K) * stride;
+        if (!PAGED) from += (sequence.first_key + first + tile * TILE_K) * stride;
 #pragma unroll
         for (int i = 0; i < TILE_K; i += STEP)
             cp_async_16(target + i * DIM, from + (PAGED ? place[i] : i) * stride, i < rows);
     };
+    auto copy_tiles = [&](int tile) {
+        copy_tile(k_tiles, flash.k, flash.k_stride, tile);
+        copy_tile(v_tiles, flash.v, flash.v_stride, tile);
+        cp_async_commit();
+    };
+    // A thread looks up a key, two tiles before the tile is used and one before it is copied.
+    bool looks_up = PAGED && threadIdx.x < TILE_K;
     auto place_in = [&](int tile) {
         int key = tile * TILE_K + threadIdx.x;
-        return key < num_keys ? sequence.place(key, flash.block_size) : 0;
+        return looks_up && key < num_keys ? sequence.place(key, flash.block_size) : 0;
     };
-    bool looks_up = PAGED && threadIdx.x < TILE_K;
     if (PAGED) {
-        if (looks_up) {
-            places[0][threadIdx.x] = place_in(0);
-            places[1][threadIdx.x] = place_in(1);
-        }
+        int now = place_in(0), next = place_in(1);
+        if (looks_up) places[0][threadIdx.x] = now, places[1][threadIdx.x] = next;
         __syncthreads();
     }
-    copy_tile(k_tiles, flash.k, flash.k_stride, 0);
-#if ORDER >= 2
-    copy_tile(v_tiles, flash.v, flash.v_stride, 0);
-#endif
-    cp_async_commit();
+    copy_tiles(0);
 
-    float scores[TILES_16][KEY_TILES][4];
-    uint32_t weights[TILES_16][KEY_TILES / 2][4];
-    float out[TILES_16][DIM_TILES][4] = {};
-    float maximum[TILES_16][2], total[TILES_16][2] = {}, factor[TILES_16][2];
-    for (int i = 0; i < TILES_16; ++i)
-        for (int half = 0; half < 2; ++half) maximum[i][half] = LOWEST;
-    int seen_by_all = sequence.seen_by(query_of(warp_row), flash.causal);
-    float scale = flash.scale;
-
-    // Where this lane's row of the first fragment lies, in pieces. 16 rows further down is so much
-    // further, 16 columns to the right is ^ 2: rows begin at multiples of 8 pieces.
+    float scores[ROW_TILES][KEY_TILES][4], out[ROW_TILES][DIM_TILES][4] = {};
+    float maximum[ROW_TILES][2], total[ROW_TILES][2] = {};  // of rows i * 16 + half * 8 + lane / 4
+    for (int i = 0; i < ROW_TILES; ++i) maximum[i][0] = maximum[i][1] = LOWEST;
+    // Where the lane's row of the first fragment of keys lies, and of queries and values.
     int k_place = swizzle<PIECES>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    int v_place = swizzle<PIECES>(lane % 16, lane / 16);
+    int place = swizzle<PIECES>(lane % 16, lane / 16);
 
-    const T* q_rows = q_tile + warp_row * DIM;
-    auto score = [&](int tile) {
+    auto multiply_keys = [&](int tile) {
         const T* k_tile = k_tiles + tile % 2 * KV_TILE;
+        const T* q_rows = q_tile + warp_row * DIM;
 #pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
+        for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
             for (int j = 0; j < KEY_TILES; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.0f;
+#pragma unroll 4  // not 8, at head_dim 128: that takes more registers than there are
+        for (int d = 0; d < PIECES; d += 2) {
+            uint32_t q[ROW_TILES][4], k[4];
 #pragma unroll
-        for (int d = 0; d < DIM / 16; ++d) {
-            uint32_t q[TILES_16][4];
+            for (int i = 0; i < ROW_TILES; ++i)
+                ldmatrix_x4(q[i], q_rows + ((place ^ d) + i * 16 * PIECES) * PIECE);
 #pragma unroll
-            for (int i = 0; i < TILES_16; ++i)
-                ldmatrix_x4(q[i], q_rows + ((v_place ^ d * 2) + i * 16 * PIECES) * PIECE);
-#pragma unroll
-            for (int j = 0; j < KEY_TILES / 2; ++j) {
-                uint32_t k[4];
-                ldmatrix_x4(k, k_tile + ((k_place ^ d * 2) + j * 16 * PIECES) * PIECE);
+            for (int j = 0; j < KEY_TILES; j += 2) {
+                ldmatrix_x4(k, k_tile + ((k_place ^ d) + j * 8 * PIECES) * PIECE);
 #pragma unroll
                 for (int n = 0; n < 2; ++n)
 #pragma unroll
-                    for (int i = 0; i < TILES_16; ++i)
-                        mma_16x8x16<T>(scores[i][j * 2 + n], q[i], k[n * 2], k[n * 2 + 1]);
+                    for (int i = 0; i < ROW_TILES; ++i)
+                        mma_16x8x16<T>(scores[i][j + n], q[i], k[n * 2], k[n * 2 + 1]);
             }
         }
-        int first = tile * TILE_K + lane % 4 * 2;
-        if ((tile + 1) * TILE_K > seen_by_all) {
-#pragma unroll
-            for (int i = 0; i < TILES_16; ++i)
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    int query = query_of(warp_row + i * 16 + half * 8 + lane / 4);
-                    int seen = sequence.seen_by(query, flash.causal) - first;
-#pragma unroll
-                    for (int j = 0; j < KEY_TILES; ++j)
-#pragma unroll
-                        for (int e = 0; e < 2; ++e)
-                            if (j * 8 + e >= seen) scores[i][j][half * 2 + e] = -INFINITY;
-                }
-        }
     };
-    // Whether the maximum moved: then out has to be multiplied by factor, once all weights so far
-    // are in it.
-    auto raise = [&]() {
-        bool higher = false;
+    auto mask = [&](int tile) {
+        int key = tile * TILE_K + lane % 4 * 2;  // the lane's first
 #pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
+        for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                float top = scores[i][0][half * 2];
+                int keys = seen[warp_row + i * 16 + half * 8 + lane / 4] - key;
+#pragma unroll
+                for (int j = 0; j < KEY_TILES; ++j)
+#pragma unroll
+                    for (int e = 0; e < 2; ++e)
+                        if (j * 8 + e >= keys) scores[i][j][half * 2 + e] = -INFINITY;
+            }
+    };
+    auto raise_maximum = [&] {
+        float highest[ROW_TILES][2];
+        bool higher = false;
+#pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i)
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                float top = -INFINITY;
 #pragma unroll
                 for (int j = 0; j < KEY_TILES; ++j)
                     top = fmaxf(top, fmaxf(scores[i][j][half * 2], scores[i][j][half * 2 + 1]));
-                factor[i][half] = top * scale;
-                higher |= factor[i][half] > maximum[i][half] + LAZY;
+                highest[i][half] = top * flash.scale;
+                higher |= highest[i][half] > maximum[i][half] + LAZY;
             }
-        bool raised = __any_sync(ALL_LANES, higher);
-        if (raised) {
+        if (!__any_sync(ALL_LANES, higher)) return;
 #pragma unroll
-            for (int i = 0; i < TILES_16; ++i)
+        for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    float top = factor[i][half];
-                    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
-                    top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
-                    top = fmaxf(top, maximum[i][half]);
-                    factor[i][half] = exp2_approx(maximum[i][half] - top);
-                    maximum[i][half] = top;
-                    total[i][half] *= factor[i][half];
-                }
-        }
-        return raised;
+            for (int half = 0; half < 2; ++half) {
+                float top = highest[i][half];  // of the four lanes that share the row
+                top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+                top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+                top = fmaxf(top, maximum[i][half]);
+                float factor = exp2_approx(maximum[i][half] - top);
+                maximum[i][half] = top;
+                total[i][half] *= factor;
+#pragma unroll
+                for (int d = 0; d < DIM_TILES; ++d)
+                    out[i][d][half * 2] *= factor, out[i][d][half * 2 + 1] *= factor;
+            }
     };
-    auto rescale = [&]() {
+    // 16 keys: scores become weights, and the weights are multiplied by the values.
+    auto add_values = [&](int tile, int j) {
+        const T* v_tile = v_tiles + tile % 2 * KV_TILE;
+        uint32_t weights[ROW_TILES][4], v[4];
 #pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
-#pragma unroll
-            for (int d = 0; d < DIM_TILES; ++d)
-#pragma unroll
-                for (int e = 0; e < 4; ++e) out[i][d][e] *= factor[i][e / 2];
-    };
-    auto soften = [&](int k) {
-#pragma unroll
-        for (int i = 0; i < TILES_16; ++i)
+        for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
             for (int part = 0; part < 4; ++part) {
                 int half = part % 2;
-                const float* two = &scores[i][k * 2 + part / 2][half * 2];
-                float low = exp2_approx(two[0] * scale - maximum[i][half]);
-                float high = exp2_approx(two[1] * scale - maximum[i][half]);
+                const float* two = &scores[i][j + part / 2][half * 2];
+                float low = exp2_approx(two[0] * flash.scale - maximum[i][half]);
+                float high = exp2_approx(two[1] * flash.scale - maximum[i][half]);
                 total[i][half] += low + high;
-                weights[i][k][part] = pack2<T>(low, high);
+                weights[i][part] = pack2<T>(low, high);
             }
-    };
-    auto add_values = [&](int tile, int k) {
-        const T* v_tile = v_tiles + tile % 2 * KV_TILE;
 #pragma unroll
-        for (int d = 0; d < DIM_TILES / 2; ++d) {
-            uint32_t v[4];
-            ldmatrix_x4_trans(v, v_tile + ((v_place ^ d * 2) + k * 16 * PIECES) * PIECE);
+        for (int d = 0; d < PIECES; d += 2) {
+            ldmatrix_x4_trans(v, v_tile + ((place ^ d) + j * 8 * PIECES) * PIECE);
 #pragma unroll
             for (int n = 0; n < 2; ++n)
 #pragma unroll
-                for (int i = 0; i < TILES_16; ++i)
-                    mma_16x8x16<T>(out[i][d * 2 + n], weights[i][k], v[n * 2], v[n * 2 + 1]);
+                for (int i = 0; i < ROW_TILES; ++i)
+                    mma_16x8x16<T>(out[i][d + n], weights[i], v[n * 2], v[n * 2 + 1]);
         }
     };
 
-    auto next_tiles = [&](int tile) {
+    for (int tile = 0; tile * TILE_K < num_keys; ++tile) {
+        int place_later = place_in(tile + 2);
         cp_async_wait<0>();
-        __syncthreads();
-        int place = looks_up ? place_in(tile + 2) : 0;
-#if ORDER >= 2
-        if (tile + 1 < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, tile + 1);
-#else
-        if (tile < tiles) copy_tile(v_tiles, flash.v, flash.v_stride, tile);
-#endif
-        if (tile + 1 < tiles) copy_tile(k_tiles, flash.k, flash.k_stride, tile + 1);
-        cp_async_commit();
-        if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place;
-    };
-    if (tiles > 0) {
-#if ORDER < 2
-        next_tiles(0);
-        score(0);
-        if (raise()) rescale();
+        __syncthreads();  // this tile is there, and nobody needs the one before it any more
+        copy_tiles(tile + 1);
+        if (!idle) {
+            multiply_keys(tile);
+            if ((tile + 1) * TILE_K > seen[warp_row]) mask(tile);
+            raise_maximum();
 #pragma unroll
-        for (int k = 0; k < TILE_K / 16; ++k) soften(k);
-        for (int tile = 1; tile < tiles; ++tile) {
-            next_tiles(tile);
-            if (idle) continue;
-#if ORDER == 0
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) add_values(tile - 1, k);
-            score(tile);
-            if (raise()) rescale();
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) soften(k);
-#else
-            score(tile);
-            bool raised = raise();
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) {
-                add_values(tile - 1, k);
-                soften(k);
-            }
-            if (raised) rescale();
-#endif
+            for (int j = 0; j < KEY_TILES; j += 2) add_values(tile, j);
         }
-        cp_async_wait<0>();
-        __syncthreads();
-#pragma unroll
-        for (int k = 0; k < TILE_K / 16; ++k) add_values(tiles - 1, k);
-#else
-        for (int tile = 0; tile < tiles; ++tile) {
-            next_tiles(tile);
-            if (idle) continue;
-            score(tile);
-            if (raise()) rescale();
-#if ORDER == 2
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) soften(k);
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) add_values(tile, k);
-#else
-#pragma unroll
-            for (int k = 0; k < TILE_K / 16; ++k) {
-                soften(k);
-                add_values(tile, k);
-            }
-#endif
-        }
-#endif
+        if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place_later;
     }
     cp_async_wait<0>();
+    __syncthreads();  // no copy is under way to where out will lie
     if (idle) return;
 
-    // Out through the memory of this warp's queries.
+    // Out through the memory of this warp's queries, so that a lane stores 16 bytes.
     T* part = q_tile + warp_row * DIM;
-    int group_row = lane / 4, pair = lane % 4 * 2;
+    auto result_of = [&](int row) {  // a row of the warp, in out and lse
+        return (size_t)tokens[warp_row + row] * flash.heads + heads[warp_row + row];
+    };
 #pragma unroll
-    for (int i = 0; i < TILES_16; ++i)
+    for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
+            int row = i * 16 + half * 8 + lane / 4;
             float sum = total[i][half];
             sum += __shfl_xor_sync(ALL_LANES, sum, 1);
             sum += __shfl_xor_sync(ALL_LANES, sum, 2);
             float factor = sum == 0.0f ? 0.0f : 1.0f / sum;
-            int row = i * 16 + half * 8 + group_row;
             if (lane % 4 == 0 && warp_row + row < num_rows)
-                flash.lse[(size_t)(sequence.first_query + query_of(warp_row + row)) * flash.heads +
-                          head_of(warp_row + row)] = (maximum[i][half] + log2f(sum)) * LN_2;
+                flash.lse[result_of(row)] = (maximum[i][half] + log2f(sum)) * LN_2;
 #pragma unroll
             for (int d = 0; d < DIM_TILES; ++d)
-                *reinterpret_cast<uint32_t*>(part + swizzle<PIECES>(row, d) * PIECE + pair) =
+                *reinterpret_cast<uint32_t*>(part + swizzle<PIECES>(row, d) * PIECE +
+                                             lane % 4 * 2) =
                     pack2<T>(out[i][d][half * 2] * factor, out[i][d][half * 2 + 1] * factor);
         }
     __syncwarp();
-    int part_piece = lane % PIECES;
-    if (part_piece * PIECE >= flash.head_dim) return;
-#pragma unroll 4
-    for (int row = lane / PIECES; row < min(WARP_Q, num_rows - warp_row); row += WARP / PIECES) {
-        size_t at = (size_t)(sequence.first_query + query_of(warp_row + row)) * flash.heads +
-                    head_of(warp_row + row);
-        store16(flash.out + at * flash.head_dim + part_piece * PIECE,
-                load16(part + swizzle<PIECES>(row, part_piece) * PIECE));
-    }
+    int out_piece = lane % PIECES, rows = min(WARP_Q, num_rows - warp_row);
+    if (out_piece * PIECE >= flash.head_dim) return;
+    for (int row = lane / PIECES; row < rows; row += WARP / PIECES)
+        store16(flash.out + result_of(row) * flash.head_dim + out_piece * PIECE,
+                load16(part + swizzle<PIECES>(row, out_piece) * PIECE));
 }
 
 template <typename T, int DIM, bool PAGED>
 static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
-    int bytes = (TILE_Q + 4 * TILE_K) * DIM * sizeof(T);
+    int bytes = (TILE_Q + 4 * tile_k<DIM>()) * DIM * sizeof(T);
     cudaError_t error = cudaFuncSetAttribute(
         flash_mma<T, DIM, PAGED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
@@ -360,12 +302,13 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
 }
 
 template <typename T>
-static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
     if (flash.tokens == 0 || flash.heads == 0 || flash.batch == 0) return cudaSuccess;
     if (flash.head_dim > 128) return cudaErrorInvalidValue;
     if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % PIECE ||
         !aligned16(flash.q, flash.k, flash.v, flash.out))
         return cudaErrorMisalignedAddress;
+    flash.scale *= LOG2_E;  // exponentials are powers of 2
     bool paged = flash.block_tables != nullptr;
     if (flash.head_dim <= 64)
         return paged ? launch<T, 64, true>(flash, stream) : launch<T, 64, false>(flash, stream);
@@ -383,7 +326,6 @@ extern "C" cudaError_t flash_mma_f16(const __half* q, const __half* k, const __h
     Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
                            batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
                            v_stride, block_size, max_blocks, scale, causal};
-    flash.scale *= LOG2_E;
     return launch(flash, stream);
 }
 extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* k,
@@ -398,6 +340,5 @@ extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat1
                                   context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
                                   q_stride, k_stride, v_stride, block_size, max_blocks, scale,
                                   causal};
-    flash.scale *= LOG2_E;
     return launch(flash, stream);
 }
