@@ -125,7 +125,7 @@ class Request:
     @property
     def num_output_tokens(self) -> int:
         """How many tokens were generated so far, those that are pending included."""
-        return len(self.token_ids) - self.num_prompt_tokens
+        return len(self.token_ids) - len(self.prompt_token_ids)
 
     @property
     def num_new_tokens(self) -> int:
@@ -135,7 +135,8 @@ class Request:
     @property
     def is_decoding(self) -> bool:
         """Whether only its newest token is left to compute."""
-        return self.num_new_tokens == 1 and self.num_output_tokens > 0
+        length = len(self.token_ids)  # asked often, so without the properties
+        return length - self.num_computed_tokens == 1 and length > len(self.prompt_token_ids)
 
     def uniform(self) -> float:
         """The random number that chooses its next token, however often it is asked for."""

@@ -11,8 +11,9 @@ On a CPU the same code runs, with one piece of memory and nothing to copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +26,8 @@ from yaie.engine.scheduler import Step
 from yaie.kv_cache import KVCacheManager
 from yaie.model.llama import Llama
 from yaie.ops import operators
+
+MOST_SHAPES = 64  # of which is remembered where their fields are
 
 
 class Launched:
@@ -79,6 +82,7 @@ class Runner:
         place = self._memory[8 * max_num_seqs :]
         pinned = device.type == "cuda"
         self._desks = [PinnedDesk(place, max_num_seqs) for _ in "ab"] if pinned else [Desk(place)]
+        self._inputs: dict[Shape, Inputs] = {}
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self) -> None:
@@ -151,7 +155,17 @@ class Runner:
 
     def _send(self, shape: Shape) -> None:
         self._desks[0].send(shape)
-        self.inputs = Inputs(shape, self._memory, self.max_num_seqs)
+        make = partial(Inputs, shape, self._memory, self.max_num_seqs)
+        self.inputs = look_up(self._inputs, shape, make)
+
+
+def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> Any:
+    """What a table has for a shape, made if it is new. A full table is emptied first."""
+    if shape not in table:
+        if len(table) == MOST_SHAPES:
+            table.clear()
+        table[shape] = make()
+    return table[shape]
 
 
 class Desk:
@@ -159,11 +173,11 @@ class Desk:
 
     def __init__(self, place: torch.Tensor) -> None:
         self.paper = place
-        self._views = lru_cache(maxsize=64)(self._view)
+        self._fields: dict[Shape, dict[str, np.ndarray]] = {}
 
     def open(self, shape: Shape) -> dict[str, np.ndarray]:
         """The fields of a step, to be written."""
-        return self._views(shape)
+        return look_up(self._fields, shape, partial(self._views, shape))
 
     def send(self, shape: Shape) -> None:
         """Bring what was written to the device."""
@@ -172,7 +186,7 @@ class Desk:
         """Where the host will find tokens of the device, and what tells that they are there."""
         return tokens, None
 
-    def _view(self, shape: Shape) -> dict[str, np.ndarray]:
+    def _views(self, shape: Shape) -> dict[str, np.ndarray]:
         return {name: view.numpy() for name, view in shape.views(self.paper).items()}
 
 
