@@ -32,6 +32,7 @@ from typing import Any
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
+MOST_SHOWN = 2000  # characters of what a rank that failed has printed
 
 
 class RankFailed(RuntimeError):
@@ -194,7 +195,7 @@ class Ranks:
         if not failures:
             raise RankFailed("a rank has closed its pipe")
         process, failure = min(failures.items(), key=lambda item: item[1].time)
-        told = (failure.text or process.ended(), process.last_words())
+        told = (failure.text or process.ended(), process.printed)
         raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, told)]))
 
 
@@ -211,7 +212,7 @@ class _Failure:
 
 
 class _Process:
-    """One rank: its process, the pipe to it, and a file for what it prints."""
+    """One rank: its process, the pipe to it, and what it has `printed`, once it has ended."""
 
     def __init__(self, rank: int, arguments: tuple) -> None:
         self.rank = rank
@@ -242,17 +243,15 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        with self._output as output:
+            output.seek(0)
+            self.printed = output.read().decode(errors="replace").strip()[-MOST_SHOWN:]
 
     def ended(self) -> str:
         """How the process ended."""
         code = self._process.returncode
         by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return f"The process ended {by}."
-
-    def last_words(self, limit: int = 2000) -> str:
-        """The end of what the process has printed."""
-        self._output.seek(0)
-        return self._output.read().decode(errors="replace").strip()[-limit:]
 
 
 def _paths() -> list[str]:
