@@ -233,8 +233,8 @@ def _require_tensor_cores(
         )
     if (key_pool.data_ptr() | value_pool.data_ptr()) % 16 or q.data_ptr() % 4 or q.stride(0) % 2:
         raise Unsupported("pools have to begin at multiples of 16 bytes, queries of 4")
-    if num_blocks * block_size >= 2**31:
-        raise Unsupported(f"there may be 2³¹ slots, got {num_blocks} × {block_size}")
+    if block_size < 1 or num_blocks * block_size >= 2**31:
+        raise Unsupported(f"there may be 1 to 2³¹ slots, got {num_blocks} × {block_size}")
 
 
 @cache
