@@ -10,7 +10,7 @@ from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie.attention import apply_rotary
 from yaie.backends.registry import register
-from yaie.model.linear import Linear
+from yaie.model.linear import Linear, rows_computed
 from yaie.model.weights import load_model
 from yaie.ops.attention import paged_attention_forward
 
@@ -206,3 +206,17 @@ def test_the_real_model_equals_transformers(real_model):
         want = torch.cat([oracle(torch.tensor([prompt])).logits[0] for prompt in prompts])
     torch.testing.assert_close(logits, want, atol=2e-3, rtol=1e-4)
     assert torch.equal(logits.argmax(-1), want.argmax(-1))
+
+
+def test_few_numbers_of_rows_are_multiplied_and_rows_do_not_notice():
+    numbers = range(1, 4097)
+    computed = [rows_computed(n) for n in numbers]
+    assert all(n <= more <= max(2, 1.07 * n) for n, more in zip(numbers, computed, strict=True))
+    assert len(set(computed)) < 150
+    generator = torch.Generator().manual_seed(0)
+    linear = Linear(torch.nn.Parameter(torch.randn(24, 40, generator=generator)))
+    linear.pack()
+    x = torch.randn(600, 40, generator=generator)
+    whole = linear(x)
+    for n in (1, 2, 31, 33, 65, 100, 257, 599):
+        assert torch.equal(linear(x[:n]), whole[:n])

@@ -33,12 +33,25 @@ class Linear(nn.Module):
         """`[tokens, in]` -> `[tokens, out]`."""
         if self.packed is None:
             return functional.linear(x, self.weight, self.bias)
-        if len(x) == 1:  # a single row takes another routine, with another order of summation
-            return self._multiply(x.expand(2, -1).contiguous())[:1]
-        return self._multiply(x)
+        rows = rows_computed(len(x))
+        if rows == len(x):
+            return self._multiply(x)
+        return self._multiply(functional.pad(x, (0, 0, 0, rows - len(x))))[: len(x)]
 
     def _multiply(self, x: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+def rows_computed(rows: int) -> int:
+    """How many rows are multiplied in place of `rows`: as many, up to 32, or a few more.
+
+    For each number of rows oneDNN builds code and keeps it, some 600 KB, of up to 1,024 products.
+    A server meets every number there is, and would grow for hours; here are 16 numbers between
+    each power of two and the next, and no row changes by what lies beside it. A single row takes
+    another routine, with another order of summation, so there are always two.
+    """
+    step = 1 << max(0, rows.bit_length() - 5)
+    return max(2, -(-rows // step) * step)
 
 
 def _has_onednn() -> bool:
