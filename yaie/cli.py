@@ -158,6 +158,9 @@ def serve(
     enforce_eager: Annotated[
         bool, typer.Option("--enforce-eager", help="Capture no CUDA graphs.")
     ] = False,
+    tensor_parallel_size: Annotated[
+        int, typer.Option(min=1, help="Processes that share the model, on a GPU each.")
+    ] = 1,
     shutdown_timeout: Annotated[
         int, typer.Option(min=0, help="Seconds that answers may still take at the end.")
     ] = 30,
@@ -188,6 +191,7 @@ def serve(
         gpu_memory_utilization=gpu_memory_utilization,
         max_model_len=max_model_len,
         enforce_eager=enforce_eager,
+        tensor_parallel_size=tensor_parallel_size,
         backend=backend,
         exercises=exercise or exercises or None,
     )

@@ -60,6 +60,7 @@ def serve(
             # uvicorn handles them while it serves, and raises them again when it has ended.
             signal.signal(number, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listener])
+        llm.close()
         print("stopped")
 
 
