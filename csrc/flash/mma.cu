@@ -216,10 +216,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                     out[i][d][half * 2] *= factor, out[i][d][half * 2 + 1] *= factor;
             }
     };
-    // 16 keys: scores become weights, and the weights are multiplied by the values.
-    auto add_values = [&](int tile, int j) {
-        const T* v_tile = v_tiles + tile % 2 * KV_TILE;
-        uint32_t weights[ROW_TILES][4], v[4];
+    // The weights of 16 keys from tile j of the scores on, as mma.sync wants them.
+    auto weigh = [&](int j, uint32_t (&weights)[ROW_TILES][4]) {
 #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
@@ -231,6 +229,10 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                 total[i][half] += low + high;
                 weights[i][part] = pack2<T>(low, high);
             }
+    };
+    auto add_values = [&](int tile, int j, const uint32_t (&weights)[ROW_TILES][4]) {
+        const T* v_tile = v_tiles + tile % 2 * KV_TILE;
+        uint32_t v[4];
 #pragma unroll
         for (int d = 0; d < PIECES; d += 2) {
             ldmatrix_x4_trans(v, v_tile + ((place ^ d) + j * 8 * PIECES) * PIECE);
@@ -251,8 +253,12 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
             multiply_keys(tile);
             if ((tile + 1) * TILE_K > seen[warp_row]) mask(tile);
             raise_maximum();
+            uint32_t weights[KEY_TILES / 2][ROW_TILES][4];
 #pragma unroll
-            for (int j = 0; j < KEY_TILES; j += 2) add_values(tile, j);
+            for (int j = 0; j < KEY_TILES; j += 2) {
+                weigh(j, weights[j / 2]);
+                add_values(tile, j, weights[j / 2]);
+            }
         }
         if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place_later;
     }

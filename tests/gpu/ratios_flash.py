@@ -1,0 +1,216 @@
+"""How near each rung of flash attention comes to the libraries, and what the last one owes to what.
+
+    python tests/gpu/ratios_flash.py --out notebooks/data/17_flash_h200.json
+
+Prints JSON. Every kernel is checked against float64, into memory that held NaN, and timed in one
+set of alternating rounds (`yaie.bench.protocol`) with torch's FlashAttention-2, cuDNN and, where it
+is installed, FlashInfer's FlashAttention-3. The last rung is timed in variants too: with other
+tiles, and with one of its ideas taken away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from yaie import jit
+from yaie.backends.cuda.flash import RUNGS, Sequences
+from yaie.backends.registry import resolve
+from yaie.bench.cases import Case, Draw, Prepare
+from yaie.bench.cases_attention import prefill
+from yaie.bench.machine import describe, versions
+from yaie.bench.protocol import (
+    Call,
+    clock_for,
+    compare,
+    poison,
+    relative_error,
+    row_error,
+    tensors,
+    was_poisoned,
+    why_wrong,
+)
+from yaie.nvcc import CSRC, build_for
+
+LIBRARY = "SDPA, FlashAttention-2"
+VARIANTS = {
+    "all weights of a tile first": {
+        "                weigh(j, weights[j / 2]);\n": "                weigh(j, weights[j / 2]);\n"
+        "            }\n#pragma unroll\n            for (int j = 0; j < KEY_TILES; j += 2) {\n"
+    },
+    "rescaled whenever a maximum grows": {"LAZY = 8.0f;": "LAZY = 0.0f;"},
+    "no swizzle": {"(piece ^ row % 8)": "piece"},
+    "tiles of 8 KiB": {"return 8192 / DIM;": "return 4096 / DIM;"},
+    "1 head after the other": {"HEADS_TOGETHER = 16;": "HEADS_TOGETHER = 1;"},
+    "8 heads together": {"HEADS_TOGETHER = 16;": "HEADS_TOGETHER = 8;"},
+    "32 heads together": {"HEADS_TOGETHER = 16;": "HEADS_TOGETHER = 32;"},
+    "all of head_dim unrolled": {"#pragma unroll 4  // not 8": "#pragma unroll  // not 8"},
+}
+
+
+def variant(folder: Path, number: int, changes: dict[str, str]) -> jit.Module:
+    """The last rung in bfloat16 alone, after replacements, each of which must apply."""
+    text = (CSRC / "flash/mma.cu").read_text(encoding="utf-8")
+    start, end = (text.index(f'extern "C" cudaError_t flash_mma_{t}') for t in ("f16", "bf16"))
+    text = text[:start] + text[end:]
+    for old, new in changes.items():
+        if old not in text:
+            raise ValueError(f"the kernel no longer has {old!r}")
+        text = text.replace(old, new)
+    home = folder / str(number)
+    home.mkdir()
+    (home / "mma.cu").write_text(text, encoding="utf-8")
+    return jit.load(home / "mma.cu")
+
+
+def build(modules: Iterable[jit.Module], device: torch.device) -> None:
+    """Compile modules side by side, each by a process of nvcc's own."""
+    if device.type == "cuda":
+        capability = torch.cuda.get_device_capability(device)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda x: build_for(x.source, x.path, capability, x.flags), modules))
+
+
+def main() -> None:
+    """Measure, and print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--tokens", type=int, default=4096, help="of each of four sequences")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--no-variants", action="store_true")
+    parser.add_argument("--skip", nargs="*", default=(), help="names of rows to leave out")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    started = time.perf_counter()
+    result = measure(options)
+    result["seconds"] = round(time.perf_counter() - started, 1)
+    text = json.dumps(result, indent=1, ensure_ascii=False)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, object]:
+    """Head_dim 128 and 64, full and causal, in bfloat16."""
+    device = torch.device(options.device)
+    problems = {}
+    with tempfile.TemporaryDirectory() as folder:
+        changes = {} if options.no_variants else VARIANTS
+        modules = {
+            f"mma, {name}": variant(Path(folder), number, replaced)
+            for number, (name, replaced) in enumerate(changes.items())
+        }
+        rungs = [jit.load(f"flash/{name}.cu") for name in RUNGS]
+        build([*modules.values(), *rungs], device)
+        for head_dim, causal in itertools.product((128, 64), (False, True)):
+            case = prefill(4, 32, options.tokens, head_dim, causal, torch.bfloat16)
+            draw = Draw.on(device, torch.bfloat16, seed=datetime.datetime.now().microsecond)
+            arguments = case.arguments(draw)
+            prepares = case.peers | ours()
+            prepares |= {name: changed(module) for name, module in modules.items()}
+            prepares = {name: x for name, x in prepares.items() if name not in options.skip}
+            rows = timed(prepares, case, arguments, options.rounds)
+            problems[case.shape] = {"head_dim": head_dim, "causal": causal, "rows": rows}
+            print(
+                case.shape,
+                *(f"{n}: {r.get('tflop_s', 0):.0f}" for n, r in rows.items()),
+                sep="\n  ",
+            )
+    return {
+        "dtype": "bfloat16",
+        "date": datetime.date.today().isoformat(),
+        "machine": describe(device),
+        "versions": versions(),
+        "problems": problems,
+    }
+
+
+def ours() -> dict[str, Prepare]:
+    """Triton's kernel, and the rungs."""
+
+    def rung(name: str) -> Prepare:
+        def prepare(q, k, v, starts_q, starts_k, causal, scale) -> Call:
+            return lambda: RUNGS[name](q, k, v, causal, scale, Sequences(starts_q, starts_k))
+
+        return prepare
+
+    triton = resolve("ragged_attention", "triton")
+    return {name: rung(name) for name in RUNGS} | {"Triton": lambda *a: lambda: triton(*a)}
+
+
+def changed(module: jit.Module) -> Prepare:
+    """A variant of the last rung, without the back end's checks."""
+
+    def prepare(q, k, v, starts_q, starts_k, causal, scale) -> Call:
+        (tokens, heads, head_dim), (keys, kv_heads, _) = q.shape, k.shape
+
+        def call() -> tuple[torch.Tensor, torch.Tensor]:
+            out, lse = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
+            module.flash_mma_bf16(
+                *(q, k, v, out, lse, starts_q, starts_k, None, None, len(starts_q) - 1, tokens),
+                *(keys, heads, kv_heads, head_dim, q.stride(0), k.stride(0), v.stride(0), 0, 0),
+                *(head_dim**-0.5, int(causal)),
+            )
+            return out, lse
+
+        return call
+
+    return prepare
+
+
+def timed(
+    prepares: dict[str, Prepare], case: Case, arguments: tuple, rounds: int
+) -> dict[str, dict[str, float | str]]:
+    """A row for each. One that cannot run here, or is wrong, has words in place of figures."""
+    wanted = tensors(case.oracle(*arguments))
+    rows: dict[str, dict[str, float | str]] = {}
+    calls, errors = {}, {}
+    for name, prepare in prepares.items():
+        try:
+            calls[name] = prepare(*arguments)
+            errors[name] = error(calls[name], wanted, arguments[0])
+        except (ImportError, RuntimeError, NotImplementedError, ValueError) as reason:
+            rows[name] = {"not_timed": str(reason)}
+    timings = compare(
+        {name: calls[name] for name in errors}, clock_for(arguments[0].device), rounds
+    )
+    for name, timing in timings.items():
+        rows[name] = {
+            "ms": timing.median,
+            "fastest": timing.fastest,
+            "slowest": timing.slowest,
+            "tflop_s": case.flops / timing.median / 1e9,
+            "of_library": timings[LIBRARY].median / timing.median,
+            "error": errors[name],
+        }
+    return {name: rows[name] for name in prepares}
+
+
+def error(call: Call, wanted: tuple[torch.Tensor, ...], q: torch.Tensor) -> float:
+    """The relative error of a call into memory of NaN; raises ValueError if it is wrong."""
+    like = tensors(call())  # compiles, and takes what memory it needs beside the result
+    addresses = poison([torch.empty_like(x, device="meta") for x in like], q.device)
+    ours = len(like) == 2
+    del like
+    got = tensors(call())
+    if ours and q.is_cuda and not was_poisoned(got, addresses):
+        raise ValueError("the result did not come to where NaN was")
+    wanted = wanted[: len(got)]  # libraries return no log-sum-exp
+    got = tuple(one.reshape(other.shape) for one, other in zip(got, wanted, strict=True))
+    found = relative_error(got, wanted)
+    if reason := why_wrong(found, row_error(got, wanted), q.dtype):
+        raise ValueError(reason)
+    return found
+
+
+if __name__ == "__main__":
+    main()
