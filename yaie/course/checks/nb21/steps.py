@@ -22,6 +22,7 @@ class Toy:
         self.calls: list[int] = []  # rows of each call
         self.captured: list[int] = []
         self.replayed: list[int] = []
+        self.result: Any = None  # of the last capture
         self.padding = {"token_ids": torch.tensor(0), "slots": torch.tensor(SLOTS)}
 
     def step(self, inputs: dict[str, Any]) -> Any:
@@ -42,6 +43,7 @@ class Toy:
             "call, compiling and loading, may not be captured: call the step once before.",
         )
         self.captured.append(size)
+        self.result = result
 
         def counted() -> None:
             self.replayed.append(size)
@@ -71,6 +73,11 @@ def check_add(steps: Any, toy: Toy) -> None:
     equal(toy.captured, [4], "the sizes captured by add(4)")
     for name in ("inputs", "outputs", "replays"):
         equal(list(getattr(steps, name)), [4], f"the sizes in {name} after add(4)")
+    true(
+        steps.outputs[4] is toy.result,
+        "outputs[4] is not the tensor that capture returned. A replay writes into that one alone; "
+        "what an earlier call of the step returned stays as it is.",
+    )
     inputs = steps.inputs[4]
     equal(sorted(inputs), sorted(toy.padding), "the names of inputs[4]")
     for name, tensor in inputs.items():
