@@ -73,11 +73,12 @@ def variant(folder: Path, number: int, changes: dict[str, str]) -> jit.Module:
 
 
 def build(modules: Iterable[jit.Module], device: torch.device) -> None:
-    """Compile modules side by side, each by a process of nvcc's own."""
-    if device.type == "cuda":
+    """Compile side by side, each by a process of nvcc's own, what is not there yet."""
+    missing = [module for module in modules if module.how(device) == "compiled at first use"]
+    if missing:
         capability = torch.cuda.get_device_capability(device)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda x: build_for(x.source, x.path, capability, x.flags), modules))
+            list(pool.map(lambda x: build_for(x.source, x.path, capability, x.flags), missing))
 
 
 def main() -> None:
