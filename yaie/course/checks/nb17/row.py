@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of
 from yaie.course.checks.nb17.common import (
-    Mistakes,
     Problem,
     arguments,
+    attend,
     requests,
     run,
     seen_by,
@@ -60,7 +61,7 @@ def check_row(path: Path) -> None:
     costs(path)
 
 
-def mistakes(problem: Problem) -> Mistakes:
+def mistakes(problem: Problem) -> Iterator[tuple[Any, str]]:
     """Outputs that are likely, and what they come from."""
     told = {
         "sums": "The sum of values was not scaled down when a larger maximum came: all that was "
@@ -80,7 +81,11 @@ def mistakes(problem: Problem) -> Mistakes:
         "sequence lies at `sequence.place(key, flash.block_size)`.",
         "last tile": "That is the value of the last key alone: what came before was lost.",
     }  # fmt: skip
-    return ((wrong(problem, 1, fault)[0], text) for fault, text in told.items())
+    for fault, text in told.items():
+        yield wrong(problem, 1, fault)[0], text
+    if problem.kv_heads > 1:
+        text = "Every head has read KV head 0: a row of k begins `of_head` elements further."
+        yield attend(problem, kv_head=lambda head: 0)[0], text
 
 
 def costs(path: Path) -> None:
