@@ -35,7 +35,8 @@ class Sizes:
         shared: tokens of the prompt that a prefix cache is tried on.
         long: tokens of the prompt that arrives while others decode.
         system: tokens of the system prompt that chats share.
-        chats: how many share it, and conversations of the other workloads.
+        askers: conversations of each workload.
+        chats: how many share the system prompt, against transformers.
         different: chats that share nothing, against transformers.
         rounds: of which the median counts.
     """
@@ -51,6 +52,7 @@ class Sizes:
     shared: int
     long: int
     system: int
+    askers: int
     chats: int
     different: int
     rounds: int
@@ -74,6 +76,7 @@ QUICK = Sizes(
     shared=256,
     long=256,
     system=200,
+    askers=2,
     chats=4,
     different=4,
     rounds=1,
@@ -90,6 +93,7 @@ CPU = Sizes(
     shared=1_000,
     long=512,
     system=600,
+    askers=4,
     chats=32,
     different=16,
     rounds=3,
@@ -106,6 +110,7 @@ GPU = Sizes(
     shared=4_000,
     long=4_096,
     system=600,
+    askers=16,
     chats=32,
     different=16,
     rounds=3,

@@ -125,16 +125,16 @@ def _workload(
     bench: Bench, workload: str, prefix_cache: bool, output: int
 ) -> tuple[Engine, Callable[[], Run]]:
     llm = bench.llm(enable_prefix_caching=prefix_cache)
-    count, system = bench.sizes.chats, bench.sizes.system
+    count, system = bench.sizes.askers, bench.sizes.system
     render = llm.tokenizer.apply_chat_template
     if workload == "chat of three turns":
-        return llm.engine, lambda: _three_turns(bench, llm, different_chats(count // 4), output)
+        return llm.engine, lambda: _three_turns(bench, llm, different_chats(count), output)
     if workload == "no sharing":
-        prompts = long_prompts(count // 2, system, bench.tokenize)
+        prompts = long_prompts(count, system, bench.tokenize)
     elif workload == "few-shot":
-        prompts = [render(chat) for chat in few_shot_chats(count // 2)]
+        prompts = [render(chat) for chat in few_shot_chats(count)]
     else:
-        chats = shared_system_chats(count // 2, system, bench.tokenize)
+        chats = shared_system_chats(count, system, bench.tokenize)
         prompts = [render(chat) for chat in chats]
     return llm.engine, lambda: run_batch(llm.engine, prompts, output, bench.clock)
 
