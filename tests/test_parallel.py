@@ -156,12 +156,11 @@ def test_logits_are_those_of_one_device_and_the_same_on_all_ranks(size, tmp_path
         for variant in (name for name, (_, fits) in VARIANTS.items() if fits == size):
             folder = make_tiny_model(tmp_path / variant, **VARIANTS[variant][0])
             want = logits_of_a_rank(folder, "float64", PROMPTS)
-            for dtype in ("float64", "float32", "bfloat16"):
+            for dtype in ("float64", "bfloat16"):
                 logits = ranks.run(logits_of_a_rank, folder, dtype, PROMPTS)
                 assert all(torch.equal(logits[0], other) for other in logits)
-                if dtype != "bfloat16":
-                    atol = 1e-5 if dtype == "float64" else 2e-4
-                    torch.testing.assert_close(logits[0], want, atol=atol, rtol=1e-5)
+                if dtype == "float64":
+                    torch.testing.assert_close(logits[0], want, atol=1e-5, rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +231,7 @@ def test_a_pool_that_is_too_small(alone, tiny_model):
     prompts = [[10 + i] * 30 for i in range(8)]
     options = {"num_blocks": 12, "block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 16}
     want = token_ids(LLM(tiny_model, **options).generate(prompts, GREEDY))
-    llm = LLM(tiny_model, **options, tensor_parallel_size=4)
+    llm = LLM(tiny_model, **options, tensor_parallel_size=2)
     try:
         assert token_ids(llm.generate(prompts, GREEDY)) == want
     finally:
