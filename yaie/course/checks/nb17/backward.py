@@ -105,43 +105,52 @@ def gradient(
     first: Callable[[int], int] | None = None,
     heads: Callable[[int], list[int]] | None = None,
 ) -> Any:
-    """grad_k or grad_v in float64, row by row.
+    """grad_k or grad_v in float64.
 
     Args:
         term: what a query adds to a key's gradient, if not what it should: from the weight, dp
-            (dot of grad_row and v_row), delta, scale, q, grad, k, v, score and lse.
+            (dot of grad_row and v_row), delta, scale, q, grad, k, v, score and lse, all of which
+            can be multiplied to `[queries, keys, head_dim]`.
         first: key -> the first query that sees it.
         heads: KV head -> the query heads that are added up.
     """
     import torch
 
     grad_out, q, k, v, lse, delta = inputs(problem)
-    grad_out, q, k, v = (x.double() for x in (grad_out, q, k, v))
+    grad_out, q, k, v, lse, delta = (x.double() for x in (grad_out, q, k, v, lse, delta))
     (num_q, num_k), past = problem.lengths[0], problem.lengths[0][1] - problem.lengths[0][0]
+    begins = [max(0, key - past) if problem.causal else 0 for key in range(num_k)]
+    begins = [first(key) for key in range(num_k)] if first else begins
+    added = torch.arange(num_q).view(-1, 1, 1) >= torch.tensor(begins).view(1, -1, 1)
     found = torch.zeros_like(k)
     for kv_head in range(problem.kv_heads):
         group = list(range(kv_head * problem.group, (kv_head + 1) * problem.group))
+        of_k, of_v = k[None, :, kv_head], v[None, :, kv_head]
         for head in heads(kv_head) if heads else group:
-            for key in range(num_k):
-                begin = max(0, key - past) if problem.causal else 0
-                for query in range(first(key) if first else begin, num_q):
-                    score = (q[query, head] @ k[key, kv_head]).item() * problem.scale
-                    terms = {
-                        "weight": math.exp(score - lse[query, head].item())
-                        if lse[query, head] > -math.inf
-                        else 0.0,
-                        "dp": (grad_out[query, head] @ v[key, kv_head]).item(),
-                        "delta": delta[query, head].item(),
-                        "scale": problem.scale,
-                        "q": q[query, head],
-                        "grad": grad_out[query, head],
-                        "v": v[key, kv_head],
-                        "k": k[key, kv_head],
-                        "score": score,
-                        "lse": lse[query, head].item(),
-                    }
-                    found[key, kv_head] += (term or TERM[name])(terms)
+            of_q, of_grad = q[:, None, head], grad_out[:, None, head]
+            score = (of_q * of_k).sum(-1, keepdim=True) * problem.scale
+            of_lse = lse[:, head].view(-1, 1, 1)
+            blind = of_lse == -math.inf
+            terms = {
+                "weight": (score - of_lse.masked_fill(blind, math.inf)).exp(),
+                "dp": (of_grad * of_v).sum(-1, keepdim=True),
+                "delta": delta[:, head].view(-1, 1, 1),
+                "scale": problem.scale,
+                "q": of_q,
+                "grad": of_grad,
+                "k": of_k,
+                "v": of_v,
+                "score": score,
+                "lse": of_lse,
+            }
+            shares = (term or TERM[name])(terms).expand(num_q, num_k, problem.dim)
+            found[:, kv_head] += shares.masked_fill(~added, 0.0).sum(0)
     return found
+
+
+def exp(x: Any) -> Any:
+    """e to the x, finite."""
+    return x.clamp(max=50.0).exp()
 
 
 TERM: dict[str, Callable[[Terms], Any]] = {
@@ -159,9 +168,9 @@ def wrong(problem: Problem, name: str) -> Iterator[tuple[Any, str]]:
             (lambda t: t["grad"], "Every row of grad_out was added whole: its weight is missing."),
             (lambda t: t["weight"] * t["q"], "That is the sum of weight × q: grad_v gathers "
              "grad_row."),
-            (lambda t: math.exp(min(t["score"], 50.0)) * t["grad"], "These are exp(score), not "
+            (lambda t: exp(t["score"]) * t["grad"], "These are exp(score), not "
              "weights: weights are exp(score - lse)."),
-            (lambda t: math.exp(min(t["score"] / t["scale"] - t["lse"], 50.0)) * t["grad"],
+            (lambda t: exp(t["score"] / t["scale"] - t["lse"]) * t["grad"],
              "The scores are not scaled: the forward pass multiplied them with scale before exp."),
             (TERM["grad_k"], "That is grad_k: the two are exchanged."),
             (lambda t: t["weight"] * (t["dp"] - t["delta"]) * t["grad"], "grad_v gathers the "
