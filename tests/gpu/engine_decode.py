@@ -54,11 +54,11 @@ class Wordless:
 
 def main(path: str, *sizes: str) -> None:
     device = torch.device("cuda")
+    rate = copy_rate(device)
     record = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": describe(device),
         "versions": versions(),
-        "copy GB/s": copy_rate(device),
         "steps": [],
         "first token": [],
     }
@@ -67,7 +67,7 @@ def main(path: str, *sizes: str) -> None:
         model = random_model(config, "bfloat16", device)
         for batch, context in cases:
             row = {"model": name, "batch": batch, "context": context}
-            row |= measure(model, batch, context, record["copy GB/s"])
+            row |= measure(model, batch, context, rate)
             record["steps"].append(row)
             print({key: value for key, value in row.items() if key != "kernels"})
             for kernel in row["kernels"][:14]:
@@ -96,6 +96,7 @@ def measure(model, batch: int, context: int, rate: float) -> dict:
         del engine
         torch.cuda.empty_cache()
     num_bytes = bytes_of_a_step(model, batch, context)
+    row["copy GB/s"] = rate
     row["GB"] = round(num_bytes / 1e9, 3)
     row["floor ms"] = round(num_bytes / rate / 1e6, 4)
     row["gpu over floor"] = round(row["gpu ms"] / row["floor ms"], 3)

@@ -23,7 +23,8 @@ from yaie.model.llama import Llama
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
 
-PROMPT_TOKENS = ()  # sizes of steps with a part of a prompt
+# Sizes of steps with parts of prompts. Behind those a GPU takes longer than Python does to launch.
+PROMPT_TOKENS = (16, 32, 64, 128, 256)
 CAPTURABLE = ("auto", "cuda", "triton")  # back ends whose functions only launch kernels
 
 
