@@ -7,6 +7,8 @@
 //           output's; a thread block: 4 queries that follow one another
 // Moves     a warp asks for all keys and values that its query sees: 2 × num_q × num_k × head_dim
 //           elements a head, half of them if causal. The caches serve most of it.
+// Reaches   5.1 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.015
+//           of torch's FlashAttention-2
 // Oracle    attention in float64, in tests/test_flash_kernels.py
 // Idea      the online softmax: the row of scores never exists, only its maximum, its sum and its
 //           sum of values so far. Five shuffles for each score make the warp wait for itself.

@@ -8,6 +8,8 @@
 //           each tile, and every 32nd element of each row of the output
 // Moves     for each tile of queries all keys and values that one of them sees: 2 × num_q × num_k ×
 //           head_dim / 32 elements a head, half of them if causal
+// Reaches   18.5 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.055
+//           of torch's FlashAttention-2
 // Oracle    attention in float64, in tests/test_flash_kernels.py
 // Idea      all queries of the tile use what was fetched once. And a warp sees 32 scores at a time,
 //           a lane one of each row: a maximum and a sum over them are ten shuffles for 32 scores,
@@ -81,8 +83,8 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * ROWS;  // of this warp's rows
     int head = blockIdx.y, head_dim = flash.head_dim;
 
-    // Of this tile: the KV head that it reads, how many queries it has, how many keys it walks along,
-    // and how many keys each row of this warp sees; a row beyond the queries sees none.
+    // Of this tile: the KV head that it reads, how many queries it has, how many keys it walks
+    // along, and how many keys each row of this warp sees; a row beyond the queries sees none.
     int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
     // exercise 17.3 begin
     kv_head = head / flash.group();

@@ -69,8 +69,8 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * ROWS;  // of this warp's rows
     int head = blockIdx.y, head_dim = flash.head_dim;
 
-    // Of this tile: the KV head that it reads, how many queries it has, how many keys it walks along,
-    // and how many keys each row of this warp sees; a row beyond the queries sees none.
+    // Of this tile: the KV head that it reads, how many queries it has, how many keys it walks
+    // along, and how many keys each row of this warp sees; a row beyond the queries sees none.
     int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
     kv_head = head / flash.group();
     queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
