@@ -2,7 +2,7 @@
 
     python tests/gpu/ratios_flash.py --out notebooks/data/17_flash_h200.json
 
-Prints JSON. Every kernel is checked against float64, into memory that held NaN, and timed in one
+Every kernel is checked against float64, into memory that held NaN, and timed in one
 set of alternating rounds (`yaie.bench.protocol`) with torch's FlashAttention-2, cuDNN and, where it
 is installed, FlashInfer's FlashAttention-3. The last rung is timed in variants too: with other
 tiles, and with one of its ideas taken away.
@@ -67,7 +67,7 @@ def variant(folder: Path, number: int, changes: dict[str, str]) -> jit.Module:
             raise ValueError(f"the kernel no longer has {old!r}")
         text = text.replace(old, new)
     home = folder / str(number)
-    home.mkdir()
+    home.mkdir(parents=True, exist_ok=True)
     (home / "mma.cu").write_text(text, encoding="utf-8")
     return jit.load(home / "mma.cu")
 
@@ -89,50 +89,47 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--no-variants", action="store_true")
     parser.add_argument("--skip", nargs="*", default=(), help="names of rows to leave out")
+    parser.add_argument("--folder", type=Path, help="for the variants; a temporary one if none")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.folder is None:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(options, Path(folder))
+    else:
+        measure(options, options.folder)
+
+
+def measure(options: argparse.Namespace, folder: Path) -> None:
+    """Head_dim 128 and 64, full and causal, in bfloat16; what is known is written after each."""
     started = time.perf_counter()
-    result = measure(options)
-    result["seconds"] = round(time.perf_counter() - started, 1)
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
-
-
-def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Head_dim 128 and 64, full and causal, in bfloat16."""
     device = torch.device(options.device)
-    problems = {}
-    with tempfile.TemporaryDirectory() as folder:
-        changes = {} if options.no_variants else VARIANTS
-        modules = {
-            f"mma, {name}": variant(Path(folder), number, replaced)
-            for number, (name, replaced) in enumerate(changes.items())
-        }
-        rungs = [jit.load(f"flash/{name}.cu") for name in RUNGS]
-        build([*modules.values(), *rungs], device)
-        for head_dim, causal in itertools.product((128, 64), (False, True)):
-            case = prefill(4, 32, options.tokens, head_dim, causal, torch.bfloat16)
-            draw = Draw.on(device, torch.bfloat16, seed=datetime.datetime.now().microsecond)
-            arguments = case.arguments(draw)
-            prepares = case.peers | ours()
-            prepares |= {name: changed(module) for name, module in modules.items()}
-            prepares = {name: x for name, x in prepares.items() if name not in options.skip}
-            rows = timed(prepares, case, arguments, options.rounds)
-            problems[case.shape] = {"head_dim": head_dim, "causal": causal, "rows": rows}
-            print(
-                case.shape,
-                *(f"{n}: {r.get('tflop_s', 0):.0f}" for n, r in rows.items()),
-                sep="\n  ",
-            )
-    return {
+    result = {
         "dtype": "bfloat16",
         "date": datetime.date.today().isoformat(),
         "machine": describe(device),
         "versions": versions(),
-        "problems": problems,
+        "problems": {},
     }
+    modules = {
+        f"mma, {name}": variant(folder, number, replaced)
+        for number, (name, replaced) in enumerate(VARIANTS.items())
+        if not options.no_variants
+    }
+    build([*modules.values(), *(jit.load(f"flash/{name}.cu") for name in RUNGS)], device)
+    for head_dim, causal in itertools.product((128, 64), (False, True)):
+        case = prefill(4, 32, options.tokens, head_dim, causal, torch.bfloat16)
+        draw = Draw.on(device, torch.bfloat16, seed=datetime.datetime.now().microsecond)
+        prepares = case.peers | ours() | {name: changed(x) for name, x in modules.items()}
+        prepares = {name: x for name, x in prepares.items() if name not in options.skip}
+        rows = timed(prepares, case, case.arguments(draw), options.rounds)
+        result["problems"][case.shape] = {"head_dim": head_dim, "causal": causal, "rows": rows}
+        result["seconds"] = round(time.perf_counter() - started, 1)
+        print(f"{case.shape}, after {result['seconds']} s")
+        for name, row in rows.items():
+            print(f"  {name}: {row.get('not_timed') or round(row['tflop_s'], 1)}", flush=True)
+        if options.out:
+            text = json.dumps(result, indent=1, ensure_ascii=False)
+            options.out.write_text(text + "\n", encoding="utf-8")
 
 
 def ours() -> dict[str, Prepare]:
@@ -198,12 +195,12 @@ def timed(
 
 def error(call: Call, wanted: tuple[torch.Tensor, ...], q: torch.Tensor) -> float:
     """The relative error of a call into memory of NaN; raises ValueError if it is wrong."""
-    like = tensors(call())  # compiles, and takes what memory it needs beside the result
-    addresses = poison([torch.empty_like(x, device="meta") for x in like], q.device)
-    ours = len(like) == 2
-    del like
+    first = tensors(call())  # compiles, and takes what memory it needs beside the result
+    like = [torch.empty_like(x, device="meta") for x in first]
+    del first
+    addresses = poison(like, q.device)
     got = tensors(call())
-    if ours and q.is_cuda and not was_poisoned(got, addresses):
+    if len(got) == 2 and q.is_cuda and not was_poisoned(got, addresses):
         raise ValueError("the result did not come to where NaN was")
     wanted = wanted[: len(got)]  # libraries return no log-sum-exp
     got = tuple(one.reshape(other.shape) for one, other in zip(got, wanted, strict=True))
