@@ -18,6 +18,8 @@ from yaie.bench.record import Record, Row, rounded
 from yaie.bench.workloads import long_prompts
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
+from yaie.model.pull import find_model
+from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import parse_dtype
 
 
@@ -143,6 +145,7 @@ class Bench:
     ) -> None:  # fmt: skip
         self.model, self.dtype, self.device = model, dtype, device
         self.torch_dtype = parse_dtype(dtype)
+        self.tokenizer = Tokenizer(find_model(model))
         self.sizes, self.record = sizes, record
         self.options = options or {}
         self.clock = clock
@@ -180,7 +183,7 @@ class Bench:
     def _warm_up(self, llm: LLM) -> None:
         """Have everything built and loaded that the first steps of an engine would wait for."""
         lengths = (1000, 40, 40) if self.on_gpu else (40, 40)
-        prompts = [long_prompts(1, length, llm.tokenizer.encode)[0] for length in lengths]
+        prompts = [long_prompts(1, length, self.tokenize)[0] for length in lengths]
         run_batch(llm.engine, prompts, 3)
         llm.engine.reset_prefix_cache()
 
@@ -190,7 +193,7 @@ class Bench:
 
     def tokenize(self, text: str) -> list[int]:
         """Token ids of a text."""
-        return self.llm().tokenizer.encode(text)
+        return self.tokenizer.encode(text)
 
     def say(self, words: str) -> None:
         """Show progress."""

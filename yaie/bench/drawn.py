@@ -13,7 +13,6 @@ from yaie.engine.device import count_blocks
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
-from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 
 LLAMA_8B = {
@@ -87,7 +86,6 @@ class DrawnBench(Bench):
         super().__init__(model, *others)
         self.raw = raw
         self.llama = draw(raw, self.torch_dtype, self.device)
-        self._tokenizer = Tokenizer(find_model(model))
 
     @property
     def oracle(self) -> Oracle:
@@ -108,5 +106,5 @@ class DrawnBench(Bench):
                 options.get("max_num_batched_tokens", 2048),
                 utilization,
             )
-        engine = Engine(self.llama, self._tokenizer, num_blocks=num_blocks, **options)
-        return Ready(engine, self._tokenizer)
+        engine = Engine(self.llama, self.tokenizer, num_blocks=num_blocks, **options)
+        return Ready(engine, self.tokenizer)

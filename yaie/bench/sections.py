@@ -293,7 +293,7 @@ def transformers(bench: Bench) -> None:
 
 
 def _chats(bench: Bench, chats: list) -> list[Prompt]:
-    return [bench.llm().tokenizer.apply_chat_template(messages) for messages in chats]
+    return [bench.tokenizer.apply_chat_template(messages) for messages in chats]
 
 
 def _compare(bench: Bench, case: dict, prompts: list[Prompt], output: int) -> dict:
