@@ -8,6 +8,9 @@
 // Owns      a thread block: 128 rows, which are query heads of one KV head, of any sequences, and
 //           one of `splits` parts of the shared tokens; a warp: 16 rows. In the merge a warp: a row
 // Moves     the shared keys and values once for each 128 rows, the partial states there and back
+// Reaches   on an H200, bfloat16, 32 query heads, 8 KV heads, head_dim 128: 81.5 µs for 64 sequences
+//           that share 8192 tokens and have 256 of their own, 3.9 times as fast as mma.cu alone,
+//           whose 313.8 µs are few because the L2 cache keeps what 64 sequences read alike
 // Oracle    attention in float64 (tests/test_paged.py)
 // Idea      a decode step reads every context for its own queries, 16 rows at the most, and waits
 //           for memory. With a prefix that all share, the queries of all sequences are the rows of
