@@ -10,7 +10,7 @@
 //           multiples of 16 bytes, else cudaErrorMisalignedAddress
 // Owns      a thread block of 4 warps: 128 rows of a KV head, a row being a query of one of the
 //           query heads that share it. A warp: 32 rows. A lane: of 4 rows, a quarter of the scores
-//           of a tile of 64 keys and a quarter of the output, where mma.sync leaves them.
+//           of a tile of keys and a quarter of the output, where mma.sync leaves them.
 // Moves     q and out once; keys and values once for every 128 rows: at head_dim 128 and 4096 keys
 //           128 operations a byte, from the L2 cache if the rows that share keys run together
 // Reaches   
@@ -29,13 +29,13 @@
 
 constexpr int WARPS = 4, THREADS = WARPS * WARP;
 constexpr int WARP_Q = 32, TILE_Q = WARPS * WARP_Q;  // rows of a warp, of a thread block
-constexpr int MIN_BLOCKS = 2;      // thread blocks that should fit on a multiprocessor
+constexpr int MIN_BLOCKS = 2;       // thread blocks that should fit on a multiprocessor
 constexpr int HEADS_TOGETHER = 16;  // KV heads whose tiles are walked together
-constexpr float LAZY = 8.0f;       // powers of 2 by which a weight may pass 1
+constexpr float LAZY = 8.0f;        // powers of 2 by which a weight may pass 1
 
-constexpr int PIECE = 8;                                     // elements in 16 bytes
-constexpr int ROW_TILES = WARP_Q / 16;                       // of mma.sync
-constexpr float LOWEST = -3.0e38f;  // a maximum before any score: finite, as inf - inf is NaN
+constexpr int PIECE = 8;                // elements in 16 bytes
+constexpr int ROW_TILES = WARP_Q / 16;  // of mma.sync
+constexpr float LOWEST = -3.0e38f;      // a maximum before any score: finite, as inf - inf is NaN
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
 // Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces
@@ -329,10 +329,10 @@ extern "C" cudaError_t flash_mma_f16(const __half* q, const __half* k, const __h
                                      int64_t k_stride, int64_t v_stride, int block_size,
                                      int max_blocks, float scale, int causal,
                                      cudaStream_t stream) {
-    Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
-                           batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
-                           v_stride, block_size, max_blocks, scale, causal};
-    return launch(flash, stream);
+    return launch(Flash<__half>{q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                                batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
+                                v_stride, block_size, max_blocks, scale, causal},
+                  stream);
 }
 extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat16* k,
                                       const __nv_bfloat16* v, __nv_bfloat16* out, float* lse,
@@ -342,9 +342,9 @@ extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat1
                                       int64_t q_stride, int64_t k_stride, int64_t v_stride,
                                       int block_size, int max_blocks, float scale, int causal,
                                       cudaStream_t stream) {
-    Flash<__nv_bfloat16> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables,
-                                  context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
-                                  q_stride, k_stride, v_stride, block_size, max_blocks, scale,
-                                  causal};
-    return launch(flash, stream);
+    return launch(Flash<__nv_bfloat16>{q, k, v, out, lse, starts_q, starts_k, block_tables,
+                                       context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
+                                       q_stride, k_stride, v_stride, block_size, max_blocks, scale,
+                                       causal},
+                  stream);
 }
