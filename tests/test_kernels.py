@@ -261,9 +261,14 @@ def test_captured_in_a_cuda_graph(case: Case) -> None:
 
 # ----------------------------------------------------------------------------------- compiler
 
-KV = [f"kv/{path.name}" for path in (nvcc.CSRC / "kv").glob("*.cu")]  # see test_kv_kernels.py
+# Those have tests of their own: test_kv_kernels.py, test_flash_kernels.py, test_paged_kernels.py.
+OTHERS = [
+    f"{topic}/{path.name}"
+    for topic in ("kv", "flash", "paged")
+    for path in (nvcc.CSRC / topic).glob("*.cu")
+]
 SAMPLERS = {f"sampling/{name}.cu" for name in ("sample", "gumbel", "softmax_stats", "top_p")}
-FILES = sorted({*KV, *SAMPLERS, *(case.file for case in CASES)})
+FILES = sorted({*OTHERS, *SAMPLERS, *(case.file for case in CASES)})
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
