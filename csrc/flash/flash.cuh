@@ -61,7 +61,7 @@ struct Sequence {
     int first_query, num_queries;
     int first_key, num_keys;
     const int* table;  // its row of the block tables; null if the keys lie side by side
-    int first_row;     // of the tile, in the sequence; num_queries × rows or more: the tile is empty
+    int first_row;     // of the tile, in the sequence; if num_queries × rows or more, it is empty
 
     // Keys that query `query` sees, from 0 on.
     __device__ int seen_by(int query, bool causal) const {
