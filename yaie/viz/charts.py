@@ -92,10 +92,10 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ax.yaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.set_ylim(low, high)
-    for name, x in chart.marks.items():
+    for number, (name, x) in enumerate(chart.marks.items()):
         ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
         ax.text(
-            x, 0.02, f" {name}", transform=ax.get_xaxis_transform(), fontsize=style.SMALL,
+            x, 0.02 + 0.08 * number, f" {name}", transform=ax.get_xaxis_transform(), fontsize=style.SMALL,
             color=style.VERMILION, fontfamily=style.FONT, ha="left", va="bottom", parse_math=False,
         )  # fmt: skip
     ax.grid(axis="y", color=style.WASH, lw=0.8)
