@@ -7,6 +7,8 @@
 //           what it knows of those keys. A lane: 8 elements of each row.
 // Moves     keys and values of a context once, if up to 8 query heads share a KV head:
 //           tokens × KV heads × context × 2 × head_dim elements
+// Reaches   0.061 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
+//           32 query heads, 8 KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
 // Idea      a key that is in registers serves all query heads that want it. No score is stored:
 //           each team has an online softmax, and the teams' states are merged at the end.

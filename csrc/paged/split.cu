@@ -8,6 +8,8 @@
 //           A thread block: a split of a query, for up to 8 query heads that share a KV head; what
 //           its teams of lanes own is as in rung 2. Merging, a thread block: a query head.
 // Moves     as rung 2, and head_dim + 1 floats out and in for each query head of each split
+// Reaches   0.20 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
+//           32 query heads, 8 KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
 // Idea      one sequence has few KV heads, and a GPU has many multiprocessors. Attention over
 //           different keys can be merged by the log-sum-exp. So each context is cut into parts, and

@@ -22,6 +22,8 @@
 //           elements its lanes share. A thread: every THREADS-th element of the output.
 // Moves     keys and values of a context once for each query head, so heads / KV heads times as
 //           often as they have to: tokens × heads × context × 2 × head_dim elements
+// Reaches   0.045 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
+//           32 query heads, 8 KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
 // Idea      the scores of a chunk of the context lie in shared memory. There all threads of the
 //           thread block find their maximum and their sum, and there the values meet their weights.
