@@ -30,8 +30,12 @@ STEPS = {
 
 
 def environment() -> dict[str, str]:
-    """One thread a process, since the processes already fill the cores; no outer Python's paths."""
+    """One thread a process, since the processes already fill the cores; no outer Python's paths.
+
+    Models run on the CPU, whose outputs the notebooks show, unless a test names another device.
+    """
     env = {**os.environ, "OMP_NUM_THREADS": "1", "JUPYTER_PREFER_ENV_PATH": "1"}
+    env["YAIE_DEVICE"] = "cpu"
     env["PATH"] = f"{Path(PYTHON).parent}{os.pathsep}{env.get('PATH', '')}"
     for name in (
         "PYTHONPATH",

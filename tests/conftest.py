@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tiny import make_tiny_model
+
+# What tests expect is what a CPU computes, in float32; those that want a GPU name it.
+os.environ.setdefault("YAIE_DEVICE", "cpu")
 
 
 @pytest.fixture(scope="session")

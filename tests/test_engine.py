@@ -22,7 +22,7 @@ from yaie.engine import graphs
 from yaie.engine.engine import Engine
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingParams
+from yaie.sampling import SamplingKernel, SamplingParams
 
 NUM_TOKENS = 24
 
@@ -519,6 +519,27 @@ def test_blocks_are_never_taken_from_who_is_computed(model, tokenizer):
     assert not any(pending)
     for request_id, prompt in zip(ids, prompts, strict=True):
         assert outputs[request_id].token_ids == recompute(model, prompt, params)
+    check_whole(engine)
+
+
+def test_a_sampler_of_ones_own_may_come_at_any_time(model, tokenizer):
+    """It is asked from then on, and nobody runs ahead of it."""
+    engine = make(model, tokenizer, overlap=True)
+    params = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)
+    request = engine.requests[engine.add_request([5, 6, 7], params)]
+    for _ in range(4):
+        engine.step()
+    assert request.num_pending == 1
+
+    class Sevens(SamplingKernel):
+        def sample(self, logits, **_):
+            return torch.full((len(logits),), 7)
+
+    engine.sampler = Sevens()
+    engine.step()
+    assert request.num_pending == 0
+    output = run(engine)[request.request_id]
+    assert output.token_ids == [*recompute(model, [5, 6, 7], params)[:4], *[7] * 8]
     check_whole(engine)
 
 

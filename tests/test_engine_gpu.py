@@ -187,11 +187,11 @@ def test_the_cache_takes_what_is_left(real_model):
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
     share = (total - free) / total + 0.1
-    llm = LLM(real_model, gpu_memory_utilization=share)
+    llm = LLM(real_model, device="cuda", gpu_memory_utilization=share)
     assert (llm.engine.runner.model.dtype, llm.engine.max_model_len) == (torch.bfloat16, 8192)
     [output] = llm.generate("The capital of France is", GREEDY)
     assert "Paris" in output.text
     free, total = torch.cuda.mem_get_info()
     assert share - 0.02 < (total - free) / total < share + 0.02  # CUDA graphs come on top
     with pytest.raises(ValueError, match=r"gpu_memory_utilization .* leaves"):
-        LLM(real_model, gpu_memory_utilization=share)
+        LLM(real_model, device="cuda", gpu_memory_utilization=share)

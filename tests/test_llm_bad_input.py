@@ -224,6 +224,18 @@ def test_bad_options(folder, options, error, message):
         LLM(folder, **options)
 
 
+@pytest.mark.parametrize("name", ["gpu", "cuda:99"])
+def test_a_bad_device_of_the_environment(folder, monkeypatch, name):
+    monkeypatch.setenv("YAIE_DEVICE", name)
+    with pytest.raises(ValueError, match=f"device.*{name}"):
+        LLM(folder)
+
+
+def test_the_environment_names_the_device(folder, monkeypatch):
+    monkeypatch.setenv("YAIE_DEVICE", "cpu")
+    assert LLM(folder, num_blocks=8).engine.device.type == "cpu"
+
+
 def test_the_smallest_engine_serves_the_smallest_prompt(folder):
     llm = LLM(folder, num_blocks=1, block_size=2)
     [output] = llm.generate([5], SamplingParams(max_tokens=9, ignore_eos=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -19,11 +20,15 @@ GIB = 2**30
 
 
 def choose_device(device: str | torch.device = AUTO) -> torch.device:
-    """The device of a name such as "cpu" or "cuda:1"; "auto" takes a GPU if there is one.
+    """The device of a name such as "cpu" or "cuda:1".
+
+    "auto" takes what the environment variable YAIE_DEVICE names, else a GPU if there is one.
 
     Raises:
         ValueError: there is no such device here, or this engine cannot use it.
     """
+    if device == AUTO:
+        device = os.environ.get("YAIE_DEVICE") or AUTO
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -99,6 +99,7 @@ class Engine:
             self.max_model_len = min(self.max_model_len, max_model_len)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
+        self._has_device = on_gpu or bool(overlap)  # of which a CPU plays the part in tests
         self.overlap = on_gpu if overlap is None else overlap
         max_num_seqs = self.scheduler.max_num_seqs
         self.runner = Runner(
@@ -107,7 +108,7 @@ class Engine:
             max_num_seqs,
             max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
             blocks_needed(self.max_model_len, block_size),
-            samples=(on_gpu or self.overlap) and type(self.sampler) is FastSampler,
+            samples=self._chooses_on_device(),
         )
         if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
             with current(self.device):
@@ -242,6 +243,7 @@ class Engine:
     def _launch(self, step: Step) -> None:
         """Have a step computed, and note who gets a token by it."""
         ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
+        self.runner.samples = self._chooses_on_device()
         if self.runner.samples and not any(request.needs_logits for request in ready):
             launched = self.runner.launch(step, ready)
         else:
@@ -253,6 +255,11 @@ class Engine:
             request.expect(row)
         if ready:
             self._in_flight.append(launched)
+
+    def _chooses_on_device(self) -> bool:
+        """Whether the operator `sample` chooses: not in the place of a sampler of somebody's own,
+        which may be put in at any time."""
+        return self._has_device and type(self.sampler) is FastSampler
 
     def _catch_up(self) -> list[RequestOutput]:
         """Read the tokens of the steps under way, but for one whose end nobody has to wait for."""

@@ -33,7 +33,8 @@ class LLM:
     Args:
         model: the name of a model that `yaie pull` has fetched, or a folder in Hugging Face
             format.
-        device: "cpu", "cuda" or "cuda:1"; "auto" takes a GPU if there is one.
+        device: "cpu", "cuda" or "cuda:1"; "auto" takes what the environment variable YAIE_DEVICE
+            names, else a GPU if there is one.
         dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, half precision on a
             GPU.
         block_size: tokens a KV block.
