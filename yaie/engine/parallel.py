@@ -5,6 +5,9 @@ schedule, which blocks they take and which prefixes they find follows from that,
 does not look at a clock; and as every rank ends a step with the same logits, all of them draw the
 same tokens. Only the layers of the model talk to each other (`yaie.model.parallel`). SGLang's
 tensor parallelism works like this as well.
+
+Tested with gloo between processes on a CPU. Between GPUs it is NCCL: `tests/gpu/tensor_parallel.py`
+is the proof for a machine with two, and has not been run yet.
 """
 
 from __future__ import annotations
