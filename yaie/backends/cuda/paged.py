@@ -93,30 +93,30 @@ def cascade(
     splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode(
-        "paged/cascade.cu", *operands, workspace=(workspace, shared_len, splits), state=state
-    )
+    workspace = workspace, shared_len, splits
+    return decode("paged/cascade.cu", "cascade", *operands, workspace=workspace, state=state)
 
 
 # ---------------------------------------------------------------------------------------- rungs
 
 
-def one_block(*operands: Any) -> State:
-    """A thread block for each query and query head."""
+def one_block(*operands: Any, file: str | Path = "paged/one_block.cu") -> State:
+    """A thread block for each query and query head; as in csrc/, or in a file like it."""
     _require_dim("one_block", operands[0], 4096)
-    return decode("paged/one_block.cu", *operands)
+    return decode(file, "one_block", *operands)
 
 
-def grouped(*operands: Any) -> State:
-    """A thread block for each query and KV head."""
+def grouped(*operands: Any, file: str | Path = "paged/grouped.cu") -> State:
+    """A thread block for each query and KV head; as in csrc/, or in a file like it."""
     _require_dim("grouped", operands[0], 256)
-    return decode("paged/grouped.cu", *operands)
+    return decode(file, "grouped", *operands)
 
 
-def split(*operands: Any, splits: int | None = None) -> State:
+def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/split.cu") -> State:
     """Several thread blocks for each query and KV head, and a second kernel that merges.
 
     Args:
+        file: as in csrc/, or one like it.
         splits: into how many parts the longest context that the tables have room for is cut, by
             default so many that there are 8 thread blocks for each multiprocessor.
     """
@@ -129,7 +129,7 @@ def split(*operands: Any, splits: int | None = None) -> State:
     part = -(-room // splits)
     parts = q.new_empty(splits, *q.shape, dtype=torch.float32)
     part_lse = q.new_empty(splits, *q.shape[:2], dtype=torch.float32)
-    return decode("paged/split.cu", *operands, workspace=(parts, part_lse, part, splits))
+    return decode(file, "split", *operands, workspace=(parts, part_lse, part, splits))
 
 
 def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
@@ -148,7 +148,7 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
         workers = _workers(q.device, head_dim)
     size = workers * (4 + 2 * group * (head_dim + 1))
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode("paged/mma.cu", *operands, workspace=(workspace, skip, workers))
+    return decode("paged/mma.cu", "mma", *operands, workspace=(workspace, skip, workers))
 
 
 # From the simplest on; all take the operator's arguments.
@@ -161,7 +161,11 @@ RUNGS: dict[str, Rung] = {
 
 
 def decode(
-    file: str | Path, *operands: Any, workspace: Sequence[Any] = (), state: State | None = None
+    file: str | Path,
+    rung: str,
+    *operands: Any,
+    workspace: Sequence[Any] = (),
+    state: State | None = None,
 ) -> State:
     """Launch the rung of a file on the operator's arguments.
 
@@ -173,7 +177,7 @@ def decode(
     if q.dtype not in SUFFIXES:
         raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
     state, given = arguments(*operands, state=state)
-    call(file, f"paged_{Path(file).stem}_{SUFFIXES[q.dtype]}", *given, *workspace)
+    call(file, f"paged_{rung}_{SUFFIXES[q.dtype]}", *given, *workspace)
     return state
 
 
