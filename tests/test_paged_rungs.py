@@ -228,3 +228,14 @@ def test_a_head_dim_that_is_too_large_is_refused(rung: str) -> None:
     operands = batch(Shape((1,), heads=1, kv_heads=1, head_dim=5000, block_size=1), torch.float32)
     with pytest.raises(Unsupported, match="head_dim of up to"):
         RUNGS[rung](*operands, None)
+
+
+@each_rung
+def test_a_nan_among_the_keys_is_not_hidden(rung):
+    """The engine knows a request that went wrong by it."""
+    operands = batch(Shape((20, 3)), torch.float32)
+    key_pool, tables = operands[1], operands[3]
+    key_pool[tables[0, 0], 5, 1, 7] = torch.nan
+    out, lse = RUNGS[rung](*operands, None)
+    assert out[0, 2:].isnan().all() and lse[0, 2:].isnan().all()  # the heads of KV head 1
+    assert out[0, :2].isfinite().all() and out[1].isfinite().all()

@@ -81,7 +81,7 @@ __global__ void paged_one_block(Paged<T> paged) {
     int64_t row = (int64_t)token * paged.heads + head;
     // exercise 18.1 begin: out[row * head_dim + d] and lse[row]; zeros and −INFINITY without keys
     for (int d = threadIdx.x; d < head_dim; d += THREADS)
-        paged.out[row * head_dim + d] = from_float<T>(total > 0.0f ? sums[d] / total : 0.0f);
+        paged.out[row * head_dim + d] = from_float<T>(total == 0.0f ? 0.0f : sums[d] / total);
     if (threadIdx.x == 0) paged.lse[row] = best + logf(total);
     // exercise 18.1 end
 }

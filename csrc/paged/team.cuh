@@ -107,7 +107,7 @@ __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], 
             float sum = 0.0f;
             for (int t = 0; t < teams; ++t)
                 sum += sums[h][padded(t * size + d)] * rescale(best[h][t], larger);
-            out[(int64_t)h * team.head_dim + d] = from_float<Out>(all > 0.0f ? sum / all : 0.0f);
+            out[(int64_t)h * team.head_dim + d] = from_float<Out>(all == 0.0f ? 0.0f : sum / all);
         }
         if (threadIdx.x == 0) lse[h] = larger + logf(all);
     }

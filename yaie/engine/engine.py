@@ -222,8 +222,8 @@ class Engine:
             What the requests whose next token is known now have so far; the finished ones have a
             `finish_reason`. A step that overlaps with the next is reported by the next.
         """
-        self._in_step = True
         try:
+            self._begin_step()
             with current(self.device):
                 outputs = self._catch_up()
                 step = self.scheduler.schedule()
@@ -239,6 +239,9 @@ class Engine:
             self._in_step = False
             while self._to_abort:
                 self.abort(self._to_abort.pop())
+
+    def _begin_step(self) -> None:
+        self._in_step = True
 
     def _launch(self, step: Step) -> None:
         """Have a step computed, and note who gets a token by it."""

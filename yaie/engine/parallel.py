@@ -79,11 +79,16 @@ class ParallelEngine(Engine):
         Raises:
             RankFailed: another rank has failed. All have ended.
         """
-        self.ranks.post(mirror, "step")
         with end_on_error(self.ranks):
             outputs = super().step()
             self.ranks.check()
         return outputs
+
+    def _begin_step(self) -> None:
+        """From here on a request that is aborted ends with the step, on all ranks: so the message
+        that begins it comes after the messages of what was aborted before."""
+        super()._begin_step()
+        self.ranks.post(mirror, "step")
 
 
 # ------------------------------------------------------------------------ the group
@@ -120,7 +125,8 @@ def together(
     _check_gpus(size, device)
     ranks = Ranks(size, device=device.partition(":")[0], joined=True, timeout=STEP_LIMIT)
     with end_on_error(ranks):
-        ranks.post(open_engine, arguments)
+        # Every rank has a GPU of its own, and "cuda:0" is that of rank 0.
+        ranks.post(open_engine, arguments | {"device": device.partition(":")[0]})
         yield ranks, own_shard()
 
 
