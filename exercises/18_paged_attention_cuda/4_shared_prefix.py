@@ -20,7 +20,7 @@ from collections.abc import Callable
 import torch
 
 from yaie.attention import attention, paged_attention
-from yaie.online_softmax import State, merge_states as merge_states
+from yaie.online_softmax import State, merge_states
 
 
 def shared_prefix_attention(

@@ -193,7 +193,10 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 
 def _as(alias: ast.alias) -> str:
-    return f"{alias.name} as {alias.asname}" if alias.asname else alias.name
+    """The import of a name; `x as x` only exports it, which a learner's file need not."""
+    return (
+        f"{alias.name} as {alias.asname}" if alias.asname not in (None, alias.name) else alias.name
+    )
 
 
 def _defined(node: ast.stmt) -> Iterator[str]:
