@@ -83,7 +83,7 @@ __device__ Place find_share(const Work& work, int worker, int& count, int& total
         end = min(end, first + each);
         if (each == 1) break;
     }
-    Place found;
+    Place found = {};
     found.enter(work, first);
     found.kv_head = position / found.tiles;
     found.tile = position % found.tiles;
