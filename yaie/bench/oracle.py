@@ -14,7 +14,7 @@ from yaie.model.pull import find_model
 Tokens = list[int]
 # How far below the likeliest token's logit that of a greedy answer's token may lie, in standard
 # deviations of the logits. Two computations round differently, and of two tokens that are nearly
-# as likely either may come. A token of another request's answer lies several of them below.
+# as likely either may come. The answer to another prompt has tokens one to six of them below.
 TOLERANCE = {torch.float32: 0.003, torch.float16: 0.05, torch.bfloat16: 0.25}
 
 

@@ -123,6 +123,6 @@ def draw_arrivals(poisson_arrivals: Any) -> Any:
 
     times = {
         "evenly": [number / 4 for number in range(1, 61)],
-        "each alone": poisson_arrivals(4.0, 60, random.Random(2)),
+        "each alone": poisson_arrivals(4.0, 60, random.Random(20)),
     }
     return viz.draw_arrivals(times)
