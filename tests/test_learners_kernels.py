@@ -3,9 +3,12 @@
 import shutil
 
 import pytest
+import torch
+from tiny import make_tiny_model
 
 from yaie import SamplingParams
 from yaie.backends.interpreter import interpreted
+from yaie.backends.registry import register
 from yaie.course.exercise import lacks_triton
 from yaie.course.manifest import exercises
 from yaie.course.paths import ROOT
@@ -16,6 +19,12 @@ PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 8, 1], [40]]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=5, ignore_eos=True)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model whose answer depends on its prompt: with tied weights it repeats its last token."""
+    return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
+
+
 @pytest.fixture(autouse=True)
 def solved(tmp_path, monkeypatch):
     """Every exercise solved, in a folder of its own."""
@@ -24,18 +33,18 @@ def solved(tmp_path, monkeypatch):
     shutil.copytree(ROOT / "solutions", tmp_path / "exercises")
 
 
-def answers(tiny_model, **options):
-    llm = LLM(tiny_model, num_blocks=64, block_size=4, **options)
+def answers(folder, **options):
+    llm = LLM(folder, num_blocks=64, block_size=4, **options)
     return [output.token_ids for output in llm.generate(PROMPTS, GREEDY)]
 
 
 @pytest.mark.parametrize("exercise_id", OF_OPERATORS)
-def test_the_model_answers_the_same(tiny_model, exercise_id, capsys):
+def test_the_model_answers_the_same(folder, exercise_id, capsys):
     exercise = next(e for e in exercises() if e.id == exercise_id)
     if exercise.is_triton and (lacks_triton(exercise) or not interpreted()):
         pytest.skip("needs Triton's interpreter")
-    wanted = answers(tiny_model, exercises=False)
-    assert answers(tiny_model, exercises=[exercise_id]) == wanted
+    wanted = answers(folder, exercises=False)
+    assert answers(folder, exercises=[exercise_id]) == wanted
     said = capsys.readouterr().out.splitlines()
     assert said == [
         f"{exercise_id} {exercise.what}: yours, it computes {exercise.operator}.",
@@ -44,12 +53,26 @@ def test_the_model_answers_the_same(tiny_model, exercise_id, capsys):
 
 
 @pytest.mark.skipif(not interpreted(), reason="needs Triton's interpreter")
-def test_all_of_them_together(tiny_model, capsys):
-    wanted = answers(tiny_model, exercises=False)
-    assert answers(tiny_model, exercises=True) == wanted
+def test_all_of_them_together(folder, capsys):
+    wanted = answers(folder, exercises=False)
+    assert answers(folder, exercises=True) == wanted
     said = capsys.readouterr().out
     for operator in {e.operator for e in exercises() if e.operator}:
         assert f"yours, it computes {operator}." in said
+
+
+def test_what_is_computed_shows_in_the_answers(folder):
+    """Else the tests above would prove nothing."""
+    wanted = answers(folder, exercises=False)
+    register("reshape_and_cache", "lost", lambda *arguments: None)
+    register("rotary", "noise", lambda x, *tables: torch.rand_like(x))
+    register("silu_and_mul", "zeros", lambda x: torch.zeros_like(x[:, : x.shape[1] // 2]))
+    for operator, name in (
+        ("reshape_and_cache", "lost"),
+        ("rotary", "noise"),
+        ("silu_and_mul", "zeros"),
+    ):
+        assert answers(folder, exercises=False, backend={operator: name}) != wanted
 
 
 def test_every_operator_of_an_exercise_is_the_models():

@@ -164,6 +164,12 @@ def test_logits_are_those_of_one_device_and_the_same_on_all_ranks(size, tmp_path
 
 
 @pytest.fixture(scope="module")
+def tiny_model(tmp_path_factory):
+    """A model whose answer depends on its prompt: with tied weights it repeats its last token."""
+    return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="module")
 def shared(tiny_model):
     """One engine for the tests that leave it as they found it; it is made when it is needed."""
     engines = []
