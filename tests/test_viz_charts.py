@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from yaie.bench.load import Trace
-from yaie.viz import Chart, draw_arrivals, draw_charts, draw_requests
+from yaie.viz import Chart, draw_arrivals, draw_benchmark, draw_charts, draw_requests
+
+DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 
 
 def words(figure) -> set[str]:
@@ -48,3 +53,13 @@ def test_arrivals_are_strokes():
     assert len(strokes) >= 3 and {"even", "none"} <= words(figure)
     with pytest.raises(ValueError, match="arrivals must hold"):
         draw_arrivals({"none": []})
+
+
+def test_a_record_on_one_page():
+    kept = json.loads((DATA / "23_engine_cpu.json").read_text())
+    figure = draw_benchmark(kept)
+    assert {"Throughput, prompt → output", "Under way, by part of capacity"} <= words(figure)
+    assert any("SmolLM2-135M-Instruct, float32" in text for text in words(figure))
+    assert figure._repr_png_()
+    with pytest.raises(ValueError, match="record must have one of matrix"):
+        draw_benchmark(kept | {"results": {"block_size": []}})

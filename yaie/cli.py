@@ -226,7 +226,7 @@ def bench_engine(
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
     from yaie.bench import engine
 
-    engine.run(
+    record = engine.run(
         model,
         shape=shape,
         device=device,
@@ -237,6 +237,7 @@ def bench_engine(
         cpu_time=cpu_time,
         output=output,
     )
+    save_plot(record, output)
 
 
 @bench_app.command("serve")
@@ -279,10 +280,21 @@ def bench_serve(
         return
     from yaie.bench import serve
 
-    serve.run(
+    record = serve.run(
         model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
         rounds=rounds, output=output, options=options or (),
     )  # fmt: skip
+    save_plot(record, output)
+
+
+def save_plot(record: dict, output: Path | None) -> None:
+    """Draw the results beside their JSON, if there is anything to draw."""
+    from yaie.viz import benchmark
+
+    if output is not None and set(benchmark.SECTIONS) & set(record["results"]):
+        picture = output.with_suffix(".png")
+        benchmark.draw_benchmark(record).savefig(picture)
+        typer.echo(f"results: {output}, plots: {picture}")
 
 
 @bench_app.command("jit")

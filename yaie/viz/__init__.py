@@ -92,6 +92,7 @@ _HOME = {
     "draw_profile": "profile",
     "Tray": "trays",
     "draw_tray": "trays",
+    "draw_benchmark": "benchmark",
     "Chart": "charts",
     "draw_charts": "charts",
     "draw_requests": "requests",

@@ -95,8 +95,9 @@ def _draw(ax: Axes, chart: Chart) -> None:
     for number, (name, x) in enumerate(chart.marks.items()):
         ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
         ax.text(
-            x, 0.02 + 0.08 * number, f" {name}", transform=ax.get_xaxis_transform(), fontsize=style.SMALL,
-            color=style.VERMILION, fontfamily=style.FONT, ha="left", va="bottom", parse_math=False,
+            x, 0.02 + 0.08 * number, f" {name}", transform=ax.get_xaxis_transform(),
+            fontsize=style.SMALL, color=style.VERMILION, fontfamily=style.FONT, ha="left",
+            va="bottom", parse_math=False,
         )  # fmt: skip
     ax.grid(axis="y", color=style.WASH, lw=0.8)
     ax.set_axisbelow(True)

@@ -1,0 +1,102 @@
+"""The results of `yaie bench engine` or `yaie bench serve` on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from yaie.viz import style
+from yaie.viz.charts import BOTTOM, HEAD, Chart, draw_charts
+
+HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
+Row = Mapping[str, Any]
+
+
+def draw_benchmark(record: Mapping[str, Any]) -> Figure:
+    """Draw what a record has of the matrix, first tokens, closed and open loops, and memory.
+
+    Raises:
+        ValueError: it has none of these.
+    """
+    results = record["results"]
+    rows = [draw(results[name]) for name, draw in SECTIONS.items() if results.get(name)]
+    if not rows:
+        raise ValueError(f"record must have one of {', '.join(SECTIONS)}, got {list(results)}")
+    pitch = HEAD + HEIGHT + BOTTOM
+    picture = style.Picture(style.WIDTH, TOP + pitch * len(rows))
+    page = style.Page(style.WIDTH, TOP, style.Place(picture))
+    machine, subject = record["machine"], record["subject"]
+    name = machine.get("gpu") or machine["processor"]
+    words = f"{name}: {subject['model']}, {subject['dtype']}, {record['date']}"
+    style.put(page.ax, 0.12, 0.17, words, style.TITLE, weight="bold")
+    for number, charts in enumerate(rows):
+        draw_charts(charts, HEIGHT, style.Place(picture, 0.0, TOP + pitch * number))
+    return picture
+
+
+def _curve(rows: Sequence[Row], x: str, y: str, scale: float = 1.0) -> list[tuple[float, float]]:
+    return [(row[x], scale * row[y]) for row in rows if row.get(y) is not None]
+
+
+def _waits(rows: Sequence[Row], x: str, what: str) -> dict[str, list[tuple[float, float]]]:
+    return {name: _curve(rows, x, f"{what}_{name}", 1e3) for name in ("p50", "p99")}
+
+
+def _matrix(rows: Sequence[Row]) -> list[Chart]:
+    throughput, between = {}, {}
+    for prompt, output in dict.fromkeys((row["prompt"], row["output"]) for row in rows):
+        own = [row for row in rows if (row["prompt"], row["output"]) == (prompt, output)]
+        throughput[f"{prompt} → {output}"] = _curve(own, "batch", "tokens_per_second")
+        between[f"{prompt} → {output}"] = _curve(own, "batch", "itl_p50", 1e3)
+    x = "requests at once"
+    return [
+        Chart("Throughput, prompt → output", x, "tokens/s", throughput, log_x=True, log_y=True),
+        Chart("Between tokens, p50", x, "ms", between, log_x=True),
+    ]
+
+
+def _first_token(rows: Sequence[Row]) -> list[Chart]:
+    points = {"": _curve(rows, "prompt", "ttft_p50", 1e3)}
+    return [Chart("Time to first token", "tokens of the prompt", "ms", points)]
+
+
+def _at_once(rows: Sequence[Row]) -> list[Chart]:
+    return [
+        Chart("Answers a second", "clients", "", {"": _curve(rows, "at_once", "finished")},
+              log_x=True),
+        Chart("Time to first token", "clients", "ms", _waits(rows, "at_once", "ttft"),
+              log_x=True, log_y=True),
+        Chart("Between tokens", "clients", "ms", _waits(rows, "at_once", "itl"), log_x=True,
+              log_y=True),
+    ]  # fmt: skip
+
+
+def _arrivals(rows: Sequence[Row]) -> list[Chart]:
+    crowds = {f"{row['fraction']:g}": row["under_way"] for row in rows[1::2]}
+    x = "requests sent a second"
+    return [
+        Chart("Answers a second", x, "", {"": _curve(rows, "offered", "finished")}),
+        Chart("Time to first token", x, "ms", _waits(rows, "offered", "ttft"), log_y=True),
+        Chart("Under way, by part of capacity", "s", "requests", crowds, steps=True),
+    ]
+
+
+def _memory(rows: Sequence[Row]) -> list[Chart]:
+    x = "requests under way"
+    return [
+        Chart("Throughput, small pool", x, "tokens/s",
+              {"": _curve(rows, "at_once", "tokens_per_second")}),
+        Chart("KV blocks", x, "", {"": _curve(rows, "at_once", "most_blocks")}),
+        Chart("Preemptions", x, "", {"": _curve(rows, "at_once", "preemptions")}),
+    ]  # fmt: skip
+
+
+SECTIONS = {
+    "matrix": _matrix,
+    "first_token": _first_token,
+    "at_once": _at_once,
+    "arrivals": _arrivals,
+    "memory": _memory,
+}
