@@ -118,9 +118,10 @@ def test_a_model_that_does_not_divide(size, overrides, said):
         Shard(0, size).check(ModelConfig.from_dict(tiny_config(**overrides)))
 
 
-def test_a_rank_holds_its_part_only(tiny_model):
-    whole = load_model(tiny_model, "float64")
-    parts = [load_model(tiny_model, "float64", shard=Shard(rank, 2)) for rank in range(2)]
+def test_a_rank_holds_its_part_only(tmp_path):
+    tied = make_tiny_model(tmp_path)
+    whole = load_model(tied, "float64")
+    parts = [load_model(tied, "float64", shard=Shard(rank, 2)) for rank in range(2)]
     for layer, *own in zip(whole.layers, *(p.layers for p in parts), strict=True):
         for name in ("qkv", "output", "gate_up", "down"):
             sizes = {getattr(part, name).weight.numel() for part in own}
@@ -298,6 +299,15 @@ def test_started_by_torchrun(tiny_model, single):
     with Ranks(2) as ranks:
         got = ranks.run(generate, tiny_model, PROMPTS, GREEDY)
     assert got == [token_ids(single.generate(PROMPTS, GREEDY))] * 2
+
+
+def test_ranks_that_draw_for_themselves_need_a_seed(tiny_model, single):
+    drawn = SamplingParams(temperature=1.5, seed=7, max_tokens=8)
+    with Ranks(2) as ranks:
+        got = ranks.run(generate, tiny_model, PROMPTS, drawn)
+        assert got == [token_ids(single.generate(PROMPTS, drawn))] * 2
+        with pytest.raises(RankFailed, match=r"sampling_params\[0\]\.seed must be given"):
+            ranks.run(generate, tiny_model, PROMPTS, SamplingParams(temperature=1.5))
 
 
 def generate(folder, prompts, params):

@@ -5,7 +5,9 @@ runs the same operators on the same memory: the function's Python is not looked 
 that is a CUDA graph. On a CPU it is a list of operators, which refuses most of what a graph refuses
 and goes wrong where a graph does.
 
-`GraphedSteps` makes a step for batches of any size out of captures for a few sizes.
+`GraphedSteps` makes a step for batches of any size out of captures for a few sizes. It is the idea
+alone, for any step; the engine's own, with its prompts and its one copy of inputs, is
+`yaie.engine.graphs`.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ def measure(model, batch: int, context: int, rate: float) -> dict:
         engine = decoding(model, batch, context, **options)
         row[f"{way} ms"] = round(step_ms(engine), 4)
         if way == "graph":
-            graph = engine.runner.graphs[-1]
-            assert graph.shape.sequences == batch
+            sizes = {g.shape.tokens: g for g in engine.runner.graphs if g.shape.is_decode}
+            graph = sizes[batch]
             row["gpu ms"] = round(graph_ms(graph), 4)
             row["kernels"] = kernels(graph)
         del engine

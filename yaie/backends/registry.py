@@ -265,11 +265,13 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
         try:
             return resolve(operator, name)(*arguments)
         except Unsupported as reason:
-            _announce(operator, name, str(reason))
+            announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)
 
 
-def _announce(operator: str, backend: str, reason: str) -> None:
+def announce(operator: str, backend: str, reason: str) -> None:
+    """Warn that a back end, or the kernel that it would rather launch, was passed over: once for
+    each reason."""
     key = (operator, backend, re.sub(r"\b\d+\b", "#", reason))
     if key not in _announced:
         _announced.add(key)

@@ -1,8 +1,9 @@
 """`yaie bench engine`: what each idea of the engine is worth, and transformers beside it.
 
 Requests go through the engine in this process; what a client sees of a server measures `yaie bench
-serve`. All answers are greedy and of a fixed number of tokens, and every one of them is compared
-with what transformers thinks of its tokens before the time of its run is believed. Every run
+serve`. All answers are greedy and of a fixed number of tokens, and of every run up to 64,
+spread over it, are compared with what transformers thinks of their tokens before its time is
+believed. Every run
 begins with an empty prefix cache; of several rounds, the median counts.
 """
 

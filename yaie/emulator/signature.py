@@ -109,9 +109,11 @@ class Launcher:
 
         None if a launcher takes more than that, or its stream is not the last.
         """
-        last = len(self.parameters) - 1
-        for i, p in enumerate(self.parameters):
-            if p.table or len((p.pointer and p.dtypes) or ()) > 1 or (p.is_stream and i != last):
+        *rest, last = self.parameters or (None,)
+        if last is None or not last.is_stream:
+            return None
+        for p in rest:
+            if p.table or p.is_stream or len((p.pointer and p.dtypes) or ()) > 1:
                 return None
         return tuple(
             (True, next(iter(p.dtypes), None))

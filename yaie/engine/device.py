@@ -27,8 +27,9 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
     Raises:
         ValueError: there is no such device here, or this engine cannot use it.
     """
-    if device == AUTO:
-        device = os.environ.get("YAIE_DEVICE") or AUTO
+    name = "device"
+    if device == AUTO and os.environ.get("YAIE_DEVICE"):
+        name, device = "YAIE_DEVICE", os.environ["YAIE_DEVICE"]
     if device == AUTO:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -36,7 +37,7 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
     except (RuntimeError, TypeError):
         chosen = None
     if chosen is None or chosen.type not in ("cpu", "cuda"):
-        raise ValueError(f'device must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}')
+        raise ValueError(f'{name} must be "auto", "cpu", "cuda" or "cuda:N", got {device!r}')
     if chosen.type == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available():

@@ -113,6 +113,7 @@ class Engine:
         if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
             with current(self.device):
                 self.runner.capture()
+        self._outputs: list[RequestOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
         self.requests: dict[str, Request] = {}
         self._texts: dict[str, OutputText] = {}
@@ -208,7 +209,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether any request is not finished."""
-        return self.scheduler.has_work
+        return self.scheduler.has_work or bool(self._outputs)
 
     # ------------------------------------------------------------------------ one step
 
@@ -225,16 +226,18 @@ class Engine:
         try:
             self._begin_step()
             with current(self.device):
-                outputs = self._catch_up()
+                self._catch_up()
                 step = self.scheduler.schedule()
                 if step.scheduled:
                     self._launch(step)
-                elif self.has_work:  # would be so for ever
+                elif self.scheduler.has_work:  # would be so for ever
                     raise RuntimeError(
                         f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
                         f"requests wait and {len(self.scheduler.running)} run"
                     )
-                return outputs + self._catch_up()
+                self._catch_up()
+                outputs, self._outputs = self._outputs, []
+                return outputs
         finally:
             self._in_step = False
             while self._to_abort:
@@ -264,9 +267,8 @@ class Engine:
         which may be put in at any time."""
         return self._has_device and type(self.sampler) is FastSampler
 
-    def _catch_up(self) -> list[RequestOutput]:
+    def _catch_up(self) -> None:
         """Read the tokens of the steps under way, but for one whose end nobody has to wait for."""
-        outputs = []
         while self._in_flight and not self._may_run_ahead():
             launched = self._in_flight[0]
             requests = [r for r in launched.requests if self._is_open(r)]
@@ -275,8 +277,7 @@ class Engine:
             self._in_flight.popleft()
             for request in requests:
                 self._accept(request, tokens[request])
-                outputs.append(request.output())
-        return outputs
+                self._outputs.append(request.output())
 
     def _may_run_ahead(self) -> bool:
         """Whether the next step may be launched though the last one's tokens are not known.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from yaie.backends.registry import AUTO, order
 from yaie.engine.inputs import Shape
 from yaie.model.llama import Llama
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 # Sizes of steps with parts of prompts. Behind those a GPU takes longer than Python does to launch.
 PROMPT_TOKENS = (16, 32, 64, 128, 256)
-CAPTURABLE = ("auto", "cuda", "triton")  # back ends whose functions only launch kernels
+CAPTURABLE = ("cuda", "triton")  # back ends whose functions only launch kernels
 
 
 @dataclass
@@ -65,7 +66,11 @@ def can_capture(model: Llama) -> bool:
     cannot be captured, and one that does anything else in Python does it only once. Of a back end
     of one's own nobody knows.
     """
-    return all(backend in CAPTURABLE for backend in model.backends.values())
+    for operator, backend in model.backends.items():
+        name = order(operator, "cuda")[0] if backend == AUTO else backend
+        if name not in CAPTURABLE:
+            return False
+    return True
 
 
 def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from yaie.backends.registry import AUTO, choose, register
 from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
 from yaie.engine.engine import Engine
-from yaie.engine.parallel import ParallelEngine, together
+from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
 from yaie.model.config import ModelConfig
@@ -99,16 +99,22 @@ class LLM:
             ):
                 llama = load_model(folder, choose_dtype(dtype, where), where, backends, shard)
             if num_blocks is None:
+                longest = max(
+                    max_model_len or config.max_position_embeddings, max_num_batched_tokens
+                )
                 num_blocks = count_blocks(
                     llama,
                     block_size,
                     max_num_seqs,
-                    max_num_batched_tokens,
+                    max_num_batched_tokens if enable_chunked_prefill else longest,
                     gpu_memory_utilization,
                     kv_cache_memory_bytes,
                 )
             num_blocks = smallest(num_blocks, shard, where)
-            make = Engine if ranks is None else partial(ParallelEngine, ranks)
+            if ranks is not None:
+                make = partial(ParallelEngine, ranks)
+            else:
+                make = Engine if shard.size == 1 else RankEngine
             self.engine = make(
                 llama,
                 self.tokenizer,

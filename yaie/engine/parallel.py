@@ -91,6 +91,21 @@ class ParallelEngine(Engine):
         self.ranks.post(mirror, "step")
 
 
+class RankEngine(Engine):
+    """The engine of a process that is a rank beside others: every rank asks for the same, and draws
+    for itself, which gives the same tokens only from the same seed."""
+
+    def check_params(self, params: SamplingParams | None, name: str = "params") -> None:
+        """As `Engine.check_params`; what is drawn has to have a seed."""
+        super().check_params(params, name)
+        params = params or SamplingParams()
+        if params.temperature > 0 and params.seed is None:
+            raise ValueError(
+                f"{name}.seed must be given where every rank of a group makes its own LLM and "
+                f"temperature is {params.temperature}: else each would draw other tokens"
+            )
+
+
 # ------------------------------------------------------------------------ the group
 
 

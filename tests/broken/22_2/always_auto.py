@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import Unsupported, _announce, order, resolve
+from yaie.backends.registry import Unsupported, announce, order, resolve
 
 EXPECT = 'A name other than "auto" is a demand'
 
@@ -13,5 +13,5 @@ def compute(operator, backend, device, *arguments):
         try:
             return resolve(operator, name)(*arguments)
         except Unsupported as reason:
-            _announce(operator, name, str(reason))
+            announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)

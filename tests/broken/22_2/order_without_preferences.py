@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, ORDER, Unsupported, _announce, backends, resolve
+from yaie.backends.registry import AUTO, ORDER, Unsupported, announce, backends, resolve
 
 EXPECT = "ORDER alone does not know of it"
 
@@ -19,5 +19,5 @@ def compute(operator, backend, device, *arguments):
         try:
             return resolve(operator, name)(*arguments)
         except Unsupported as reason:
-            _announce(operator, name, str(reason))
+            announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)

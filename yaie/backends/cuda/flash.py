@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 
 from yaie.backends.cuda.launching import SUFFIXES, call, memory
-from yaie.backends.registry import Unsupported
+from yaie.backends.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
 MOST_HEAD_DIM = 256
@@ -130,8 +130,9 @@ def _best(
     for rung in (mma, shared_tile) if q.is_cuda else (shared_tile,):
         try:
             return rung(q, k, v, causal, scale, sequences)
-        except Unsupported:
-            continue
+        except Unsupported as reason:
+            if q.is_cuda:
+                announce("attention", f"cuda's {rung.__name__}", str(reason))
     return row(q, k, v, causal, scale, sequences)
 
 
@@ -163,6 +164,8 @@ def _flash(
         batch = len(starts_q) - 1
     if tables is not None:
         keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
+        if k.shape[0] * block_size >= 2**31:
+            raise Unsupported(f"there may be 2³¹ slots, got {k.shape[0]} × {block_size}")
         k, v = k.flatten(0, 1), v.flatten(0, 1)
     q, k, v = map(_rows, (q, k, v))
     call(

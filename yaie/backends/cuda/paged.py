@@ -11,7 +11,7 @@ import torch
 
 from yaie.backends.cuda.flash import paged_prefill
 from yaie.backends.cuda.launching import SUFFIXES, call, memory
-from yaie.backends.registry import Unsupported
+from yaie.backends.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
@@ -59,8 +59,8 @@ def shared_prefix_attention(
     if (len(q) - 1) * shared_len * token >= WORTH:
         try:
             return cascade(*operands, shared_len, scale)
-        except Unsupported:
-            pass
+        except Unsupported as reason:
+            announce("shared_prefix_attention", "cuda's cascade", str(reason))
     return _decode(*operands, None, scale)
 
 
@@ -69,8 +69,8 @@ def _decode(*operands: Any) -> State:
     if operands[0].is_cuda:
         try:
             return mma(*operands)
-        except Unsupported:
-            pass
+        except Unsupported as reason:
+            announce("paged_attention", "cuda's tensor cores", str(reason))
     return split(*operands)
 
 

@@ -76,7 +76,7 @@ EXERCISES = [
             "The heart of the registry. `resolve(operator, backend)` gives the function of a back "
             "end, `order(operator, device)` the names that `auto` tries there, best first; a "
             "function raises `Unsupported` for arguments that it cannot do, and "
-            "`_announce(operator, backend, reason)` warns, once for each reason. Any backend but "
+            "`announce(operator, backend, reason)` warns, once for each reason. Any backend but "
             "AUTO is a demand."
         ),
         difficulty=2,

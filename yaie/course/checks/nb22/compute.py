@@ -137,13 +137,13 @@ def who_cannot_is_passed_over(compute: Callable[..., Any]) -> None:
               because="Each is asked once, in order, until one can.")  # fmt: skip
         true(len(said) == 2, "Two were passed over, and "
              f"{len(said) or 'nothing'} was said. A silent fallback looks like a slow kernel: call "
-             "_announce(operator, name, reason) for each.")  # fmt: skip
+             "announce(operator, name, reason) for each.")  # fmt: skip
         for name, why in (("cuda", "head_dim is 80"), ("triton", "no bfloat16")):
             true(any(name in text and why in text for text in said),
                  f"No warning names {name} and its reason, {why!r}; there are {said}.")  # fmt: skip
         _, said = call(compute, "auto")
         equal(said, [], "the warnings of a second call", because="A model calls an operator "
-              "hundreds of times a second; once is enough, and _announce sees to it.")  # fmt: skip
+              "hundreds of times a second; once is enough, and announce sees to it.")  # fmt: skip
     functions = {"reference": seen.of("reference", Unsupported("too big"))}
     with operator(orders, functions), given('"auto", where the last one raises Unsupported'):
         raises(
