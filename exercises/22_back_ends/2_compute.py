@@ -2,7 +2,7 @@
 
 The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
 `order(operator, device)` the names that `auto` tries there, best first; a function raises
-`Unsupported` for arguments that it cannot do, and `_announce(operator, backend, reason)` warns,
+`Unsupported` for arguments that it cannot do, and `announce(operator, backend, reason)` warns,
 once for each reason. Any backend but AUTO is a demand.
 
 Check it:     yaie check 22.2
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.backends.registry import AUTO, Unsupported, _announce, order, resolve
+from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:

@@ -2,7 +2,7 @@
 
 The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
 `order(operator, device)` the names that `auto` tries there, best first; a function raises
-`Unsupported` for arguments that it cannot do, and `_announce(operator, backend, reason)` warns,
+`Unsupported` for arguments that it cannot do, and `announce(operator, backend, reason)` warns,
 once for each reason. Any backend but AUTO is a demand.
 
 Generated from compute in yaie/backends/registry.py.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.backends.registry import AUTO, Unsupported, _announce, order, resolve
+from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
@@ -32,5 +32,5 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
         try:
             return resolve(operator, name)(*arguments)
         except Unsupported as reason:
-            _announce(operator, name, str(reason))
+            announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)
