@@ -6,6 +6,7 @@ next before it knows the last one's tokens, as on a GPU.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 from functools import partial
@@ -455,6 +456,32 @@ def test_a_step_is_launched_before_the_last_ones_tokens_are_known(model, tokeniz
         ([wanted[:3]], 1),
         ([wanted[:4], wanted], 0),
     ]
+    check_whole(engine)
+
+
+def test_an_answer_is_told_though_the_launch_behind_it_fails(model, tokenizer, monkeypatch):
+    """The step reads the last tokens of one request, then fails to launch the next for another."""
+    engine = make(model, tokenizer, overlap=True)
+    short, long = (
+        SamplingParams(temperature=0.0, max_tokens=count, ignore_eos=True) for count in (3, 9)
+    )
+    ids = [engine.add_request([5, 6, 7], short), engine.add_request([8, 9], long)]
+    told, launch, count = [], engine.runner.launch, 0
+
+    def failing(*arguments):
+        nonlocal count
+        count += 1
+        if count % 2:
+            raise RuntimeError("no luck")
+        return launch(*arguments)
+
+    monkeypatch.setattr(engine.runner, "launch", failing)
+    while engine.has_work:
+        with contextlib.suppress(RuntimeError):
+            told += engine.step()
+    finished = [output for output in told if output.finish_reason]
+    assert sorted(output.request_id for output in finished) == sorted(ids)
+    assert {len(output.token_ids) for output in finished} == {3, 9}
     check_whole(engine)
 
 
