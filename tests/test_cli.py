@@ -198,7 +198,7 @@ def test_a_conversation_is_sent_whole_and_its_cost_is_told(capsys):
             {"role": "user", "content": "Italy?"},
         ],
     ]
-    assert llm.params == SamplingParams(temperature=0.2, top_p=0.9, max_tokens=9)
+    assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=9)
     shown = capsys.readouterr().out
     assert "Paris\n" in shown and "Rome\n" in shown
     assert "prompt 40 tokens, 0 cached; answer 2" in shown
@@ -266,7 +266,7 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
     llm = PretendedLLM(Stream(["ok"]))
     monkeypatch.setattr("yaie.chat.load", lambda model, **options: llm)
     assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
-    assert llm.params == SamplingParams(temperature=0.2, top_p=0.9, max_tokens=256)
+    assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=256)
 
 
 def test_wrong_settings_name_the_argument():

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from yaie.engine.llm import LLM
 
 HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an answer"
-TEMPERATURE, TOP_P = 0.2, 0.9  # as SmolLM2's authors advise: so small a model rambles at more
+# SmolLM2's authors advise a temperature of 0.2; so small a model begins wrongly too often at that.
+TEMPERATURE, TOP_P = 0.0, 0.9
 
 
 def load(model: str, exercises: bool | Sequence[str] = False, **options: str) -> LLM:

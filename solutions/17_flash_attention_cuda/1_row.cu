@@ -3,9 +3,10 @@
 // A warp has one query of one head, in `q_row`, spread over its lanes as rows.cuh says. Walk over
 // the keys 0 to seen - 1: load the key's row and its value's row, take the score from `dot`, times
 // flash.scale, and bring maximum, total and `sum` up to date as the online softmax does. Then write
-// out and lse, each at `row`: out is the sum divided by the total, lse is maximum + log(total). A
-// query that sees no key gets zeros and -INFINITY. Where key `key` lies, sequence.place(key,
-// flash.block_size) says, in strides behind k and v; `of_head` elements further the KV head begins.
+// the row of out, whose numbers begin at row × head_dim: the sum divided by the total; and, by one
+// lane, lse at `row`: maximum + log(total). A query that sees no key gets zeros and -INFINITY. Where
+// key `key` lies, sequence.place(key, flash.block_size) says, in strides behind k and v; `of_head`
+// elements further the KV head begins.
 //
 // Generated from flash_row in csrc/flash/row.cu.
 // Edit it there, and run `python -m yaie.course build`.

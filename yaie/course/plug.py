@@ -37,8 +37,9 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
         raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
     parts, report = _parts([e for e in wanted if e.part])
     operators, lines = _operators([e for e in wanted if e.operator])
-    started = sorted(x for x in report + lines if not x.endswith(tell.NOT_STARTED))
-    report = (*started, tell.rest(bool(parts or operators)))
+    # Who asked for all of them wants to hear of what was begun, who named some, of each of those.
+    told = [x for x in report + lines if ids is not None or not x.endswith(tell.NOT_STARTED)]
+    report = (*sorted(told), tell.rest(bool(parts or operators)))
     return Parts(**parts, operators=operators, report=report)
 
 

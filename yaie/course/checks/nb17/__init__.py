@@ -22,10 +22,11 @@ EXERCISES = [
             "A warp has one query of one head, in `q_row`, spread over its lanes as rows.cuh says. "
             "Walk over the keys 0 to seen - 1: load the key's row and its value's row, take the "
             "score from `dot`, times flash.scale, and bring maximum, total and `sum` up to date as "
-            "the online softmax does. Then write out and lse, each at `row`: out is the sum "
-            "divided by the total, lse is maximum + log(total). A query that sees no key gets "
-            "zeros and -INFINITY. Where key `key` lies, sequence.place(key, flash.block_size) "
-            "says, in strides behind k and v; `of_head` elements further the KV head begins."
+            "the online softmax does. Then write the row of out, whose numbers begin at "
+            "row × head_dim: the sum divided by the total; and, by one lane, lse at `row`: "
+            "maximum + log(total). A query that sees no key gets zeros and -INFINITY. Where key "
+            "`key` lies, sequence.place(key, flash.block_size) says, in strides behind k and v; "
+            "`of_head` elements further the KV head begins."
         ),
         difficulty=2,
         minutes=20,
@@ -53,7 +54,7 @@ EXERCISES = [
             "    if (threadIdx.x % WARP == 0) flash.lse[row] = ...;",
         ),
         proves=(
-            "It is right for 12 batches, some causal, some grouped, some in blocks, in three "
+            "It is right for 13 batches, some causal, some grouped, some in blocks, in three "
             "dtypes; large scores do not overflow, and each key is asked for once."
         ),
         check=check_row,
@@ -90,7 +91,7 @@ EXERCISES = [
             "        store_row(flash, row, sums[r], total[r] > 0.0f ? ... : 0.0f, ...);",
         ),
         proves=(
-            "It is right for 14 batches, in three schedules and three dtypes, no thread reads or "
+            "It is right for 15 batches, in three schedules and three dtypes, no thread reads or "
             "overwrites a tile too early, and each key is brought once a tile of queries."
         ),
         check=check_tile,

@@ -32,6 +32,10 @@ LARGE = (
     "The scores are large here: exp of one of them overflows unless the maximum is taken off "
     "first, and inf / inf is NaN."
 )
+BELOW = (
+    "All scores are far below 0 here. A maximum that begins at 0 is larger than all of them, and "
+    "stays: every weight is exp(score - 0), which is 0. It begins below any score, at -INFINITY."
+)
 BLIND = (
     "This query sees no key: its row of out has zeros and its log-sum-exp is -inf. Its maximum "
     "stays -inf and its total 0: neither -inf - -inf nor 0 / 0 may come about, both are NaN."
@@ -47,6 +51,7 @@ class Problem:
         block_size: of the pools that keys and values lie in; None: they lie end to end.
         size: what random queries are multiplied by, so that scores are large.
         rising: whether every key's scores are larger than the last's.
+        below: whether every score is far below 0.
     """
 
     lengths: tuple[tuple[int, int], ...]
@@ -57,6 +62,7 @@ class Problem:
     block_size: int | None = None
     size: float = 1.0
     rising: bool = False
+    below: bool = False
     suffix: str = "f32"
 
     def __str__(self) -> str:
@@ -68,6 +74,7 @@ class Problem:
             *([f"{self.heads} heads, {self.kv_heads} of keys"] if self.heads > 1 else []),
             f"head_dim {self.dim}",
             *(["causal"] if self.causal else []),
+            *(["all scores far below 0"] if self.below else []),
             *([f"in blocks of {self.block_size}"] if self.block_size else []),
             *([self.suffix] if self.suffix != "f32" else []),
         ]
@@ -95,6 +102,8 @@ def tensors(problem: Problem) -> tuple[Any, Any, Any]:
     if problem.rising:
         q = q.abs() + 0.5
         k = (torch.arange(keys) + 1.0).view(-1, 1, 1) / keys * (k.abs() + 0.5)
+    if problem.below:
+        q, k = -100.0 * (q.abs() + 0.5), k.abs() + 0.5
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
@@ -316,7 +325,9 @@ def compare(problem: Problem, out: Any, lse: Any, mistakes: Mistakes, because: s
     want, want_lse = attend(problem)
     tolerance = TOLERANCE[problem.suffix]
     blind = want_lse == -math.inf
-    if bool(out[~blind].isnan().any()):
+    if problem.below:
+        because, mistakes = BELOW, []
+    elif bool(out[~blind].isnan().any()):
         because = LARGE if problem.size > 1 else NOT_A_NUMBER
         because, mistakes = (because if came_about(lse) else UNWRITTEN), []
     elif bool(blind.any()) and (bool((out[blind] != 0).any()) or bool(out[blind].isnan().any())):

@@ -31,6 +31,7 @@ SMALL = (
 )
 OTHERS = (
     Problem(((2, 6),), size=400.0),
+    Problem(((2, 6),), below=True),
     Problem(((4, 2),), causal=True),
     Problem(((2, 3), (0, 4), (5, 6)), causal=True),
     Problem(((2, 9), (3, 5)), heads=2, kv_heads=1, causal=True, block_size=4),

@@ -46,6 +46,7 @@ OTHERS = (
     Problem(((36, 3),), dim=16, causal=True),
     Problem(((2, 0),), dim=16),
     Problem(((2, 40),), dim=16, size=400.0),
+    Problem(((2, 40),), dim=16, below=True),
     Problem(((5, 33), (0, 3), (34, 40)), dim=16, causal=True),
     Problem(((2, 35), (6, 6)), heads=2, kv_heads=1, dim=40, causal=True, block_size=16),
     Problem(((18, 33),), dim=100),

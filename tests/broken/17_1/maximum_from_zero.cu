@@ -1,0 +1,81 @@
+// The maximum begins at 0, and scores below it never replace it.
+// EXPECT = "A maximum that begins at 0 is larger than all of them"
+#include "flash/flash.cuh"
+#include "flash/rows.cuh"
+
+constexpr int WARPS = 4;
+
+template <int PARTS, typename T>
+__global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
+    Sequence sequence = find_sequence(flash, blockIdx.x, WARPS);
+    int query = sequence.first_row + threadIdx.x / WARP, head = blockIdx.y;
+    if (query >= sequence.num_queries) return;  // a warp at a time, and no barrier follows
+    int token = sequence.first_query + query, head_dim = flash.head_dim;
+    int of_head = head / flash.group() * head_dim;  // where the KV head begins in a row of k or v
+    int seen = sequence.seen_by(query, flash.causal);
+    Row<PARTS> q_row, k_row, v_row, sum;
+    q_row.load(flash.q + token * flash.q_stride + head * head_dim, head_dim);
+    size_t row = (size_t)token * flash.heads + head;
+    float maximum = 0.0f, total = 0.0f;
+    for (int key = 0; key < seen; ++key) {
+        int64_t place = sequence.place(key, flash.block_size);
+        k_row.load(flash.k + place * flash.k_stride + of_head, head_dim);
+        v_row.load(flash.v + place * flash.v_stride + of_head, head_dim);
+        float score = dot(q_row, k_row) * flash.scale;
+        float larger = fmaxf(maximum, score);
+        float correction = expf(maximum - larger), weight = expf(score - larger);
+        total = total * correction + weight;
+        sum.multiply(correction);
+        sum.add(weight, v_row);
+        maximum = larger;
+    }
+    sum.store(flash.out + row * head_dim, head_dim, seen > 0 ? 1.0f / total : 0.0f);
+    if (threadIdx.x % WARP == 0) flash.lse[row] = maximum + logf(total);  // -infinity if none
+}
+
+template <typename T>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    if (flash.tokens == 0 || flash.heads == 0) return cudaSuccess;
+    int parts = ceil_div(flash.head_dim, WARP);
+    if (parts > MOST_PARTS) return cudaErrorInvalidValue;
+    auto kernel = parts <= 1   ? flash_row<1, T>
+                  : parts == 2 ? flash_row<2, T>
+                  : parts <= 4 ? flash_row<4, T>
+                               : flash_row<MOST_PARTS, T>;
+    kernel<<<dim3(most_tiles(flash, WARPS), flash.heads), WARPS * WARP, 0, stream>>>(flash);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t flash_row_f32(
+    const float* q, const float* k, const float* v, float* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<float> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                          tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                          block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_row_f16(
+    const __half* q, const __half* k, const __half* v, __half* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                           tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                           block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_row_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* out,
+    float* lse, const int* starts_q, const int* starts_k, const int* block_tables,
+    const int* context_lens, int batch, int tokens, int keys, int heads, int kv_heads, int head_dim,
+    int64_t q_stride, int64_t k_stride, int64_t v_stride, int block_size, int max_blocks,
+    float scale, int causal, cudaStream_t stream) {
+    Flash<__nv_bfloat16> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                                  batch, tokens, keys, heads, kv_heads, head_dim, q_stride,
+                                  k_stride, v_stride, block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
