@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -132,8 +133,14 @@ def test_reset_begins_the_hints_again() -> None:
 
 def test_status_table_and_json() -> None:
     total = len(exercises())
+    assert "00.1 Count the tokens that two prompts share" in yaie("status", "00")
     table = yaie("status")
-    assert "00.1 Count the tokens that two prompts share" in table
+    assert re.search(r"02_radix_tree +░+ +0 of 4", table) and find("02.2").title not in table
+    learner_path(find("02.1")).write_text("wrong = 1\n")
+    assert re.search(r"02_radix_tree +░+ +0 of 4 +02\.1", yaie("status"))
+    assert "passes" not in yaie("status", "02") and "no exercise '77'" in yaie(
+        "status", "77", status=2
+    )
     assert f"0 of {total} exercises pass" in table
     assert "Next: 00.1" in table
     solve()

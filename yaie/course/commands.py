@@ -103,9 +103,14 @@ def reset(exercise_id: Id) -> None:
 
 @app.command()
 def status(
+    which: Annotated[
+        str | None,
+        typer.Argument(metavar="[NN|all]", help="Show each exercise of a notebook, or of all."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show which exercises are solved, and which comes next."""
+    """Show how far you are, a line a notebook, and which exercise comes next."""
+    chosen = None if which is None else set(_chosen(which))
     judged = [(exercise, judge(exercise)) for exercise in exercises()]
     following = next((e for e, v in judged if v.state != "passes"), None)
     passed = sum(v.state == "passes" for _, v in judged)
@@ -115,7 +120,10 @@ def status(
         typer.echo(json.dumps({**summary, "exercises": rows}, indent=2, ensure_ascii=False))
         return
     console = Console()
-    console.print(_table(judged))
+    if chosen is None:
+        console.print(_by_notebook(judged))
+    else:
+        console.print(_table([pair for pair in judged if pair[0] in chosen]))
     console.print(f"{_bar(passed, len(judged), 30)} {passed} of {len(judged)} exercises pass")
     _say_folder()
     if following is None:
@@ -123,6 +131,8 @@ def status(
     else:
         typer.echo(f"Next: {following.id} {following.title}")
         typer.echo(f"  edit {following.shown}, then run `yaie check {following.id}`")
+    if chosen is None:
+        typer.echo("Each exercise of a notebook: `yaie status 02`, say.")
 
 
 @app.command()
@@ -175,6 +185,19 @@ def _save_picture(exercise: Exercise, verdict: Verdict, path: Path) -> None:
     caption, figure = drawn
     figure.savefig(path, bbox_inches="tight", dpi=120)
     typer.echo(f"{caption} It is saved as {path}")
+
+
+def _by_notebook(judged: list[tuple[Exercise, Verdict]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("notebook", "", "passed", "begun"):
+        table.add_column(heading, no_wrap=heading != "begun")
+    for notebook, group in groupby(judged, key=lambda pair: pair[0].notebook):
+        rows = list(group)
+        done = sum(verdict.state == "passes" for _, verdict in rows)
+        begun = [e.id for e, verdict in rows if verdict.state not in ("passes", "not started")]
+        counts = f"{done} of {len(rows)}"
+        table.add_row(notebook, _bar(done, len(rows), len(rows)), counts, " ".join(begun))
+    return table
 
 
 def _table(judged: list[tuple[Exercise, Verdict]]) -> Table:
