@@ -8,6 +8,7 @@ them fails, all are ended, and its error is raised here; nothing waits longer th
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import io
 import os
@@ -29,6 +30,7 @@ from pathlib import Path
 from threading import Thread
 from types import FunctionType
 from typing import Any
+from weakref import ref
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
@@ -82,7 +84,8 @@ class Ranks:
                 _join(0, size, device, meeting, timeout)
                 Ranks.joined_here = True
                 if device == "cuda":
-                    Thread(target=self._watch, daemon=True).start()
+                    pipes = [process.pipe for process in self._ranks]
+                    Thread(target=_watch, args=(pipes, ref(self)), daemon=True).start()
         except BaseException:
             self._end(0.0)
             raise
@@ -137,13 +140,6 @@ class Ranks:
     def __del__(self) -> None:
         if getattr(self, "_ranks", None):
             self.close()
-
-    def _watch(self) -> None:
-        """Free this process, should a rank fail while it waits for its tensor. Gloo notices that
-        by itself; kernels of NCCL go on waiting."""
-        wait([process.pipe for process in self._ranks])
-        if self.is_open:
-            _abort()
 
     def _end(self, patience: float) -> None:
         ranks, self._ranks = self._ranks, []
@@ -311,6 +307,16 @@ def _in_a_group() -> bool:
     from torch import distributed as dist
 
     return dist.is_initialized()
+
+
+def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
+    """Free this process, should a rank fail while it waits for its tensor. Gloo notices that by
+    itself; kernels of NCCL go on waiting. The group is not kept alive by being watched."""
+    with contextlib.suppress(OSError):  # the pipes are closed when the group is
+        wait(pipes)
+    ranks = group()
+    if ranks is not None and ranks.is_open:
+        _abort()
 
 
 def _abort() -> None:

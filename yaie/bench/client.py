@@ -111,8 +111,9 @@ class Client:
         self, method: str, path: str, body: dict | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**20)
-        except OSError as error:
+            opening = asyncio.open_connection(self.host, self.port, limit=2**20)
+            reader, writer = await asyncio.wait_for(opening, self.timeout)
+        except (OSError, asyncio.TimeoutError) as error:
             raise ClientError(f"nobody answers at {self.host} port {self.port}: {error}") from error
         content = b"" if body is None else json.dumps(body).encode()
         lines = [f"{method} {path} HTTP/1.0", f"Host: {self.host}:{self.port}"]

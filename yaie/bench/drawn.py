@@ -14,6 +14,7 @@ from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
 from yaie.model.tokenizer import Tokenizer
+from yaie.model.weights import random_model
 
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -39,18 +40,6 @@ def shape_of(name: str) -> dict[str, Any]:
     if name not in SHAPES:
         raise ValueError(f"shape must be one of {', '.join(SHAPES)}, got {name!r}")
     return SHAPES[name]
-
-
-def draw(raw: dict[str, Any], dtype: torch.dtype, device: torch.device) -> Llama:
-    """A model of some shape, its weights drawn at random, so scaled that no logit overflows."""
-    model = Llama(ModelConfig.from_dict(raw), dtype=dtype, device=device)
-    generator = torch.Generator(device).manual_seed(0)
-    for name, place in model.places().items():
-        if "norm" in name:
-            place.fill_(1.0)
-        else:
-            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
-    return model.eval()
 
 
 def in_transformers(raw: dict[str, Any], model: Llama) -> Any:
@@ -85,7 +74,8 @@ class DrawnBench(Bench):
     def __init__(self, raw: dict[str, Any], model: str | Path, *others: Any) -> None:
         super().__init__(model, *others)
         self.raw = raw
-        self.llama = draw(raw, self.torch_dtype, self.device)
+        config = ModelConfig.from_dict(raw)
+        self.llama = random_model(config, self.torch_dtype, self.device, pack=False)
 
     @property
     def oracle(self) -> Oracle:

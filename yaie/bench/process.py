@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+START_LIMIT = 600.0  # seconds that a server may take until it serves
+
 
 @dataclass(frozen=True)
 class Server:
@@ -31,13 +33,16 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
     """Start `yaie serve` on a free port of this machine, and end it afterwards.
 
     Raises:
-        RuntimeError: it ended before it served; the message has its last words.
+        RuntimeError: it ended before it served, or was ended after `START_LIMIT` seconds; the
+            message has its last words.
     """
     command = [sys.executable, "-m", "yaie", "serve", str(model), "--port", "0", *options]
     environment = {**os.environ, "YAIE_API_KEY": ""}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     )
+    patience = threading.Timer(START_LIMIT, process.kill)
+    patience.start()
     try:
         url, said = None, []
         for line in process.stdout:
@@ -45,12 +50,14 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
             if found := re.search(r"serving \S+ at (http://\S+)/v1", line):
                 url = found[1]
                 break
+        patience.cancel()
         if url is None:
             raise RuntimeError(f"the server ended before it served: {' '.join(said[-3:]).strip()}")
         # Whatever it still says is read, so that it never waits for a full pipe.
         threading.Thread(target=process.stdout.read, daemon=True).start()
         yield Server(url, process.pid)
     finally:
+        patience.cancel()
         process.terminate()
         try:
             process.wait(timeout=60)

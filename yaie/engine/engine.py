@@ -102,16 +102,16 @@ class Engine:
         self._has_device = on_gpu or bool(overlap)  # of which a CPU plays the part in tests
         self.overlap = on_gpu if overlap is None else overlap
         max_num_seqs = self.scheduler.max_num_seqs
-        self.runner = Runner(
-            model,
-            self.kv,
-            max_num_seqs,
-            max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
-            blocks_needed(self.max_model_len, block_size),
-            samples=self._chooses_on_device(),
-        )
-        if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
-            with current(self.device):
+        with current(self.device):
+            self.runner = Runner(
+                model,
+                self.kv,
+                max_num_seqs,
+                max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
+                blocks_needed(self.max_model_len, block_size),
+                samples=self._chooses_on_device(),
+            )
+            if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
                 self.runner.capture()
         self._outputs: list[RequestOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read

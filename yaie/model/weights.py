@@ -71,10 +71,12 @@ def random_model(
     device: torch.device | str = "cpu",
     backends: str | Mapping[str, str] = AUTO,
     seed: int = 0,
+    pack: bool = True,
 ) -> Llama:
     """A model of any size that knows nothing, for measuring: its weights are drawn.
 
-    Their scale keeps activations near 1, so that no logit overflows.
+    Their scale keeps activations near 1, so that no logit overflows. Without `pack` they stay where
+    `Llama.places` finds them.
     """
     model = Llama(config, dtype=parse_dtype(dtype), device=device, backends=backends)
     generator = torch.Generator(device).manual_seed(seed)
@@ -83,7 +85,8 @@ def random_model(
             place.fill_(1.0)
         else:
             place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
-    model.pack()
+    if pack:
+        model.pack()
     return model.eval()
 
 
