@@ -227,7 +227,7 @@ def test_bad_options(folder, options, error, message):
 @pytest.mark.parametrize("name", ["gpu", "cuda:99"])
 def test_a_bad_device_of_the_environment(folder, monkeypatch, name):
     monkeypatch.setenv("YAIE_DEVICE", name)
-    with pytest.raises(ValueError, match=f"device.*{name}"):
+    with pytest.raises(ValueError, match=f"(?i)device.*{name}"):
         LLM(folder)
 
 
