@@ -10,9 +10,10 @@ def check_vector_add(path):
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,20 @@ def _reject(findings: Sequence[Finding], source: str, explain: Explain) -> None:
     told = explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
     fail("\n".join(filter(None, [finding.message, f"    {text}" if text else "", told])))
+
+
+def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
+    """What makes a model's operator of a learner's file, for `Exercise.fit`.
+
+    Args:
+        function: the back end that takes such a file, as module:name; imported when it is asked.
+    """
+
+    def fit(file: Path) -> Callable[..., Any]:
+        module, _, name = function.partition(":")
+        return partial(getattr(importlib.import_module(module), name), file=file)
+
+    return fit
 
 
 def poisoned(*shape: int, dtype: Any = None) -> Any:

@@ -12,12 +12,17 @@ from typing import NamedTuple
 
 import torch
 
-from yaie.backends.cuda.launching import SUFFIXES, call, memory
+from yaie.backends.cuda.launching import (
+    call,
+    memory,
+    require_tensor_cores,
+    suffix,
+    token_rows,
+)
 from yaie.backends.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
 MOST_HEAD_DIM = 256
-TENSOR_CORES = (torch.float16, torch.bfloat16)
 ALIGNED = 16  # bytes of a copy to shared memory
 
 
@@ -100,10 +105,7 @@ def mma(
     sequences: Sequences = Sequences(),  # noqa: B008
 ) -> State:
     """Tensor cores: float16 and bfloat16 from sm_80 on, head_dim up to 128."""
-    if q.dtype not in TENSOR_CORES:
-        raise Unsupported(f"tensor cores take float16 and bfloat16 here, got {q.dtype}")
-    if q.is_cuda and (has := torch.cuda.get_device_capability(q.device)) < (8, 0):
-        raise Unsupported(f"this rung needs sm_80, this is sm_{has[0]}{has[1]}")
+    require_tensor_cores(q)
     if q.shape[2] > 128 or q.shape[2] % 8:
         raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
     for x in (q, k, v):
@@ -146,8 +148,7 @@ def _flash(
     sequences: Sequences,
 ) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
-    if q.dtype not in SUFFIXES:
-        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
+    name = f"flash_{Path(file).stem}_{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
@@ -167,18 +168,12 @@ def _flash(
         if k.shape[0] * block_size >= 2**31:
             raise Unsupported(f"there may be 2³¹ slots, got {k.shape[0]} × {block_size}")
         k, v = k.flatten(0, 1), v.flatten(0, 1)
-    q, k, v = map(_rows, (q, k, v))
+    q, k, v = map(token_rows, (q, k, v))
     call(
-        *(file, f"flash_{Path(file).stem}_{SUFFIXES[q.dtype]}"),
+        *(file, name),
         *(memory(q), memory(k), memory(v), out, lse, starts_q, starts_k, tables, lengths),
         *(batch, tokens, keys, heads, kv_heads, head_dim),
         *(q.stride(0), k.stride(0), v.stride(0), block_size, max_blocks),
         *(max(scale, 1e-30), int(causal)),  # not 0, because -inf × 0 is NaN
     )
     return out, lse
-
-
-def _rows(x: torch.Tensor) -> torch.Tensor:
-    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
-    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
-    return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()

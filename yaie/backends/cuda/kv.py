@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from yaie.backends.cuda.launching import SUFFIXES, call, memory
+from yaie.backends.cuda.launching import call, memory, suffix, token_rows
 from yaie.backends.registry import Unsupported
 
 MOST_PAIRS = 4096  # of copy_blocks.cu, which keeps a list of them in shared memory
@@ -45,7 +45,7 @@ def _write(
     value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
 ) -> None:
-    keys, values = _rows(keys), _rows(values)
+    keys, values = token_rows(keys), token_rows(values)
     size = keys.element_size()
     call(
         *(file, name),
@@ -65,9 +65,9 @@ def reshape_and_cache_fp8(
     value_scale: torch.Tensor,
 ) -> None:
     """The same into pools of float8_e4m3fn, divided by scales of the heads or of the tensor."""
-    keys, values = _rows(keys), _rows(values)
+    keys, values = token_rows(keys), token_rows(values)
     call(
-        *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{_suffix(keys.dtype)}"),
+        *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{suffix(keys.dtype)}"),
         *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
         *(key_scale.contiguous(), value_scale.contiguous(), *keys.shape, _per_head(key_scale)),
         *(keys.stride(0), values.stride(0)),
@@ -132,7 +132,7 @@ def gather_kv_fp8(
         for pool in (key_pool, value_pool)
     )
     call(
-        *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{_suffix(dtype)}", key_pool, value_pool),
+        *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{suffix(dtype)}", key_pool, value_pool),
         *(block_tables.contiguous(), cu_seqlens.contiguous()),
         *(key_scale.contiguous(), value_scale.contiguous(), keys, values),
         *(*block_tables.shape, *key_pool.shape[1:], _per_head(key_scale)),
@@ -146,17 +146,5 @@ def widest_unit(*numbers: int) -> int:
     return together & -together
 
 
-def _rows(x: torch.Tensor) -> torch.Tensor:
-    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
-    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
-    return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()
-
-
 def _per_head(scale: torch.Tensor) -> int:
     return int(scale.numel() > 1)
-
-
-def _suffix(dtype: torch.dtype) -> str:
-    if dtype not in SUFFIXES:
-        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
-    return SUFFIXES[dtype]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from yaie.backends.cuda.launching import launch
+from yaie.backends.cuda.launching import SINCE_SM_80, launch, require_tensor_cores
 from yaie.backends.registry import Unsupported
 
 MOST_ROWS = 65_535 * 32  # a grid has at most 65,535 thread blocks from top to bottom
@@ -53,13 +53,13 @@ def register_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def wmma(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Tensor cores, by CUDA's interface: float16 from sm_75 on, bfloat16 from sm_80 on."""
-    _require_tensor_cores(a, b, {torch.float16: (7, 5), torch.bfloat16: (8, 0)})
+    _require_aligned_on_tensor_cores(a, b, {torch.float16: (7, 5), torch.bfloat16: (8, 0)})
     return _product("matmul/wmma.cu", 128, a, b)
 
 
 def mma(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Tensor cores that never wait: float16 and bfloat16 from sm_80 on."""
-    _require_tensor_cores(a, b, {torch.float16: (8, 0), torch.bfloat16: (8, 0)})
+    _require_aligned_on_tensor_cores(a, b, SINCE_SM_80)
     return _product("matmul/mma.cu", None, a, b)
 
 
@@ -79,15 +79,11 @@ def _product(file: str, height: int | None, a: torch.Tensor, b: torch.Tensor) ->
     return c
 
 
-def _require_tensor_cores(
+def _require_aligned_on_tensor_cores(
     a: torch.Tensor, b: torch.Tensor, since: dict[torch.dtype, tuple[int, int]]
 ) -> None:
     """Raise Unsupported unless the tensor cores can multiply these matrices."""
-    if a.dtype not in since:
-        raise Unsupported(f"tensor cores take float16 and bfloat16 here, got {a.dtype}")
-    if a.is_cuda and (has := torch.cuda.get_device_capability(a.device)) < since[a.dtype]:
-        major, minor = since[a.dtype]
-        raise Unsupported(f"{a.dtype} needs sm_{major}{minor}, this is sm_{has[0]}{has[1]}")
+    require_tensor_cores(a, since)
     (_, k), n = a.shape, b.shape[1]
     if n % 8 or k % 8 or (a.data_ptr() | b.data_ptr()) % 16:
         raise Unsupported(

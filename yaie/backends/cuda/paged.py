@@ -10,7 +10,13 @@ from typing import Any
 import torch
 
 from yaie.backends.cuda.flash import paged_prefill
-from yaie.backends.cuda.launching import SUFFIXES, call, memory
+from yaie.backends.cuda.launching import (
+    call,
+    memory,
+    require_tensor_cores,
+    suffix,
+    token_rows,
+)
 from yaie.backends.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -143,7 +149,7 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
     q, key_pool = operands[:2]
     heads, head_dim = q.shape[1:]
     group = heads // key_pool.shape[2]
-    _require_tensor_cores(q, key_pool, operands[2])
+    _require_mma(q, key_pool, operands[2])
     if workers is None:
         workers = _workers(q.device, head_dim)
     size = workers * (4 + 2 * group * (head_dim + 1))
@@ -174,10 +180,9 @@ def decode(
         state: what it changes, in place of new memory for the outputs.
     """
     q = operands[0]
-    if q.dtype not in SUFFIXES:
-        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {q.dtype}")
+    name = f"paged_{rung}_{suffix(q.dtype)}"
     state, given = arguments(*operands, state=state)
-    call(file, f"paged_{rung}_{SUFFIXES[q.dtype]}", *given, *workspace)
+    call(file, name, *given, *workspace)
     return state
 
 
@@ -193,8 +198,7 @@ def arguments(
 ) -> tuple[State, list[Any]]:
     """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
     tokens, heads, head_dim = q.shape
-    if q.stride(2) != 1 or (heads > 1 and q.stride(1) != head_dim) or q.stride(0) < 0:
-        q = q.contiguous()
+    q = token_rows(q)
     if state is None:
         state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
     batch, max_blocks = block_tables.shape
@@ -221,14 +225,9 @@ def _multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _require_tensor_cores(
-    q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor
-) -> None:
+def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
     """Raise Unsupported unless mma.cu takes these tensors on this card."""
-    if q.dtype not in (torch.float16, torch.bfloat16):
-        raise Unsupported(f"tensor cores take float16 and bfloat16 here, got {q.dtype}")
-    if q.is_cuda and (has := torch.cuda.get_device_capability(q.device)) < (8, 0):
-        raise Unsupported(f"mma.cu needs sm_80, this is sm_{has[0]}{has[1]}")
+    require_tensor_cores(q)
     (num_blocks, block_size, kv_heads, head_dim), heads = key_pool.shape, q.shape[1]
     if head_dim not in (64, 128) or heads > 16 * kv_heads:
         raise Unsupported(

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 from yaie.course.checks.nb14.normalize import check_normalize, draw_normalize
 from yaie.course.checks.nb14.rms_norm import check_rms_norm, draw_rms_norm
 from yaie.course.checks.nb14.row_sum import check_row_sum, draw_row_sum
 from yaie.course.checks.nb14.transpose import check_transpose, draw_transpose
+from yaie.course.cuda import operator_by
 from yaie.course.manifest import Exercise
 
 NOTEBOOK = "14_memory_barriers_warps"
-
-
-def rms_norm_of(file: Path) -> Callable[..., Any]:
-    """The operator, by the learner's file."""
-    from functools import partial
-
-    from yaie.backends.cuda.norm import rms_norm_simple
-
-    return partial(rms_norm_simple, file=file)
-
 
 EXERCISES = [
     Exercise(
@@ -183,6 +170,6 @@ EXERCISES = [
         check=check_rms_norm,
         picture=draw_rms_norm,
         operator="rms_norm",
-        fit=rms_norm_of,
+        fit=operator_by("yaie.backends.cuda.norm:rms_norm_simple"),
     ),
 ]

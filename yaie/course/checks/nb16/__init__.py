@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 from yaie.course.checks.nb16.copies import check_copies, draw_copies
 from yaie.course.checks.nb16.eight import check_fp8, draw_fp8
 from yaie.course.checks.nb16.write import check_write, draw_write
+from yaie.course.cuda import operator_by
 from yaie.course.manifest import Exercise
 
 NOTEBOOK = "16_kv_memory_operations"
-
-
-def reshape_and_cache_of(file: Path) -> Callable[..., Any]:
-    """The operator, by the learner's file."""
-    from functools import partial
-
-    from yaie.backends.cuda.kv import reshape_and_cache_simple
-
-    return partial(reshape_and_cache_simple, file=file)
-
 
 EXERCISES = [
     Exercise(
@@ -66,7 +53,7 @@ EXERCISES = [
         check=check_write,
         picture=draw_write,
         operator="reshape_and_cache",
-        fit=reshape_and_cache_of,
+        fit=operator_by("yaie.backends.cuda.kv:reshape_and_cache_simple"),
     ),
     Exercise(
         id="16.2",

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 from yaie.course.checks.nb18.cascade import check_cascade, draw_cascade
 from yaie.course.checks.nb18.grouped import check_grouped, draw_grouped
 from yaie.course.checks.nb18.one_block import check_one_block, draw_one_block
 from yaie.course.checks.nb18.split import check_split, draw_split
+from yaie.course.cuda import operator_by
 from yaie.course.manifest import Exercise
 
 NOTEBOOK = "18_paged_attention_cuda"
-
-
-def paged_attention_of(rung: str) -> Callable[[Path], Callable[..., Any]]:
-    """What makes the operator of the learner's file, which is like that of a rung."""
-
-    def fit(file: Path) -> Callable[..., Any]:
-        from functools import partial
-
-        from yaie.backends.cuda.paged import RUNGS
-
-        return partial(RUNGS[rung], file=file)
-
-    return fit
-
 
 EXERCISES = [
     Exercise(
@@ -78,7 +61,7 @@ EXERCISES = [
         check=check_one_block,
         picture=draw_one_block,
         operator="paged_attention",
-        fit=paged_attention_of("one_block"),
+        fit=operator_by("yaie.backends.cuda.paged:one_block"),
     ),
     Exercise(
         id="18.2",
@@ -131,7 +114,7 @@ EXERCISES = [
         check=check_grouped,
         picture=draw_grouped,
         operator="paged_attention",
-        fit=paged_attention_of("grouped"),
+        fit=operator_by("yaie.backends.cuda.paged:grouped"),
     ),
     Exercise(
         id="18.3",
@@ -178,7 +161,7 @@ EXERCISES = [
         check=check_split,
         picture=draw_split,
         operator="paged_attention",
-        fit=paged_attention_of("split"),
+        fit=operator_by("yaie.backends.cuda.paged:split"),
     ),
     Exercise(
         id="18.4",

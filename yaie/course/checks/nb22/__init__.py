@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 from yaie.course.checks.nb22.compute import check_compute
 from yaie.course.checks.nb22.silu import check_silu, draw_silu
+from yaie.course.cuda import operator_by
 from yaie.course.manifest import Exercise
 
 NOTEBOOK = "22_back_ends"
-
-
-def silu_and_mul_of(file: Path) -> Callable[..., Any]:
-    """The operator, by the learner's file."""
-    from functools import partial
-
-    from yaie.backends.cuda.elementwise import silu_and_mul_simple
-
-    return partial(silu_and_mul_simple, file=file)
-
 
 EXERCISES = [
     Exercise(
@@ -64,7 +51,7 @@ EXERCISES = [
         check=check_silu,
         picture=draw_silu,
         operator="silu_and_mul",
-        fit=silu_and_mul_of,
+        fit=operator_by("yaie.backends.cuda.elementwise:silu_and_mul_simple"),
     ),
     Exercise(
         id="22.2",
