@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +16,8 @@ import torch
 from servers import serving
 from tiny import make_tiny_model
 
-from yaie.bench import bench, engine, serve, soak
+from yaie.bench import bench, engine, machine, serve, soak
+from yaie.bench import record as records
 from yaie.bench.client import Client, ClientError
 from yaie.bench.drawn import DrawnBench
 from yaie.bench.drive import greedy, run_batch, run_closed, run_open
@@ -172,8 +174,30 @@ def test_a_record_goes_on_where_it_was(tmp_path):
     content = json.loads(path.read_text())
     assert [row["batch"] for row in content["results"]["matrix"]] == [1, 2]
     assert {"date", "machine", "versions", "subject"} <= set(content)
-    with pytest.raises(ValueError, match="has results of another subject"):
+    with pytest.raises(ValueError, match=r"another subject \(model: tiny, not other\)"):
         Record(path, {"model": "other"}, CPU)
+
+
+def test_a_record_is_of_one_version_of_the_code(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    monkeypatch.setattr(records, "code", lambda: {"commit": "a", "sources": "1"})
+    Record(path, {}, CPU).add("matrix", {"batch": 1})
+    monkeypatch.setattr(records, "code", lambda: {"commit": "b", "sources": "1"})
+    assert Record(path, {}, CPU).content["code"]["commit"] == "a"  # the sources are the same
+    monkeypatch.setattr(records, "code", lambda: {"commit": "b", "sources": "2"})
+    with pytest.raises(ValueError, match=r"another code \(commit: a, not b; sources: 1, not 2\)"):
+        Record(path, {}, CPU)
+
+
+def test_the_code_is_that_of_the_engine_and_its_kernels(tmp_path, monkeypatch):
+    package = shutil.copytree(machine.PACKAGE, tmp_path / "yaie")
+    before = machine.code()["sources"]
+    monkeypatch.setattr(machine, "PACKAGE", package)
+    assert machine.code() == {"commit": "unknown", "sources": before}
+    (package / "viz" / "style.py").write_text("")
+    assert machine.code()["sources"] == before
+    (package / "radix.py").write_text("")
+    assert machine.code()["sources"] != before
 
 
 def test_numbers_are_kept_short_and_nan_is_null():
@@ -200,6 +224,16 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     before = path.read_text()
     engine.run(folder, device="cpu", quick=True, output=path)  # nothing is measured again
     assert path.read_text() == before
+    with pytest.raises(ValueError, match=r"another subject \(rounds: 1, not 2\)"):
+        engine.run(folder, device="cpu", quick=True, rounds=2, output=path)
+
+
+def test_both_machines_have_the_batches_and_lengths_that_are_promised():
+    for sizes in (bench.GPU, bench.CPU):
+        assert sizes.batches == (1, 8, 32, 64)
+        assert sizes.prompts == (128, 1024, 4096) and set(sizes.prompts) <= set(sizes.lengths)
+        assert sizes.outputs == (64, 256)
+    assert bench.CPU.rounds_of(2_000) == 3 and bench.CPU.rounds_of(2_001) == 1
 
 
 def test_sections_are_named(folder):
@@ -262,6 +296,7 @@ def test_a_server_is_measured(folder, tmp_path, capsys):
     assert set(record["results"]) == {"transformers", "at_once", "arrivals"}
     for rows in record["results"].values():
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
+    assert record["subject"]["sizes"]["at_once"] == (1, 4) and "url" not in record["subject"]
     one, four = record["results"]["at_once"]
     assert (one["requests"], four["requests"], four["tokens"]) == (2, 8, 64)
 

@@ -279,6 +279,9 @@ def test_bench_engine_names_its_sections():
     assert done.returncode == 1
     assert "only must name some of transformers, matrix" in done.stderr
     assert "got 'speed'" in done.stderr
+    from yaie.bench.sections import SECTIONS
+
+    assert tuple(SECTIONS) == cli.ENGINE_SECTIONS
 
 
 def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):

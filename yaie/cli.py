@@ -197,6 +197,11 @@ def serve(
     )
 
 
+# As in yaie.bench.sections, which loads more than a help text should.
+ENGINE_SECTIONS = (
+    *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
+    *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
+)
 bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
@@ -207,7 +212,7 @@ def bench_engine(
         str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="WORDS", help="Sections, such as matrix,arrivals.")
+        str | None, typer.Option(metavar="WORDS", help=f"Some of {', '.join(ENGINE_SECTIONS)}.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
     dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",

@@ -30,6 +30,8 @@ class Sizes:
     Attributes:
         batches, prompts, outputs: the matrix: requests at once, tokens of each, tokens generated.
         most_tokens: a case with more, prompts and outputs of all requests together, is left out.
+        once: a case with more than so many is measured once: it is long enough.
+        answer: tokens generated for each request outside the matrix, unless another is said.
         lengths: prompts of which the time to the first token is measured.
         memory: prompt, output, how many of such requests fit, and how many come at once.
         clients: numbers of those who ask again when they are answered.
@@ -47,6 +49,8 @@ class Sizes:
     prompts: tuple[int, ...]
     outputs: tuple[int, ...]
     most_tokens: int
+    once: int
+    answer: int
     lengths: tuple[int, ...]
     memory: tuple[int, int, int, tuple[int, ...]]
     clients: tuple[int, ...]
@@ -63,6 +67,10 @@ class Sizes:
         """The same with other rounds."""
         return replace(self, rounds=rounds)
 
+    def rounds_of(self, tokens: int) -> int:
+        """The rounds of a case with so many tokens, prompts and outputs together."""
+        return 1 if tokens > self.once else self.rounds
+
 
 MOST_JUDGED = 64  # answers of a run
 POINTS = 80  # of a series that is kept to be drawn
@@ -72,6 +80,8 @@ QUICK = Sizes(
     prompts=(64,),
     outputs=(16,),
     most_tokens=2_000,
+    once=2_000,
+    answer=16,
     lengths=(64, 256),
     memory=(32, 16, 4, (2, 4, 6, 8)),
     clients=(1, 4),
@@ -85,11 +95,13 @@ QUICK = Sizes(
     rounds=1,
 )
 CPU = Sizes(
-    batches=(1, 8, 32),
-    prompts=(64, 512),
-    outputs=(32,),
-    most_tokens=4_500,
-    lengths=(64, 128, 256, 512, 1024),
+    batches=(1, 8, 32, 64),
+    prompts=(128, 1024, 4096),
+    outputs=(64, 256),
+    most_tokens=12_288,
+    once=2_000,
+    answer=32,
+    lengths=(128, 256, 512, 1024, 2048, 4096),
     memory=(48, 32, 8, (2, 4, 8, 12, 16)),
     clients=(1, 2, 4, 8, 16, 32),
     arrivals=(32, 16, 32, FRACTIONS),
@@ -106,6 +118,8 @@ GPU = Sizes(
     prompts=(128, 1024, 4096),
     outputs=(64, 256),
     most_tokens=1_000_000,
+    once=1_000_000,
+    answer=64,
     lengths=(128, 256, 512, 1024, 2048, 4096, 8000),
     memory=(512, 256, 64, (8, 16, 32, 48, 64, 80, 96, 128)),
     clients=(1, 2, 4, 8, 16, 32, 64, 128),

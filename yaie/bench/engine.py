@@ -9,7 +9,8 @@ begins with an empty prefix cache; of several rounds, the median counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -19,7 +20,7 @@ from rich.table import Table
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, CpuClock
-from yaie.bench.record import Record, Row
+from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
 from yaie.engine.device import choose_device, choose_dtype
@@ -78,7 +79,7 @@ def run(
         cpu_time: on a CPU, count the seconds that one thread computes, not those that pass: for a
             machine that others use.
         output: where the record is kept row by row. If the file is there, what it lacks is
-            measured.
+            measured; the model, the sizes, the options, the code and the machine must be the same.
 
     Raises:
         ValueError: a section is not known, or `output` has the results of something else.
@@ -94,6 +95,7 @@ def run(
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
     name = Path(model).name if shape is None else f"{shape}, weights drawn"
     subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
+    subject |= whose(where) | {"sizes": asdict(sizes)}
     clock: Clock = WALL
     if cpu_time:
         if where.type != "cpu":
@@ -105,6 +107,7 @@ def run(
         bench = Bench(model, chosen, where, sizes, record, options, clock)
     else:
         bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options, clock)
+    bench.say(f"operators: {by_back_end(subject['operators'])}")
     for name in names:
         SECTIONS[name](bench)
         show(name, record.rows(name))
@@ -120,6 +123,14 @@ def sections(only: str | None, known: Sequence[str]) -> list[str]:
         if name not in known:
             raise ValueError(f"only must name some of {', '.join(known)}, got {name!r}")
     return names
+
+
+def by_back_end(operators: Mapping[str, str]) -> str:
+    """Which operators each back end computes, in words."""
+    names: dict[str, list[str]] = {}
+    for operator, backend in operators.items():
+        names.setdefault(backend, []).append(operator)
+    return "; ".join(f"{', '.join(who)} by {backend}" for backend, who in names.items())
 
 
 def show(section: str, rows: Sequence[Row]) -> None:

@@ -1,7 +1,8 @@
-"""What a benchmark ran on, kept with its figures."""
+"""What a benchmark ran on, and which code it was, kept with its figures."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import platform
 import shutil
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import torch
 
+from yaie import jit
+
+PACKAGE = Path(__file__).resolve().parents[1]
+BESIDE = ("course", "viz")  # parts of the package that teach and draw: no figure depends on them
 PACKAGES = {"triton": "triton", "flashinfer": "flashinfer-python"}  # module -> its distribution
 
 
@@ -38,6 +43,37 @@ def versions() -> dict[str, str]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         found["driver"] = done.stdout.partition("\n")[0].strip() or "unknown"
     return found | {module: version(module) for module in PACKAGES}
+
+
+def code() -> dict[str, str]:
+    """Which version of this code runs.
+
+    Returns:
+        commit: of the checkout, if git knows one. What is changed since is not in it.
+        sources: a digest of the package and its kernels, as they are on the disk.
+    """
+    digest = hashlib.sha256()
+    for path in _sources():
+        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return {"commit": _commit(), "sources": digest.hexdigest()[:12]}
+
+
+def _sources() -> list[Path]:
+    python = [
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in BESIDE
+    ]
+    return python + sorted(path for path in jit.CSRC.rglob("*.cu*") if path.is_file())
+
+
+def _commit() -> str:
+    git = shutil.which("git")
+    if git is None:
+        return "unknown"
+    command = [git, "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return done.stdout.strip() or "unknown"
 
 
 def version(module: str) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
-from yaie.bench.machine import describe, versions
+from yaie.backends.info import kernel_info
+from yaie.bench.machine import code, describe, versions
+from yaie.model.llama import OPERATORS
 
 Row = dict[str, Any]
 
@@ -20,8 +22,9 @@ class Record:
 
     Args:
         path: where to keep them, as JSON; None keeps nothing. A file that is there already is gone
-            on with, if it is of the same subject on the same machine.
-        subject: what was measured: the benchmark, the model, its dtype, the engine's options.
+            on with, if it is of the same subject, measured by the same code on the same machine.
+        subject: what was measured, with all that decides a figure: the benchmark, the model, its
+            dtype, the options, the sizes.
         device: what it ran on.
 
     Raises:
@@ -34,6 +37,7 @@ class Record:
             "date": time.strftime("%Y-%m-%d"),
             "machine": describe(device),
             "versions": versions() | _transformers(),
+            "code": code(),
             "subject": subject,
             "results": {},
         }
@@ -41,15 +45,16 @@ class Record:
             self._go_on(json.loads(self.path.read_text(encoding="utf-8")))
 
     def _go_on(self, before: Row) -> None:
-        for name in ("subject", "machine", "versions"):
-            new = json.loads(json.dumps(self.content[name]))
-            if before.get(name) != new:
+        for name in ("subject", "machine", "versions", "code"):
+            there, new = (_flat(c.get(name, {})) for c in (before, self.content))
+            different = [key for key in there | new if there.get(key) != new.get(key)]
+            if different and different != ["commit"]:  # another commit may have the same code
+                said = (f"{key}: {there.get(key)}, not {new.get(key)}" for key in different)
                 raise ValueError(
-                    f"{self.path} has results of another {name}: {before.get(name)}, not {new}; "
+                    f"{self.path} has results of another {name} ({'; '.join(said)}); "
                     "name another file, or delete this one"
                 )
-        self.content["results"] = before["results"]
-        self.content["date"] = before["date"]
+        self.content |= {name: before[name] for name in ("results", "date", "code")}
 
     def rows(self, section: str) -> list[Row]:
         """The rows of a section, so far."""
@@ -72,9 +77,26 @@ class Record:
             os.replace(partial, self.path)
 
 
+def whose(device: torch.device) -> Row:
+    """Who computes what a model is made of: the back end that `auto` takes for each operator, and
+    whether the learner's exercises are asked for in place of these (`LLM` says which it takes)."""
+    chosen = {entry.operator: entry.backend for entry in kernel_info(device) if entry.chosen}
+    learner = os.environ.get("YAIE_USE_EXERCISES", "").lower() in ("1", "true", "yes")
+    return {"operators": {name: chosen[name] for name in OPERATORS}, "exercises": learner}
+
+
 def rounded(row: Row) -> Row:
     """A row with four digits of each number that is no integer; nan becomes null."""
     return {name: _rounded(value) for name, value in row.items()}
+
+
+def _flat(content: Row) -> Row:
+    """What a part of a record says, as JSON has it, with the entries of a mapping in it each by
+    itself."""
+    flat: Row = {}
+    for name, value in json.loads(json.dumps(content)).items():
+        flat |= value if isinstance(value, dict) else {name: value}
+    return flat
 
 
 def _rounded(value: Any) -> Any:

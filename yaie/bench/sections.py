@@ -29,10 +29,12 @@ def matrix(bench: Bench) -> None:
     for prompt in sizes.prompts:
         for output in sizes.outputs:
             for batch in sizes.batches:
-                if batch * (prompt + output) > sizes.most_tokens:
+                tokens = batch * (prompt + output)
+                if tokens > sizes.most_tokens:
                     continue
                 case = {"batch": batch, "prompt": prompt, "output": output}
-                bench.measure("matrix", case, lambda c=case: _batch(bench, **c))
+                rounds = sizes.rounds_of(tokens)
+                bench.measure("matrix", case, lambda c=case: _batch(bench, **c), rounds)
 
 
 def _batch(bench: Bench, batch: int, prompt: int, output: int) -> tuple[Engine, Callable]:
@@ -45,7 +47,8 @@ def first_token(bench: Bench) -> None:
     """Time to the first token against the length of a prompt that nobody asked before."""
     for prompt in bench.sizes.lengths:
         case = {"prompt": prompt, "output": 4}
-        bench.measure("first_token", case, lambda c=case: _batch(bench, 1, **c))
+        rounds = bench.sizes.rounds_of(prompt)
+        bench.measure("first_token", case, lambda c=case: _batch(bench, 1, **c), rounds)
 
 
 def memory(bench: Bench) -> None:
@@ -117,7 +120,7 @@ def workloads(bench: Bench) -> None:
     kinds = ("no sharing", "system prompt", "few-shot", "chat of three turns")
     for cache in (True, False):
         for kind in kinds:
-            case = {"workload": kind, "prefix_cache": cache, "output": bench.sizes.outputs[0]}
+            case = {"workload": kind, "prefix_cache": cache, "output": bench.sizes.answer}
             bench.measure("workloads", case, lambda c=case: _workload(bench, **c))
 
 
@@ -222,7 +225,7 @@ def _on(switch: bool) -> str:
 def _plain(bench: Bench, batch: int, **options: object) -> tuple[Engine, Callable[[], Run]]:
     engine = bench.llm(**options).engine
     prompts = long_prompts(batch, bench.sizes.prompts[0], bench.tokenize)
-    return engine, lambda: run_batch(engine, prompts, bench.sizes.outputs[0], bench.clock)
+    return engine, lambda: run_batch(engine, prompts, bench.sizes.answer, bench.clock)
 
 
 def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
@@ -241,7 +244,7 @@ def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
 def _interrupted(bench: Bench, chunked: bool) -> tuple[Engine, Callable[[], Run]]:
     """Eight decode, and after a while a long prompt arrives; the traces of the eight count."""
     engine = bench.llm(enable_chunked_prefill=chunked, max_num_batched_tokens=256).engine
-    output = 3 * bench.sizes.outputs[0] // 2
+    output = 3 * bench.sizes.answer // 2
     short = long_prompts(8, 32, bench.tokenize)
     late = long_prompts(9, bench.sizes.long, bench.tokenize)[-1]
 
@@ -273,7 +276,7 @@ def _with_a_late_one(
 
 def transformers(bench: Bench) -> None:
     """Against transformers' `generate`, in rounds of alternating order."""
-    output = bench.sizes.outputs[0]
+    output = bench.sizes.answer
     cases: dict[str, Callable[[], list[Prompt]]] = {}
     if bench.on_gpu:
         batch, prompt = bench.sizes.batches[-1], bench.sizes.prompts[0]

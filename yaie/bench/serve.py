@@ -25,7 +25,7 @@ from yaie.bench.load import poisson_arrivals, summarize
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server
 from yaie.bench.process import serving as start_server
-from yaie.bench.record import Record, Row, rounded
+from yaie.bench.record import Record, Row, rounded, whose
 from yaie.bench.right import Right
 from yaie.bench.workloads import different_chats, long_prompts, shared_system_chats
 from yaie.engine.checks import check_count
@@ -266,7 +266,9 @@ def run(
         load = Load(**asdict(load) | {"rounds": rounds})
     name = str(chosen).removeprefix("torch.")
     subject = {"benchmark": "serve", "model": Path(model).name, "dtype": name, "quick": quick}
-    record = Record(output, subject | {"options": list(options)}, where)
+    subject |= {"options": list(options), "sizes": asdict(load)}
+    subject |= whose(where) if url is None else {"url": url}
+    record = Record(output, subject, where)
     tokenizer = Tokenizer(find_model(model))
     own = ("--device", where.type, "--dtype", name, *options)
     oracle = Oracle(model, chosen, where.type)
