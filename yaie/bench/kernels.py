@@ -22,7 +22,7 @@ from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_pre
 from yaie.bench.cases_gradient import gradients
 from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.cases_sampling import sampling
-from yaie.bench.machine import describe, installed, versions
+from yaie.bench.machine import code, describe, installed, versions
 from yaie.bench.protocol import (
     Clock,
     Timing,
@@ -159,6 +159,7 @@ def run(
     if not chosen:
         raise ValueError(f"only must be part of the name of an operator, got {only!r}")
     record = {"date": time.strftime("%Y-%m-%d"), "machine": describe(on), "versions": versions()}
+    record["code"] = code()
     say(" · ".join(f"{key} {value}" for key, value in record["machine"].items()))
     say(" · ".join(f"{key} {value}" for key, value in record["versions"].items()))
     if on.type == "cpu":
