@@ -355,7 +355,7 @@ def test_a_run_saves_machine_versions_and_results(tmp_path):
     lines, path = [], tmp_path / "new" / "run.json"
     kernels.run("norm", device="cpu", output=path, say=lines.append, clock=FakeClock())
     record = json.loads(path.read_text())
-    assert set(record) == {"date", "machine", "versions", "ceilings", "results"}
+    assert set(record) == {"date", "machine", "versions", "code", "ceilings", "results"}
     assert record["machine"]["processor"] and record["versions"]["torch"] == torch.__version__
     assert {row["operator"] for row in record["results"]} == {"rms_norm", "add_rms_norm"}
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
