@@ -17,8 +17,12 @@ os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+import engine_step  # noqa: E402
 import test_flash_kernels as tests  # noqa: E402
 import torch  # noqa: E402
+from test_paged_rungs import oracle  # noqa: E402
+
+from yaie.engine.inputs import Shape  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -30,9 +34,18 @@ def main() -> None:
         tests.test_any_head_dim(rung, torch.bfloat16, 80, DEVICE)
         tests.test_keys_in_the_cache(rung, 5, DEVICE)
         tests.check_paged(rung, [(5, 3), (70, 200)], 16, 3, 1, 128, torch.float16, DEVICE)
+    for dtype, sizes in ((torch.bfloat16, (9, 3, 64)), (torch.float16, (8, 2, 128))):
+        mixed = engine_step.LaidOut(Shape(64, 9, 8, 6), *sizes, dtype, DEVICE)
+        steps = [((70, 20), (33, 1), (9, 9)), ((64, 1), (90, 50), (17, 1), (1, 1))]
+        engine_step.run(mixed, steps, lambda got, operands, d=dtype: near(got, operands, d))
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     print(f"all as it should be, on {DEVICE}")
+
+
+def near(got: tuple, operands: list, dtype: torch.dtype) -> None:
+    """Compare with float64."""
+    tests.close(got, tuple(oracle(*(x.cpu() for x in operands))), dtype)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,12 @@ os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
+import engine_step  # noqa: E402
 import test_paged as tests  # noqa: E402
 import torch  # noqa: E402
 
 from yaie.backends.cuda import paged  # noqa: E402
+from yaie.engine.inputs import Shape  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -35,6 +37,10 @@ def main() -> None:
     operands = tests.batch(tests.SHAPES[0], torch.bfloat16, DEVICE)
     for rung in paged.RUNGS.values():
         tests.check(rung(*operands, None), operands)
+    for dtype, sizes in ((torch.bfloat16, (9, 3, 64)), (torch.float32, (4, 2, 64))):
+        decode = engine_step.LaidOut(Shape(6, 6, 6, 5), *sizes, dtype, DEVICE)
+        steps = [((70, 1), (1, 1), (33, 1)), ((64, 1), (17, 1), (80, 1), (2, 1), (49, 1))]
+        engine_step.run(decode, steps, tests.check)
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     print(f"all as it should be, on {DEVICE}")
