@@ -6,10 +6,17 @@ import random
 
 import pytest
 from engines import recompute
+from tiny import make_tiny_model
 
 from yaie.model.speculative import Round, Verifier, accept, prompt_lookup, speculate
 from yaie.model.weights import load_model
 from yaie.sampling import SamplingParams
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    # Untied: a random tied model says its last token again and again, whatever came before.
+    return make_tiny_model(tmp_path_factory.mktemp("speculative"), tie_word_embeddings=False)
 
 
 def by_definition(tokens, num_draft, longest, shortest):
@@ -78,8 +85,8 @@ def drafters(wanted):
 
 @pytest.mark.parametrize("drafter", ["right", "wrong", "mixed", "none", "lookup"])
 @pytest.mark.parametrize("length", [1, 16, 40])
-def test_the_text_is_that_of_plain_decoding(tiny_model, drafter, length):
-    model = load_model(tiny_model)
+def test_the_text_is_that_of_plain_decoding(folder, drafter, length):
+    model = load_model(folder)
     prompt = [3 + i % 7 for i in range(length)]
     params = SamplingParams(temperature=0.0, max_tokens=24)
     plain = recompute(model, prompt, params)
@@ -93,8 +100,8 @@ def test_the_text_is_that_of_plain_decoding(tiny_model, drafter, length):
         assert len(rounds) == len(plain)
 
 
-def test_an_end_token_ends_the_text(tiny_model):
-    model = load_model(tiny_model)
+def test_an_end_token_ends_the_text(folder):
+    model = load_model(folder)
     prompt = list(range(3, 20))
     plain = recompute(model, prompt, SamplingParams(temperature=0.0, max_tokens=12))
     end = plain[5]
@@ -102,3 +109,12 @@ def test_an_end_token_ends_the_text(tiny_model):
     want = plain[: plain.index(end) + 1]
     for drafter in drafters(prompt + plain).values():
         assert speculate(Verifier(model, 40), prompt, 12, drafter)[0] == want
+
+
+def test_a_text_that_is_too_long_for_its_cache_is_told_so(folder):
+    model = load_model(folder)
+    assert len(Verifier(model, 20).choose(range(15), [1] * 5)) == 6
+    with pytest.raises(ValueError, match="max_tokens is 20, but the text and its draft have 21"):
+        Verifier(model, 20).choose(range(16), [1] * 5)
+    with pytest.raises(ValueError, match="max_tokens must be at least 1, got 0"):
+        Verifier(model, 0)

@@ -20,7 +20,11 @@ def launch_silu_and_mul(x: torch.Tensor, out: torch.Tensor) -> None:
 
     This is a launch of csrc/activation/silu_and_mul.cu: a call of compiled code with two addresses.
     Both are contiguous, of one dtype (float32, float16, bfloat16), and on one device.
+
+    Raises TypeError for another dtype.
     """
+    if x.dtype not in SUFFIXES:
+        raise TypeError(f"x must be float32, float16 or bfloat16, got {x.dtype}")
     kernels = load("activation/silu_and_mul.cu")
     getattr(kernels, f"silu_and_mul_{SUFFIXES[x.dtype]}")(x, out, *out.shape)
 

@@ -84,11 +84,16 @@ class Verifier:
     Args:
         model: on its device.
         max_tokens: of the text and a draft.
+
+    Raises:
+        ValueError: `max_tokens` is below 1, or a text and its draft have more.
     """
 
     def __init__(self, model: Llama, max_tokens: int, block_size: int = 16) -> None:
+        if max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, got {max_tokens}")
         config = model.config
-        self.model = model
+        self.model, self.max_tokens = model, max_tokens
         self.cache = KVCacheManager(
             -(-max_tokens // block_size),
             block_size,
@@ -114,6 +119,10 @@ class Verifier:
         """
         tokens = [*token_ids, *draft]
         start, end = self.num_computed, len(tokens)
+        if end > self.max_tokens:
+            raise ValueError(
+                f"max_tokens is {self.max_tokens}, but the text and its draft have {end}"
+            )
         new = range(start, end)
         device = self.model.embed.device
 

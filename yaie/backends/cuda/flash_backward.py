@@ -24,9 +24,9 @@ def attention_backward(
     """Gradients of q, k and v; see `yaie.ops.attention_gradient.attention_backward`."""
     (num_q, heads, head_dim), (num_k, kv_heads, _) = q.shape, k.shape
     if head_dim > WIDEST_HEAD:
-        raise Unsupported(f"head_dim may be {WIDEST_HEAD}, got {head_dim}")
+        raise Unsupported(f"head_dim may be up to {WIDEST_HEAD}, got {head_dim}")
     if heads > MOST_HEADS:
-        raise Unsupported(f"there may be {MOST_HEADS} heads, got {heads}")
+        raise Unsupported(f"there may be up to {MOST_HEADS} heads, got {heads}")
     inputs = [x.contiguous() for x in (grad_out, q, k, v, lse, delta)]
     grads = [x.new_empty(x.shape) for x in (q, k, v)]
     launch(
