@@ -216,7 +216,10 @@ def bench_engine(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
     dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes, for a look.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Small sizes, for a look: two to three minutes on a CPU."),
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
     ] = None,
