@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -108,6 +109,8 @@ def run(
     else:
         bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options, clock)
     bench.say(f"operators: {by_back_end(subject['operators'])}")
+    if subject["exercises"] and shape is None:
+        bench.say("your solved exercises take the place of what they are named for:")
     for name in names:
         SECTIONS[name](bench)
         show(name, record.rows(name))
@@ -141,21 +144,27 @@ def show(section: str, rows: Sequence[Row]) -> None:
     for row in rows:  # what comes before the measurements
         until = next(i for i, name in enumerate(row) if name in ENDS)
         cases |= dict.fromkeys(list(row)[:until])
-    table = Table(title=f"{section.replace('_', ' ')} (times in ms)")
-    for name in cases:
+    same: Row = {}
+    if len(rows) > 1:  # what all have in common is said once
+        same = {name: rows[0].get(name) for name in cases if len({r.get(name) for r in rows}) == 1}
+    names = [name for name in cases if name not in same]
+    title = ", ".join([section, *(f"{name} {value}" for name, value in same.items())])
+    title = f"{title.replace('_', ' ')} (times in ms)"
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in names:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")))
     for name in COLUMNS[section]:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
     for row in rows:
-        shown = [str(row.get(name, "")) for name in cases]
+        shown = [str(row.get(name, "")) for name in names]
         table.add_row(*shown, *(_cell(name, row.get(name)) for name in COLUMNS[section]))
     console = Console()
     console.print(table)
-    same = sum(row["same_answers"] for row in rows)
+    equal = sum(row["same_answers"] for row in rows)
     checked = sum(row["checked_answers"] for row in rows)
     console.print(
-        f"{checked} answers checked: {same} are transformers' own token for token, "
-        f"the others within rounding\n" if same < checked else
+        f"{checked} answers checked: {equal} are transformers' own token for token, "
+        f"the others within rounding\n" if equal < checked else
         f"{checked} answers checked: all are transformers' own, token for token\n",
         highlight=False,
     )  # fmt: skip
@@ -170,4 +179,4 @@ def _cell(name: str, value: float | None) -> str:
         return f"{value:.0%}"
     if isinstance(value, int):
         return str(value)
-    return f"{value:.1f}" if value >= 10 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= 1000 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
