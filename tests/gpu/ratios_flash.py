@@ -2,10 +2,11 @@
 
     python tests/gpu/ratios_flash.py --out notebooks/data/17_flash_h200.json
 
-Every kernel is checked against float64, into memory that held NaN, and timed in one
+Every kernel is checked against float64, ours into memory that held NaN, and timed in one
 set of alternating rounds (`yaie.bench.protocol`) with torch's FlashAttention-2, cuDNN and, where it
 is installed, FlashInfer's FlashAttention-3. The last rung is timed in variants too: with other
-tiles, and with one of its ideas taken away.
+tiles, and with one of its ideas taken away. The status is 1 if a kernel of ours is wrong, or has no
+time.
 """
 
 from __future__ import annotations
@@ -13,30 +14,28 @@ from __future__ import annotations
 import argparse
 import datetime
 import itertools
-import json
+import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
+from report import Report, chosen, into_nan
+from report import arguments as common
 
 from yaie import jit
 from yaie.backends.cuda.flash import RUNGS, Sequences
 from yaie.backends.registry import resolve
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import prefill
-from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import (
     Call,
     clock_for,
     compare,
-    poison,
     relative_error,
     row_error,
     tensors,
-    was_poisoned,
     why_wrong,
 )
 from yaie.nvcc import CSRC, build_for
@@ -81,55 +80,54 @@ def build(modules: Iterable[jit.Module], device: torch.device) -> None:
             list(pool.map(lambda x: build_for(x.source, x.path, capability, x.flags), missing))
 
 
-def main() -> None:
-    """Measure, and print what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main() -> int:
+    """Measure, and print what was measured; the exit status."""
+    parser = common(__doc__)
     parser.add_argument("--tokens", type=int, default=4096, help="of each of four sequences")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--no-variants", action="store_true")
     parser.add_argument("--skip", nargs="*", default=(), help="names of rows to leave out")
     parser.add_argument("--folder", type=Path, help="for the variants; a temporary one if none")
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    if options.folder is None:
-        with tempfile.TemporaryDirectory() as folder:
-            measure(options, Path(folder))
-    else:
-        measure(options, options.folder)
+    if options.folder is not None:
+        return measure(options, options.folder)
+    with tempfile.TemporaryDirectory() as folder:
+        return measure(options, Path(folder))
 
 
-def measure(options: argparse.Namespace, folder: Path) -> None:
+def measure(options: argparse.Namespace, folder: Path) -> int:
     """Head_dim 128 and 64, full and causal, in bfloat16; what is known is written after each."""
-    started = time.perf_counter()
     device = torch.device(options.device)
-    result = {
-        "dtype": "bfloat16",
-        "date": datetime.date.today().isoformat(),
-        "machine": describe(device),
-        "versions": versions(),
-        "problems": {},
-    }
-    modules = {
-        f"mma, {name}": variant(folder, number, replaced)
-        for number, (name, replaced) in enumerate(VARIANTS.items())
-        if not options.no_variants
-    }
+    report = Report(options.out, device, options.seconds, dtype="bfloat16", problems={})
+    modules = variants(folder) if not options.no_variants else {}
     build([*modules.values(), *(jit.load(f"flash/{name}.cu") for name in RUNGS)], device)
+    report.say(f"{len(modules)} variants are built")
     for head_dim, causal in itertools.product((128, 64), (False, True)):
         case = prefill(4, 32, options.tokens, head_dim, causal, torch.bfloat16)
+        if not chosen(case.shape, options.only) or not report.has_time(case.shape):
+            continue
         draw = Draw.on(device, torch.bfloat16, seed=datetime.datetime.now().microsecond)
         prepares = case.peers | ours() | {name: changed(x) for name, x in modules.items()}
         prepares = {name: x for name, x in prepares.items() if name not in options.skip}
         rows = timed(prepares, case, case.arguments(draw), options.rounds)
-        result["problems"][case.shape] = {"head_dim": head_dim, "causal": causal, "rows": rows}
-        result["seconds"] = round(time.perf_counter() - started, 1)
-        print(f"{case.shape}, after {result['seconds']} s")
+        problems = report.content["problems"]
+        problems[case.shape] = {"head_dim": head_dim, "causal": causal, "rows": rows}
+        report.save()
+        report.say(case.shape)
         for name, row in rows.items():
             print(f"  {name}: {row.get('not_timed') or round(row['tflop_s'], 1)}", flush=True)
-        if options.out:
-            text = json.dumps(result, indent=1, ensure_ascii=False)
-            options.out.write_text(text + "\n", encoding="utf-8")
+            if name in RUNGS and not row.get("was_nan"):
+                report.fault(f"{case.shape}: {name} {row.get('not_timed', 'did not write it all')}")
+    return report.end()
+
+
+def variants(folder: Path) -> dict[str, jit.Module]:
+    """All of them, by the names of their rows."""
+    return {
+        f"mma, {name}": variant(folder, number, changes)
+        for number, (name, changes) in enumerate(VARIANTS.items())
+    }
 
 
 def ours() -> dict[str, Prepare]:
@@ -171,44 +169,46 @@ def timed(
     """A row for each. One that cannot run here, or is wrong, has words in place of figures."""
     wanted = tensors(case.oracle(*arguments))
     rows: dict[str, dict[str, float | str]] = {}
-    calls, errors = {}, {}
+    calls, checked = {}, {}
     for name, prepare in prepares.items():
         try:
             calls[name] = prepare(*arguments)
-            errors[name] = error(calls[name], wanted, arguments[0])
-        except (ImportError, RuntimeError, NotImplementedError, ValueError) as reason:
+            checked[name] = check(calls[name], wanted, arguments[0].dtype)
+        except (ImportError, OSError, RuntimeError, NotImplementedError, ValueError) as reason:
             rows[name] = {"not_timed": str(reason)}
     timings = compare(
-        {name: calls[name] for name in errors}, clock_for(arguments[0].device), rounds
+        {name: calls[name] for name in checked}, clock_for(arguments[0].device), rounds
     )
+    library = timings.get(LIBRARY)
     for name, timing in timings.items():
         rows[name] = {
             "ms": timing.median,
             "fastest": timing.fastest,
             "slowest": timing.slowest,
             "tflop_s": case.flops / timing.median / 1e9,
-            "of_library": timings[LIBRARY].median / timing.median,
-            "error": errors[name],
+            **({"of_library": library.median / timing.median} if library else {}),
+            **checked[name],
         }
     return {name: rows[name] for name in prepares}
 
 
-def error(call: Call, wanted: tuple[torch.Tensor, ...], q: torch.Tensor) -> float:
-    """The relative error of a call into memory of NaN; raises ValueError if it is wrong."""
-    first = tensors(call())  # compiles, and takes what memory it needs beside the result
-    like = [torch.empty_like(x, device="meta") for x in first]
-    del first
-    addresses = poison(like, q.device)
-    got = tensors(call())
-    if len(got) == 2 and q.is_cuda and not was_poisoned(got, addresses):
-        raise ValueError("the result did not come to where NaN was")
+def check(
+    call: Call, wanted: tuple[torch.Tensor, ...], dtype: torch.dtype
+) -> dict[str, float | bool]:
+    """The relative error of a call, and whether its results are known to have been NaN before.
+
+    Raises:
+        ValueError: it is wrong.
+    """
+    call()  # compiles
+    got, was_nan = into_nan(call)
     wanted = wanted[: len(got)]  # libraries return no log-sum-exp
     got = tuple(one.reshape(other.shape) for one, other in zip(got, wanted, strict=True))
     found = relative_error(got, wanted)
-    if reason := why_wrong(found, row_error(got, wanted), q.dtype):
+    if reason := why_wrong(found, row_error(got, wanted), dtype):
         raise ValueError(reason)
-    return found
+    return {"error": found, "was_nan": was_nan}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,9 +2,10 @@
 
     python tests/gpu/ratios_paged.py --out notebooks/data/18_paged_h200.json
 
-Prints JSON. Each call is checked against float64 on fresh inputs, into outputs that hold NaN, and
-timed in one set of alternating rounds (`yaie.bench.protocol`) with the others of its shape: as it
-is, and as a CUDA graph (graph_ms), where the GPU never waits for Python between two launches.
+Each call is checked against float64 on fresh inputs, ours into outputs that hold NaN, and timed in
+one set of alternating rounds (`yaie.bench.protocol`) with the others of its shape: as it is, and as
+a CUDA graph (graph_ms), where the GPU never waits for Python between two launches. The status is 1
+if a call of ours is wrong, or has no time.
 Variants of the last rung tell whether the choices in its source are right on this card.
 """
 
@@ -12,30 +13,27 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
+import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from report import Report, chosen, into_nan
+from report import arguments as common
 
 from yaie import jit
 from yaie.backends import registry
 from yaie.backends.cuda import paged
 from yaie.bench.cases import Draw
-from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import (
     Call,
     Clock,
     clock_for,
     compare,
-    poison,
     relative_error,
     row_error,
-    tensors,
-    was_poisoned,
     why_wrong,
 )
 from yaie.nvcc import CSRC
@@ -83,34 +81,39 @@ VARIANTS = {
 }
 
 
-def main() -> None:
-    """Measure, and print what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+OURS = {*paged.RUNGS, "paged_attention", "shared_prefix_attention", "cascade"}
+FAILURES = (ImportError, OSError, RuntimeError, NotImplementedError, ValueError)
+
+
+def main() -> int:
+    """Measure, and print what was measured; the exit status."""
+    parser = common(__doc__)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--no-variants", action="store_true")
     parser.add_argument("--no-triton", action="store_true")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--folder", type=Path, help="for the variants; a temporary one if none")
     options = parser.parse_args()
-    started = time.perf_counter()
-    result = measure(options)
-    result["seconds"] = round(time.perf_counter() - started, 1)
-    text = json.dumps(result, indent=1, ensure_ascii=False)
-    print(text)
-    if options.out:
-        options.out.write_text(text + "\n", encoding="utf-8")
+    report = Report(options.out, torch.device(options.device), options.seconds, dtype="bfloat16")
+    measure(options, report)
+    return report.end()
 
 
-def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Decode steps and shared prefixes; GB/s, and fractions of a copy and of FlashInfer."""
+def measure(options: argparse.Namespace, report: Report) -> None:
+    """Decode steps and shared prefixes; GB/s, and fractions of a copy and of FlashInfer. What is
+    known is written after each shape."""
     device = torch.device(options.device)
     clock = clock_for(device)
     copy_gb_s = copy_rate(device, clock, options.rounds)
-    found: dict[str, dict] = {"decode": {}, "prefixes": {}}
+    report.content["copy_gb_s"] = copy_gb_s
+    report.say(f"a copy: {copy_gb_s:.0f} GB/s")
     with tempfile.TemporaryDirectory() as folder:
-        modules = {} if options.no_variants else variants(Path(folder))
+        modules = {} if options.no_variants else variants(options.folder or Path(folder))
         for kind, shapes in (("decode", DECODE), ("prefixes", PREFIXES)):
+            found = report.content.setdefault(kind, {})
             for name, shape in shapes.items():
+                if not chosen(name, options.only) or not report.has_time(name):
+                    continue
                 operands = draw(shape, device)
                 if kind == "prefixes":
                     calls = prefix_calls(shape, operands)
@@ -118,15 +121,23 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
                     varied = modules if name in VARIED else {}
                     calls = decode_calls(shape, operands, varied, not options.no_triton)
                 rows = timed(shape, operands, calls, copy_gb_s, clock, options.rounds)
-                found[kind][name] = {"bytes": num_bytes(shape), "rows": rows}
-    return {
-        "dtype": "bfloat16",
-        "date": datetime.date.today().isoformat(),
-        "machine": describe(device),
-        "versions": versions(),
-        "copy_gb_s": copy_gb_s,
-        **found,
-    }
+                found[name] = {"bytes": num_bytes(shape), "rows": rows}
+                report.save()
+                tell(report, name, rows)
+
+
+def tell(report: Report, name: str, rows: dict[str, dict]) -> None:
+    """Print the rows of a shape; one of ours that is wrong, or has no time, is a fault."""
+    report.say(name)
+    for who, row in rows.items():
+        if "ms" in row:
+            times = f"{row['ms'] * 1e3:.1f} us, as a graph {row.get('graph_ms', 0) * 1e3:.1f}"
+            ratio = f", {row['of_flashinfer']:.3f} of FlashInfer" if "of_flashinfer" in row else ""
+            print(f"  {who}: {times}, {row['of_copy']:.3f} of a copy{ratio}", flush=True)
+        else:
+            print(f"  {who}: {row['not_timed'][:200]}", flush=True)
+        if who in OURS and not row.get("was_nan"):
+            report.fault(f"{name}: {who} {row.get('not_timed', 'did not write it all')}")
 
 
 def copy_rate(device: torch.device, clock: Clock, rounds: int) -> float:
@@ -228,7 +239,7 @@ def variants(folder: Path) -> dict[str, Variant]:
                 raise ValueError(f"mma.cu no longer has {old!r}")
             text = text.replace(old, str(new))
         home = folder / str(number)
-        home.mkdir()
+        home.mkdir(parents=True, exist_ok=True)
         (home / "mma.cu").write_text(text, encoding="utf-8")
         found[name] = jit.load(home / "mma.cu"), constants
     return found
@@ -260,7 +271,7 @@ def flashinfer(shape: Shape, operands: tuple) -> dict[str, Call | str]:
     """Its two kernels; why not, where they cannot be had."""
     try:
         from flashinfer import BatchDecodeWithPagedKVCacheWrapper
-    except ImportError as error:
+    except FAILURES as error:
         return dict.fromkeys(FLASHINFER, str(error))
     q, key_pool, value_pool = operands[:3]
     starts, indices, last = pages(shape, operands, 0)
@@ -270,10 +281,14 @@ def flashinfer(shape: Shape, operands: tuple) -> dict[str, Call | str]:
         wrapper = BatchDecodeWithPagedKVCacheWrapper(
             workspace, "NHD", use_tensor_cores=tensor_cores
         )
-        wrapper.plan(
-            starts, indices, last, shape.heads, shape.kv_heads, shape.head_dim, shape.block_size,
-            q_data_type=q.dtype, kv_data_type=q.dtype,
-        )  # fmt: skip
+        try:  # compiles, unless it has been
+            wrapper.plan(
+                starts, indices, last, shape.heads, shape.kv_heads, shape.head_dim,
+                shape.block_size, q_data_type=q.dtype, kv_data_type=q.dtype,
+            )  # fmt: skip
+        except FAILURES as error:
+            calls[name] = str(error) or type(error).__name__
+            continue
         calls[name] = lambda w=wrapper: w.run(q, (key_pool, value_pool))
     return calls
 
@@ -284,7 +299,7 @@ def flashinfer_cascade(shape: Shape, operands: tuple) -> Call | str:
         return "nothing is shared"
     try:
         from flashinfer import MultiLevelCascadeAttentionWrapper
-    except ImportError as error:
+    except FAILURES as error:
         return str(error)
     q, key_pool, value_pool, tables = operands[:4]
     blocks = shape.shared // shape.block_size
@@ -298,10 +313,13 @@ def flashinfer_cascade(shape: Shape, operands: tuple) -> Call | str:
     )  # fmt: skip
     workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=q.device)
     wrapper = MultiLevelCascadeAttentionWrapper(2, workspace, "NHD")
-    wrapper.plan(
-        *(list(level) for level in levels), shape.heads, shape.kv_heads, shape.head_dim,
-        shape.block_size, q_data_type=q.dtype,
-    )  # fmt: skip
+    try:  # compiles, unless it has been
+        wrapper.plan(
+            *(list(level) for level in levels), shape.heads, shape.kv_heads, shape.head_dim,
+            shape.block_size, q_data_type=q.dtype,
+        )  # fmt: skip
+    except FAILURES as error:
+        return str(error) or type(error).__name__
     cache = torch.stack((key_pool, value_pool), dim=1)
     return lambda: wrapper.run(q, cache)
 
@@ -330,14 +348,14 @@ def timed(
     """A row for each call; one that cannot run, or is wrong, has words in place of figures."""
     wanted = oracle(shape, operands)
     rows: dict[str, dict[str, float | str]] = {}
-    errors: dict[str, float] = {}
+    checked: dict[str, dict[str, float | bool]] = {}
     for name, each in calls.items():
         try:
-            errors[name] = error(each, operands[0], wanted)
-        except (jit.CompileError, jit.KernelError, NotImplementedError, ValueError) as reason:
+            checked[name] = check(each, wanted, operands[0].dtype)
+        except FAILURES as reason:
             rows[name] = {"not_timed": str(reason)}
-    timings = compare({name: calls[name] for name in errors}, clock, rounds)
-    replays = {name: graphed(calls[name], operands[0]) for name in errors}
+    timings = compare({name: calls[name] for name in checked}, clock, rounds)
+    replays = {name: graphed(calls[name], operands[0]) for name in checked}
     graphs = compare({name: replay for name, replay in replays.items() if replay}, clock, rounds)
     best = min((t.median for name, t in timings.items() if name in FLASHINFER), default=None)
     for name, timing in timings.items():
@@ -350,7 +368,7 @@ def timed(
             "gb_s": gb_s,
             "of_copy": gb_s / copy_gb_s,
             **({"of_flashinfer": best / timing.median} if best else {}),
-            "error": errors[name],
+            **checked[name],
         }
     return {name: rows[name] for name in calls}
 
@@ -368,20 +386,21 @@ def graphed(each: Call, like: torch.Tensor) -> Call | None:
     return graph.replay
 
 
-def error(each: Call | str, like: torch.Tensor, wanted: torch.Tensor) -> float:
-    """The relative error of a call into memory of NaN; raises ValueError if it is wrong."""
+def check(each: Call | str, wanted: torch.Tensor, dtype: torch.dtype) -> dict[str, float | bool]:
+    """The relative error of a call, and whether its results are known to have been NaN before.
+
+    Raises:
+        ValueError: it is wrong.
+    """
     if isinstance(each, str):
         raise ValueError(each)
-    each()  # compiles, and takes what memory it needs beside the result
-    addresses = poison([like], like.device)
-    got = tensors(each())[:1]
-    if not was_poisoned(got, addresses) and like.is_cuda:
-        raise ValueError("the result did not come to where NaN was")
-    found = relative_error(got, wanted)
-    if reason := why_wrong(found, row_error(got, wanted), like.dtype):
+    each()  # compiles
+    got, was_nan = into_nan(each)
+    found = relative_error(got[:1], wanted)
+    if reason := why_wrong(found, row_error(got[:1], wanted), dtype):
         raise ValueError(reason)
-    return found
+    return {"error": found, "was_nan": was_nan}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
