@@ -12,10 +12,6 @@ WARP = 32
 NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 # The error of one rounding, twice over.
 TOLERANCE = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
-REFUSED = (
-    "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one thread "
-    "block."
-)
 
 
 def check_silu(path: Path) -> None:
@@ -46,7 +42,7 @@ def run(
             explain={
                 "out_of_bounds": lambda found: told_bound(found, rows, size),
                 "race": "Two threads write one element: each needs one of its own.",
-                "cudaErrorInvalidConfiguration": REFUSED,
+                "cudaErrorInvalidConfiguration": told_refused(rows * size),
             },
         )  # fmt: skip
         why_nan(out, rows, size)
@@ -110,6 +106,14 @@ def why_nan(out: Any, rows: int, size: int) -> None:
         f"out has a NaN in row {first // size}, column {first % size}. If it was written at all: "
         "exp of a large number is infinite, and inf / inf is NaN. g / (1 + exp(-g)) is at worst "
         "g / inf, which is 0."
+    )
+
+
+def told_refused(elements: int) -> str:
+    return (
+        "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "
+        f"thread block. out has {elements} elements here; divided by a larger number of threads, "
+        "and not rounded up, that is a grid of 0."
     )
 
 
