@@ -6,15 +6,13 @@ whatever the order of its threads, no finding in checked mode, any alignment.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
 from kernel_cases import CASES, DTYPES, EPS, Case, Draw, Shape, Tensors
 
-from yaie import jit, nvcc
+from yaie import jit
 from yaie.attention import rotary_tables
 from yaie.emulator import settings
 from yaie.ops import elementwise, norm, rotary
@@ -257,42 +255,3 @@ def test_captured_in_a_cuda_graph(case: Case) -> None:
         old.copy_(new)
     graph.replay()
     case.check(got if isinstance(got, tuple) else (got,), inputs)
-
-
-# ----------------------------------------------------------------------------------- compiler
-
-# Those have tests of their own: test_kv_kernels.py, test_flash_kernels.py, test_paged_kernels.py.
-OTHERS = [
-    f"{topic}/{path.name}"
-    for topic in ("kv", "flash", "paged")
-    for path in (nvcc.CSRC / topic).glob("*.cu")
-]
-SAMPLERS = {f"sampling/{name}.cu" for name in ("sample", "gumbel", "softmax_stats", "top_p")}
-# ptxas keeps to few registers, so that more thread blocks fit, and has one too few: 4 bytes.
-SPILLS = {"flash/shared_tile.cu", "flash/backward.cu"}
-FILES = sorted({*OTHERS, *SAMPLERS, *(case.file for case in CASES)})
-TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
-    *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
-    *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
-)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
-@pytest.mark.parametrize("file", FILES)
-def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
-    """For sm_75, sm_80 and sm_90, or what it needs; no warning, and no register in memory."""
-    able = nvcc.able(["7.5", "8.0", "9.0"], (nvcc.CSRC / file).read_text())
-    flags = nvcc.architecture_flags(able)
-    command = [
-        *(nvcc.nvcc(), "-std=c++17", "-O3", f"-I{nvcc.CSRC}", *TORCH_FORBIDS, *flags),
-        *("-Xcompiler=-Wall", "-Xptxas=-v", "--threads=3"),
-        *("-c", nvcc.CSRC / file, "-o", tmp_path / "kernels.o"),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr, done.stderr
-    if file in SPILLS:
-        return
-    assert "spill" not in done.stderr.replace("0 bytes spill", ""), done.stderr
-    assert "stack frame" not in done.stderr.replace("0 bytes stack frame", ""), done.stderr

@@ -195,10 +195,10 @@ def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
 
 def build(
     source: str, path: Path, architectures: Sequence[str], target: Path, flags: Sequence[str] = ()
-) -> None:
+) -> str:
     """Compile with nvcc alone; a target that ends in .o is only compiled, else it is linked.
 
-    Needs no GPU and no torch. Raises CompileError.
+    Needs no GPU and no torch. Returns what nvcc said, if anything. Raises CompileError.
     """
     unit = target.with_name(f"{target.stem}.cu")
     unit.write_text(marked(source, path))
@@ -218,6 +218,7 @@ def build(
     unit.unlink()
     if done.returncode:
         raise CompileError(only_the_message(done.stdout + done.stderr, unit, path))
+    return done.stdout + done.stderr
 
 
 def build_for(
