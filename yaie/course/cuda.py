@@ -176,7 +176,7 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     from yaie.emulator import CompileError, compile
 
     try:
-        compile(text, path, checked=False)
+        compile(text, path, checked=True)  # as the check will want it
     except (CompileError, SyntaxError) as error:
         return _first_error(str(error).replace(str(path), shown))
     return None
