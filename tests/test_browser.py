@@ -213,6 +213,9 @@ def test_notebook_runs_from_the_menu(page, server, name):
         run_all(page)
         if name != "00_start_here":
             move_slider(page)
+        if name != "toy":
+            assert not page.locator(".jp-OutputArea-output img:not([alt])").count()
+            assert page.get_by_role("img", name="A tree of ").count()
         assert not page.query_selector(ERROR_OUTPUT), error_text(page)
         assert not page.problems, "\n".join(page.problems)
 

@@ -145,7 +145,7 @@ def test_the_message_of_an_access_out_of_bounds(kernels):
 def test_pictures(kernels):
     report = run(kernels, "transpose_32", 64)
     for access in report.accesses:
-        assert draw_access(access)._repr_png_().startswith(b"\x89PNG")
+        assert draw_access(access)._repr_png_()[0].startswith(b"\x89PNG")
     store = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
     texts = [t.get_text() for t in draw_access(store.access("global")).axes[0].texts]
     assert "32 sectors of 32 bytes for 128 bytes that are used" in texts

@@ -24,7 +24,7 @@ MMA = CSRC / "matmul" / "mma.cu"
 
 
 def drawn(figure) -> bool:
-    return isinstance(figure, Picture) and figure._repr_png_().startswith(b"\x89PNG")
+    return isinstance(figure, Picture) and figure._repr_png_()[0].startswith(b"\x89PNG")
 
 
 # --------------------------------------------------------------------------------------- rungs

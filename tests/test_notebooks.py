@@ -57,6 +57,7 @@ def shown(**data):
         ([new_markdown_cell("see /mnt/notes")], "names a path"),
         ([ran("x", 1, collapsed=True)], "collapsed"),
         ([ran("x", 1, new_output("display_data", data={WIDGET_VIEW: {}}))], "widget view"),
+        ([ran("x", 1, shown(image_png="abc"))], "a picture without an alternative text"),
     ],
 )
 def test_what_is_wrong_is_said(cells, words):
@@ -86,7 +87,8 @@ def test_normal_form():
     widget = new_output("display_data", data={WIDGET_VIEW: {}, "text/plain": "IntSlider()"})
     view = new_output("display_data", data={WIDGET_VIEW: {}})
     picture = shown(image_png="abc", text_plain="<Figure>")
-    picture.metadata["needs_background"] = "light"
+    alt = {"image/png": {"alt": "A picture."}}
+    picture.metadata.update(needs_background="light", **alt)
     timing = {"execution": {"iopub.execute_input": "2026"}, "collapsed": True}
     notebook = new_notebook(
         metadata={"widgets": {}, "language_info": {"name": "python", "version": "3.11.7"}},
@@ -101,7 +103,7 @@ def test_normal_form():
     assert notebook.metadata == METADATA
     assert [(o.name, o.text) for o in first.outputs] == [("stdout", "xy"), ("stderr", "z")]
     assert first.metadata == {}
-    assert [o.metadata for o in second.outputs] == [{}]
+    assert [o.metadata for o in second.outputs] == [alt]
     assert second.metadata == {"tags": [IGNORE_OUTPUT]}
     assert third.metadata == {"tags": ["keep"]}
     once = copy.deepcopy(notebook)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import math
+import re
 import warnings
 import weakref
 from functools import cache, partial
@@ -30,6 +32,7 @@ from yaie.viz import (
     draw_fragmentation,
     draw_growth,
     draw_head_groups,
+    draw_number_line,
     draw_readme_strip,
     draw_rotary,
     draw_sampling,
@@ -150,6 +153,7 @@ PICTURES = {
     "small rotary": lambda: draw_rotary([[1.0]], [[0.0]]),
     "growth": lambda: draw_growth({"FLOPs": {"none": [1, 4, 9], "cache": [1, 1, 1], "c": [1] * 3}}),
     "log growth": lambda: draw_growth({"a": {"x": [1, 10]}, "b": {"y": [5, 5]}}, log=True),
+    "numbers": lambda: draw_number_line([0.5, 1, 8], (8, 1), "numbers"),
     "heads": lambda: draw_head_groups((9, 3), 46080),
     "128 heads": lambda: draw_head_groups((128, 8)),
     "trace": lambda: draw_trace(
@@ -176,8 +180,9 @@ def picture(name: str) -> style.Picture:
 def test_picture_is_drawn_inside_its_page_and_leaks_nothing(name):
     before = dict(matplotlib.rcParams)
     figure = picture(name)
-    image = figure._repr_png_()
+    image, metadata = figure._repr_png_()
     assert image.startswith(b"\x89PNG")
+    assert metadata == {"alt": figure.alt} and style.from_png(image).alt == figure.alt != ""
     assert plt.get_fignums() == []
     assert dict(matplotlib.rcParams) == before
     assert figure.get_size_inches()[0] <= style.WIDTH + 0.01
@@ -347,24 +352,39 @@ def test_any_text_has_glyphs(text):
 # ---------------------------------------------------------------------------------- slider
 
 
+def shown_by(slides) -> tuple[bytes, str]:
+    """The bytes of the picture that a slider shows, and its alternative text."""
+    content, text = re.fullmatch(
+        r'<img src=".*?base64,(.*?)" alt="(.*)">', slides.image.value
+    ).groups()
+    return base64.b64decode(content), text
+
+
 def test_slider_changes_the_picture_and_keeps_its_size():
     slides = slider(pool_states(), draw_blocks, list("abcde"))
     assert (slides.control.min, slides.control.max, slides.control.value) == (1, 5, 1)
-    images = []
+    images, texts = [], []
     for step in range(1, 6):
         slides.control.value = step
-        images.append(bytes(slides.image.value))
-    assert len(set(images)) == 5
+        image, text = shown_by(slides)
+        images.append(image)
+        texts.append(text)
+    assert len(set(images)) == len(set(texts)) == 5
     assert len({image[16:24] for image in images}) == 1  # width and height, in the PNG's header
     assert slides.image.layout.width == f"{int.from_bytes(images[0][16:20], 'big')}px"
     slides.control.value = 1
-    assert bytes(slides.image.value) == images[0]
+    assert shown_by(slides) == (images[0], texts[0])
     assert plt.get_fignums() == []
 
 
 def test_slider_shows_the_strip_and_then_the_widget_without_text(monkeypatch):
     shown = []
-    monkeypatch.setattr("yaie.viz.slides.display", lambda data, raw: shown.append(list(data)))
+
+    def display(data, metadata=None, raw=False):
+        shown.append(list(data))
+        assert ("image/png" in data) == bool(metadata and metadata["image/png"]["alt"])
+
+    monkeypatch.setattr("yaie.viz.slides.display", display)
     slider(pool_states(), draw_blocks)._ipython_display_()
     assert shown == [["image/png"], ["application/vnd.jupyter.widget-view+json"]]
     shown.clear()
@@ -376,9 +396,9 @@ def test_slider_over_one_state_and_over_a_growing_schedule():
     assert slider(STEPS[:1], lambda step, at=None: draw_schedule([step], at=at)).control.max == 1
     draw = partial(draw_schedule, num_steps=4, request_ids=["a", "b", "c"])
     slides = slider([STEPS[:n] for n in range(1, 5)], draw)
-    first = bytes(slides.image.value)
+    first = shown_by(slides)
     slides.control.value = 4
-    assert bytes(slides.image.value) != first
+    assert shown_by(slides) != first
 
 
 def test_figures_are_freed():

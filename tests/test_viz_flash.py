@@ -15,7 +15,7 @@ from yaie.viz.style import Picture
 
 
 def drawn(figure) -> bool:
-    return isinstance(figure, Picture) and figure._repr_png_().startswith(b"\x89PNG")
+    return isinstance(figure, Picture) and figure._repr_png_()[0].startswith(b"\x89PNG")
 
 
 def test_who_holds_what_is_drawn():

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from yaie.viz import Stage, TileAccess, draw_costs, draw_reduction, draw_tile_banks, film_strip
+from yaie.viz.costs import statement
 
 
 def column(pitch: int, size: int = 4) -> TileAccess:
@@ -69,12 +70,19 @@ def access(line: int, units: int, ideal: int, requests: int = 2):
     )  # fmt: skip
 
 
+def test_costs_show_whole_statements():
+    lines = ["for (int d = 0; d < n; ++d)", "x[d] =", "y[d]  // why", "+ 1;", "if (x) {", "z;"]
+    shown = [statement(lines, number) for number in range(1, 7)]
+    assert shown[1:4] == ["x[d] = y[d] + 1;", "… y[d] + 1;", "… + 1;"]
+    assert shown[4:] == ["if (x) {", "z;"] and shown[0] == "for (int d = 0; d < n; ++d)"
+
+
 def test_costs_of_lines():
     generator = random.Random(0)
     accesses = [access(1, 8, 8), access(2, 64, 8)]
     accesses += [access(n, generator.randrange(8, 64), 8) for n in range(3, 30)]
-    report = SimpleNamespace(accesses=accesses, source="a $load$\n" + "x" * 500)
+    report = SimpleNamespace(accesses=accesses, source="a $load$;\n" + "x" * 500)
     said = texts(draw_costs(report))
-    assert "4 sectors" in said and "32 sectors" in said and "a $load$" in said
+    assert "4 sectors" in said and "32 sectors" in said and "a $load$;" in said
     with pytest.raises(ValueError, match="got none"):
         draw_costs(SimpleNamespace(accesses=[], source=""))

@@ -19,7 +19,7 @@ from yaie.viz.tiles import draw_key_tiles, draw_tiles, record_tiles
 
 
 def drawn(figure) -> bool:
-    return isinstance(figure, Picture) and figure._repr_png_().startswith(b"\x89PNG")
+    return isinstance(figure, Picture) and figure._repr_png_()[0].startswith(b"\x89PNG")
 
 
 def test_online_steps():

@@ -21,6 +21,7 @@ from pathlib import Path
 from urllib.error import URLError
 
 ROOT = Path(__file__).resolve().parents[1]
+LAB_EXTENSIONS = ROOT / "yaie" / "course" / "labextensions"
 FIRST = "notebooks/00_start_here.ipynb"
 STARTUP_SECONDS = 60
 
@@ -52,6 +53,7 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         "--KernelManager.transport_encryption=auto",
         # Named, it runs as it is; left out, it is a login shell, whose /etc/profile sets PATH anew.
         f"--ServerApp.terminado_settings=shell_command={shlex.quote(shell())}",
+        f"--LabServerApp.extra_labextensions_path={LAB_EXTENSIONS}",
     ]
     if os.geteuid() == 0:
         arguments.append("--ServerApp.allow_root=True")

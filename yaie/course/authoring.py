@@ -29,6 +29,7 @@ SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
 CELL_SECONDS = 120
 LARGEST_BYTES = 1024 * 1024
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+PNG = "image/png"
 IGNORE_OUTPUT = "nbval-ignore-output"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -66,9 +67,9 @@ def tags(cell) -> list[str]:
 def normalize(notebook) -> None:
     """Bring a notebook into the form in which it is committed, in place.
 
-    Machine metadata and timings go. A live widget cannot be stored without its state, which code
-    hosts cannot draw: it is dropped, and if it had a text beside it, which would be missed, nbval
-    is told not to compare that cell.
+    Machine metadata and timings go, alternative texts stay. A live widget cannot be stored without
+    its state, which code hosts cannot draw: it is dropped, and if it had a text beside it, which
+    would be missed, nbval is told not to compare that cell.
     """
     notebook.metadata = type(notebook.metadata)(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -81,7 +82,8 @@ def normalize(notebook) -> None:
             cell.outputs = merge_streams(outputs)
             for output in cell.outputs:
                 if "metadata" in output:
-                    output.metadata.clear()
+                    alt = output.metadata.get(PNG, {}).get("alt")
+                    output.metadata = type(cell.metadata)({PNG: {"alt": alt}} if alt else {})
         kept = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
         cell.metadata = type(cell.metadata)(kept)
 
@@ -142,6 +144,10 @@ def output_problems(output) -> list[str]:
     data = output.get("data", {})
     if WIDGET_VIEW in data:
         found.append("holds a widget view, which needs state that is not stored")
+    if any(key.startswith("image/") for key in data) and not output.metadata.get(PNG, {}).get(
+        "alt"
+    ):
+        found.append("shows a picture without an alternative text: draw it with yaie.viz")
     texts = [output.get("text", ""), *(v for k, v in data.items() if k.startswith("text/"))]
     if any(MACHINE_PATH.search(text) or str(ROOT) in text for text in texts):
         found.append("prints a path of one machine")

@@ -37,6 +37,7 @@ _HOME = {
     "draw_attention": "attention",
     "draw_rotary": "rotary",
     "draw_growth": "growth",
+    "draw_number_line": "number_line",
     "draw_head_groups": "heads",
     "Roof": "roofline",
     "Point": "roofline",

@@ -77,6 +77,8 @@ def draw_sectors(
     left_out = len(touched) - len(shown)
     note = "byte offset of each sector" + (f"; {left_out} more sectors" if left_out else "")
     style.put(page.ax, MARGIN, top + UNIT_HEIGHT + 0.32, note, style.SMALL, style.MUTED)
+    lanes = style.count(len(offsets), "lane")
+    page.say(f"{title}: the {lanes} of a request touch {words}")
     return page.figure
 
 
@@ -119,6 +121,11 @@ def draw_banks(
         bank = offset // BANK % BANKS
         _join(page, lane_x(lane) + cell / 2, MARGIN + bank * step + step / 2, top)
     style.put(page.ax, MARGIN, top + deepest * height + 0.32, "bank", style.SMALL, style.MUTED)
+    lanes = style.count(len(offsets), "lane")
+    total = style.count(sum(map(len, words.values())), "word")
+    page.say(
+        f"{title}: the {lanes} of a request ask for {total}, {most} in the fullest of 32 banks"
+    )
     return page.figure
 
 

@@ -71,7 +71,27 @@ def draw_attention(
         style.put(page.ax, left - 0.06, top + (i + 0.5) * side, shown_queries[i], ha="right")
     style.put(page.ax, left, MARGIN + 0.05, "keys →", style.SMALL, style.MUTED)
     style.put(page.ax, left - 0.06, top - 0.12, "queries ↓", style.SMALL, style.MUTED, "right")
+    _say(page, weights, keys, queries, causal)
     return page.figure
+
+
+def _say(
+    page: style.Page, weights: np.ndarray, keys: Sequence[str], queries: Sequence[str], causal: bool
+) -> None:
+    num_queries, num_keys = weights.shape
+    after = np.triu(np.ones(weights.shape, dtype=bool), num_keys - num_queries + 1) & causal
+    rows, columns = style.count(num_queries, "row"), style.count(num_keys, "column")
+    words = f"Attention weights, queries in {rows}, keys in {columns}"
+    if after.any():
+        seen = np.count_nonzero(weights[after])
+        words += f"; {seen} of keys after their query" if seen else "; later keys have none"
+    page.say(words)
+    largest = np.nan_to_num(weights, nan=-1.0).argmax(axis=1)
+    said = (
+        f"{style.quote(query)} on {style.quote(keys[j])} {row[j]:.2f}"
+        for query, j, row in zip(queries, largest, weights, strict=True)
+    )
+    page.say(f"Largest weight of each query: {style.some(said)}")
 
 
 def _draw_weight(

@@ -100,6 +100,15 @@ def draw_program_tiles(state: ProgramTiles, at: style.Place | None = None) -> Fi
         ax.add_artist(Rectangle((x, y), 0.16, 0.16, facecolor=color))
         words = f"program {program}: {style.count(count, 'tile')}"
         style.put(ax, x + 0.24, y + 0.09, words, style.SMALL)
+    each = (
+        f"{sum(p == program for p, _, _ in state.tiles)} by program {program}"
+        for program in programs
+    )
+    hidden = "; keys after their query are hatched" if state.causal else ""
+    page.say(
+        f"{style.count(len(state.tiles), 'tile')} of the {state.num_q} × {state.num_k} scores "
+        f"computed: {style.some(each)}{hidden}"
+    )
     return page.figure
 
 
@@ -150,4 +159,5 @@ def draw_occupied(state: Occupied, at: style.Place | None = None) -> Figure:
     if rounds > 1:
         note += f"; {rounds:.1f} {state.program}s for each {state.processor}"
     style.put(ax, MARGIN, page.height - 0.16, note, style.SMALL, style.MUTED)
+    page.say(f"{words} busy; {note}")
     return page.figure

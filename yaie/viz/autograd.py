@@ -81,6 +81,9 @@ def draw_autograd(result, leaves: Mapping[str, object], at: style.Place | None =
     _arrow(page, end, y + HEIGHT / 2, left + node_width, y + HEIGHT / 2)
     words = "← the way of the gradients"
     style.put(page.ax, width - MARGIN, 0.18, words, style.SMALL, style.MUTED, "right")
+    inputs = {node: [labels[a] for a, b in edges if b is node] for node in order}
+    said = (f"{labels[node]} takes {style.some(found)}" for node, found in inputs.items() if found)
+    page.say(f"The graph from the result back to the leaves: {style.some(said, MOST_NODES)}")
     return page.figure
 
 

@@ -41,6 +41,16 @@ def draw_backends(
         style.put(page.ax, LEFT - 0.12, y, name, style.BODY, ha="right")
     for entry in entries:
         _cell(page, operators.index(entry.operator), columns.index(entry.backend), entry)
+    page.say(f"A table of {style.count(len(operators), 'operator')} and who can compute them here")
+    for name in columns:
+        own = [entry for entry in entries if entry.backend == name]
+        first = [entry.operator for entry in own if entry.chosen]
+        more = sum(entry.available and not entry.chosen for entry in own)
+        cannot = sum(not entry.available for entry in own)
+        page.say(
+            f"{name} is asked first for {style.some(first, 4) or 'none'}, could compute {more} "
+            f"more, and cannot compute {cannot}"
+        )
     return page.figure
 
 

@@ -53,6 +53,12 @@ def draw_tile_banks(state: TileAccess, at: style.Place | None = None) -> Figure:
     page = style.Page(width, below + TALLY + 0.62, at)
     _draw_words(page, state)
     _draw_tally(page, state, below + 0.16)
+    words = style.count(state.wavefronts, "word")
+    page.say(
+        f"An array of {state.rows} rows of {state.pitch} words in shared memory; of the "
+        f"{len(state.words)} words that a warp asks for, {words} in the fullest of {BANKS} banks: "
+        f"{style.count(state.wavefronts, 'wavefront')}"
+    )
     return page.figure
 
 

@@ -42,6 +42,9 @@ def draw_batch_times(
     for set_label, words in ((ax.set_xlabel, "requests"), (ax.set_ylabel, "µs")):
         set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
     _name_lines(page, ax, ends)
+    page.say(f"{title}, time against requests")
+    for name, by_batch in times.items():
+        page.say(f"{name}: {style.trend([(b, 1e3 * by_batch[b]) for b in sorted(by_batch)], 'µs')}")
     return page.figure
 
 

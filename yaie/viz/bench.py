@@ -53,4 +53,14 @@ def draw_bench(
             words = f"{row['ms']:#.3g} ms, {row['fraction']:.0%}"
             style.put(page.ax, LEFT + 1.08 * BARS, middle, words, style.SMALL)
             y += ROW
+    page.say(f"The share of the ceiling that each way reaches on {gpu}, {record['date']}")
+    for title, ways in cases.items():
+        best = {row["ours"]: row for row in sorted(ways, key=lambda row: row["fraction"])}
+        said = (
+            f"of {'ours' if ours else 'others'} {best[ours]['who']} {best[ours]['fraction']:.0%} "
+            f"({best[ours]['ms']:#.3g} ms)"
+            for ours in (True, False)
+            if ours in best
+        )
+        page.say(f"{title}: best {style.some(said)}")
     return page.figure

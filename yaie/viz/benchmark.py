@@ -31,6 +31,7 @@ def draw_benchmark(record: Mapping[str, Any]) -> Figure:
     name = machine.get("gpu") or machine["processor"]
     words = f"{name}: {subject['model']}, {subject['dtype']}, {record['date']}"
     style.put(page.ax, 0.12, 0.17, words, style.TITLE, weight="bold")
+    page.say(words)
     for number, charts in enumerate(rows):
         draw_charts(charts, HEIGHT, style.Place(picture, 0.0, TOP + pitch * number))
     return picture

@@ -77,4 +77,7 @@ def draw_binary(
         if piece is not None:
             page.ax.plot([middle[piece], center], [TOP + HEIGHT + 0.03, CARDS - 0.03],
                          color=style.MUTED, lw=1.0)  # fmt: skip
+    sizes = (f"{piece.name} {piece.size / 1000:.1f} kB" for piece in pieces)
+    runs = (f"{card} {piece or 'none of it'}" for card, piece in cards.items())
+    page.say(f"{title}: {style.some(sizes)}. What each card runs: {style.some(runs)}")
     return page.figure

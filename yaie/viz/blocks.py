@@ -183,7 +183,29 @@ def draw_blocks(
         _draw_copy(page.ax, source, target, columns, pool_side, pool_top)
     for entry, (x, line) in zip(key, key_places, strict=True):
         _draw_key(page.ax, MARGIN + x, key_top + line * 0.24 + 0.1, entry)
+    _say(page, state, cells, copies)
     return page.figure
+
+
+def _say(
+    page: style.Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
+) -> None:
+    tables = (
+        f"{name}, {_tokens(state.lengths[name])}, blocks {style.some(table) or 'none'}"
+        for name, table in state.tables.items()
+    )
+    if state.tables:
+        page.say(f"Block tables: {style.some(tables, between='; ')}")
+    kinds = {
+        "free": [c.block for c in cells if c.is_free],
+        "shared by several requests": [c.block for c in cells if c.users > 1],
+        "kept by the cache": [c.block for c in cells if c.is_cached and not c.is_free],
+        "just taken": [c.block for c in cells if c.is_new],
+        "just freed": [c.block for c in cells if c.was_freed],
+    }
+    found = [f"{len(blocks)} {kind}" for kind, blocks in kinds.items() if blocks]
+    found += [f"block {a} copied to {b} for {name}" for name, (a, b) in copies.items()]
+    page.say(f"Pool of {style.count(len(cells), 'block')}: {'; '.join(found) or 'all in use'}")
 
 
 class _TableLayout:

@@ -60,4 +60,11 @@ def draw_builds(builds: Sequence[Build], title: str = "", at: style.Place | None
         size = "" if build.size is None else f", {build.size / 1000:,.0f} kB"
         words = f"{build.seconds:.3g} s{size}"
         style.put(page.ax, LEFT + width + 0.1, middle, words, style.SMALL)
+    page.say(f"{title}, seconds of each way to build")
+    each = (
+        f"{build.way} {build.seconds:.3g} s"
+        + ("" if build.size is None else f" ({build.size / 1000:,.0f} kB)")
+        for build in builds
+    )
+    page.say(style.some(each, 12))
     return page.figure

@@ -7,12 +7,20 @@ from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from yaie.viz import style
 
 MARGIN, GAP = 0.12, 0.35
 HEAD, BOTTOM = 0.62, 0.55  # inches above and below the axes
+HALO = withStroke(linewidth=2.5, foreground=style.PAPER)  # so that no curve strikes a word out
 Points = Sequence[tuple[float, float]]
 
 
@@ -54,6 +62,12 @@ def draw_charts(
         _legend(page, chart, x, pitch - GAP)
         ax = style.plain(page.axes(x + 0.55, HEAD, pitch - GAP - 0.62, height))
         _draw(ax, chart)
+    for chart in charts:
+        curves = {**chart.curves, **chart.guides}
+        said = [f"{name} {style.trend(points)}".strip() for name, points in curves.items()]
+        marks = [f"mark “{name}” at {style.digits(x)}" for name, x in chart.marks.items()]
+        over = f"{chart.ylabel} against {chart.xlabel}".removeprefix(" ")
+        page.say(f"{chart.title}, {over}: {'; '.join([*said, *marks])}")
     return page.figure
 
 
@@ -86,6 +100,8 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ticks = sorted({x for points in chart.curves.values() for x, _ in points})
         ax.set_xticks(_sparse(ticks), [f"{x:g}" for x in _sparse(ticks)])
         ax.xaxis.set_minor_locator(NullLocator())
+    elif all(float(x).is_integer() for points in chart.curves.values() for x, _ in points):
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     if chart.log_y:
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -97,7 +113,7 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ax.text(
             x, 0.02 + 0.08 * number, f" {name}", transform=ax.get_xaxis_transform(),
             fontsize=style.SMALL, color=style.VERMILION, fontfamily=style.FONT, ha="left",
-            va="bottom", parse_math=False,
+            va="bottom", parse_math=False, zorder=4, path_effects=[HALO],
         )  # fmt: skip
     ax.grid(axis="y", color=style.WASH, lw=0.8)
     ax.set_axisbelow(True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+from itertools import takewhile
+
 from matplotlib.figure import Figure
 
 from yaie.viz import style
@@ -34,8 +38,7 @@ def draw_costs(report, at: style.Place | None = None) -> Figure:
         y = HEAD + ROW * index
         middle = y + ROW / 2
         if access.line != before:
-            text = lines[access.line - 1].strip() if 0 < access.line <= len(lines) else ""
-            text = style.shorten(text, SOURCE_WIDTH - 0.45, style.SMALL)
+            text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, style.SMALL)
             style.put(page.ax, MARGIN + 0.25, middle, str(access.line), style.SMALL, style.MUTED,
                       "right")  # fmt: skip
             style.put(page.ax, MARGIN + 0.4, middle, text, style.SMALL)
@@ -55,7 +58,35 @@ def draw_costs(report, at: style.Place | None = None) -> Figure:
     hidden = len(report.accesses) - len(accesses)
     note = "black: the fewest that could carry the bytes" + (f"; {hidden} more" if hidden else "")
     style.put(page.ax, left, page.height - 0.16, note, style.SMALL, style.MUTED)
+    dear = (
+        f"line {access.line}, {access.memory} {access.kind}, {style.digits(access.per_request)} "
+        f"{access.unit} where {style.digits(access.ideal)} would do"
+        for access in accesses
+        if access.units != access.ideal_units
+    )
+    page.say(
+        f"What a request of a warp costs, for each of {len(accesses)} accesses; more than the "
+        f"fewest: {style.some(dear) or 'none'}"
+    )
     return page.figure
+
+
+def statement(lines: Sequence[str], number: int) -> str:
+    """The code from a line on, counted from 1, to where its statement ends.
+
+    An ellipsis stands before it if the statement began earlier.
+    """
+    code = [line.partition("//")[0].strip() for line in lines]
+    before = next(filter(None, reversed(code[: number - 1])), "")
+    own = list(takewhile(goes_on, code[number - 1 :]))
+    text = " ".join([*own, *code[number - 1 + len(own) :][:1]])
+    return f"… {text}" if goes_on(before) else text
+
+
+def goes_on(line: str) -> bool:
+    """Whether a line of C++ without its comment ends within a statement."""
+    head = re.match(r"(for|if|while|else)\b", line) and line.count("(") == line.count(")")
+    return not (head or line.endswith((";", "{", "}", ":")) or line.startswith("#") or not line)
 
 
 def _head(page: style.Page) -> None:

@@ -60,6 +60,12 @@ def draw_counts(
             end = max(x + count * unit, line) + 0.05
             middle = HEADER + (row + 0.5) * ROW
             style.put(page.ax, end, middle, f"{count:,}", style.SMALL, style.MUTED)
+    for tally in tallies:
+        rows = zip(labels, tally.counts, tally.expected, strict=True)
+        each = (
+            f"{style.quote(label)} {count:,} ({expected:.0f})" for label, count, expected in rows
+        )
+        page.say(f"{tally.name}, tokens drawn (and expected): {style.some(each)}")
     return page.figure
 
 
@@ -102,4 +108,13 @@ def draw_chance(
             **options,
         )
     ax.set_xlabel("chi-square", color=style.MUTED, **options)
+    below = sum(value < limit for value in values) / max(1, len(values))
+    each = (
+        f"{name} {value:,.1f}, {'beyond' if value > limit else 'below'} it"
+        for name, value in marks.items()
+    )
+    page.say(
+        f"Histogram of chi-square under chance alone, {below:.1%} of it below the limit "
+        f"{limit:.1f}: {style.some(each)}"
+    )
     return page.figure

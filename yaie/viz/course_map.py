@@ -93,6 +93,17 @@ def draw_course_map(notebook: int | None = None, at: style.Place | None = None) 
     for part in PARTS.values():
         _draw_part(page.ax, part, notebook)
     _draw_key(page.ax)
+    way = " → ".join(part.name for part in PARTS.values() if part.row == 0)
+    page.say(f"From a question to its answer: {way}, and from the sampler back to the scheduler")
+    numbers = (
+        f"{part.name} {style.some((f'{n:02}' for n in part.notebooks), 99)}"
+        for part in PARTS.values()
+        if part.notebooks
+    )
+    page.say(f"Notebooks that build each part, and those below: {'; '.join(numbers)}")
+    if notebook is not None:
+        marked = (part.name for part in PARTS.values() if notebook in part.notebooks)
+        page.say(f"Notebook {notebook:02} builds: {style.some(marked) or 'none of them'}")
     return page.figure
 
 

@@ -58,6 +58,10 @@ def draw_bits(values: Sequence[float], at: style.Place | None = None) -> Figure:
                 cell = CELL - 0.015
                 style.box(page.ax, x + place * CELL, y + 0.03, cell, row - 0.06, face=face)
             style.put(page.ax, x + width + 0.1, y + row / 2, f"{bits:,}", style.SMALL)
+    each = (f"{v:g}: {float_bits(v):,} and {ordered_key(v):,}" for v in values)
+    page.say(
+        f"Floats with their bits, and those of their keys, read as integers: {'; '.join(each)}"
+    )
     return page.figure
 
 
@@ -127,6 +131,12 @@ def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure
         style.put(
             page.ax, x, 2.2, f"mass before it: {one.before:.4f}", style.SMALL, style.MUTED
         )  # fmt: skip
+    each = (
+        f"bits {8 * i + 1} to {8 * i + 8}, {style.count(one.tokens, 'token')}: bin {one.bin}, "
+        f"mass before it {one.before:.4f}"
+        for i, one in enumerate(state)
+    )
+    page.say(f"Histograms of the four rounds that find a threshold: {'; '.join(each)}")
     return page.figure
 
 
@@ -151,4 +161,9 @@ def draw_shares(
     ax.set_xticks(places)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("token", fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+    near = sum(abs(c / draws - p) <= s for c, p, s in zip(counts, shares, spread, strict=True))
+    page.say(
+        f"Shares of {len(counts)} tokens in {draws:,} draws: {near} within two standard "
+        "deviations of what they should be"
+    )
     return page.figure

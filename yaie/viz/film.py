@@ -87,6 +87,7 @@ def compose(
     for i, (x, y) in enumerate(corners):
         if titles:
             draw_title(page, x, y, *titles[i])
+            page.say("{}, {}:".format(*titles[i]))
         panels[i](at=style.Place(figure, x, y + top))
     return figure
 

@@ -58,7 +58,7 @@ def draw_tile_owners(state: TileOwners, at: style.Place | None = None) -> Figure
     first, count = state.warps[state.warp]
     boxes = {
         "q": (q_x, bottom, SIDE, height, "q"),
-        "k": (s_x, bottom - GAP - SIDE, width, SIDE, "k, turned"),
+        "k": (s_x, bottom - GAP - SIDE, width, SIDE, "k, transposed"),
         "v": (o_x, bottom - GAP - width, SIDE, width, "v"),
         "s": (s_x, bottom, width, height, "scores"),
         "o": (o_x, bottom, SIDE, height, "out"),
@@ -90,6 +90,16 @@ def draw_tile_owners(state: TileOwners, at: style.Place | None = None) -> Figure
             place = (x + column * across, y + row * unit)
             ax.add_artist(Rectangle(place, across, unit, facecolor=style.BLUE))
     _legend(page, state, bottom + height + 0.2)
+    page.say(
+        f"{state.name}: scores of {state.rows} queries and {state.keys} keys, head_dim "
+        f"{state.dims}; {style.some(state.shared) or 'nothing'} in shared memory"
+    )
+    page.say(
+        f"Warp {state.warp} has {style.count(count, 'row')}, one of its lanes "
+        f"{style.count(len(state.scores), 'score')} and {style.count(len(state.sums), 'element')} "
+        f"of out; it reads {style.count(len(state.reads_k), 'key')}, and {len(state.reads_v)} of "
+        f"the {state.dims} elements of each value"
+    )
     return page.figure
 
 

@@ -69,6 +69,15 @@ def draw_flat_tree(view: FlatView, at: style.Place | None = None) -> Figure:
             words += " ".join(map(str, child_of))
             x = LEFT + len(cells) * cell + 0.15
             style.put(page.ax, x, y + CELL_HEIGHT / 2, words, style.SMALL, style.MUTED)
+    page.say(f"A tree of {style.count(len(starts) - 1, 'node')} as arrays")
+    for name, cells, _, _ in rows:
+        page.say(f"{name}: {style.some(cells, 32)}")
+    if view.node is not None:
+        of = range(starts[view.node], starts[view.node + 1])
+        page.say(
+            f"Framed, of node {view.node}: tokens {of.start} to {of.stop - 1}, children "
+            f"{style.some(child_of) or 'none'}"
+        )
     return page.figure
 
 

@@ -68,6 +68,7 @@ def draw_fragmentation(
         if 0 < longest < free:
             words += f" (longest hole: {longest} tokens)"
         style.put(page.ax, MARGIN, y + 0.24 + bar_height + 0.12, words, style.SMALL, style.MUTED)
+        page.say(f"{name}: {words}")
     return page.figure
 
 

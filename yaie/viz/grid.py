@@ -94,6 +94,7 @@ def draw_grid(launch: Launch, at: style.Place | None = None) -> Figure:
     if idle:
         note = f"{style.count(idle, 'thread')} past the end (gray)"
         style.put(page.ax, page.width - MARGIN, 0.16, note, style.SMALL, style.MUTED, "right")
+    page.say(f"{words}, in warps of {WARP}; {idle or 'none'} past the end")
     return page.figure
 
 
@@ -136,4 +137,6 @@ def draw_written(got, want, title: str = "", at: style.Place | None = None) -> F
     for row in range(0, rows, step):
         style.put(page.ax, left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5,
                   style.MUTED, "right")  # fmt: skip
+    each = (f"{int(where.sum()):,} {name}" for name, where, _ in kinds)
+    page.say(f"{title}: of {style.count(got.size, 'element')}, {style.some(each)}")
     return page.figure

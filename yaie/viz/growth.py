@@ -50,6 +50,12 @@ def draw_growth(
         ax.set_axisbelow(True)
         ax.set_xlabel(xlabel, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
         _label_ends(ax, curves)
+    write = EngFormatter(sep=" ", places=1)
+    for title, curves in panels.items():
+        each = (f"{name} from {write(v[0])} to {write(v[-1])}" for name, v in curves.items())
+        page.say(f"{title}: {'; '.join(each)}")
+    length = max(len(values) for curves in panels.values() for values in curves.values())
+    page.say(f"Along the page: {xlabel}, 1 to {length}")
     return page.figure
 
 

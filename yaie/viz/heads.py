@@ -45,4 +45,5 @@ def draw_head_groups(
         if size >= 0.2:
             style.put(page.ax, x, 1.135, str(head), 7, ha="center")
     style.put(page.ax, MARGIN, 1.55, words, style.SMALL, style.MUTED)
+    page.say(f"{words}; {style.count(group, 'query head')} for each KV head")
     return page.figure

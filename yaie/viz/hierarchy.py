@@ -43,6 +43,7 @@ def draw_hierarchy(levels: Sequence[Level], at: style.Place | None = None) -> Fi
     height = HEAD + max(LARGEST + 0.25, ROW * len(levels)) + 0.1
     page = style.Page(style.WIDTH, height, at)
     style.put(page.ax, MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
+    page.say("Memories, their sizes as areas, their speeds as lengths")
     left = _squares(page, levels, height - 0.35) + 0.4
     style.put(page.ax, left, 0.2, "speed, by length", style.TITLE, weight="bold")
     _bars(page, levels, left)
@@ -78,6 +79,7 @@ def _bars(page: style.Page, levels: Sequence[Level], left: float) -> None:
         if level.latency is not None:
             facts.append(f"about {style.count(level.latency, 'cycle')}")
         style.put(page.ax, page.width - MARGIN, y, ", ".join(facts), style.BODY, ha="right")
+        page.say(f"{level.name}: {', '.join(facts)}")
         if level.bandwidth is not None:
             length = max(room * level.bandwidth / fastest, THINNEST)
             style.box(page.ax, left, y + 0.12, length, 0.2, face=color, radius=0.0)

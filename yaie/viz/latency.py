@@ -62,6 +62,7 @@ def draw_latency(
     for cycle in range(0, num_cycles + 1, _step(num_cycles)):
         x = LEFT + cycle * unit
         style.put(page.ax, x, bottom + 0.15, str(cycle), style.SMALL, style.MUTED, "center")
+    page.say(f"{style.count(warps, 'warp')} take turns, a load each, then arithmetic: {text}")
     return page.figure
 
 

@@ -68,6 +68,15 @@ def draw_launches(calls: Sequence[Call], at: style.Place | None = None) -> Figur
                      [TOP + HEIGHT, BOTTOM], color=style.FAINT, lw=1.2, zorder=0)  # fmt: skip
     style.put(page.ax, page.width - MARGIN, BOTTOM + HEIGHT + 0.18, "time, not to scale →",
               style.SMALL, style.MUTED, "right")  # fmt: skip
+    calls = [call.name for call, *_ in host]
+    runs = [call.name.partition("<")[0] for call, *_ in device]
+    words = (
+        f"The CPU calls {style.some(calls, 12)}; the GPU runs {style.some(runs, 12) or 'nothing'}"
+    )
+    told = [call.name for call, _, _, told in host if told]
+    if failed:
+        words += f" and stops there, of which {told[0] if told else 'nobody'} is told first"
+    page.say(f"{words}, later than asked for")
     return page.figure
 
 

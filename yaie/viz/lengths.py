@@ -43,4 +43,10 @@ def draw_lengths(
     ax.set_ylabel("tokens", fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
     words = f"{len(pairs)} requests, shortest first"
     ax.set_xlabel(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+    totals = [sum(pair) for pair in pairs]
+    used = sum(totals) / reserved / len(totals)
+    page.say(
+        f"{style.count(len(pairs), 'request')}, prompt and answer together from {min(totals):,} to "
+        f"{max(totals):,} tokens; {reserved:,} are reserved for each, {used:.0%} of which are used"
+    )
     return page.figure

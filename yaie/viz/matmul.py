@@ -77,6 +77,10 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
     for i, (words, color) in enumerate(lines):
         y = c_y + state.m * unit + 0.2 + 0.17 * i
         style.put(ax, MARGIN, y, words, style.SMALL, color)
+    page.say(
+        f"c = a b, {state.m} × {state.n}, k = {state.k}: the tile of c at row {state.row}, column "
+        f"{state.column} takes in k from {state.start}; {'; '.join(words for words, _ in lines)}"
+    )
     return page.figure
 
 
@@ -137,6 +141,14 @@ def draw_owners(parts: Sequence[Part], at: style.Place | None = None) -> Figure:
         words = f"{part.rows} × {part.columns}"
         style.put(page.ax, x, top + part.rows * unit + 0.14, words, style.SMALL, style.MUTED)
         x += width + gap
+    for part in parts:
+        own = sum(cut[4] == part.marked for cut in part.cuts)
+        size = " × ".join(map(str, part.cuts[0][2:4]))
+        owners = len({cut[4] for cut in part.cuts})
+        page.say(
+            f"{part.title}, {part.rows} × {part.columns}, cut into {len(part.cuts)} pieces, the "
+            f"first {size}, of {owners} owners; marked are the {own} of owner {part.marked}"
+        )
     return page.figure
 
 
@@ -176,4 +188,5 @@ def draw_places(table: Any, at: style.Place | None = None, piece: int = 0) -> Fi
     words = f"piece {piece} of rows 0 to 7: {style.count(worst, 'wavefront')}"
     style.put(page.ax, left, top + lines * height + 0.18, words, style.SMALL,
               style.GREEN if worst == 1 else style.VERMILION, weight="bold")  # fmt: skip
+    page.say(f"Where {places.size} pieces of {len(places)} rows lie in the banks; {words}")
     return page.figure

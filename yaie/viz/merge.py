@@ -40,6 +40,11 @@ def draw_merge(state: MergeNode, at: style.Place | None = None) -> Figure:
     deep = depth(state)
     page = style.Page(width, 2 * MARGIN + deep * LEVEL + BOX[1], at)
     _draw(page, state, MARGIN, deep)
+    results = [f"{leaf.keys} {number(leaf.lse)}" for leaf in _leaves(state)]
+    page.say(
+        f"A tree of merges, {deep} deep, of {style.count(leaves, 'partial result')}, with their "
+        f"lse: {style.some(results)}; in the end lse {number(state.lse)}, out {number(state.out)}"
+    )
     return page.figure
 
 
@@ -51,6 +56,10 @@ def depth(node: MergeNode) -> int:
 def count_leaves(node: MergeNode) -> int:
     """How many partial results the tree begins with."""
     return sum(map(count_leaves, node.children)) or 1
+
+
+def _leaves(node: MergeNode) -> list[MergeNode]:
+    return [leaf for child in node.children for leaf in _leaves(child)] or [node]
 
 
 def _draw(page: style.Page, node: MergeNode, left: float, level: int) -> tuple[float, float]:

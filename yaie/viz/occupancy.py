@@ -38,4 +38,6 @@ def draw_occupancy(
         ax.set_axisbelow(True)
         ax.set_xlabel(name, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
         style.put(page.ax, number * pitch + 0.15, 0.22, "resident warps", style.BODY, weight="bold")
+    for name, steps in panels.items():
+        page.say(f"Resident warps against {name}, in stairs: {style.trend(steps)}")
     return page.figure

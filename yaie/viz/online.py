@@ -120,6 +120,11 @@ def draw_online(state: OnlineStep, at: style.Place | None = None) -> Figure:
         style.put(ax, x, y + 0.16, value, style.BODY, color, weight="bold")
     words = f"{state.end} of {count} scores"
     style.put(ax, left, bottom + 0.16, words, style.SMALL, style.MUTED)
+    kept, before, total = map(number, (state.maximum, state.before, state.total))
+    page.say(
+        f"{words} have come, the last from place {state.start} on: maximum {kept}, before "
+        f"{before}; the old sum times {state.rescale:.3f}; sum {total}"
+    )
     return page.figure
 
 

@@ -126,6 +126,11 @@ def draw_overlap(
             _bar(page, bar.begin * scale, y, (bar.end - bar.begin) * scale, color, bar.name, ink)
     words = f"tensor cores busy {state.busy:.0%} of the time"
     style.put(page.ax, LEFT, 0.16 + len(rows) * ROW + 0.16, words, style.SMALL, weight="bold")
+    page.say(
+        f"{style.count(state.thread_blocks, 'thread block')} on a multiprocessor, "
+        f"{style.count(len(state.copies), 'tile')} copied, multiplied and exponentiated in "
+        f"{state.end:g} units of time: {words}"
+    )
     return page.figure
 
 

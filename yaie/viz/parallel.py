@@ -55,6 +55,12 @@ def draw_head_shares(shares: HeadShares, at: style.Place | None = None) -> Figur
         for head in keys:
             x = left + head * group * pitch
             _head(page, x, y + 0.23, group * pitch - GAP, head, [rank], 0.13)
+    page.say(f"{shares.num_heads} query heads and {shares.num_kv_heads} KV heads over ranks")
+    for rank, (queries, keys) in enumerate(shares.ranks):
+        page.say(
+            f"Rank {rank}: query heads {style.some(queries, 16) or 'none'}; KV heads "
+            f"{style.some(keys, 16) or 'none'}"
+        )
     return page.figure
 
 
@@ -116,4 +122,12 @@ def draw_matrices(
                 spine.set(color=color, linewidth=1.6)
             x += max(array.shape[1] * cell, style.text_width(item.name, style.SMALL)) + 0.22
         y += height + 0.72
+    for title, items in rows:
+        signs = (
+            item
+            if isinstance(item, str)
+            else "{} ({} × {})".format(item.name, *arrays[id(item)].shape)
+            for item in items
+        )
+        page.say(f"{title}: {' '.join(signs)}")
     return page.figure

@@ -54,4 +54,8 @@ def draw_profile(
                       "center")  # fmt: skip
         if said:
             style.put(page.ax, page.width - end + 0.12, middle, said[i], style.SMALL)
+    page.say(title)
+    for i, (kernel, values) in enumerate(rows.items()):
+        each = (f"{heading} {values[key]:.0f} %" for key, heading in columns.items())
+        page.say(f"{kernel}: {style.some(each)}{f'; {said[i]}' if said else ''}")
     return page.figure

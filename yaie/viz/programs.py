@@ -63,6 +63,7 @@ def draw_programs(state: Programs, at: style.Place | None = None) -> Figure:
     if not state.blocks:
         page = style.Page(4.6, 0.36, at)
         words = "No program was watched: that takes Triton's interpreter."
+        page.say(words)
         style.put(page.ax, MARGIN, 0.18, words, style.BODY, style.MUTED)
         return page.figure
     lanes = max(len(block) for _, block in state.blocks)
@@ -101,6 +102,12 @@ def draw_programs(state: Programs, at: style.Place | None = None) -> Figure:
     if stray:
         note = f"{style.count(stray, 'lane')} outside (red)"
     style.put(page.ax, page.width - MARGIN, 0.16, note, style.SMALL, style.MUTED, "right")
+    page.say(f"{words}; {note or 'every lane takes part'}")
+    spans = {}
+    for program, block in state.blocks:
+        spans.setdefault(program, []).extend(element for element, inside in block if inside)
+    each = (f"program {p} {min(own)} to {max(own)}" for p, own in spans.items() if own)
+    page.say(f"Elements: {style.some(each)}")
     return page.figure
 
 
@@ -131,4 +138,9 @@ def draw_traffic(
             x += length
         words = f"{sum(parts.values()):,}"
         style.put(page.ax, x + 0.1, y + row / 2 - 0.03, words, style.SMALL)
+    each = (
+        f"{name} {parts['read']:,} bytes read, {parts['written']:,} written"
+        for name, parts in kinds.items()
+    )
+    page.say("; ".join(each))
     return page.figure

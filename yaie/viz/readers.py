@@ -57,4 +57,9 @@ def draw_readers(state: Readers, at: style.Place | None = None) -> Figure:
                 face = style.tint(style.series_color(owner), 0.8)
             x = LEFT + block * CELL[0]
             style.box(ax, x, y, CELL[0] - 0.04, CELL[1] - 0.04, face, radius=0.02)
+    times = sum(map(len, state.reads))
+    blocks = style.count(len(frozenset().union(*state.reads)), "block")
+    page.say(f"{style.count(rows, 'thread block')} read {blocks} of the pool, {times} times in all")
+    each = (f"{n}: {style.some(sorted(r))}" for n, r in zip(state.names, state.reads, strict=True))
+    page.say("; ".join(each))
     return page.figure

@@ -57,6 +57,12 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: style.Place | Non
                   "right")  # fmt: skip
         _draw_adds(page, step, y, cell)
         _draw_values(page, steps, number, y, cell)
+    each = (f"{step.title}, {style.count(len(step.reads), 'place')}" for step in steps[1:])
+    page.say(
+        f"{count} numbers summed up; places that add another's number to their own: "
+        f"{style.some(each)}"
+    )
+    page.say(f"In the end place 0 holds {steps[-1].values[0]:g}")
     return page.figure
 
 

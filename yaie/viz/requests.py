@@ -45,6 +45,12 @@ def draw_requests(
         for time in trace.tokens:
             page.ax.plot([place(time)] * 2, [y + 0.05, y + LANE - 0.05], color=color, lw=1.4)
     _scale(page, start, end, place, HEAD + LANE * len(traces), unit)
+    for name, trace in traces.items():
+        due, first, last = (t - start for t in (trace.due, trace.tokens[0], trace.tokens[-1]))
+        page.say(
+            f"{name}: due at {style.digits(due)} {unit}, first token at {style.digits(first)}, "
+            f"the last of {len(trace.tokens)} at {style.digits(last)}"
+        )
     return page.figure
 
 
@@ -72,6 +78,12 @@ def draw_arrivals(
         for time in times:
             page.ax.plot([place(time)] * 2, [y, y + LANE], color=color, lw=1.2)
     _scale(page, 0.0, end, place, HEAD + 1.3 * LANE * len(arrivals), unit)
+    each = (
+        f"{name}: {len(times)}, the last at {style.digits(times[-1])} {unit}"
+        for name, times in arrivals.items()
+        if len(times)
+    )
+    page.say(f"Requests that arrive: {'; '.join(each)}")
     return page.figure
 
 

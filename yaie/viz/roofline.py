@@ -79,7 +79,27 @@ def draw_roofline(
     for cluster in sorted(clusters, key=lambda c: -sum(len(p.label) for p in c)):
         plot.label(cluster)
     plot.legend([group for group in groups if group], groups)
+    _say(page, roofs, points, title)
     return page.figure
+
+
+def _say(page: style.Page, roofs: Sequence[Roof], points: Sequence[Point], title: str) -> None:
+    main = roofs[0]
+    unit, unit_name = (TERA, "TFLOP/s") if main.peak >= TERA else (1e9, "GFLOP/s")
+    peaks = (f"{roof.label} {_number(roof.peak / unit)} {unit_name}" for roof in roofs)
+    page.say(
+        f"Roofline, {title}: {style.some(peaks)}; {_number(main.bandwidth / 1e9)} GB/s; ridge at "
+        f"{_number(main.peak / main.bandwidth)} operations a byte"
+    )
+    sides: dict[str, list[str]] = {"memory-bound": [], "compute-bound": []}
+    for point in sorted(points, key=lambda point: point.intensity):
+        roof = roofs[point.roof]
+        side = "memory-bound" if point.intensity * roof.bandwidth < roof.peak else "compute-bound"
+        rate = "" if point.rate is None else f", {_number(point.rate / unit)} {unit_name}"
+        sides[side].append(f"{point.label} ({style.digits(point.intensity)}{rate})")
+    for side, found in sides.items():
+        if found:
+            page.say(f"{len(found)} {side}, by operations a byte: {style.some(found)}")
 
 
 class _Plot:

@@ -49,6 +49,13 @@ def draw_rotary(
         _draw_dial(page.ax, center, radius, cos[:num_arrows, pair], sin[:num_arrows, pair])
         style.put(page.ax, center[0], center[1] + radius + 0.14, f"pair {pair}", ha="center")
     _draw_angles(page, np.arctan2(sin, cos) % (2 * np.pi), 2.4)
+    position = min(1, num_positions - 1)
+    first, last = np.arctan2(sin[position, [0, -1]], cos[position, [0, -1]])
+    page.say(
+        f"Angles of {style.count(num_pairs, 'pair')} at {style.count(num_positions, 'position')}: "
+        f"at position {position} pair 0 has turned by {style.digits(first)} radians, pair "
+        f"{num_pairs - 1} by {style.digits(last)}"
+    )
     return page.figure
 
 

@@ -138,6 +138,13 @@ def draw_sampling(
         x = left + i * (width + GAP)
         before = state.stages[i - 1] if i else None
         _draw_stage(page.ax, x, width, stage, before, scale, state.vocab_size)
+    for stage in state.stages:
+        best = sorted(zip(stage.probabilities, state.labels, strict=True), reverse=True)[:3]
+        said = (f"{style.quote(label)} {p:.3f}" for p, label in best if p)
+        page.say(
+            f"{stage.name}: {stage.num_kept:,} of {state.vocab_size:,} tokens, likeliest "
+            f"{style.some(said)}"
+        )
     return page.figure
 
 

@@ -67,4 +67,6 @@ def draw_scan(steps: Sequence[ScanStep], at: style.Place | None = None) -> Figur
                       7.0 if cell > 0.4 else 5.6, color, "center",
                       weight="bold" if changed else "normal")  # fmt: skip
         before = step.values
+    for step in steps:
+        page.say(f"{step.title}: {style.some(step.values, 16)}")
     return page.figure

@@ -109,6 +109,10 @@ def draw_schedules(
         y += height
     for mark, (x, line) in zip(key, places, strict=True):
         _draw_key(page.ax, chart.left + x, y + 0.16 + 0.22 * line, mark)
+    for name, steps in schedules.items():
+        page.say(f"{name or 'Schedule'}: {style.count(len(ids), 'request')}, {_in_words(steps)}")
+    if token_budget:
+        page.say(f"The budget is {style.count(token_budget, 'token')} a step")
     return page.figure
 
 
@@ -134,6 +138,17 @@ def _summary(steps: Sequence[Step]) -> str:
     words = style.count(len(steps), "step")
     if busy < places:
         words += f";  {places - busy} of {places} places in the batch idle"
+    return words
+
+
+def _in_words(steps: Sequence[Step]) -> str:
+    """What a schedule did, for readers who cannot see it."""
+    tokens = [step.num_tokens for step in steps]
+    words = f"{_summary(steps)}; {sum(tokens):,} tokens, at most {max(tokens, default=0):,} a step"
+    for what in ("preempted", "finished"):
+        found = [f"{name} {i}" for i, step in enumerate(steps) for name in getattr(step, what)]
+        if found:
+            words += f"; {what} in step: {style.some(found)}"
     return words
 
 

@@ -63,4 +63,10 @@ def draw_search(searches: Sequence[Search], at: style.Place | None = None) -> Fi
         "end is greater"
     )
     style.put(page.ax, LEFT, page.height - 0.2, words, style.SMALL, style.MUTED)
+    page.say(f"Searches in {count} numbers; {words}")
+    for search in searches:
+        page.say(
+            f"{search.name}: {style.count(len(search.reads), 'read')}, at places "
+            f"{style.some(search.reads, 32)}"
+        )
     return page.figure

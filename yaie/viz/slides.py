@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import html
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -50,7 +52,7 @@ class Slider:
     Attributes:
         strip: the film strip, which pages without a kernel show; None if it was not wanted.
         control: the `IntSlider`.
-        image: the widget that shows the picture, as a PNG.
+        image: the widget that shows the picture, as a PNG with its alternative text.
         widget: both.
     """
 
@@ -68,14 +70,13 @@ class Slider:
         width, height = (max(side) for side in zip(*sizes, strict=True))
         width = max([width, *map(title_width, titles or ())])
         self._size = width, height
-        self._png = lru_cache(maxsize=None)(self._render)
+        self._html = lru_cache(maxsize=None)(self._render)
         self.strip = self._make_strip(frames)
         self.control = ipywidgets.IntSlider(
             1, 1, len(states), description="step", layout={"width": "60%"}
         )
-        self.image = ipywidgets.Image(
-            value=self._png(0),
-            format="png",
+        self.image = ipywidgets.HTML(
+            value=self._html(0),
             layout={"width": f"{math.ceil(width * style.DPI)}px", "max_width": "100%"},
         )
         self.control.observe(self._show, names="value")
@@ -88,22 +89,25 @@ class Slider:
             frames = sorted({round(i * last / max(1, count - 1)) for i in range(count)})
         return film_strip(self._states, self._draw, self._titles, frames) if frames else None
 
-    def _render(self, index: int) -> bytes:
+    def _render(self, index: int) -> str:
         width, height = self._size
         top = TITLE_HEIGHT if self._titles else 0.0
         figure = style.Picture(width, height + top)
         if self._titles:
             page = style.Page(width, height + top, style.Place(figure))
             draw_title(page, 0.0, 0.0, str(index + 1), self._titles[index])
+            page.say(f"{self._titles[index]}:")
         draw_frame(self._states, self._draw, index, at=style.Place(figure, 0.0, top))
-        return style.png(figure)
+        content = base64.b64encode(style.png(figure)).decode()
+        return f'<img src="data:image/png;base64,{content}" alt="{html.escape(figure.alt)}">'
 
     def _show(self, change: dict[str, Any]) -> None:
-        self.image.value = self._png(change["new"] - 1)
+        self.image.value = self._html(change["new"] - 1)
 
     def _ipython_display_(self) -> None:
         if self.strip is not None:
-            display({"image/png": style.png(self.strip)}, raw=True)
+            content, metadata = self.strip._repr_png_()
+            display({"image/png": content}, metadata={"image/png": metadata}, raw=True)
         # No text beside the widget: it would hold bytes of the picture, which differ by machine.
         bundle = self.widget._repr_mimebundle_()
         view = "application/vnd.jupyter.widget-view+json"

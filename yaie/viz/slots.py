@@ -67,4 +67,6 @@ def draw_slots(
         middle = cell / 2 - 0.01
         ax.plot([x + middle, pool_x(slot) + middle], [TOP + HEIGHT + 0.02, pool_top - 0.02],
                 color=style.tint(color, 0.7), lw=1.1)  # fmt: skip
+    pairs = (f"{text.strip()} {slot}" for text, slot in zip(tokens, slots, strict=True))
+    page.say(f"Tokens and their slots, in blocks of {block_size}: {style.some(pairs, 12)}")
     return page.figure

@@ -55,6 +55,18 @@ def draw_speculation(
     if more:
         y = 0.45 + len(shown) * LINE
         style.put(page.ax, MARGIN, y + HIGH / 2, f"and {more} more", color=style.MUTED)
+    kept = [
+        sum(
+            1
+            for _ in takewhile(lambda pair: pair[0] == pair[1], zip(draft, accepted, strict=False))
+        )
+        for draft, accepted in rounds
+    ]
+    page.say(
+        f"Passes of the model: {len(rounds)}, for {sum(len(a) for _, a in rounds)} tokens; "
+        f"{sum(kept)} of {sum(len(d) for d, _ in rounds)} drafted tokens were kept, by pass: "
+        f"{style.some(kept, 24)}"
+    )
     return page.figure
 
 

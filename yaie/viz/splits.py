@@ -76,6 +76,14 @@ def draw_splits(
             )
     for first in range(block_size, context, block_size):
         ax.plot([LEFT + first * unit - 0.01] * 2, [0.42, 0.42 + STRIP], color=style.PAPER, lw=1.0)
+    each = (
+        f"split {n}, keys {part.start} to {part.start + len(part.slots) - 1}, blocks "
+        + style.some(dict.fromkeys(slot // block_size for slot in part.slots))
+        for n, part in enumerate(parts)
+    )
+    page.say(
+        f"{context:,} keys in a pool of {num_blocks} blocks of {block_size}: {'; '.join(each)}"
+    )
     return page.figure
 
 

@@ -18,12 +18,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from matplotlib import font_manager, image
+from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from PIL import Image
 
 PAPER = "#fdfdfb"
 INK = "#20242c"
@@ -44,9 +45,11 @@ SERIES = (BLUE, ORANGE, GREEN, SKY, VERMILION, YELLOW)  # requests, curves; pink
 SHARED = PINK
 
 DPI = 100
+DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
 WIDTH = 10.0  # inches: a notebook's width
 FONT = "DejaVu Sans"
 SMALL, BODY, TITLE = 7.5, 8.5, 10.5  # points
+QUOTED = 32  # characters of a text that an alternative text quotes
 
 
 def tint(color: str, strength: float = 0.25) -> tuple[float, float, float]:
@@ -145,6 +148,42 @@ def token_label(text: str) -> str:
 def count(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural if it needs one."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def some(entries: Iterable[object], most: int = 8, between: str = ", ") -> str:
+    """List entries in words, the first `most` of them if there are more."""
+    words = [str(entry) for entry in entries]
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return between.join(words[:most]) + more
+
+
+def quote(text: str) -> str:
+    """Quote the beginning of a text, in one line."""
+    text = " ".join(text.split())
+    return f"“{text if len(text) <= QUOTED else text[: QUOTED - 1].rstrip() + '…'}”"
+
+
+def digits(value: float) -> str:
+    """Write a number with three digits, or to the next integer if it is large."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def trend(points: Sequence[tuple[float, float]], unit: str = "") -> str:
+    """Say where a curve begins and ends, and what lies highest and lowest between."""
+    if not points:
+        return "no points"
+    unit = f" {unit}" if unit else ""
+    (x0, y0), (x1, y1) = points[0], points[-1]
+    words = f"{digits(y0)}{unit} at {digits(x0)}"
+    if len(points) == 1:
+        return words
+    words = f"from {words} to {digits(y1)}{unit} at {digits(x1)}"
+    (low_x, low), (high_x, high) = (f(points, key=lambda point: point[1]) for f in (min, max))
+    if high > max(y0, y1):
+        words += f", at most {digits(high)} at {digits(high_x)}"
+    if low < min(y0, y1):
+        words += f", at least {digits(low)} at {digits(low_x)}"
+    return words
 
 
 def shorten(text: str, width: float, size: float = BODY, weight: str = "normal") -> str:
@@ -253,9 +292,14 @@ def box(
 
 
 class Picture(Figure):
-    """A figure that shows itself in a notebook and that pyplot knows nothing of: nothing leaks."""
+    """A figure that shows itself in a notebook and that pyplot knows nothing of: nothing leaks.
+
+    Attributes:
+        sentences: what is to be seen, for readers who cannot see it; `Page.say` adds to them.
+    """
 
     def __init__(self, width: float, height: float) -> None:
+        self.sentences: list[str] = []
         pixels = math.ceil(width * DPI - 1e-6), math.ceil(height * DPI - 1e-6)
         figsize = pixels[0] / DPI, pixels[1] / DPI
         super().__init__(figsize=figsize, dpi=DPI, facecolor=PAPER)
@@ -263,22 +307,30 @@ class Picture(Figure):
     def __repr__(self) -> str:
         return "<Picture>"  # the size would vary with the fonts of the machine
 
-    def _repr_png_(self) -> bytes:
-        return png(self)
+    @property
+    def alt(self) -> str:
+        """The alternative text."""
+        return " ".join(self.sentences)
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
+        return png(self), {"alt": self.alt}
 
 
-def png(figure: Figure) -> bytes:
-    """Render a figure to the bytes of a PNG file, the same bytes each time."""
+def png(picture: Picture) -> bytes:
+    """Render a picture to the bytes of a PNG file, the same bytes each time, with its text."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, facecolor=PAPER, metadata={"Software": None})
+    metadata = {"Software": None, DESCRIPTION: picture.alt}
+    picture.savefig(buffer, format="png", dpi=DPI, facecolor=PAPER, metadata=metadata)
     return buffer.getvalue()
 
 
 def from_png(content: bytes) -> Picture:
     """A picture of which only the bytes of its PNG file are left."""
-    pixels = image.imread(io.BytesIO(content), format="png")
+    with Image.open(io.BytesIO(content)) as file:
+        pixels, alt = np.asarray(file), file.text[DESCRIPTION]
     picture = Picture(pixels.shape[1] / DPI, pixels.shape[0] / DPI)
     picture.figimage(pixels)
+    picture.sentences.append(alt)
     return picture
 
 
@@ -315,6 +367,12 @@ class Page:
         ax = self.figure.add_axes((left, bottom, width / total_width, height / total_height))
         ax.set_facecolor("none")
         return ax
+
+    def say(self, sentence: str) -> None:
+        """Add a sentence to the picture's alternative text; case and full stop may be missing."""
+        sentence = " ".join(sentence.split()).lstrip(": ")
+        ending = "" if sentence.endswith((".", "?", "!", ":")) else "."
+        self.figure.sentences.append(sentence[:1].upper() + sentence[1:] + ending)
 
 
 def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[float, int]]:

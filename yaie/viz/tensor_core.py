@@ -41,6 +41,12 @@ def draw_fragments(owners: Owners, lane: int = 5, at: style.Place | None = None)
                           style.PAPER if own else style.INK, "center")  # fmt: skip
     words = f"each number says which lane holds it; lane {lane} in color, a color a register"
     style.put(page.ax, MARGIN, 0.16, words, style.SMALL, style.MUTED)
+    held = (f"{sum(h == lane for row in m for h, _ in row)} of {n}" for n, m in owners.items())
+    sizes = (f"{n} {len(m)} × {len(m[0])}" for n, m in owners.items())
+    page.say(
+        f"Tiles of one mma.sync, {style.some(sizes)}; of their numbers lane {lane} holds "
+        f"{style.some(held)}"
+    )
     return page.figure
 
 
@@ -118,6 +124,7 @@ def draw_pipeline(
         before = done
     words = f"{style.count(state.stages, 'stage')}: tensor cores busy {state.busy:.0%} of the time"
     style.put(page.ax, left, y + row + 0.16, words, style.SMALL, weight="bold")
+    page.say(f"{style.count(len(state.copies), 'tile')} copied and multiplied along time, {words}")
     return page.figure
 
 

@@ -49,6 +49,16 @@ def draw_tile_bytes(
     ax.grid(axis="y", color=style.WASH, lw=0.8)
     ax.set_xlabel(xlabel, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
     style.put(page.ax, 5.3, 0.17, "● counted", style.BODY, style.VERMILION, weight="bold")
+    write = EngFormatter(unit="B", sep=" ", places=1)
+    page.say(
+        f"Bytes read and written against {xlabel}; counted: "
+        + style.some((f"{size}, {write(counted[size])}" for size in sizes), 12)
+    )
+    for name, points in curves.items():
+        low, high = min(points), max(points)
+        page.say(f"{name}: from {write(points[low])} at {low} to {write(points[high])} at {high}")
+    for name, level in levels.items():
+        page.say(f"{name}: {write(level)}")
     return page.figure
 
 

@@ -109,6 +109,11 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
     style.put(ax, MARGIN, 0.16, words, style.BODY, weight="bold")
     style.put(ax, a_x, b_y + 0.16, f"{state.loaded:,} elements", style.SMALL, style.MUTED)
     style.put(ax, a_x, b_y + 0.32, "loaded so far", style.SMALL, style.MUTED)
+    page.say(
+        f"c = a b, {state.m} × {state.n}, k = {state.k}: {words}, for the tile of c with rows "
+        f"{rows[0]} to {rows[1] - 1} and columns {columns[0]} to {columns[1] - 1}; "
+        f"{style.count(len(state.done), 'tile')} done, {state.loaded:,} elements loaded so far"
+    )
     return page.figure
 
 
@@ -181,15 +186,15 @@ def draw_waves(state: WaveState, at: style.Place | None = None) -> Figure:
     )
     for number, (name, order) in enumerate(state.orders):
         x = left + number * max(panel, 3.2)
-        _order(page.ax, state, name, order, state.before[number], x, top, cell)
+        _order(page, state, name, order, state.before[number], x, top, cell)
     return page.figure
 
 
 def _order(
-    ax: Axes, state: WaveState, name: str, order: Sequence[tuple[int, int]], before: int,
+    page: style.Page, state: WaveState, name: str, order: Sequence[tuple[int, int]], before: int,
     x: float, y: float, cell: float,
 ) -> None:  # fmt: skip
-    running = order[state.first : state.end]
+    ax, running = page.ax, order[state.first : state.end]
     rows, columns = {m for m, _ in running}, {n for _, n in running}
     style.put(ax, x - 0.42, 0.16, name, style.BODY, weight="bold")
     of_a, of_b = _strips(running)
@@ -216,4 +221,5 @@ def _order(
                       6.2, ink, "center")  # fmt: skip
     total = before + of_a + of_b
     note = f"{total} strips so far"
+    page.say(f"{state.tiles_m} × {state.tiles_n} tiles of c, {name}: {words} of a and b; {note}")
     style.put(ax, x, y + state.tiles_m * cell + 0.12, note, style.SMALL, style.MUTED)

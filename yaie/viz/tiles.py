@@ -104,6 +104,15 @@ def draw_tiles(state: TileStep, at: style.Place | None = None) -> Figure:
         Rectangle((left, top), width, height, facecolor="none", edgecolor=style.MUTED, lw=0.8)
     )
     _draw_meters(ax, state, meters, top)
+    moved = dict(state.moved)
+    words = (
+        f"{style.count(len(state.done), 'tile')} of the {state.num_q} × {state.num_k} scores done"
+    )
+    if state.current:
+        (row, row_end), (key, key_end) = state.current
+        words += f", now queries {row} to {row_end - 1} and keys {key} to {key_end - 1}"
+    stored = f"; with scores stored, {state.naive:,}" if state.naive else ""
+    page.say(f"{words}; {sum(moved.values()):,} bytes moved so far{stored}")
     return page.figure
 
 
@@ -207,4 +216,10 @@ def draw_key_tiles(
         x = left + num_k * unit + 0.25
         ax.add_artist(Rectangle((x, y), 0.18, 0.18, facecolor=color))
         style.put(ax, x + 0.26, y + 0.1, words, style.BODY)
+    every = -(-num_k // tile_k)
+    each = (
+        f"from query {start}: {whole} whole, {seen - whole} in part, {every - seen} not at all"
+        for start, whole, seen in rows
+    )
+    page.say(f"Tiles of {tile_k} keys that each tile of queries sees: {'; '.join(each)}")
     return page.figure

@@ -95,4 +95,5 @@ def draw_timeline(state: Timeline, at: style.Place | None = None) -> Figure:
         f"{state.processors} multiprocessors, busy {busy:.0%} of that time; a color is a sequence"
     )
     style.put(ax, MARGIN, page.height - 0.13, note, style.SMALL, style.MUTED)
+    page.say(f"{words}; {note}")
     return page.figure

@@ -61,6 +61,12 @@ def draw_trace(
     if has_pool:
         _draw_pool(page, records, num_blocks)
     names.draw(page.ax, names_top + 0.06)
+    evicted = sum(record.evicted for record in records)
+    page.say(f"{style.count(len(records), 'request')}: {words}")
+    if has_pool:
+        most = max(record.blocks_in_use or 0 for record in records)
+        of = f" of {num_blocks}" if num_blocks else ""
+        page.say(f"At most {most}{of} blocks in use, {evicted} evicted")
     return page.figure
 
 

@@ -51,4 +51,7 @@ def draw_tray(tray: Tray, at: style.Place | None = None) -> Figure:
     words = f"writes {written}" + (f", {stray} of nobody" if stray else "")
     color = style.VERMILION if stray else style.MUTED
     style.put(page.ax, LEFT, page.height - 0.18, words, style.SMALL, color)
+    page.say(f"{style.count(tray.rows, 'row')} in a replay of size {tray.size}; {words}")
+    each = (f"{name} {style.some(numbers)}" for name, numbers in tray.inputs.items())
+    page.say("; ".join(each))
     return page.figure

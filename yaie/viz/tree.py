@@ -19,6 +19,7 @@ TAG_COLORS = {
 }
 MARGIN = 0.12
 CAPTION = 0.3
+MOST_SAID = 24  # nodes that are told with their children
 DASHES = (0, (3, 2))
 
 
@@ -54,6 +55,7 @@ def draw_tree(
     for box in boxes:
         _draw_box(page.ax, box)
     style.put(page.ax, MARGIN, page.height - CAPTION / 2, caption, style.SMALL, style.MUTED)
+    _say(page, full, marks)
     return page.figure
 
 
@@ -100,6 +102,35 @@ def _caption(state: TreeState, shows_times: bool) -> str:
         parts.append(f"{style.count(values, 'block')} of {state.block_size}")
     clock = shows_times and any(node.last_access for node in state.nodes)
     return ", ".join(parts) + (";  t: time of last use" if clock else "")
+
+
+def _say(page: style.Page, state: TreeState, marks: Marks) -> None:
+    """The tree from its root down, then what changed and what a match found."""
+    below: dict[int | None, list[int]] = {}
+    for index, node in enumerate(state.nodes):
+        below.setdefault(node.parent, []).append(index)
+
+    def name(index: int) -> str:
+        return style.quote(state.nodes[index].text) if state.nodes[index].text else "root"
+
+    def path(index: int) -> str:
+        inner = "; ".join(map(path, below.get(index, ())))
+        return name(index) + (f" ({inner})" if inner else "")
+
+    gone = "evicted" in marks.tags.values()
+    tokens = sum(len(node.key) for node in state.nodes)
+    words = f"A tree of {style.count(len(state.nodes), 'node')}, {style.count(tokens, 'token')}"
+    page.say(words + (", those just evicted included" if gone else ""))
+    if len(state.nodes) <= MOST_SAID:
+        page.say(f"Each node with its children in brackets: {'; '.join(map(path, below[None]))}")
+    else:
+        page.say(f"Below the root: {style.some(map(name, below.get(0, ())))}")
+    for tag in ("new", "split", "evicted"):
+        found = [name(i) for i, mark in marks.tags.items() if mark == tag]
+        if found:
+            page.say(f"{tag}: {style.some(found)}")
+    if found := [name(i) for i in marks.matched if state.nodes[i].parent is not None]:
+        page.say(f"Matched: {style.some(found)}")
 
 
 def _draw_edge(ax: Axes, parent: Box, child: Box) -> None:

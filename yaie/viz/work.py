@@ -44,6 +44,7 @@ def draw_work(
         shown = [w for w in works if w.begins < until]
         words = f"{len(shown)} kernels; from the first to the last the GPU works {_busy(shown):.0%}"
         style.put(page.ax, page.width - 0.3, y + 0.14, words, style.SMALL, style.MUTED, "right")
+        page.say(f"{name}, the first {until:g} µs: {words}")
         y += TITLE
         for row, side in enumerate(("CPU asks", "GPU works")):
             style.put(page.ax, MARGIN, y + row * ROW + 0.12, side, style.SMALL)

@@ -72,6 +72,7 @@ def draw_shared_prefix(shared_prefix_length: Callable[..., int]) -> Any:
             face = style.tint(style.SHARED, 0.5) if column < shared else style.WASH
             style.box(page.ax, x, y, 0.57, 0.4, face)
             style.put(page.ax, x + 0.285, y + 0.2, str(token), ha="center")
+    page.say(f"Two rows of tokens, {a} and {b}: {shared} shared tokens")
     return page.figure
 
 
