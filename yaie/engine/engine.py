@@ -143,11 +143,9 @@ class Engine:
         if request_id in self.requests:
             raise ValueError(f"request_id {request_id!r} is in use by a request that still runs")
         request = Request(request_id, prompt_token_ids, params, namespace)
-        self._texts[request_id] = OutputText(
-            self.tokenizer, request.params.stop, request.prompt_token_ids
-        )
-        self.requests[request_id] = request
-        self.scheduler.add(request)
+        text = OutputText(self.tokenizer, request.params.stop, request.prompt_token_ids)
+        self.scheduler.add(request)  # a learner's may raise: then there is no such request
+        self.requests[request_id], self._texts[request_id] = request, text
         return request_id
 
     def check_prompt(self, prompt_token_ids: Sequence[int], name: str = "prompt") -> None:
