@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from yaie import radix
-from yaie.course import build, cuda, exercise, manifest, notebook, plug, render, tell
+from yaie.course import build, cuda, exercise, limit, manifest, notebook, plug, render, tell
 from yaie.course.exercise import Broken
 from yaie.course.manifest import Exercise, UnknownExercise, exercises, find, select
 from yaie.course.paths import ROOT
@@ -480,6 +480,15 @@ def test_endless_loop_is_stopped_and_its_line_named() -> None:
     assert got.state == "fails"
     assert "did not finish within 0.3 s" in got.message
     assert "in shared_prefix_length" in got.message
+
+
+def test_code_that_others_keep_from_computing_has_patience(monkeypatch) -> None:
+    monkeypatch.setattr(limit.time, "process_time", lambda: 0.0)
+    began = time.monotonic()
+    with pytest.raises(limit.TimeUp), limit.time_limit(0.3):
+        while True:
+            pass
+    assert time.monotonic() - began >= limit.PATIENCE * 0.3
 
 
 def test_endless_loop_that_catches_everything_is_stopped() -> None:
