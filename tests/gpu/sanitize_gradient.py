@@ -29,11 +29,13 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def main() -> None:
     for dtype in (torch.float32, torch.bfloat16):
         for shape in tests.SHAPES:
-            tensors, grads, causal = tests.inputs(shape, dtype, DEVICE)
+            tensors, grads, causal = tests.inputs(shape, dtype)
             q, k, v = (x.detach() for x in tensors)
             out, lse = attention(q, k, v, causal)
             delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
-            got = attention_backward(grads[0], q, k, v, lse, delta, causal, backend="cuda")
+            given = (x.to(DEVICE) for x in (grads[0], q, k, v, lse, delta))
+            got = attention_backward(*given, causal, backend="cuda")
+            got = [x.cpu() for x in got]
             tests.compare(got, tests.wanted(tensors, grads, causal), dtype)
     print(f"{2 * len(tests.SHAPES)} shapes as they should be, on {DEVICE}")
 
