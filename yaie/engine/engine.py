@@ -209,6 +209,11 @@ class Engine:
         """Whether any request is not finished."""
         return self.scheduler.has_work or bool(self._outputs)
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether a step may still succeed, whatever has failed."""
+        return True
+
     # ------------------------------------------------------------------------ one step
 
     def step(self) -> list[RequestOutput]:
@@ -234,12 +239,16 @@ class Engine:
                         f"requests wait and {len(self.scheduler.running)} run"
                     )
                 self._catch_up()
-                outputs, self._outputs = self._outputs, []
-                return outputs
+                return self.take_outputs()
         finally:
             self._in_step = False
             while self._to_abort:
                 self.abort(self._to_abort.pop())
+
+    def take_outputs(self) -> list[RequestOutput]:
+        """What no step has returned yet. Behind one that failed: what it had before it did."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
 
     def _begin_step(self) -> None:
         self._in_step = True
