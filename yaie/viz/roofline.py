@@ -88,8 +88,9 @@ def _say(page: style.Page, roofs: Sequence[Roof], points: Sequence[Point], title
     unit, unit_name = (TERA, "TFLOP/s") if main.peak >= TERA else (1e9, "GFLOP/s")
     peaks = (f"{roof.label} {_number(roof.peak / unit)} {unit_name}" for roof in roofs)
     page.say(
-        f"Roofline, {title}: {style.some(peaks)}; {_number(main.bandwidth / 1e9)} GB/s; ridge at "
-        f"{_number(main.peak / main.bandwidth)} operations a byte"
+        f"Roofline{title and ', ' + title}: {style.some(peaks)}; "
+        f"{_number(main.bandwidth / 1e9)} GB/s; ridge at {_number(main.peak / main.bandwidth)} "
+        "operations a byte"
     )
     sides: dict[str, list[str]] = {"memory-bound": [], "compute-bound": []}
     for point in sorted(points, key=lambda point: point.intensity):
