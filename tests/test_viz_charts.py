@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,15 @@ def test_a_log_scale_shows_all_curves():
     assert low < 0.01 and high > 900
 
 
+def test_bars_stand_beside_each_other():
+    chart = Chart("t", "", "ms", {"a": [(0, 3.0), (1, 5.0)], "b": [(1, 2.0)]}, names=["one", "two"])
+    bars = draw_charts([chart]).axes[1]
+    assert [label.get_text() for label in bars.get_xticklabels()] == ["one", "two"]
+    spans = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in bars.patches)
+    assert len(spans) == 3 and all(a[1] <= b[0] for a, b in pairwise(spans))
+    assert [bar.get_height() for bar in bars.patches] == [3.0, 5.0, 2.0]
+
+
 def test_requests_lie_on_one_line_of_time():
     traces = {"a": Trace(10.0, [10.5, 11.0]), "b": Trace(10.2, [12.0])}
     figure = draw_requests(traces)
@@ -59,6 +69,7 @@ def test_a_record_on_one_page():
     kept = json.loads((DATA / "23_engine_cpu.json").read_text())
     figure = draw_benchmark(kept)
     assert {"Throughput, prompt → output", "Under way, by part of capacity"} <= words(figure)
+    assert {"no prefix cache", "Prefix cache: first token"} <= words(figure)
     assert any("SmolLM2-135M-Instruct, float32" in text for text in words(figure))
     assert figure._repr_png_()
     with pytest.raises(ValueError, match="record must have one of matrix"):

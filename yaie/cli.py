@@ -299,7 +299,9 @@ def save_plot(record: dict, output: Path | None) -> None:
     """Draw the results beside their JSON, if there is anything to draw."""
     from yaie.viz import benchmark
 
-    if output is not None and set(benchmark.SECTIONS) & set(record["results"]):
+    if output is not None and set(benchmark.SECTIONS | benchmark.ABLATIONS) & set(
+        record["results"]
+    ):
         picture = output.with_suffix(".png")
         benchmark.draw_benchmark(record).savefig(picture)
         typer.echo(f"results: {output}, plots: {picture}")

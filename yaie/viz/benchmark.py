@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -11,19 +11,23 @@ from yaie.viz import style
 from yaie.viz.charts import BOTTOM, HEAD, Chart, draw_charts
 
 HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
+IN_A_ROW = 3  # charts
 Row = Mapping[str, Any]
 
 
 def draw_benchmark(record: Mapping[str, Any]) -> Figure:
-    """Draw what a record has of the matrix, first tokens, closed and open loops, and memory.
+    """Draw what a record has: curves of load, kinds of traffic, and what each idea is worth.
 
     Raises:
-        ValueError: it has none of these.
+        ValueError: it has nothing that can be drawn.
     """
     results = record["results"]
     rows = [draw(results[name]) for name, draw in SECTIONS.items() if results.get(name)]
+    worth = [draw(results[name]) for name, draw in ABLATIONS.items() if results.get(name)]
+    rows += [worth[at : at + IN_A_ROW] for at in range(0, len(worth), IN_A_ROW)]
     if not rows:
-        raise ValueError(f"record must have one of {', '.join(SECTIONS)}, got {list(results)}")
+        known = ", ".join((*SECTIONS, *ABLATIONS))
+        raise ValueError(f"record must have one of {known}, got {list(results)}")
     pitch = HEAD + HEIGHT + BOTTOM
     picture = style.Picture(style.WIDTH, TOP + pitch * len(rows))
     page = style.Page(style.WIDTH, TOP, style.Place(picture))
@@ -94,10 +98,64 @@ def _memory(rows: Sequence[Row]) -> list[Chart]:
     ]  # fmt: skip
 
 
+def _workloads(rows: Sequence[Row]) -> list[Chart]:
+    kinds = list(dict.fromkeys(row["workload"] for row in rows))
+
+    def bars(figure: str, scale: float = 1.0) -> dict[str, list[tuple[float, float]]]:
+        return {
+            name: [
+                (kinds.index(row["workload"]), scale * row[figure])
+                for row in rows
+                if row["prefix_cache"] == cache
+            ]
+            for name, cache in (("no prefix cache", False), ("prefix cache", True))
+        }
+
+    short = [kind.replace("chat of three turns", "three turns") for kind in kinds]
+    return [
+        Chart("Time to first token", "", "ms", bars("ttft_p50", 1e3), names=short),
+        Chart("KV blocks", "", "", bars("most_blocks"), names=short),
+    ]
+
+
+def _bars(
+    name: str, title: str, figure: str, unit: str = "ms", scale: float = 1e3
+) -> Callable[[Sequence[Row]], Chart]:
+    """A bar for each value of what an ablation changes."""
+
+    def draw(rows: Sequence[Row]) -> Chart:
+        bars = [(at, scale * row[figure]) for at, row in enumerate(rows)]
+        return Chart(title, "", unit, {"": bars}, names=[str(row[name]) for row in rows])
+
+    return draw
+
+
+def _cuda_graphs(rows: Sequence[Row]) -> Chart:
+    batches = sorted({row["batch"] for row in rows})
+    bars = {
+        name: [
+            (batches.index(row["batch"]), 1e3 * row["itl_p50"])
+            for row in rows
+            if row["cuda_graphs"] == switch
+        ]
+        for name, switch in (("kernel by kernel", "off"), ("CUDA graphs", "on"))
+    }
+    names = [f"batch {batch}" for batch in batches]
+    return Chart("Between tokens, p50", "", "ms", bars, names=names)
+
+
 SECTIONS = {
     "matrix": _matrix,
     "first_token": _first_token,
     "at_once": _at_once,
     "arrivals": _arrivals,
     "memory": _memory,
+    "workloads": _workloads,
+}
+ABLATIONS = {
+    "prefix_cache": _bars("prefix_cache", "Prefix cache: first token", "ttft_p50"),
+    "chunked_prefill": _bars("chunked_prefill", "Chunks: between tokens, p99", "itl_p99"),
+    "block_size": _bars("block_size", "Block size: between tokens", "itl_p50"),
+    "cuda_graphs": _cuda_graphs,
+    "back_ends": _bars("back_end", "Back ends", "tokens_per_second", "tokens/s", 1.0),
 }

@@ -35,6 +35,7 @@ class Chart:
         log_x: a scale on which each doubling is as wide, ticked where the curves have points.
         log_y: powers of ten.
         steps: y keeps its value until the next x.
+        names: what stands below x = 0, 1, 2 …, if these are no numbers; the curves are then bars.
     """
 
     title: str
@@ -46,6 +47,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     steps: bool = False
+    names: Sequence[str] = ()
 
 
 def draw_charts(
@@ -64,11 +66,18 @@ def draw_charts(
         _draw(ax, chart)
     for chart in charts:
         curves = {**chart.curves, **chart.guides}
-        said = [f"{name} {style.trend(points)}".strip() for name, points in curves.items()]
+        said = [f"{name} {_told(chart, points)}".strip() for name, points in curves.items()]
         marks = [f"mark “{name}” at {style.digits(x)}" for name, x in chart.marks.items()]
         over = f"{chart.ylabel} against {chart.xlabel}".removeprefix(" ")
         page.say(f"{chart.title}, {over}: {'; '.join([*said, *marks])}")
     return page.figure
+
+
+def _told(chart: Chart, points: Points) -> str:
+    """A curve in words."""
+    if not chart.names:
+        return style.trend(points)
+    return ", ".join(f"{chart.names[int(x)]} {style.digits(y)}" for x, y in points)
 
 
 def _legend(page: style.Page, chart: Chart, x: float, width: float) -> None:
@@ -85,6 +94,33 @@ def _legend(page: style.Page, chart: Chart, x: float, width: float) -> None:
 
 
 def _draw(ax: Axes, chart: Chart) -> None:
+    if chart.names:
+        _draw_bars(ax, chart)
+    else:
+        _draw_curves(ax, chart)
+    if chart.log_y:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    ax.set_ylim(*_limits(chart))
+    ax.grid(axis="y", color=style.WASH, lw=0.8)
+    ax.set_axisbelow(True)
+    for set_label, words in ((ax.set_xlabel, chart.xlabel), (ax.set_ylabel, chart.ylabel)):
+        set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+
+
+def _draw_bars(ax: Axes, chart: Chart) -> None:
+    width = 0.7 / len(chart.curves)
+    for number, points in enumerate(chart.curves.values()):
+        left = (number - (len(chart.curves) - 1) / 2) * width
+        for x, y in points:
+            ax.bar(x + left, y, 0.9 * width, color=style.series_color(number))
+    ax.set_xticks(range(len(chart.names)), chart.names)
+    ax.set_xlim(-0.5, len(chart.names) - 0.5)
+
+
+def _draw_curves(ax: Axes, chart: Chart) -> None:
     drawstyle = "steps-post" if chart.steps else "default"
     for number, points in enumerate(chart.curves.values()):
         marker = None if chart.steps or len(points) > 40 else "o"
@@ -92,7 +128,6 @@ def _draw(ax: Axes, chart: Chart) -> None:
             *zip(*points, strict=True), color=style.series_color(number), lw=2.0, ms=3.5,
             marker=marker, drawstyle=drawstyle,
         )  # fmt: skip
-    low, high = _limits(chart)
     for points in chart.guides.values():
         ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=(0, (4, 3)), zorder=1)
     if chart.log_x:
@@ -102,12 +137,6 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ax.xaxis.set_minor_locator(NullLocator())
     elif all(float(x).is_integer() for points in chart.curves.values() for x, _ in points):
         ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
-    if chart.log_y:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    ax.set_ylim(low, high)
     for number, (name, x) in enumerate(chart.marks.items()):
         ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
         ax.text(
@@ -115,10 +144,6 @@ def _draw(ax: Axes, chart: Chart) -> None:
             fontsize=style.SMALL, color=style.VERMILION, fontfamily=style.FONT, ha="left",
             va="bottom", parse_math=False, zorder=4, path_effects=[HALO],
         )  # fmt: skip
-    ax.grid(axis="y", color=style.WASH, lw=0.8)
-    ax.set_axisbelow(True)
-    for set_label, words in ((ax.set_xlabel, chart.xlabel), (ax.set_ylabel, chart.ylabel)):
-        set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
 
 
 def _limits(chart: Chart) -> tuple[float, float]:
