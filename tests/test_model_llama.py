@@ -220,3 +220,20 @@ def test_few_numbers_of_rows_are_multiplied_and_rows_do_not_notice():
     whole = linear(x)
     for n in (1, 2, 31, 33, 65, 100, 257, 599):
         assert torch.equal(linear(x[:n]), whole[:n])
+
+
+def test_a_warm_model_multiplies_with_no_other_numbers_of_rows(tiny_model, monkeypatch):
+    model, multiply, products = load_model(tiny_model), Linear._multiply, set()
+
+    def note(self, x):
+        products.add((self.packed.shape, len(x)))
+        return multiply(self, x)
+
+    monkeypatch.setattr(Linear, "_multiply", note)
+    model.warm(70, 5)
+    warm = frozenset(products)
+    pools = make_pools(model.config, 1, 70)
+    for tokens in range(1, 71):
+        rows = range(min(tokens, 1 + tokens % 5))
+        model(make_batch([([5] * tokens, 0, [0])], 70, rows), *pools)
+    assert products == warm

@@ -28,7 +28,7 @@ from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 
 CLIENTS, OUTPUT = 8, 16
-BLOCKS = 256  # few, so that the cache is soon full and evicts from then on
+BLOCKS = 96  # few, so that the cache is soon full and evicts from then on
 POINTS = 120  # of the series that is kept
 GAUGES = ("num_requests_running", "num_requests_waiting", "kv_blocks_in_use", "kv_blocks_cached")
 

@@ -38,6 +38,12 @@ class Linear(nn.Module):
             return self._multiply(x)
         return self._multiply(functional.pad(x, (0, 0, 0, rows - len(x))))[: len(x)]
 
+    def warm(self, most: int) -> None:
+        """Have oneDNN build its code for every number of rows up to `most`."""
+        if self.packed is not None:
+            for rows in sorted({rows_computed(number) for number in range(1, most + 1)}):
+                self._multiply(torch.zeros(rows, self.packed.shape[1]))
+
     def _multiply(self, x: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
 
@@ -47,8 +53,9 @@ def rows_computed(rows: int) -> int:
 
     For each number of rows oneDNN builds code and keeps it, some 600 KB, of up to 1,024 products.
     A server meets every number there is, and would grow for hours; here are 16 numbers between
-    each power of two and the next, and no row changes by what lies beside it. A single row takes
-    another routine, with another order of summation, so there are always two.
+    each power of two and the next, which `Linear.warm` can go through beforehand, and no row
+    changes by what lies beside it. A single row takes another routine, with another order of
+    summation, so there are always two.
     """
     step = 1 << max(0, rows.bit_length() - 5)
     return max(2, -(-rows // step) * step)

@@ -155,6 +155,17 @@ class Llama(nn.Module):
             if isinstance(module, Linear):
                 module.pack()
 
+    @torch.inference_mode()
+    def warm(self, tokens: int, rows: int) -> None:
+        """Prepare the products of every batch of up to so many tokens and rows of logits.
+
+        All layers' are alike. This is no forward pass, in which other ranks would take part.
+        """
+        layer = self.layers[0]
+        for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
+            linear.warm(tokens)
+        self.lm_head.warm(rows)
+
     def places(self) -> dict[str, torch.Tensor]:
         """Where each tensor of a Hugging Face checkpoint, or this process's part of it, goes: its
         name -> the memory for it.

@@ -45,6 +45,7 @@ def serve(
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
         llm = LLM(model, **engine)
+        llm.engine.runner.warm()
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
         print(f"ready after {time.perf_counter() - started:.1f} s")
         listener.listen(1024)  # from here on clients wait instead of being refused
