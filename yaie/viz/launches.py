@@ -70,13 +70,11 @@ def draw_launches(calls: Sequence[Call], at: style.Place | None = None) -> Figur
               style.SMALL, style.MUTED, "right")  # fmt: skip
     calls = [call.name for call, *_ in host]
     runs = [call.name.partition("<")[0] for call, *_ in device]
-    words = (
-        f"The CPU calls {style.some(calls, 12)}; the GPU runs {style.some(runs, 12) or 'nothing'}"
-    )
-    told = [call.name for call, _, _, told in host if told]
+    page.say(f"The CPU calls {style.some(calls, 12)}")
+    page.say(f"Later, one after the other, the GPU runs {style.some(runs, 12) or 'nothing'}")
     if failed:
-        words += f" and stops there, of which {told[0] if told else 'nobody'} is told first"
-    page.say(f"{words}, later than asked for")
+        told = [call.name for call, _, _, told in host if told]
+        page.say(f"It fails in the last of these; told first: {style.some(told[:1]) or 'nobody'}")
     return page.figure
 
 

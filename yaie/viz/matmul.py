@@ -78,8 +78,9 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
         y = c_y + state.m * unit + 0.2 + 0.17 * i
         style.put(ax, MARGIN, y, words, style.SMALL, color)
     page.say(
-        f"c = a b, {state.m} × {state.n}, k = {state.k}: the tile of c at row {state.row}, column "
-        f"{state.column} takes in k from {state.start}; {'; '.join(words for words, _ in lines)}"
+        f"The product c = a b, {state.m} × {state.n}, k = {state.k}: the tile of c at row "
+        f"{state.row}, column {state.column} takes in k from {state.start}; "
+        f"{'; '.join(words for words, _ in lines)}"
     )
     return page.figure
 

@@ -106,7 +106,7 @@ def draw_programs(state: Programs, at: style.Place | None = None) -> Figure:
     spans = {}
     for program, block in state.blocks:
         spans.setdefault(program, []).extend(element for element, inside in block if inside)
-    each = (f"program {p} {min(own)} to {max(own)}" for p, own in spans.items() if own)
+    each = (f"{min(own)} to {max(own)} by program {p}" for p, own in spans.items() if own)
     page.say(f"Elements: {style.some(each)}")
     return page.figure
 
@@ -139,7 +139,7 @@ def draw_traffic(
         words = f"{sum(parts.values()):,}"
         style.put(page.ax, x + 0.1, y + row / 2 - 0.03, words, style.SMALL)
     each = (
-        f"{name} {parts['read']:,} bytes read, {parts['written']:,} written"
+        f"{name}: {parts['read']:,} bytes read, {parts['written']:,} written"
         for name, parts in kinds.items()
     )
     page.say("; ".join(each))

@@ -97,7 +97,8 @@ def _say(page: style.Page, roofs: Sequence[Roof], points: Sequence[Point], title
         roof = roofs[point.roof]
         side = "memory-bound" if point.intensity * roof.bandwidth < roof.peak else "compute-bound"
         rate = "" if point.rate is None else f", {_number(point.rate / unit)} {unit_name}"
-        sides[side].append(f"{point.label} ({style.digits(point.intensity)}{rate})")
+        name = ", ".join(filter(None, (point.label, point.group)))
+        sides[side].append(f"{name} ({style.digits(point.intensity)}{rate})")
     for side, found in sides.items():
         if found:
             page.say(f"{len(found)} {side}, by operations a byte: {style.some(found)}")

@@ -110,8 +110,8 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
     style.put(ax, a_x, b_y + 0.16, f"{state.loaded:,} elements", style.SMALL, style.MUTED)
     style.put(ax, a_x, b_y + 0.32, "loaded so far", style.SMALL, style.MUTED)
     page.say(
-        f"c = a b, {state.m} × {state.n}, k = {state.k}: {words}, for the tile of c with rows "
-        f"{rows[0]} to {rows[1] - 1} and columns {columns[0]} to {columns[1] - 1}; "
+        f"The product c = a b, {state.m} × {state.n}, k = {state.k}: {words}, for the tile of c "
+        f"with rows {rows[0]} to {rows[1] - 1} and columns {columns[0]} to {columns[1] - 1}; "
         f"{style.count(len(state.done), 'tile')} done, {state.loaded:,} elements loaded so far"
     )
     return page.figure
