@@ -142,6 +142,24 @@ def test_the_same_where_spaces_depend_on_what_came_before(spaces, text):
     assert "".join(stream(spaces, ids)) == spaces.decode(ids)
 
 
+@given(ids=st.lists(st.sampled_from([0, 1, 2, *range(259, 271), 5000]), max_size=30))
+@settings(deadline=None)
+def test_the_same_with_end_tokens_and_unknown_ones_among_the_words(spaces, ids):
+    assert "".join(stream(spaces, ids)) == spaces.decode(ids)
+
+
+def test_tokens_without_text_are_not_decoded_again_and_again(tiny, monkeypatch):
+    decoder, decoded = StreamDecoder(tiny), []
+    decode = tiny.decode
+    monkeypatch.setattr(
+        tiny, "decode", lambda ids, **options: decoded.append(len(ids)) or decode(ids, **options)
+    )
+    end, unknown = tiny.eos_token_id, tiny.vocab_size
+    tokens = [*tiny.encode("a"), *[end, unknown] * 300, *tiny.encode("b")]
+    assert "".join(map(decoder.push, tokens)) == "ab"
+    assert sum(decoded) < 20
+
+
 def test_spaces_between_words_survive_a_stream(spaces):
     ids = spaces.encode("Hello world é 😀")
     pieces = stream(spaces, ids)
