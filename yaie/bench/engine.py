@@ -97,6 +97,8 @@ def run(
     name = Path(model).name if shape is None else f"{shape}, weights drawn"
     subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
     subject |= whose(where) | {"sizes": asdict(sizes)}
+    if shape is not None:
+        subject["exercises"] = False  # a drawn model is the engine's own
     clock: Clock = WALL
     if cpu_time:
         if where.type != "cpu":
@@ -109,7 +111,7 @@ def run(
     else:
         bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options, clock)
     bench.say(f"operators: {by_back_end(subject['operators'])}")
-    if subject["exercises"] and shape is None:
+    if subject["exercises"]:
         bench.say("your solved exercises take the place of what they are named for:")
     for name in names:
         SECTIONS[name](bench)
