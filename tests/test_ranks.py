@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from yaie.ranks import RankFailed, Ranks
+from yaie.ranks import RankFailed, Ranks, _limit_sends
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,31 @@ def test_nothing_takes_longer_than_its_limit():
         ranks.timeout = 2.0  # of the call, not of the start
         with pytest.raises(RankFailed, match=r"no answer from ranks 0, 1 within 2 s"):
             ranks.run(time.sleep, 1000.0)
+
+
+def test_an_interrupt_ends_the_ranks(monkeypatch):
+    """Else the next call would be answered with the results of this one."""
+    with Ranks(2) as ranks:
+
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("yaie.ranks.wait", interrupt)  # for the results
+        monkeypatch.setattr(ranks, "check", lambda: None)  # which waits as well
+        with pytest.raises(KeyboardInterrupt):
+            ranks.run(add_up, 1)
+        monkeypatch.undo()
+        with pytest.raises(RankFailed, match="start them again"):
+            ranks.run(add_up, 2)
+
+
+def test_a_rank_that_does_not_read_is_an_error():
+    with Ranks(1) as ranks:
+        _limit_sends(ranks._ranks[0].pipe, 0.1)  # of the messages, not of the start
+        ranks.post(time.sleep, 1000.0)
+        with pytest.raises(RankFailed, match="rank 0 has left its messages unread"):
+            ranks.post(len, bytes(2**24))
+        assert not ranks.is_open
 
 
 def test_ranks_end_with_the_process_that_started_them(tmp_path):

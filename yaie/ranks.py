@@ -14,13 +14,15 @@ import io
 import os
 import pickle
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import textwrap
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.machinery import PathFinder
@@ -49,7 +51,8 @@ class Ranks:
         device: "cpu", or "cuda" for a GPU each.
         joined: make this process rank 0, so that only the others are started. Only one group can
             be joined at a time.
-        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take.
+        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take;
+            and that a rank may leave a message unread which no longer fits its pipe.
 
     Use it in a `with` statement, or call `close` at the end.
 
@@ -75,10 +78,10 @@ class Ranks:
         self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
         meeting = str(Path(self._folder.name, "meeting"))
         self._ranks = [
-            _Process(rank, (rank, size, device, meeting, timeout))
+            _Process(rank, timeout, (rank, size, device, meeting, timeout))
             for rank in range(1 if joined else 0, size)
         ]
-        try:
+        with self._ended_on_error():
             self._collect(START_LIMIT)
             if joined:
                 _join(0, size, device, meeting, timeout)
@@ -86,9 +89,6 @@ class Ranks:
                 if device == "cuda":
                     pipes = [process.pipe for process in self._ranks]
                     Thread(target=_watch, args=(pipes, ref(self)), daemon=True).start()
-        except BaseException:
-            self._end(0.0)
-            raise
 
     @property
     def is_open(self) -> bool:
@@ -104,19 +104,24 @@ class Ranks:
 
         Raises:
             RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.
+                The group has ended, as it has after an interrupt.
         """
         if self._joined:
             raise ValueError("run is for groups that this process has not joined; post instead")
-        self._send(function, arguments, wants_result=True)
-        return self._collect(self.timeout)
+        message = _pack((function, arguments, True))
+        with self._ended_on_error():
+            self._send(message)
+            return self._collect(self.timeout)
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Let every started rank call `function(*arguments)`, without waiting for it.
 
         Raises:
-            RankFailed: one of the ranks has failed since.
+            RankFailed: one of the ranks has failed since, or reads nothing for `timeout` seconds.
         """
-        self._send(function, arguments, wants_result=False)
+        message = _pack((function, arguments, False))
+        with self._ended_on_error():
+            self._send(message)
 
     def check(self, patience: float = 0.0) -> None:
         """Raise `RankFailed` if a rank has failed, or fails in the next `patience` seconds."""
@@ -141,6 +146,16 @@ class Ranks:
         if getattr(self, "_ranks", None):
             self.close()
 
+    @contextlib.contextmanager
+    def _ended_on_error(self) -> Iterator[None]:
+        """End all ranks if what is done here fails, or is interrupted: half a message may be in a
+        pipe then, or a result on its way that the next call would take for its own."""
+        try:
+            yield
+        except BaseException:
+            self._end(0.0)
+            raise
+
     def _end(self, patience: float) -> None:
         ranks, self._ranks = self._ranks, []
         for process in ranks:
@@ -152,12 +167,14 @@ class Ranks:
             process.end(patience)
         self._folder.cleanup()
 
-    def _send(self, function: Callable, arguments: Sequence[Any], wants_result: bool) -> None:
+    def _send(self, message: bytes) -> None:
         self.check()
-        message = _pack((function, tuple(arguments), wants_result))
         for process in self._ranks:
             try:
                 process.pipe.send_bytes(message)
+            except BlockingIOError as error:
+                said = f"rank {process.rank} has left its messages unread for too long"
+                raise RankFailed(said) from error
             except OSError:
                 self._fail()
 
@@ -210,9 +227,10 @@ class _Failure:
 class _Process:
     """One rank: its process, the pipe to it, and what it has `printed`, once it has ended."""
 
-    def __init__(self, rank: int, arguments: tuple) -> None:
+    def __init__(self, rank: int, timeout: float, arguments: tuple) -> None:
         self.rank = rank
         self.pipe, theirs = Pipe()
+        _limit_sends(self.pipe, timeout)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
         command = f"from yaie.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
         self._process = subprocess.Popen(
@@ -248,6 +266,14 @@ class _Process:
         code = self._process.returncode
         by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         return f"The process ended {by}."
+
+
+def _limit_sends(pipe: Connection, seconds: float) -> None:
+    """Have writing to a full pipe raise BlockingIOError when nobody has read for so long."""
+    handle = socket.socket(fileno=pipe.fileno())  # what a two-way pipe is
+    limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    handle.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+    handle.detach()
 
 
 def _paths() -> list[str]:
