@@ -64,9 +64,10 @@ def draw_costs(report, at: style.Place | None = None) -> Figure:
         for access in accesses
         if access.units != access.ideal_units
     )
+    more = f" and {hidden} more" if hidden else ""
     page.say(
-        f"What a request of a warp costs, for each of {len(accesses)} accesses; more than the "
-        f"fewest: {style.some(dear) or 'none'}"
+        f"What a request of a warp costs, for each of {len(accesses)} accesses{more}; dearer than "
+        f"they must be: {style.some(dear) or 'none'}"
     )
     return page.figure
 

@@ -56,6 +56,6 @@ def draw_ladder(
             f"{rung.figure}, {rung.share:.0%}"
         )  # fmt: skip
         style.put(page.ax, LEFT + max(width, BARS / full) + 0.1, middle, words, style.SMALL)
-    each = (f"{rung.name} {rung.share:.1%} ({rung.figure})" for rung in rungs)
+    each = (f"{rung.name} {rung.share:.1%} ({rung.figure.strip()})" for rung in rungs)
     page.say(f"{title}, shares of {ceiling}: {style.some(each, 12)}")
     return page.figure

@@ -75,9 +75,9 @@ def draw_prefix(state: Prefix, at: style.Place | None = None) -> Figure:
     distinct = own + state.shared
     note = f"{distinct} different blocks; each is read {read / distinct:.2g} times on average"
     style.put(ax, MARGIN, page.height - 0.18, note, style.SMALL, style.MUTED)
+    page.say(f"{many} sequences that begin with the same {style.count(state.shared, 'block')}")
     page.say(
-        f"{many} sequences that begin with the same {style.count(state.shared, 'block')}. {title}: "
-        f"{style.count(read, 'block')} read, the shared ones with "
+        f"{title}: {style.count(read, 'block')} read, the shared ones with "
         f"{style.count(together, 'row')} of queries {each}; {note}"
     )
     return page.figure
