@@ -17,15 +17,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
-# A file of tests to a worker at a time, by name: the last ones are small, so that both end together.
 WORKERS = [f"--numprocesses={min(os.cpu_count() or 1, 4)}", "--dist=loadscope"]
-WORKERS += ["--no-loadscope-reorder"]
+BY_NAME = "--no-loadscope-reorder"  # the last files are small: the workers end together
 
 STEPS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "generated files": ["yaie.course", "build", "--check"],
-    "tests": ["pytest", "tests", "-m", "not browser", "--durations=20", *WORKERS],
+    "tests": ["pytest", "tests", "-m", "not browser", *WORKERS, BY_NAME, "--durations=20"],
     "notebooks": ["yaie.course.authoring", "test", *WORKERS],
     "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
 }
