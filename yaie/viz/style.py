@@ -369,10 +369,12 @@ class Page:
         return ax
 
     def say(self, sentence: str) -> None:
-        """Add a sentence to the picture's alternative text; case and full stop may be missing."""
+        """Add a sentence to the picture's alternative text; its capital and stop may be missing."""
         sentence = " ".join(sentence.split()).lstrip(": ")
-        ending = "" if sentence.endswith((".", "?", "!", ":")) else "."
-        self.figure.sentences.append(sentence[:1].upper() + sentence[1:] + ending)
+        is_name = re.match(r"\w+[_/.]\w", sentence)  # of code, which keeps its case
+        begin = sentence[:1] if is_name else sentence[:1].upper()
+        end = "" if sentence.endswith((".", "?", "!", ":")) else "."
+        self.figure.sentences.append(begin + sentence[1:] + end)
 
 
 def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[float, int]]:
