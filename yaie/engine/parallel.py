@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -59,19 +59,29 @@ class ParallelEngine(Engine):
             params = replace(params, seed=secrets.randbits(63))
         request_id = super().add_request(prompt_token_ids, params, request_id, namespace)
         prompt = list(prompt_token_ids)
-        self.ranks.post(mirror, "add_request", prompt, params, request_id, namespace)
+        try:
+            self.ranks.post(mirror, "add_request", prompt, params, request_id, namespace)
+        except BaseException:  # whoever asked never learns its id, to abort it by
+            super().abort(request_id)
+            raise
         return request_id
 
     def abort(self, request_id: str) -> RequestOutput | None:
-        """As `Engine.abort`."""
-        if request_id in self.requests and not self._in_step and self.ranks.is_open:
-            self.ranks.post(mirror, "abort", request_id)
+        """As `Engine.abort`, also when the other ranks have ended."""
+        if request_id in self.requests and not self._in_step:
+            with suppress(RankFailed):
+                self.ranks.post(mirror, "abort", request_id)
         return super().abort(request_id)
 
     def reset_prefix_cache(self) -> int:
         """As `Engine.reset_prefix_cache`."""
         self.ranks.post(mirror, "reset_prefix_cache")
         return super().reset_prefix_cache()
+
+    @property
+    def is_usable(self) -> bool:
+        """As `Engine.is_usable`: not without the other ranks."""
+        return self.ranks.is_open
 
     def step(self) -> list[RequestOutput]:
         """As `Engine.step`.
@@ -149,7 +159,10 @@ def _check_gpus(size: int, device: str) -> None:
     if device == "cpu":
         return
     if device != "cuda:0":
-        raise ValueError(f'device must be "cuda" if several GPUs share a model, got "{device}"')
+        raise ValueError(
+            'device must be "cuda:0", or "cuda" where that is the current one, if several GPUs '
+            f'share a model, got "{device}"'
+        )
     if torch.cuda.device_count() < size:
         raise ValueError(
             f"tensor_parallel_size must be at most {torch.cuda.device_count()}, the number of "
