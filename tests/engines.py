@@ -128,10 +128,10 @@ def interfere(
     """Call `before(step)` ahead of every forward pass, or `after(step, logits)` behind it."""
     inner = engine.runner.run
 
-    def run_step(step, ready):
+    def run_step(step, ready, samples=False):
         if before is not None:
             before(step)
-        logits = inner(step, ready)
+        logits = inner(step, ready, samples)
         if after is not None:
             with torch.inference_mode():
                 after(step, logits)

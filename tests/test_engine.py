@@ -364,7 +364,7 @@ def test_a_sampler_that_fails_loses_nothing(make_engine, model, tokenizer, workl
     engine = make_engine(model, tokenizer)
     prompt, params, wanted = workload[0]
     request_id = engine.add_request(prompt, params)
-    sampler = engine.runner if engine.runner.samples else engine.sampler
+    sampler = engine.runner if engine.overlap else engine.sampler
     sample = sampler.sample
 
     def fail(*args, **kwargs):

@@ -147,8 +147,8 @@ def prompt_logits(engine: Engine, prompts) -> torch.Tensor:
     """The logits behind each prompt, float32 `[prompts, vocabulary]`."""
     found, run_step = {}, engine.runner.run
 
-    def listen(step, ready):
-        logits = run_step(step, ready)
+    def listen(step, ready, samples=False):
+        logits = run_step(step, ready, samples)
         found.update({r.request_id: x for r, x in zip(ready, logits.clone(), strict=True)})
         return logits
 

@@ -99,7 +99,7 @@ class Engine:
             self.max_model_len = min(self.max_model_len, max_model_len)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
-        self._has_device = on_gpu or bool(overlap)  # of which a CPU plays the part in tests
+        self._samples_like_a_gpu = on_gpu or bool(overlap)
         self.overlap = on_gpu if overlap is None else overlap
         max_num_seqs = self.scheduler.max_num_seqs
         with current(self.device):
@@ -109,9 +109,8 @@ class Engine:
                 max_num_seqs,
                 max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
                 blocks_needed(self.max_model_len, block_size),
-                samples=self._chooses_on_device(),
             )
-            if on_gpu and self.runner.samples and not enforce_eager and can_capture(model):
+            if on_gpu and self._chooses_on_device() and not enforce_eager and can_capture(model):
                 self.runner.capture()
         self._outputs: list[RequestOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
@@ -256,12 +255,12 @@ class Engine:
     def _launch(self, step: Step) -> None:
         """Have a step computed, and note who gets a token by it."""
         ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
-        self.runner.samples = self._chooses_on_device()
-        if self.runner.samples and not any(request.needs_logits for request in ready):
+        on_device = self._chooses_on_device()
+        if on_device and not any(request.needs_logits for request in ready):
             launched = self.runner.launch(step, ready)
         else:
-            logits = self.runner.run(step, ready)
-            tokens = self._choose(ready, logits) if ready else logits
+            logits = self.runner.run(step, ready, on_device)
+            tokens = self._choose(ready, logits, on_device) if ready else logits
             launched = Launched(ready, False, tokens)
         self.scheduler.advance(step)
         for row, request in enumerate(ready):
@@ -272,7 +271,7 @@ class Engine:
     def _chooses_on_device(self) -> bool:
         """Whether the operator `sample` chooses: not in the place of a sampler of somebody's own,
         which may be put in at any time."""
-        return self._has_device and type(self.sampler) is FastSampler
+        return self._samples_like_a_gpu and type(self.sampler) is FastSampler
 
     def _catch_up(self) -> None:
         """Read the tokens of the steps under way, but for one whose end nobody has to wait for."""
@@ -318,7 +317,9 @@ class Engine:
     # ------------------------------------------------------------------------ tokens
 
     @torch.inference_mode()
-    def _choose(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
+    def _choose(
+        self, requests: list[Request], logits: torch.Tensor, on_device: bool
+    ) -> torch.Tensor:
         """The next token of each request, int64 `[requests]`; -1 where the logits allow none."""
         logprobs = {  # of the model itself, so before anything changes its logits
             row: logits[row].float().log_softmax(dim=-1)
@@ -330,7 +331,6 @@ class Engine:
             if penalty != 1.0:
                 seen = self._seen(request, logits[row])
                 logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
-        on_device = self.runner.samples
         tokens = self.runner.sample(logits) if on_device else self._sample(requests, logits)
         for row in logprobs:
             if tokens[row] >= 0:

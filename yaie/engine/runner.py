@@ -62,7 +62,6 @@ class Runner:
     Args:
         max_num_seqs, max_num_tokens, max_blocks: the most sequences and tokens of a step, and
             blocks of a sequence.
-        samples: whether `sample` will be asked; without it no random numbers are drawn.
     """
 
     def __init__(
@@ -72,9 +71,8 @@ class Runner:
         max_num_seqs: int,
         max_num_tokens: int,
         max_blocks: int,
-        samples: bool = False,
     ) -> None:
-        self.model, self.kv, self.samples = model, kv, samples
+        self.model, self.kv = model, kv
         self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
         device = kv.key_pools[0].device
         largest = Shape(max_num_tokens, max_num_seqs + 1, max_num_seqs, max_blocks).nbytes
@@ -101,16 +99,17 @@ class Runner:
     # ------------------------------------------------------------------------ a step
 
     @torch.inference_mode()
-    def run(self, step: Step, ready: Sequence[Request]) -> torch.Tensor:
+    def run(self, step: Step, ready: Sequence[Request], samples: bool = False) -> torch.Tensor:
         """Compute the tokens of a step, and store their keys and values.
 
         Args:
             ready: the requests whose tokens are all computed then.
+            samples: whether `sample` will be asked: else nobody's random numbers are drawn.
 
         Returns:
             Logits for the next token of each of them: float32 `[ready, vocabulary]`.
         """
-        self._lay_out(shape_of(step, ready, self.kv), step, ready)
+        self._lay_out(shape_of(step, ready, self.kv), step, ready, samples)
         return self.forward()
 
     def forward(self) -> torch.Tensor:
@@ -135,19 +134,19 @@ class Runner:
         shape = shape_of(step, ready, self.kv)
         graph = next((graph for graph in self.graphs if graph.shape.holds(shape)), None)
         if graph is not None:
-            self._lay_out(graph.shape, step, ready)
+            self._lay_out(graph.shape, step, ready, samples=True)
             tokens = graph.replay()[: len(ready)]
         else:
-            logits = self.run(step, ready)
+            logits = self.run(step, ready, samples=True)
             tokens = self.sample(logits) if ready else torch.empty(0, dtype=torch.int64)
         return Launched(ready, decodes, *self._desks[0].fetch(tokens))
 
-    def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request]) -> None:
+    def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:
         """Write a step's inputs and bring them to the device."""
         self._desks.reverse()  # the GPU may not have read the other one yet
         fields = self._desks[0].open(shape)
         write_batch(fields, step, self.kv, self.max_num_seqs)
-        if self.samples:
+        if samples:
             write_sampling(fields, ready)
         self._send(shape)
 
