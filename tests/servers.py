@@ -5,15 +5,15 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
-import uvicorn
 
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
+from yaie.server.run import Server
 from yaie.server.worker import Worker
 
 
@@ -24,19 +24,33 @@ class Running:
     url: str
     llm: LLM
     worker: Worker
-    server: uvicorn.Server
+    server: Server
 
     def client(self, **options) -> httpx.Client:
         """An HTTP client; its requests time out rather than hang the test."""
         return httpx.Client(base_url=self.url, timeout=60, trust_env=False, **options)
 
-    def wait_until_idle(self, seconds: float = 30) -> None:
+    def wait_until_idle(self) -> None:
         """Wait for every request to end, also of clients that left."""
-        for _ in range(int(seconds / 0.01)):
-            if not self.worker.num_requests and not self.llm.engine.requests:
-                return
-            time.sleep(0.01)
-        raise AssertionError(f"{self.llm.engine.requests} are still under way")
+        wait_until(lambda: not self.worker.num_requests and not self.llm.engine.requests)
+
+    def hold(self, until: Callable[[], bool]) -> None:
+        """Let no step begin before something is so."""
+        step = self.llm.engine.step
+
+        def held():
+            wait_until(until)
+            return step()
+
+        self.llm.engine.step = held
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait, but rather fail than hang."""
+    deadline = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.005)
 
 
 @contextmanager
@@ -45,7 +59,7 @@ def serving(llm: LLM, **settings) -> Iterator[Running]:
     app = build_app(llm.engine, Settings("tiny", **settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    server = Server(app, app.state.worker, patience=60)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     while not server.started:

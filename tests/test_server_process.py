@@ -13,6 +13,10 @@ from contextlib import contextmanager
 
 import httpx
 import pytest
+from servers import wait_until
+
+from yaie.server.app import Settings
+from yaie.server.run import Server, bind, serve
 
 SENT = {"model": "tiny-llama", "prompt": "a", "ignore_eos": True}
 
@@ -25,19 +29,29 @@ def process(folder, *options):
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "YAIE_API_KEY": ""},
     )  # fmt: skip
-    timer = threading.Timer(90, server.kill)  # rather than hang the test
-    timer.start()
     try:
-        for line in server.stdout:
-            if found := re.search(r"serving tiny-llama at (http://\S+)/v1", line):
-                break
-        else:
-            raise AssertionError("the server said nothing of its address")
-        yield server, found[1]
+        with killed_after(90, server):
+            for line in server.stdout:
+                if found := re.search(r"serving tiny-llama at (http://\S+)/v1", line):
+                    break
+            else:
+                raise AssertionError("the server said nothing of its address")
+        with killed_after(90, server):
+            yield server, found[1]
     finally:
-        timer.cancel()
         server.kill()
         server.wait()
+
+
+@contextmanager
+def killed_after(seconds, server):
+    """Rather than hang the test."""
+    timer = threading.Timer(seconds, server.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def ask(address, **fields):
@@ -54,8 +68,7 @@ def test_a_signal_ends_it_after_the_answers_under_way(tiny_model, end):
         )
         thread.start()
         with httpx.Client(trust_env=False) as http:
-            while "running 0.0" in http.get(f"{address}/metrics").text:
-                pass
+            wait_until(lambda: "running 0.0" not in http.get(f"{address}/metrics").text or answers)
         server.send_signal(end)
         thread.join()
         rest = server.stdout.read()
@@ -70,7 +83,9 @@ def test_a_killed_server_starts_again_on_its_port(tiny_model):
     with process(tiny_model) as (server, address):
         stream = httpx.Client(trust_env=False)
         with stream.stream(
-            "POST", f"{address}/v1/completions", json=SENT | {"stream": True, "max_tokens": 400}
+            "POST",
+            f"{address}/v1/completions",
+            json=SENT | {"stream": True, "max_tokens": 400, "n": 16},
         ) as answer:
             lines = answer.iter_lines()
             next(lines)
@@ -96,6 +111,34 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded(tiny_model):
     assert f"cannot listen on 127.0.0.1 port {port}" in done.stderr
     assert "--port" in done.stderr
     assert "loading" not in done.stdout
+
+
+def test_a_port_belongs_to_who_asked_first():
+    with bind("127.0.0.1", 0) as first, pytest.raises(RuntimeError, match="cannot listen on"):
+        bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_signal_that_comes_before_uvicorn_listens_to_it(tiny_model, monkeypatch):
+    heard, run = [], Server.run
+
+    def welcome(*_):  # "serving ... at ..." is what a supervisor waits for
+        signal.raise_signal(signal.SIGTERM)
+        return []
+
+    def checked(server, sockets):
+        heard.append(server.should_exit)
+        if server.should_exit:
+            run(server, sockets=sockets)
+
+    saved = [(end, signal.signal(end, signal.SIG_IGN)) for end in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        monkeypatch.setattr("yaie.server.run.welcome", welcome)
+        monkeypatch.setattr(Server, "run", checked)
+        serve(str(tiny_model), Settings("tiny"), port=0, num_blocks=8)
+    finally:
+        for end, handler in saved:
+            signal.signal(end, handler)
+    assert heard == [True]
 
 
 def test_a_full_cache_is_refused_and_a_small_one_preempts(tiny_model):

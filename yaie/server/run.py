@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import asyncio
 import ipaddress
+import os
 import signal
 import socket
 import time
@@ -10,9 +13,34 @@ from dataclasses import replace
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
+from yaie.server.worker import PATIENCE, Worker
+
+RECEIVED_BYTES = 16 * 1024  # of a connection at once: more than most requests have
+
+
+class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
+    """uvicorn's, which receives into a small buffer of its own.
+
+    For each piece that it receives asyncio would otherwise take 256 KiB and give back all but the
+    few bytes that came. With several connections these lie in one another's way: the heap frays
+    and grows, though nothing is kept.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._received = bytearray(RECEIVED_BYTES)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where asyncio may write."""
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass on what was written there."""
+        self.data_received(bytes(memoryview(self._received)[:nbytes]))
 
 
 def serve(
@@ -30,7 +58,8 @@ def serve(
         model: name or folder, as for `LLM`.
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
-        shutdown_timeout: seconds that answers under way may still take.
+        shutdown_timeout: seconds that answers under way may still take. What is not answered then
+            ends with an error, and a step that does not end either is left behind.
         engine: further options of `LLM`.
 
     Raises:
@@ -48,30 +77,57 @@ def serve(
         llm.engine.runner.warm()
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
         print(f"ready after {time.perf_counter() - started:.1f} s")
-        listener.listen(1024)  # from here on clients wait instead of being refused
+        app = build_app(llm.engine, settings)
+        server = Server(app, app.state.worker, shutdown_timeout)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            # uvicorn takes them over while it serves, and raises them again when it has ended. Who
+            # has read that it serves may send one before.
+            signal.signal(number, server.handle_exit)
         for line in welcome(address, settings, is_loopback(host)):
             print(line, flush=True)
+        server.run(sockets=[listener])
+        has_ended = app.state.worker.join(1.0)
+        llm.close()
+        print("stopped", flush=True)
+        if not has_ended:  # Python would crash, ending under a thread that computes
+            os._exit(1)
+
+
+class Server(uvicorn.Server):
+    """uvicorn, which breaks off the answers that are late with an error instead of a traceback.
+
+    Args:
+        app: what to serve.
+        worker: who answers.
+        patience: seconds that answers may take once the server is to end.
+    """
+
+    def __init__(self, app: FastAPI, worker: Worker, patience: int) -> None:
         config = uvicorn.Config(
-            build_app(llm.engine, settings),
+            app,
             log_level="warning",
-            timeout_graceful_shutdown=shutdown_timeout,
+            timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            # uvicorn handles them while it serves, and raises them again when it has ended.
-            signal.signal(number, lambda *_: None)
-        uvicorn.Server(config).run(sockets=[listener])
-        llm.close()
-        print("stopped")
+        super().__init__(config)
+        self.worker = worker
+        self.patience = patience
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's."""
+        asyncio.get_running_loop().call_later(self.patience, self.worker.give_up)
+        await super().shutdown(sockets)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that owns the port. Raises RuntimeError that says what is in the way."""
+    """A socket that listens, so that nobody else can have the port; who connects has to wait until
+    somebody serves. Raises RuntimeError that says what is in the way."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(1024)
     except OSError as error:
         raise RuntimeError(
             f"cannot listen on {host} port {port} ({error.strerror}): "

@@ -22,6 +22,10 @@ from yaie.engine.request import RequestOutput
 from yaie.sampling import SamplingParams
 from yaie.server.metrics import Metrics
 
+PATIENCE = 5.0  # seconds for the last step to end
+LATE = "the server is shutting down"
+STOPPED = "the engine has stopped"
+
 log = logging.getLogger("yaie.server")
 
 
@@ -75,6 +79,7 @@ class Worker:
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._open: set[str] = set()  # requests that the engine has not finished; the thread's
+        self._ended = asyncio.Event()
         self._next_id = 0
         self._stopping = False
 
@@ -85,8 +90,8 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine's thread runs."""
-        return self._thread.is_alive()
+        """Whether the engine can answer: it has not stopped, nor been left behind in a step."""
+        return not self._ended.is_set()
 
     def start(self) -> None:
         """Start the engine's thread; results go to the event loop that runs now."""
@@ -107,9 +112,9 @@ class Worker:
             QueueFull, Stopping: see there.
         """
         if self._stopping:
-            raise Stopping("the server is shutting down")
+            raise Stopping(LATE)
         if not self.is_alive:
-            raise Stopping("the engine has stopped: the server's log says why")
+            raise Stopping(f"{STOPPED}: the server's log says why")
         if len(requests) > self.max_requests:
             raise ValueError(f"one call may ask for {self.max_requests} answers, not more")
         if self.num_requests + len(requests) > self.max_requests:
@@ -133,10 +138,29 @@ class Worker:
                 self._commands.put(partial(self._abort, request_id))
 
     async def stop(self) -> None:
-        """End the engine's thread after its current step, and every request with it."""
+        """End the engine's thread after its current step, and every request with it.
+
+        A step that has not ended after `PATIENCE` seconds is left behind: nothing can end the
+        thread that computes it but the end of the process.
+        """
         self._stopping = True
         self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
+        try:
+            await asyncio.wait_for(self._ended.wait(), PATIENCE)
+        except asyncio.TimeoutError:
+            log.error("a step of the engine does not end: it is left behind")
+            self._close()
+
+    def give_up(self, message: str = LATE) -> None:
+        """Answer all that is under way with an error."""
+        outputs = [_failure(request_id, message) for request_id in self._jobs]
+        self.metrics.observe_step(outputs)
+        self._publish(outputs)
+
+    def join(self, seconds: float) -> bool:
+        """Wait for the engine's thread, and return whether it has ended."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _new_id(self) -> str:
         self._next_id += 1
@@ -151,6 +175,12 @@ class Worker:
                 del self._jobs[output.request_id]
             job.publish(index, output)
 
+    def _close(self) -> None:
+        """The engine's thread has ended, or does not end. Also a request that came too late for the
+        engine to know it hears of that."""
+        self._ended.set()
+        self.give_up(STOPPED)
+
     # ------------------------------------------------------------------------ the thread
 
     def _run(self) -> None:
@@ -158,10 +188,12 @@ class Worker:
             while self._obey():
                 if self.engine.has_work:
                     self._step()
-        except Exception:
-            log.exception("the engine has stopped")
+        except BaseException:  # a learner's exit() too, which would end a thread without a word
+            log.exception(STOPPED)
         finally:
-            self._fail("the engine has stopped")
+            for request_id in list(self._open):
+                self._end(request_id)
+            self._call(self._close)
 
     def _obey(self) -> bool:
         """Carry out commands; without other work, wait for one. False: the thread is to end."""
@@ -176,15 +208,15 @@ class Worker:
         try:
             outputs = self.engine.step()
         except Exception as error:
-            if not self._open:  # no request is to blame, so it would fail again and again
+            no_one_asked = not self._open
+            self._tell(self.engine.take_outputs())  # known before it failed
+            if no_one_asked or not self.engine.is_usable:  # it would fail again and again
                 raise
             # Whatever a kernel raised, its requests end with it, and the next ones are served.
             log.exception("a step of the engine failed")
-            self._fail(f"the engine failed: {type(error).__name__}")
-            return
-        self._open -= {output.request_id for output in outputs if output.finish_reason}
-        self.metrics.observe_step(outputs)
-        self._deliver(outputs)
+            self._fail(error, list(self._open))
+        else:
+            self._tell(outputs)
 
     def _add(
         self,
@@ -199,31 +231,46 @@ class Worker:
             self.engine.add_request(prompt, params, request_id, namespace)
             self.engine.requests[request_id].metrics.arrival_time = arrived
         except Exception as error:
+            if not self.engine.is_usable:
+                raise
             log.exception("a request could not be added")
-            self._fail(f"the engine failed: {type(error).__name__}", [request_id])
+            self._fail(error, [request_id])
 
     def _abort(self, request_id: str) -> None:
-        self._open.discard(request_id)
-        if output := self.engine.abort(request_id):
+        if output := self._end(request_id):
             self.metrics.observe_end(output, "abort")
 
-    def _fail(self, message: str, request_ids: Sequence[str] | None = None) -> None:
-        """End requests, all that are open unless some are named, with an error."""
-        outputs = []
-        for request_id in list(self._open) if request_ids is None else request_ids:
-            self._open.discard(request_id)
-            try:
-                output = self.engine.abort(request_id)
-            except Exception:
-                log.exception("a request could not be ended")
-                output = None
-            if output is None:
-                output = RequestOutput(request_id, [], [], "", None, RequestMetrics())
-            output.finish_reason, output.error = "error", message
-            outputs.append(output)
-        self.metrics.observe_step(outputs)
-        self._deliver(outputs)
+    def _end(self, request_id: str) -> RequestOutput | None:
+        """End a request; return what it has, or None if the engine does not know it any more."""
+        self._open.discard(request_id)
+        try:
+            return self.engine.abort(request_id)
+        except Exception:
+            log.exception("a request could not be ended")
+            return None
 
-    def _deliver(self, outputs: list[RequestOutput]) -> None:
+    def _fail(self, error: Exception, request_ids: Sequence[str]) -> None:
+        """End requests with an error."""
+        outputs = []
+        for request_id in request_ids:
+            message = f"the engine failed: {type(error).__name__}"
+            outputs.append(_failure(request_id, message, self._end(request_id)))
+        self._tell(outputs)
+
+    def _tell(self, outputs: list[RequestOutput]) -> None:
+        """Hand out what requests have so far."""
+        self._open -= {output.request_id for output in outputs if output.finish_reason}
+        self.metrics.observe_step(outputs)
+        self._call(self._publish, outputs)
+
+    def _call(self, function: Callable[..., None], *arguments: list[RequestOutput]) -> None:
+        """Have the event loop call a function."""
         with suppress(RuntimeError):  # the loop has ended: nobody listens any more
-            self._loop.call_soon_threadsafe(self._publish, outputs)
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _failure(request_id: str, message: str, output: RequestOutput | None = None) -> RequestOutput:
+    """The end of a request with an error, given what it had if that is known."""
+    output = output or RequestOutput(request_id, [], [], "", None, RequestMetrics())
+    output.finish_reason, output.error = "error", message
+    return output
