@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.engine import engine as engine_module
 from yaie.engine import graphs
 from yaie.engine.engine import Engine
 from yaie.model.tokenizer import Tokenizer
@@ -376,6 +377,28 @@ def test_a_sampler_that_fails_loses_nothing(make_engine, model, tokenizer, workl
             engine.step()
     sampler.sample = sample
     assert run(engine)[request_id].token_ids == wanted
+
+
+def test_logprobs_that_fail_are_told_once(make_engine, model, tokenizer, monkeypatch):
+    engine, tell, count = make_engine(model, tokenizer), engine_module.told, iter(range(100))
+    prompt, params = [5, 6, 7], SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+    wanted = recompute(model, prompt, params)
+    request_id = engine.add_request(prompt, dataclasses.replace(params, logprobs=1))
+
+    def failing(*arguments):
+        if next(count) % 2 == 0:
+            raise Fault
+        return tell(*arguments)
+
+    monkeypatch.setattr(engine_module, "told", failing)
+    finished = []
+    while engine.has_work:
+        with contextlib.suppress(Fault):
+            finished += [output for output in engine.step() if output.finish_reason]
+    [output] = finished
+    assert output.request_id == request_id and output.token_ids == wanted
+    assert [logprob.token_id for logprob in output.logprobs] == wanted
+    check_whole(engine)
 
 
 def test_a_scheduler_that_does_nothing_is_an_error_and_no_endless_loop(

@@ -17,8 +17,9 @@ import torch
 from yaie.engine.checks import check_count
 from yaie.engine.device import GIB, block_bytes, current, explain_shortage
 from yaie.engine.graphs import can_capture
+from yaie.engine.logprobs import TokenLogprob, of_vocabulary, told
 from yaie.engine.parts import Parts
-from yaie.engine.request import Request, RequestOutput, TokenLogprob
+from yaie.engine.request import Request, RequestOutput
 from yaie.engine.runner import Launched, Runner
 from yaie.engine.scheduler import Step
 from yaie.engine.text import OutputText
@@ -219,7 +220,8 @@ class Engine:
         """Compute one step.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
-        again, and its requests can be aborted.
+        again, and its requests can be aborted. Only a sampler on the host that raises behind its
+        draw has used up its random numbers, and draws others then.
 
         Returns:
             What the requests whose next token is known now have so far; the finished ones have a
@@ -260,8 +262,9 @@ class Engine:
             launched = self.runner.launch(step, ready)
         else:
             logits = self.runner.run(step, ready, on_device)
+            logprobs = of_vocabulary(ready, logits)  # before `_choose` changes any logits
             tokens = self._choose(ready, logits, on_device) if ready else logits
-            launched = Launched(ready, False, tokens)
+            launched = Launched(ready, False, tokens, logprobs=logprobs)
         self.scheduler.advance(step)
         for row, request in enumerate(ready):
             request.expect(row)
@@ -280,9 +283,14 @@ class Engine:
             requests = [r for r in launched.requests if self._is_open(r)]
             if requests:
                 tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
-            self._in_flight.popleft()
+                logprobs = {
+                    request: told(of_all, tokens[request], request, self._texts[request.request_id])
+                    for request, of_all in launched.logprobs.items()
+                    if self._is_open(request) and tokens[request] >= 0
+                }
+            self._in_flight.popleft()  # what follows asks nothing of the device, which may fail
             for request in requests:
-                self._accept(request, tokens[request])
+                self._accept(request, tokens[request], logprobs.get(request))
                 self._outputs.append(request.output())
 
     def _may_run_ahead(self) -> bool:
@@ -321,21 +329,12 @@ class Engine:
         self, requests: list[Request], logits: torch.Tensor, on_device: bool
     ) -> torch.Tensor:
         """The next token of each request, int64 `[requests]`; -1 where the logits allow none."""
-        logprobs = {  # of the model itself, so before anything changes its logits
-            row: logits[row].float().log_softmax(dim=-1)
-            for row, request in enumerate(requests)
-            if request.params.logprobs is not None
-        }
         for row, request in enumerate(requests):
             penalty = request.params.repetition_penalty
             if penalty != 1.0:
                 seen = self._seen(request, logits[row])
                 logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
-        tokens = self.runner.sample(logits) if on_device else self._sample(requests, logits)
-        for row in logprobs:
-            if tokens[row] >= 0:
-                note_logprob(requests[row], int(tokens[row]), logprobs[row])
-        return tokens
+        return self.runner.sample(logits) if on_device else self._sample(requests, logits)
 
     def _seen(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
         """The distinct tokens of a request. It is asked at every token, and marks only that one."""
@@ -363,13 +362,15 @@ class Engine:
         )
         return tokens
 
-    def _accept(self, request: Request, token: int) -> None:
+    def _accept(self, request: Request, token: int, logprob: TokenLogprob | None) -> None:
         """Add a token to a request, and finish the request if it was the last."""
         if token < 0:
             request.error = "the model returned logits with a NaN, +inf or only -inf"
             self._finish(request, "error")
             return
         request.receive(token)
+        if logprob is not None:
+            request.logprobs.append(logprob)
         if request.metrics.first_token_time is None:
             request.metrics.first_token_time = time.perf_counter()
         params, text = request.params, self._texts[request.request_id]
@@ -396,10 +397,3 @@ class Engine:
         request.metrics.finished_time = time.perf_counter()
         self.scheduler.finish(request, reason)
         del self.requests[request.request_id]
-
-
-def note_logprob(request: Request, token: int, logprobs: torch.Tensor) -> None:
-    """Add the log-probability of a request's new token, given those of the whole vocabulary."""
-    best = logprobs.topk(min(request.params.logprobs, len(logprobs)))
-    top = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    request.logprobs.append(TokenLogprob(token, logprobs[token].item(), top))

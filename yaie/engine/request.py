@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from yaie.engine.logprobs import TokenLogprob
 from yaie.radix import RadixNode
 from yaie.sampling import SamplingParams
 
@@ -44,19 +45,6 @@ class Metrics:
         if self.first_token_time is None:
             return None
         return self.first_token_time - self.arrival_time
-
-
-@dataclass(frozen=True)
-class TokenLogprob:
-    """How likely the model held a token to be, as natural logarithms.
-
-    Attributes:
-        top: the likeliest tokens and their log-probabilities, best first.
-    """
-
-    token_id: int
-    logprob: float
-    top: dict[int, float]
 
 
 class Request:

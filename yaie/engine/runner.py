@@ -11,7 +11,7 @@ On a CPU the same code runs, with one piece of memory and nothing to copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,6 +37,8 @@ class Launched:
     Attributes:
         requests: who gets one, in the order of the rows.
         decodes: whether no request of the step computes a part of its prompt.
+        logprobs: of the whole vocabulary, for the requests that ask for some. Then nobody goes on
+            meanwhile, so what the host reads of them, number by number, holds up no launch.
     """
 
     def __init__(
@@ -45,8 +47,10 @@ class Launched:
         decodes: bool,
         tokens: torch.Tensor,
         done: torch.cuda.Event | None = None,
+        logprobs: Mapping[Request, torch.Tensor] | None = None,
     ) -> None:
         self.requests, self.decodes = requests, decodes
+        self.logprobs = {} if logprobs is None else logprobs
         self._tokens, self._done = tokens, done
 
     def tokens(self) -> list[int]:

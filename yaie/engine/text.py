@@ -26,6 +26,11 @@ class OutputText:
         self.text = ""
         self.stopped = False
 
+    @property
+    def length(self) -> int:
+        """Characters that are complete, those that are held back included."""
+        return len(self.text) + len(self._held)
+
     def push(self, token_id: int) -> None:
         """Add a token."""
         self._extend(self._decoder.push(token_id))

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from yaie.engine.request import RequestOutput, TokenLogprob
+from yaie.engine.logprobs import TokenLogprob
+from yaie.engine.request import RequestOutput
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
@@ -66,17 +67,14 @@ class CompletionCall(Call):
     async def whole(self) -> protocol.Completion:
         """The answer in one piece."""
         outputs = await self.outputs()
-        choices = [
-            self._choice(index, output, output.text, 0) for index, output in enumerate(outputs)
-        ]
+        choices = [self._choice(index, output, Seen()) for index, output in enumerate(outputs)]
         return self._response(choices, self.usage(outputs))
 
     def pieces(self, index: int, output: RequestOutput, seen: Seen) -> list[protocol.Completion]:
         """What is new in an output, as a chunk of the stream."""
         if not seen.has_news(output):
             return []
-        text = output.text[seen.text :]
-        return [self._response([self._choice(index, output, text, seen.tokens, seen.text)])]
+        return [self._response([self._choice(index, output, seen)])]
 
     def last(self, outputs: list[RequestOutput]) -> protocol.Completion:
         """The chunk with the usage."""
@@ -89,27 +87,23 @@ class CompletionCall(Call):
             id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
         )
 
-    def _choice(
-        self, index: int, output: RequestOutput, text: str, first_token: int, offset: int = 0
-    ) -> protocol.CompletionChoice:
-        logprobs = None
-        if self.logprobs:
-            logprobs = self._logprobs(output.logprobs[first_token:], offset)
+    def _choice(self, index: int, output: RequestOutput, seen: Seen) -> protocol.CompletionChoice:
         return protocol.CompletionChoice(
-            index=index, text=text, logprobs=logprobs, finish_reason=output.finish_reason
+            index=index,
+            text=output.text[seen.text :],
+            logprobs=self._logprobs(output.logprobs[seen.tokens :]) if self.logprobs else None,
+            finish_reason=output.finish_reason,
         )
 
-    def _logprobs(self, found: list[TokenLogprob], offset: int) -> protocol.CompletionLogprobs:
-        texts = [token_text(self.tokenizer, token.token_id) for token in found]
-        offsets = [offset + sum(map(len, texts[:i])) for i in range(len(texts))]
+    def _logprobs(self, found: list[TokenLogprob]) -> protocol.CompletionLogprobs:
         return protocol.CompletionLogprobs(
-            tokens=texts,
+            tokens=[token_text(self.tokenizer, token.token_id) for token in found],
             token_logprobs=[finite(token.logprob) for token in found],
             top_logprobs=[
                 {token_text(self.tokenizer, id_): finite(value) for id_, value in token.top.items()}
                 for token in found
             ],
-            text_offset=offsets,
+            text_offset=[token.text_offset for token in found],
         )
 
 
@@ -238,8 +232,11 @@ def check(output: RequestOutput) -> None:
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:
-    """The text of one token; one that is no whole characters is spelled `bytes:\\xe2\\x96`."""
+    """The text of one token. One that is no whole characters is spelled `bytes:\\xe2\\x96`, one
+    without text `token_id:49200`, as the model may have more than its tokenizer."""
     spelled = tokenizer.token_bytes(token_id)
+    if not spelled:
+        return f"token_id:{token_id}"
     try:
         return spelled.decode()
     except UnicodeDecodeError:
