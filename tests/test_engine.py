@@ -11,6 +11,7 @@ import dataclasses
 import random
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.backends import registry
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs
 from yaie.engine.engine import Engine
@@ -633,6 +635,21 @@ def test_rows_that_belong_to_nobody_change_nothing(
     used = [graph.shape for graph in runner.graphs if graph.is_used]
     assert {shape.tokens for shape in used if shape.is_decode} >= {4, 8, 16}
     assert not all(shape.is_decode for shape in used)
+
+
+def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypatch, capsys):
+    runner = SimpleNamespace(model=SimpleNamespace(backends=dict.fromkeys(model.backends, "auto")))
+    assert graphs.in_the_way(runner.model) is None
+
+    def mine(x):
+        return x
+
+    monkeypatch.setitem(registry._FUNCTIONS["silu_and_mul"], "cuda", mine)
+    assert graphs.capture(runner, []) == []
+    wanted = "no CUDA graphs: silu_and_mul is computed by 'cuda' (test_engine:"
+    assert capsys.readouterr().err.startswith(wanted)
+    runner.model.backends["silu_and_mul"] = "reference"
+    assert "'reference' (yaie.functional:silu_and_mul)" in graphs.in_the_way(runner.model)
 
 
 def test_sizes_of_graphs():

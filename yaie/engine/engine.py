@@ -16,7 +16,6 @@ import torch
 
 from yaie.engine.checks import check_count
 from yaie.engine.device import GIB, block_bytes, current, explain_shortage
-from yaie.engine.graphs import can_capture
 from yaie.engine.logprobs import TokenLogprob, of_vocabulary, told
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput
@@ -111,7 +110,7 @@ class Engine:
                 max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
                 blocks_needed(self.max_model_len, block_size),
             )
-            if on_gpu and self._chooses_on_device() and not enforce_eager and can_capture(model):
+            if on_gpu and self._chooses_on_device() and not enforce_eager:
                 self.runner.capture()
         self._outputs: list[RequestOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from yaie.backends.registry import AUTO, order
+from yaie.backends.registry import AUTO, location, order
 from yaie.engine.inputs import Shape
 from yaie.model.llama import Llama
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # Sizes of steps with parts of prompts. Behind those a GPU takes longer than Python does to launch.
 PROMPT_TOKENS = (16, 32, 64, 128, 256)
-CAPTURABLE = ("cuda", "triton")  # back ends whose functions only launch kernels
 
 
 @dataclass
@@ -59,22 +58,26 @@ def shapes(max_num_seqs: int, max_blocks: int, room: int) -> list[Shape]:
     return decode + [Shape(n, max_num_seqs + 1, max_num_seqs, max_blocks) for n in tokens]
 
 
-def can_capture(model: Llama) -> bool:
-    """Whether all of a model's operators are computed by kernels alone.
+def in_the_way(model: Llama) -> str | None:
+    """Which of a model's operators may be more than kernels, and whose it is; None if none is.
 
     A graph repeats kernels, not the Python around them: a function that reads a tensor's values
-    cannot be captured, and one that does anything else in Python does it only once. Of a back end
-    of one's own nobody knows.
+    cannot be captured, and one that does anything else in Python does it only once. The functions
+    of `yaie.backends` only launch kernels; of one's own, whatever its name, nobody knows.
     """
     for operator, backend in model.backends.items():
         name = order(operator, "cuda")[0] if backend == AUTO else backend
-        if name not in CAPTURABLE:
-            return False
-    return True
+        where = location(operator, name)
+        if not where.startswith("yaie.backends."):
+            return f"{operator} is computed by {name!r} ({where})"
+    return None
 
 
 def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
-    """A graph for each shape, in the order given."""
+    """A graph for each shape, in the order given; none, and a word why, where none can be."""
+    if reason := in_the_way(runner.model):
+        print(f"no CUDA graphs: {reason}", file=sys.stderr)
+        return []
     started, graphs = time.perf_counter(), {}
     pool = torch.cuda.graph_pool_handle()
     # The largest first: the others fit into its memory.
