@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import random
+import sys
 import threading
-import time
 
 import httpx
 import openai
@@ -15,7 +15,7 @@ import pytest
 import torch
 from engines import check_whole
 from prometheus_client.parser import text_string_to_metric_families
-from servers import Running, serving
+from servers import serving, wait_until
 from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
@@ -393,6 +393,13 @@ def test_bytes_of_logprobs_are_the_tokens_own(client, reference):
 # ---------------------------------------------------------------------------- load and endings
 
 
+def ask(server, answers):
+    """For a thread: ask for 50 tokens, and note the answer."""
+    with server.client() as http:
+        sent = body(max_tokens=50, ignore_eos=True)
+        answers.append(http.post("/v1/completions", json=sent))
+
+
 def test_no_answer_is_lost_or_mixed_up(folder, reference):
     """64 connections, a tenth of which leave early; every other answer is the engine's own."""
     number = 2000 if LONG else 200
@@ -447,44 +454,36 @@ def test_no_answer_is_lost_or_mixed_up(folder, reference):
     assert llm.engine.kv.pool.num_free + llm.engine.cache.num_cached == 96
 
 
-def slow_down(server: Running, seconds: float = 0.02) -> None:
-    """Make every step take a while, so that requests are under way when something happens."""
-    engine, step = server.llm.engine, server.llm.engine.step
-
-    def slow():
-        time.sleep(seconds)
-        return step()
-
-    engine.step = slow
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_blocks(folder, stream):
     with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
-        slow_down(server)
+        left, first = threading.Event(), iter([True])  # one step, so that a stream begins
+        server.hold(until=lambda: left.is_set() or next(first, False))
         sent = body(max_tokens=400, ignore_eos=True, stream=stream, n=3)
         with pytest.raises(httpx.ReadTimeout):
             if stream:
-                with http.stream("POST", "/v1/completions", json=sent, timeout=0.5) as answer:
+                with http.stream("POST", "/v1/completions", json=sent) as answer:
                     next(answer.iter_lines())
                     raise httpx.ReadTimeout("leave")
             http.post("/v1/completions", json=sent, timeout=0.5)
-        server.wait_until_idle(5)
+        wait_until(lambda: not server.worker.num_requests)  # the server has noticed
+        left.set()
+        ended = 'yaie_request_finished_total{reason="abort"} 3.0'
+        wait_until(lambda: ended in http.get("/metrics").text)
+        server.wait_until_idle()
         pool = server.llm.engine.kv.pool
         assert pool.num_free + server.llm.engine.cache.num_cached == pool.num_blocks
 
 
 def test_a_full_queue_is_answered_429(folder):
     with serving(LLM(folder, num_blocks=64, max_num_seqs=2), max_queued=2) as server:
-        slow_down(server, 0.05)
-        sent = body(max_tokens=30, ignore_eos=True)
-        statuses, lock = [], threading.Lock()
+        statuses = []
+        server.hold(until=lambda: statuses.count((429, "1")) == 4)
 
         def ask():
             with server.client() as http:
-                answer = http.post("/v1/completions", json=sent)
-            with lock:
-                statuses.append((answer.status_code, answer.headers.get("Retry-After")))
+                answer = http.post("/v1/completions", json=body(max_tokens=3, ignore_eos=True))
+            statuses.append((answer.status_code, answer.headers.get("Retry-After")))
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
@@ -525,20 +524,62 @@ def test_a_request_that_cannot_be_added_ends_alone(folder, monkeypatch):
         assert http.post("/v1/completions", json=body()).status_code == 200
 
 
-def test_an_engine_that_cannot_go_on_says_so(folder, monkeypatch):
+def test_what_was_known_before_a_step_failed_is_told(folder):
+    """As when steps overlap: one is launched, the tokens of another are read, the next fails."""
     with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        engine, step = server.llm.engine, server.llm.engine.step
+
+        def fail_at_the_end():
+            engine._outputs = step()
+            if any(output.finish_reason for output in engine._outputs):
+                raise RuntimeError("a kernel crashed")
+            return engine.take_outputs()
+
+        engine.step = fail_at_the_end
+        for _ in range(2):
+            answer = http.post("/v1/completions", json=body(max_tokens=3, ignore_eos=True))
+            assert answer.json()["usage"]["completion_tokens"] == 3
+        counted = http.get("/metrics").text
+        assert 'yaie_request_finished_total{reason="length"} 2.0' in counted
+        assert 'reason="error"' not in counted
+        assert not server.worker.metrics._last_token
+
+
+def test_an_engine_that_cannot_go_on_says_so(folder, monkeypatch):
+    """Also to a call that comes while it is dying."""
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        engine, asked, first, answers = server.llm.engine, threading.Event(), iter([True]), []
 
         def broken(*_):
             raise RuntimeError("the scheduler is broken")
 
-        monkeypatch.setattr(server.llm.engine.scheduler, "finish", broken)
-        answer = http.post("/v1/completions", json=body(max_tokens=2, ignore_eos=True))
-        assert answer.status_code == 500
-        server.worker._thread.join(timeout=10)
+        def step():
+            if not next(first, False):  # no request is left that could be to blame
+                wait_until(asked.is_set)
+            broken()
+
+        monkeypatch.setattr(engine.scheduler, "finish", broken)
+        monkeypatch.setattr(engine, "step", step)
+        thread = threading.Thread(target=ask, args=(server, answers))
+        assert http.post("/v1/completions", json=body()).status_code == 500
+        thread.start()
+        wait_until(lambda: server.worker.num_requests)
+        asked.set()
+        thread.join()
+        assert answers[0].status_code == 500
+        assert answers[0].json()["error"]["message"] == "the engine has stopped"
         assert http.get("/health").status_code == 503
         later = http.post("/v1/completions", json=body())
         assert later.status_code == 503
         assert "the engine has stopped" in later.json()["error"]["message"]
+
+
+def test_the_log_says_why_an_engine_has_stopped(folder, monkeypatch, caplog):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        monkeypatch.setattr(server.llm.engine, "step", sys.exit)  # as a learner's code may
+        assert http.post("/v1/completions", json=body()).status_code == 500
+        assert http.get("/health").status_code == 503
+    assert "SystemExit" in caplog.text
 
 
 def test_logits_that_are_not_finite_end_one_request(folder):
@@ -559,17 +600,27 @@ def test_logits_that_are_not_finite_end_one_request(folder):
 def test_the_end_waits_for_answers_under_way(folder):
     answers = []
     with serving(LLM(folder, num_blocks=64)) as server:
-        slow_down(server)
-        sent = body(max_tokens=50, ignore_eos=True)
-
-        def ask():
-            with server.client() as http:
-                answers.append(http.post("/v1/completions", json=sent))
-
-        thread = threading.Thread(target=ask)
+        server.hold(until=lambda: server.server.should_exit)
+        thread = threading.Thread(target=ask, args=(server, answers))
         thread.start()
-        while not server.llm.engine.requests:
-            time.sleep(0.005)
+        wait_until(lambda: server.worker.num_requests)
     thread.join()
     assert answers[0].status_code == 200
     assert answers[0].json()["usage"]["completion_tokens"] == 50
+
+
+def test_the_end_does_not_wait_for_a_step_that_does_not_end(folder, monkeypatch):
+    monkeypatch.setattr("yaie.server.worker.PATIENCE", 0.0)
+    answers, ended = [], threading.Event()
+    with serving(LLM(folder, num_blocks=64)) as server:
+        server.server.patience = 0
+        server.hold(until=ended.is_set)
+        thread = threading.Thread(target=ask, args=(server, answers))
+        thread.start()
+        wait_until(lambda: server.worker.num_requests)
+    thread.join()
+    assert "shutting down" in answers[0].json()["error"]["message"]
+    assert not server.worker.is_alive
+    ended.set()
+    assert server.worker.join(60)
+    assert not server.llm.engine.requests
