@@ -14,7 +14,7 @@ from yaie.sampling import SamplingParams
 Prompt = list[int]
 
 
-class WallClock:
+class WallTime:
     """Seconds as everybody counts them."""
 
     def now(self) -> float:
@@ -26,7 +26,7 @@ class WallClock:
         time.sleep(seconds)
 
 
-class CpuClock:
+class ProcessTime:
     """Seconds that this process has computed; it does not wait but jumps.
 
     So what others do on the same machine hardly counts, and it is what a machine that is left
@@ -45,8 +45,8 @@ class CpuClock:
         self._jumped += seconds
 
 
-Clock = WallClock | CpuClock
-WALL = WallClock()
+Clock = WallTime | ProcessTime
+WALL = WallTime()
 
 
 @dataclass

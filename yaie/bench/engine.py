@@ -3,8 +3,7 @@
 Requests go through the engine in this process; what a client sees of a server measures `yaie bench
 serve`. All answers are greedy and of a fixed number of tokens, and of every run up to 64,
 spread over it, are compared with what transformers thinks of their tokens before its time is
-believed. Every run
-begins with an empty prefix cache; of several rounds, the median counts.
+believed. Every run begins with an empty prefix cache; of several rounds, the median counts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from rich.table import Table
 
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
 from yaie.bench.drawn import DrawnBench, shape_of
-from yaie.bench.drive import WALL, Clock, CpuClock
+from yaie.bench.drive import WALL, Clock, ProcessTime
 from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
@@ -104,7 +103,7 @@ def run(
         if where.type != "cpu":
             raise ValueError("cpu_time is for a CPU: a GPU computes while this process waits")
         torch.set_num_threads(1)
-        clock, subject["clock"] = CpuClock(), "seconds of one thread"
+        clock, subject["clock"] = ProcessTime(), "seconds of one thread"
     record = Record(output, subject | options, where)
     if shape is None:
         bench = Bench(model, chosen, where, sizes, record, options, clock)

@@ -131,7 +131,8 @@ class Scheduler:
         """Make room for the newest token of a running request.
 
         If no block can be had, the request admitted last gives its blocks up: first others, in
-        the end the request itself.
+        the end the request itself. The last has the least to lose, as a rule, and so those who
+        came first end first, and free their blocks for the rest.
 
         Returns:
             Whether the request still runs.
