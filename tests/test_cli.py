@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -282,6 +283,22 @@ def test_bench_engine_names_its_sections():
     from yaie.bench.sections import SECTIONS
 
     assert tuple(SECTIONS) == cli.ENGINE_SECTIONS
+
+
+def test_a_server_has_all_options_of_the_engine(invoke, monkeypatch):
+    from yaie import LLM
+    from yaie.server import run
+
+    seen = []
+    monkeypatch.setattr(run, "serve", lambda model, settings, **options: seen.append(options))
+    assert invoke("serve").exit_code == 0
+    options = inspect.signature(LLM).parameters
+    defaults = {name: option.default for name, option in options.items() if name != "model"}
+    assert seen[0].items() >= defaults.items()
+    ablation = ("--block-size", "4", "--no-enable-prefix-caching", "--policy", "lpm")
+    assert invoke("serve", *ablation).exit_code == 0
+    changed = {"block_size": 4, "enable_prefix_caching": False, "policy": "lpm"}
+    assert seen[1].items() >= (defaults | changed).items()
 
 
 def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):

@@ -19,6 +19,8 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
+ModelOption = Annotated[str, typer.Option("--model", help="A pulled model's name, or a folder.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N; auto takes a GPU.")]
 Dtype = Annotated[
     str,
@@ -92,9 +94,7 @@ def pull(
 
 @app.command()
 def chat(
-    model: Annotated[
-        str, typer.Argument(help="A pulled model's name, or a folder.")
-    ] = DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
     temperature: Annotated[
         float, typer.Option(help="0 always takes the likeliest token.")
     ] = TEMPERATURE,
@@ -122,9 +122,7 @@ def chat(
 
 @app.command()
 def serve(
-    model: Annotated[
-        str, typer.Argument(help="A pulled model's name, or a folder.")
-    ] = DEFAULT_MODEL,
+    model: Model = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     name: Annotated[
@@ -137,6 +135,7 @@ def serve(
         list[str] | None, typer.Option(help="A name by which a proxy calls the server.")
     ] = None,
     max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 64,
+    max_num_batched_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a step.")] = 2048,
     max_queued: Annotated[
         int, typer.Option(min=0, help="Requests that may wait; more are answered 429.")
     ] = 256,
@@ -148,6 +147,11 @@ def serve(
     num_blocks: Annotated[
         int | None, typer.Option(min=1, help="KV blocks.", show_default="as memory allows")
     ] = None,
+    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 16,
+    kv_cache_memory_bytes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Memory of all of them, instead.", show_default="as is free"),
+    ] = None,
     gpu_memory_utilization: Annotated[
         float, typer.Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
     ] = 0.9,
@@ -158,6 +162,13 @@ def serve(
     enforce_eager: Annotated[
         bool, typer.Option("--enforce-eager", help="Capture no CUDA graphs.")
     ] = False,
+    enable_prefix_caching: Annotated[bool, typer.Option(help="Share what prompts share.")] = True,
+    enable_chunked_prefill: Annotated[
+        bool, typer.Option(help="Compute a long prompt in several steps.")
+    ] = True,
+    policy: Annotated[
+        str, typer.Option(help="Who is next: fcfs, or lpm for the longest cached prefix.")
+    ] = "fcfs",
     tensor_parallel_size: Annotated[
         int, typer.Option(min=1, help="Processes that share the model, on a GPU each.")
     ] = 1,
@@ -185,12 +196,18 @@ def serve(
         port=port,
         shutdown_timeout=shutdown_timeout,
         max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
         device=device,
         dtype=dtype,
         num_blocks=num_blocks,
+        block_size=block_size,
+        kv_cache_memory_bytes=kv_cache_memory_bytes,
         gpu_memory_utilization=gpu_memory_utilization,
         max_model_len=max_model_len,
         enforce_eager=enforce_eager,
+        enable_prefix_caching=enable_prefix_caching,
+        enable_chunked_prefill=enable_chunked_prefill,
+        policy=policy,
         tensor_parallel_size=tensor_parallel_size,
         backend=backend,
         exercises=exercise or exercises or None,
@@ -207,15 +224,15 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine ac
 
 @bench_app.command("engine")
 def bench_engine(
-    model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
+    model: ModelOption = DEFAULT_MODEL,
     shape: Annotated[
         str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
     ] = None,
     only: Annotated[
         str | None, typer.Option(metavar="WORDS", help=f"Some of {', '.join(ENGINE_SECTIONS)}.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     quick: Annotated[
         bool,
         typer.Option("--quick", help="Small sizes, for a look: two to three minutes on a CPU."),
@@ -250,7 +267,7 @@ def bench_engine(
 
 @bench_app.command("serve")
 def bench_serve(
-    model: Annotated[str, typer.Option(help="A pulled model's name, or a folder.")] = DEFAULT_MODEL,
+    model: ModelOption = DEFAULT_MODEL,
     url: Annotated[
         str | None, typer.Option(help="Of a server that runs.", show_default="start one")
     ] = None,
@@ -264,8 +281,8 @@ def bench_serve(
         float | None,
         typer.Option(metavar="MINUTES", min=0.1, help="Keep it busy, and watch its memory."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="As the engine has it.")] = "auto",
+    device: Device = "auto",
+    dtype: Dtype = "auto",
     quick: Annotated[bool, typer.Option("--quick", help="Little load, for a look.")] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")

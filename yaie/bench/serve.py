@@ -270,8 +270,8 @@ def run(
     subject |= whose(where) if url is None else {"url": url}
     record = Record(output, subject, where)
     tokenizer = Tokenizer(find_model(model))
-    own = ("--device", where.type, "--dtype", name, *options)
-    oracle = Oracle(model, chosen, where.type)
+    own = ("--device", str(where), "--dtype", name, *options)
+    oracle = Oracle(model, chosen, str(where))
     with start_server(model, own) if url is None else _given(url) as server:
         client = Client(server.url, Path(model).name, api_key)
         clients = Clients(client, tokenizer, Right(oracle, tokenizer), load, record)

@@ -54,7 +54,7 @@ def run(
     where = choose_device(device)
     chosen = choose_dtype(dtype, where)
     name = str(chosen).removeprefix("torch.")
-    options = ["--num-blocks", str(BLOCKS), "--device", where.type, "--dtype", name]
+    options = ["--num-blocks", str(BLOCKS), "--device", str(where), "--dtype", name]
     subject = {"benchmark": "soak", "model": Path(model).name, "dtype": name, "minutes": minutes}
     record = Record(output, subject, where)
     tokenizer = Tokenizer(find_model(model))
