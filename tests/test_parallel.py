@@ -7,10 +7,12 @@ import os
 import pytest
 import torch
 from safetensors.torch import load_file
+from servers import serving
 from tiny import make_tiny_model, tiny_config
 from torch.nn.functional import linear
 
 from yaie.engine.llm import LLM
+from yaie.engine.parallel import _check_gpus
 from yaie.model.config import ModelConfig
 from yaie.model.shards import Shard, column_parallel, heads_of, piece_of, row_parallel
 from yaie.model.weights import load_model
@@ -262,13 +264,43 @@ def test_an_error_before_a_step_changes_nothing(pair):
 def test_a_rank_that_dies_is_an_error(alone, tiny_model):
     llm = LLM(tiny_model, num_blocks=64, tensor_parallel_size=2)
     llm.generate(PROMPTS, GREEDY)
+    stream = llm.stream("Once upon a time", GREEDY)
+    next(stream)
     llm.engine.ranks.post(os._exit, 9)
     with pytest.raises(RankFailed, match=r"(?s)rank 1 failed.*exit code 9"):
         llm.generate(PROMPTS, GREEDY)
-    assert not llm.engine.requests  # aborted
+    assert not llm.engine.is_usable
+    assert len(llm.engine.requests) == 1  # the others are aborted
+    stream.close()
+    assert not llm.engine.requests
     with pytest.raises(RankFailed, match="start them again"):
         llm.generate(PROMPTS, GREEDY)
     llm.close()
+
+
+def test_a_server_whose_rank_dies_says_that_it_does_not_run(alone, tiny_model):
+    """A supervisor has to start it again: no other request can be answered."""
+    llm = LLM(tiny_model, num_blocks=64, tensor_parallel_size=2)
+    sent = {"model": "tiny", "prompt": "a", "max_tokens": 3}
+    with serving(llm) as server, server.client() as http:
+        assert http.post("/v1/completions", json=sent).status_code == 200
+        llm.engine.ranks._ranks[0]._process.kill()
+        llm.engine.ranks._ranks[0]._process.wait()
+        assert http.post("/v1/completions", json=sent).status_code == 500
+        assert http.get("/health").status_code == 503
+        assert http.post("/v1/completions", json=sent).status_code == 503
+    assert not llm.engine.requests
+    llm.close()
+
+
+def test_a_post_that_fails_leaves_no_request(pair, monkeypatch):
+    def fail(*_):
+        raise RankFailed("the ranks have ended")
+
+    monkeypatch.setattr(pair.engine.ranks, "post", fail)
+    with pytest.raises(RankFailed):
+        pair.engine.add_request([1, 2])
+    assert not pair.engine.requests
 
 
 def test_an_interrupt_ends_the_ranks(alone, tiny_model, monkeypatch):
@@ -282,6 +314,14 @@ def test_an_interrupt_ends_the_ranks(alone, tiny_model, monkeypatch):
         llm.generate(PROMPTS, GREEDY)
     assert not llm.engine.ranks.is_open
     assert not llm.engine.requests
+
+
+def test_ranks_take_the_gpus_from_the_first(monkeypatch):
+    with pytest.raises(ValueError, match=r'"cuda:0", or "cuda" where that is .* got "cuda:1"'):
+        _check_gpus(2, "cuda:1")  # what "cuda" is where GPU 1 is the current one
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(ValueError, match="at most 1, the number of GPUs here, got 2"):
+        _check_gpus(2, "cuda:0")
 
 
 def test_errors_while_it_is_made(alone, tiny_model):

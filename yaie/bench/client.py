@@ -116,7 +116,8 @@ class Client:
         except (OSError, asyncio.TimeoutError) as error:
             raise ClientError(f"nobody answers at {self.host} port {self.port}: {error}") from error
         content = b"" if body is None else json.dumps(body).encode()
-        lines = [f"{method} {path} HTTP/1.0", f"Host: {self.host}:{self.port}"]
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [f"{method} {path} HTTP/1.0", f"Host: {host}:{self.port}"]
         if self.api_key:
             lines.append(f"Authorization: Bearer {self.api_key}")
         if body is not None:
