@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import asyncio
 import ipaddress
 import os
 import signal
@@ -17,30 +16,8 @@ from fastapi import FastAPI
 
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
+from yaie.server.connection import Connection
 from yaie.server.worker import PATIENCE, Worker
-
-RECEIVED_BYTES = 16 * 1024  # of a connection at once: more than most requests have
-
-
-class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
-    """uvicorn's, which receives into a small buffer of its own.
-
-    For each piece that it receives asyncio would otherwise take 256 KiB and give back all but the
-    few bytes that came. With several connections these lie in one another's way: the heap frays
-    and grows, though nothing is kept.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self._received = bytearray(RECEIVED_BYTES)
-
-    def get_buffer(self, sizehint: int) -> bytearray:
-        """Where asyncio may write."""
-        return self._received
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Pass on what was written there."""
-        self.data_received(bytes(memoryview(self._received)[:nbytes]))
 
 
 def serve(
@@ -105,6 +82,7 @@ class Server(uvicorn.Server):
     def __init__(self, app: FastAPI, worker: Worker, patience: int) -> None:
         config = uvicorn.Config(
             app,
+            http=Connection,
             log_level="warning",
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
