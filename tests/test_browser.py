@@ -230,5 +230,6 @@ def test_an_error_is_noticed(page, server, folder):
     with pytest.raises(AssertionError, match="on purpose"):
         run_all(page)
         assert not page.query_selector(ERROR_OUTPUT), error_text(page)
-    page.evaluate("console.error('ours')")
-    assert page.problems == ["console: ours"]
+    with page.expect_console_message(lambda message: message.text == "ours"):
+        page.evaluate("console.error('ours')")
+    assert "console: ours" in page.problems
