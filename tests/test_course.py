@@ -476,9 +476,9 @@ def test_crash_in_reference_code_names_both_places() -> None:
 
 
 def test_endless_loop_is_stopped_and_its_line_named() -> None:
-    got = verdict("def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=0.3)
+    got = verdict("def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=2)
     assert got.state == "fails"
-    assert "did not finish within 0.3 s" in got.message
+    assert "did not finish within 2 s" in got.message
     assert "in shared_prefix_length" in got.message
 
 
