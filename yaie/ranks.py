@@ -3,7 +3,8 @@
 Each rank is a fresh Python process, whatever this one is, a script, a notebook or a server. It
 gets functions to call through a pipe, and sends its tensors to the others by gloo, or between GPUs
 by NCCL. When this process ends, however it ends, the pipe closes, and so do the ranks. When one of
-them fails, all are ended, and its error is raised here; nothing waits longer than the time limit.
+them fails, or a call is interrupted, all are ended, and the error is raised here; nothing waits
+longer than the time limit.
 """
 
 from __future__ import annotations
