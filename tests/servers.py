@@ -13,7 +13,6 @@ import httpx
 
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
-from yaie.server.connection import Connection
 from yaie.server.run import Server
 from yaie.server.worker import Worker
 

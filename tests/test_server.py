@@ -264,6 +264,13 @@ def test_bad_requests_say_what_is_wrong(running, sent, status, param, words):
     assert error["type"] in ("invalid_request_error", "not_found_error")
 
 
+def test_a_body_that_comes_in_many_pieces_is_read_whole(running):
+    with running.client() as http:
+        answer = http.post("/v1/completions", json={"model": "tiny", "prompt": [5] * 30_000})
+    assert answer.status_code == 400
+    assert "prompt has 30000 tokens" in answer.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     "content, status",
     [

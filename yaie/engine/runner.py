@@ -95,7 +95,7 @@ class Runner:
 
     def warm(self) -> None:
         """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens, so that a server's memory
-        is flat from its start: some 230 MiB, which it would come to by and by. Longer steps, of 32
+        is flat from its start: some 250 MiB, which it would come to by and by. Longer steps, of 32
         sizes up to 2,048 tokens, add up to 70 MiB when they come. See `yaie.model.linear`.
         """
         self.model.warm(WARM_TOKENS, self.max_num_seqs)
