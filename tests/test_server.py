@@ -21,6 +21,7 @@ from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
 from yaie.bench.client import Client
+from yaie.server.answers import token_text
 from yaie.server.app import Settings
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
@@ -169,6 +170,11 @@ def test_streamed_logprobs_are_all_there(client):
         for choice in chunk.choices:
             pieces += choice.logprobs.content if choice.logprobs else []
     assert [p.token for p in pieces] == [w.token for w in whole]
+
+
+def test_every_token_has_a_text_of_its_own(reference):
+    texts = [token_text(reference.tokenizer, token) for token in range(1000)]
+    assert len(set(texts)) == 1000 and texts[-1] == "token_id:999"
 
 
 def test_text_offsets_count_whole_characters_streamed_or_not(client, reference):
