@@ -9,8 +9,10 @@ import signal
 import socket
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 
@@ -50,12 +52,19 @@ def serve(
     with listener:
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
+        threads = torch.get_num_threads()
+        # OpenMP gives each thread that computes in parallel helpers of its own. With more of them
+        # than processors they sleep between any two products, at half the speed: so only the
+        # engine's thread has some.
+        torch.set_num_threads(1)
         llm = LLM(model, **engine)
-        llm.engine.runner.warm()
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
         print(f"ready after {time.perf_counter() - started:.1f} s")
         app = build_app(llm.engine, settings)
-        server = Server(app, app.state.worker, shutdown_timeout)
+        worker = app.state.worker
+        worker.call(partial(torch.set_num_threads, threads))
+        worker.call(llm.engine.runner.warm)
+        server = Server(app, worker, shutdown_timeout)
         for number in (signal.SIGINT, signal.SIGTERM):
             # uvicorn takes them over while it serves, and raises them again when it has ended. Who
             # has read that it serves may send one before.
@@ -63,7 +72,7 @@ def serve(
         for line in welcome(address, settings, is_loopback(host)):
             print(line, flush=True)
         server.run(sockets=[listener])
-        has_ended = app.state.worker.join(1.0)
+        has_ended = worker.join(1.0)
         llm.close()
         print("stopped", flush=True)
         if not has_ended:  # Python would crash, ending under a thread that computes

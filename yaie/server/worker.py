@@ -137,6 +137,10 @@ class Worker:
             if self._jobs.pop(request_id, None):
                 self._commands.put(partial(self._abort, request_id))
 
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the engine's thread call a function, before any request that comes later."""
+        self._commands.put(function)
+
     async def stop(self) -> None:
         """End the engine's thread after its current step, and every request with it.
 
@@ -193,7 +197,7 @@ class Worker:
         finally:
             for request_id in list(self._open):
                 self._end(request_id)
-            self._call(self._close)
+            self._tell_loop(self._close)
 
     def _obey(self) -> bool:
         """Carry out commands; without other work, wait for one. False: the thread is to end."""
@@ -261,9 +265,9 @@ class Worker:
         """Hand out what requests have so far."""
         self._open -= {output.request_id for output in outputs if output.finish_reason}
         self.metrics.observe_step(outputs)
-        self._call(self._publish, outputs)
+        self._tell_loop(self._publish, outputs)
 
-    def _call(self, function: Callable[..., None], *arguments: list[RequestOutput]) -> None:
+    def _tell_loop(self, function: Callable[..., None], *arguments: list[RequestOutput]) -> None:
         """Have the event loop call a function."""
         with suppress(RuntimeError):  # the loop has ended: nobody listens any more
             self._loop.call_soon_threadsafe(function, *arguments)
