@@ -316,9 +316,7 @@ def save_plot(record: dict, output: Path | None) -> None:
     """Draw the results beside their JSON, if there is anything to draw."""
     from yaie.viz import benchmark
 
-    if output is not None and set(benchmark.SECTIONS | benchmark.ABLATIONS) & set(
-        record["results"]
-    ):
+    if output is not None and benchmark.can_draw(record):
         picture = output.with_suffix(".png")
         benchmark.draw_benchmark(record).savefig(picture)
         typer.echo(f"results: {output}, plots: {picture}")

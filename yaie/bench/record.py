@@ -12,6 +12,7 @@ import torch
 
 from yaie.backends.info import kernel_info
 from yaie.bench.machine import code, describe, versions
+from yaie.engine.llm import switch
 from yaie.model.llama import OPERATORS
 
 Row = dict[str, Any]
@@ -81,8 +82,8 @@ def whose(device: torch.device) -> Row:
     """Who computes what a model is made of: the back end that `auto` takes for each operator, and
     whether the learner's exercises are asked for in place of these (`LLM` says which it takes)."""
     chosen = {entry.operator: entry.backend for entry in kernel_info(device) if entry.chosen}
-    learner = os.environ.get("YAIE_USE_EXERCISES", "").lower() in ("1", "true", "yes")
-    return {"operators": {name: chosen[name] for name in OPERATORS}, "exercises": learner}
+    operators = {name: chosen[name] for name in OPERATORS}
+    return {"operators": operators, "exercises": switch("YAIE_USE_EXERCISES")}
 
 
 def rounded(row: Row) -> Row:

@@ -82,7 +82,7 @@ def normalize(notebook) -> None:
             cell.outputs = merge_streams(outputs)
             for output in cell.outputs:
                 if "metadata" in output:
-                    alt = output.metadata.get(PNG, {}).get("alt")
+                    alt = alternative_text(output)
                     output.metadata = type(cell.metadata)({PNG: {"alt": alt}} if alt else {})
         kept = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
         cell.metadata = type(cell.metadata)(kept)
@@ -135,6 +135,11 @@ def problems(notebook, size: int = 0) -> list[str]:
     return found
 
 
+def alternative_text(output) -> str | None:
+    """What a picture says to who cannot see it."""
+    return output.metadata.get(PNG, {}).get("alt")
+
+
 def output_problems(output) -> list[str]:
     if output.output_type == "error":
         return [f"ends in {output.ename}: {output.evalue}"]
@@ -144,9 +149,7 @@ def output_problems(output) -> list[str]:
     data = output.get("data", {})
     if WIDGET_VIEW in data:
         found.append("holds a widget view, which needs state that is not stored")
-    if any(key.startswith("image/") for key in data) and not output.metadata.get(PNG, {}).get(
-        "alt"
-    ):
+    if any(key.startswith("image/") for key in data) and not alternative_text(output):
         found.append("shows a picture without an alternative text: draw it with yaie.viz")
     texts = [output.get("text", ""), *(v for k, v in data.items() if k.startswith("text/"))]
     if any(MACHINE_PATH.search(text) or str(ROOT) in text for text in texts):

@@ -83,7 +83,7 @@ class LLM:
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name != "self"}
         if exercises is None:
-            exercises = _switch("YAIE_USE_EXERCISES")
+            exercises = switch("YAIE_USE_EXERCISES")
         ids = None if exercises is True else exercises
         parts = learner_parts(ids) if exercises else Parts()
         for line in parts.report:
@@ -280,8 +280,8 @@ def _with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str,
     return backends
 
 
-def _switch(name: str) -> bool:
-    """What an environment variable says, yes or no; unset is no."""
+def switch(name: str) -> bool:
+    """What an environment variable says, yes or no; unset is no. Raises ValueError for others."""
     word = os.environ.get(name, "").lower()
     if word not in ("1", "true", "yes", "0", "false", "no", ""):
         raise ValueError(f"{name} must be 1, true, yes, 0, false or no, got {word!r}")

@@ -15,6 +15,11 @@ IN_A_ROW = 3  # charts
 Row = Mapping[str, Any]
 
 
+def can_draw(record: Mapping[str, Any]) -> bool:
+    """Whether a record has results that `draw_benchmark` draws."""
+    return any(record["results"].get(name) for name in (*SECTIONS, *ABLATIONS))
+
+
 def draw_benchmark(record: Mapping[str, Any]) -> Figure:
     """Draw what a record has: curves of load, kinds of traffic, and what each idea is worth.
 

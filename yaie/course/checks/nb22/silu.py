@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.cuda import launch, poisoned
+from yaie.course.cuda import EXPLAIN, launch, poisoned
 from yaie.course.expect import close, fail, given
 
 WARP = 32
@@ -111,9 +111,8 @@ def why_nan(out: Any, rows: int, size: int) -> None:
 
 def told_refused(elements: int) -> str:
     return (
-        "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "
-        f"thread block. out has {elements} elements here; divided by a larger number of threads, "
-        "and not rounded up, that is a grid of 0."
+        f"{EXPLAIN['cudaErrorInvalidConfiguration']} out has {elements} elements here; divided by "
+        "a larger number of threads, and not rounded up, that is a grid of 0."
     )
 
 
