@@ -8,6 +8,7 @@ import math
 import os
 import random
 import shutil
+import statistics
 from dataclasses import replace
 from itertools import pairwise
 
@@ -32,7 +33,7 @@ from yaie.bench.load import (
 from yaie.bench.oracle import Oracle, WrongAnswer
 from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
-from yaie.bench.workloads import long_prompts, next_turn, shared_prompts
+from yaie.bench.workloads import long_prompts, mixed_lengths, next_turn, shared_prompts
 from yaie.engine.llm import LLM
 
 CPU = torch.device("cpu")
@@ -218,6 +219,9 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
     roomy, tight = record["results"]["memory"]
     assert roomy["preemptions"] == 0 and tight["most_blocks"] <= tight["num_blocks"]
+    mixed = record["results"]["transformers"][-1]
+    assert mixed["requests"] == mixed["equal_answers"] == 8
+    assert mixed["tokens"] == sum(mixed_lengths(8, 4, 8, seed=1))
     on, off = record["results"]["prefix_cache"]
     assert on["cached_fraction"] > 0.8 and off["cached_fraction"] == 0
     assert "all are transformers' own, token for token" in capsys.readouterr().out
@@ -234,6 +238,15 @@ def test_both_machines_have_the_batches_and_lengths_that_are_promised():
         assert sizes.prompts == (128, 1024, 4096) and set(sizes.prompts) <= set(sizes.lengths)
         assert sizes.outputs == (64, 256)
     assert bench.CPU.rounds_of(1_000) == 3 and bench.CPU.rounds_of(1_001) == 1
+
+
+def test_mixed_lengths_are_the_same_in_every_batch():
+    lengths = mixed_lengths(100, 64, 96, seed=3)
+    assert len(lengths) == 100 and sorted(lengths[:64]) != lengths[:64]
+    assert set(lengths[64:]) <= set(lengths[:64])
+    assert max(lengths[:64]) == round(96 * math.log(128))
+    assert statistics.mean(lengths[:64]) == pytest.approx(96, rel=0.02)
+    assert min(mixed_lengths(8, 8, 1, seed=0)) == 1
 
 
 def test_sections_are_named(folder):

@@ -653,7 +653,7 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
 
 
 def test_sizes_of_graphs():
-    sizes = [(shape.tokens, shape.sequences, shape.rows) for shape in graphs.shapes(20, 8, 32)]
-    assert sizes[:6] == [(n, n, n) for n in (1, 2, 4, 8, 16, 20)]
-    assert all(n <= 32 and (sequences, rows) == (21, 20) for n, sequences, rows in sizes[6:])
+    sizes = [(shape.tokens, shape.sequences, shape.rows) for shape in graphs.shapes(20, 8, 40)]
+    assert sizes == [(n, n, n) for n in (1, 2, 4, 8, 16, 20)] + [(n, 21, 20) for n in (16, 32, 40)]
     assert graphs.shapes(1, 8, 1)[0] == graphs.Shape(1, 1, 1, 8)
+    assert graphs.shapes(1, 8, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]

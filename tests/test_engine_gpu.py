@@ -158,6 +158,25 @@ def prompt_logits(engine: Engine, prompts) -> torch.Tensor:
     return torch.stack([found[request_id] for request_id in ids])
 
 
+def test_a_step_copies_once_each_way(model_of, tokenizer, prompts):
+    engine = Engine(model_of("float32", "auto"), tokenizer, num_blocks=2000)
+    params = SamplingParams(temperature=1.0, top_p=0.9, max_tokens=60, ignore_eos=True)
+    for prompt in prompts[:8]:
+        engine.add_request(prompt, params)
+    for _ in range(20):
+        engine.step()
+    assert all(request.is_decoding for request in engine.scheduler.running)
+    torch.cuda.synchronize()
+    kinds = torch.profiler.ProfilerActivity
+    with torch.profiler.profile(activities=[kinds.CPU, kinds.CUDA]) as profile:
+        for _ in range(10):
+            engine.step()
+        torch.cuda.synchronize()
+    names = [event.name for event in profile.events() if event.device_type.name == "CUDA"]
+    assert sum("Memcpy HtoD" in name for name in names) == 10
+    assert sum("Memcpy DtoH" in name for name in names) == 10
+
+
 def test_nothing_leaks(model_of, tokenizer, prompts):
     """Requests come and go, some are aborted; afterwards as much memory is taken as before."""
     engine = Engine(model_of("bfloat16", "auto"), tokenizer, num_blocks=400, max_num_seqs=16)

@@ -42,6 +42,8 @@ class Sizes:
         askers: conversations of each workload.
         chats: how many share the system prompt, against transformers.
         different: chats that share nothing, against transformers.
+        mixed: requests of different lengths against transformers, how many at once, and the means
+            of their prompts and answers.
         rounds: of which the median counts.
     """
 
@@ -61,6 +63,7 @@ class Sizes:
     askers: int
     chats: int
     different: int
+    mixed: tuple[int, int, int, int]
     rounds: int
 
     def with_rounds(self, rounds: int) -> Sizes:
@@ -92,6 +95,7 @@ QUICK = Sizes(
     askers=2,
     chats=4,
     different=4,
+    mixed=(8, 4, 24, 8),
     rounds=1,
 )
 CPU = Sizes(
@@ -111,6 +115,7 @@ CPU = Sizes(
     askers=4,
     chats=32,
     different=16,
+    mixed=(64, 16, 64, 24),
     rounds=3,
 )
 GPU = Sizes(
@@ -130,6 +135,7 @@ GPU = Sizes(
     askers=16,
     chats=32,
     different=16,
+    mixed=(512, 64, 256, 96),
     rounds=3,
 )
 
@@ -140,6 +146,7 @@ DEFAULTS = {
     "enable_chunked_prefill": True,
     "enforce_eager": False,
     "block_size": 16,
+    "max_num_seqs": 64,
     "backend": "auto",
 }
 

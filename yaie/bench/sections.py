@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from yaie.bench.bench import Bench
+from yaie.bench.compare import transformers
 from yaie.bench.drive import Drive, Prompt, Run, greedy, run_batch, run_closed, run_open
 from yaie.bench.load import poisson_arrivals, requests_that_fit
-from yaie.bench.record import rounded
 from yaie.bench.workloads import (
     different_chats,
     few_shot_chats,
@@ -269,73 +268,6 @@ def _with_a_late_one(
         drive.step()
     run = drive.run
     return replace(run, traces=run.traces[:-1], outputs=run.outputs[:-1])
-
-
-# ---------------------------------------------------------------------------- transformers
-
-
-def transformers(bench: Bench) -> None:
-    """Against transformers' `generate`, in rounds of alternating order."""
-    output = bench.sizes.answer
-    cases: dict[str, Callable[[], list[Prompt]]] = {}
-    if bench.on_gpu:
-        batch, prompt = bench.sizes.batches[-1], bench.sizes.prompts[0]
-        for compiled in ("", ", compiled"):
-            name = f"{batch} prompts of {prompt} tokens, static cache{compiled}"
-            cases[name] = lambda: long_prompts(batch, prompt, bench.tokenize)
-    else:
-        few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
-        cases[f"{few} different prompts"] = lambda: _chats(bench, different_chats(few))
-        cases[f"{many} chats, {system}-token system prompt"] = lambda: _chats(
-            bench, shared_system_chats(many, system, bench.tokenize)
-        )
-    for name, prompts in cases.items():
-        case = {"workload": name, "output": output}
-        if not bench.record.find("transformers", case):
-            bench.record.add("transformers", _compare(bench, case, prompts(), output))
-
-
-def _chats(bench: Bench, chats: list) -> list[Prompt]:
-    return [bench.tokenizer.apply_chat_template(messages) for messages in chats]
-
-
-def _compare(bench: Bench, case: dict, prompts: list[Prompt], output: int) -> dict:
-    engine, oracle = bench.llm().engine, bench.oracle
-    runs: list[Run] = []
-    theirs: list[list[list[int]]] = []
-    seconds: dict[str, list[float]] = {"yaie": [], "transformers": []}
-
-    def once(who: str) -> None:
-        start = bench.clock.now()
-        if who == "yaie":
-            runs.append(run_batch(engine, prompts, output, bench.clock))
-        else:
-            options = {"static_cache": bench.on_gpu, "compiled": "compiled" in case["workload"]}
-            theirs.append(oracle.generate(prompts, output, **options))
-        seconds[who].append(bench.clock.now() - start)
-
-    for number in range(bench.sizes.rounds + 1):  # the first warms up
-        bench.say(f"transformers, {case['workload']}: round {number}")
-        for who in ("yaie", "transformers") if number % 2 else ("transformers", "yaie"):
-            once(who)
-    verdict = bench.check(case["workload"], runs)
-    total = len(prompts) * output
-    rates = {who: total / statistics.median(times[1:]) for who, times in seconds.items()}
-    same = sum(a == b for a, b in zip(runs[-1].answers, theirs[-1], strict=True))
-    return case | rounded(
-        {
-            "requests": len(prompts),
-            "prompt_tokens": sum(map(len, prompts)),
-            **rates,
-            "ratio": rates["yaie"] / rates["transformers"],
-            "seconds": [seconds["yaie"][1:], seconds["transformers"][1:]],
-            "equal_answers": same,
-            "cached_fraction": runs[-1].cached_fraction,
-            "checked_answers": verdict.answers,
-            "same_answers": verdict.same,
-            "worst_gap": verdict.worst,
-        }
-    )
 
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {

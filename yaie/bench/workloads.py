@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -149,6 +150,19 @@ def long_prompts(
             tokens += tokenize(" " + ". ".join(order) + ".")
         prompts.append(tokens[:num_tokens])
     return prompts
+
+
+def mixed_lengths(count: int, at_once: int, mean: float, seed: int) -> list[int]:
+    """Lengths that differ as those of real requests do: many short ones and a few long ones.
+
+    They are quantiles of an exponential distribution. Every `at_once` of them are the same lengths
+    in another order, so that batches of so many are equally long.
+    """
+    rng = random.Random(seed)
+    ranks = [(n + 0.5) / at_once for n in range(at_once)]
+    lengths = [max(1, round(-mean * math.log(1 - rank))) for rank in ranks]
+    groups = [rng.sample(lengths, at_once) for _ in range(-(-count // at_once))]
+    return [length for group in groups for length in group][:count]
 
 
 def shared_prompts(

@@ -111,7 +111,7 @@ class Engine:
                 blocks_needed(self.max_model_len, block_size),
             )
             if on_gpu and self._chooses_on_device() and not enforce_eager:
-                self.runner.capture()
+                self.runner.capture(self.scheduler.max_num_batched_tokens)
         self._outputs: list[RequestOutput] = []  # that no step has returned yet
         self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
         self.requests: dict[str, Request] = {}

@@ -1,4 +1,4 @@
-"""Small steps as CUDA graphs.
+"""Steps as CUDA graphs.
 
 A step is hundreds of kernels, and where they are small, launching each from Python takes longer
 than running it. A CUDA graph is recorded once and then launched as a whole. What it holds is fixed:
@@ -24,8 +24,9 @@ from yaie.model.llama import Llama
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
 
-# Sizes of steps with parts of prompts. Behind those a GPU takes longer than Python does to launch.
-PROMPT_TOKENS = (16, 32, 64, 128, 256)
+# Sizes of steps with parts of prompts, and of a step that is full. At most every third token of
+# larger ones is nobody's, and in longer steps a GPU takes longer than Python does to launch.
+PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 
 
 @dataclass
@@ -42,20 +43,20 @@ class Graph:
         return self.tokens
 
 
-def shapes(max_num_seqs: int, max_blocks: int, room: int) -> list[Shape]:
+def shapes(max_num_seqs: int, max_blocks: int, most_tokens: int) -> list[Shape]:
     """The sizes that are captured, the smallest first.
 
     Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are too many, and few
-    where there are few. Then steps that have up to PROMPT_TOKENS tokens, of any sequences: what is
-    left of a prompt whose beginning was in the cache.
+    where there are few. Then steps that have up to PROMPT_TOKENS tokens, of any sequences: prompts
+    or parts of them, and whoever decodes meanwhile.
 
     Args:
-        room: the most tokens of a sequence.
+        most_tokens: of a step, and of a sequence.
     """
     sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
     decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
-    tokens = [n for n in PROMPT_TOKENS if n <= room]
-    return decode + [Shape(n, max_num_seqs + 1, max_num_seqs, max_blocks) for n in tokens]
+    tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {min(most_tokens, PROMPT_TOKENS[-1])}
+    return decode + [Shape(n, max_num_seqs + 1, max_num_seqs, max_blocks) for n in sorted(tokens)]
 
 
 def in_the_way(model: Llama) -> str | None:

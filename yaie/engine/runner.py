@@ -4,7 +4,7 @@ A token's way through a step on a GPU: the host writes what the step works on in
 and one copy takes it to the GPU; the model runs over the paged cache; the operator `sample` chooses
 a token for each row of logits; one copy brings the tokens back, for which nobody waits yet. They
 also stay on the GPU, in front of the inputs, so that the next step can be launched before the host
-knows them. A small step is replayed from a CUDA graph.
+knows them. Most steps are replayed from a CUDA graph.
 
 On a CPU the same code runs, with one piece of memory and nothing to copy.
 """
@@ -88,10 +88,11 @@ class Runner:
         self._inputs: dict[Shape, Inputs] = {}
         self.graphs: list[Graph] = []  # the smallest first
 
-    def capture(self) -> None:
-        """Capture small steps as CUDA graphs."""
+    def capture(self, most_tokens: int) -> None:
+        """Capture steps of up to `most_tokens` tokens as CUDA graphs."""
         room = self.max_blocks * self.kv.block_size
-        self.graphs = capture(self, shapes(self.max_num_seqs, self.max_blocks, room))
+        sizes = shapes(self.max_num_seqs, self.max_blocks, min(room, most_tokens))
+        self.graphs = capture(self, sizes)
 
     def warm(self) -> None:
         """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens, so that a server's memory
