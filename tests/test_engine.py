@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib
 import random
 from functools import partial
 from itertools import product
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -657,3 +659,16 @@ def test_sizes_of_graphs():
     assert sizes == [(n, n, n) for n in (1, 2, 4, 8, 16, 20)] + [(n, 21, 20) for n in (16, 32, 40)]
     assert graphs.shapes(1, 8, 1)[0] == graphs.Shape(1, 1, 1, 8)
     assert graphs.shapes(1, 8, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
+
+
+def test_the_script_for_gpus_has_what_the_engine_asks_for(model, monkeypatch):
+    """Its tokenizer above all, which knows no words."""
+    monkeypatch.syspath_prepend(Path(__file__).parent / "gpu")
+    script = importlib.import_module("engine_decode")
+    engine = script.decoding(model, 2, 48)
+    for _ in range(3):
+        engine.step()
+    row = script.first_token(model, length=60, own=16)
+    assert (row["prompt"], row["own"]) == (60, 16)
+    assert row["cold ms"] > 0
+    assert row["cached ms"] > 0

@@ -1,5 +1,6 @@
 """Decode steps of the engine: eager and from a CUDA graph, and what a graph's time is made of; and
-the time to the first token with and without a cached prefix.
+the time to the first token with and without a cached prefix, where steps with parts of prompts are
+launched kernel by kernel, and where they are graphs.
 
 Random weights. Those who decode have prompts that are in the prefix cache already. A decode step is
 compared with the time to read all weights and all keys and values once, at the rate of a copy on
@@ -16,11 +17,13 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from yaie.bench.machine import describe, versions
+from yaie.bench.machine import code, describe, versions
+from yaie.engine import graphs
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.weights import random_model
@@ -51,6 +54,9 @@ class Wordless:
     def decode(self, token_ids, **_) -> str:
         return "x" * len(token_ids)
 
+    def leaves_out(self, *_, **__) -> bool:
+        return False
+
 
 def main(path: str, *sizes: str) -> None:
     device = torch.device("cuda")
@@ -59,6 +65,7 @@ def main(path: str, *sizes: str) -> None:
         "date": time.strftime("%Y-%m-%d"),
         "machine": describe(device),
         "versions": versions(),
+        "code": code(),
         "steps": [],
         "first token": [],
     }
@@ -73,9 +80,13 @@ def main(path: str, *sizes: str) -> None:
             for kernel in row["kernels"][:14]:
                 print("   ", kernel)
             Path(path).write_text(json.dumps(record, indent=1))
-        record["first token"].append({"model": name} | first_token(model))
-        print(record["first token"][-1], flush=True)
-        Path(path).write_text(json.dumps(record, indent=1))
+        for sizes_of_prompts in ((1,), graphs.PROMPT_TOKENS):
+            row = {"model": name, "graphs of prompts": sizes_of_prompts}
+            with mock.patch.object(graphs, "PROMPT_TOKENS", sizes_of_prompts):
+                row |= first_token(model)
+            record["first token"].append(row)
+            print(row, flush=True)
+            Path(path).write_text(json.dumps(record, indent=1))
         del model
 
 
