@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.emulator import CompileError, KernelError, Module
+from yaie.emulator import CompileError, KernelError, Module, settings
 
 HEAD = "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n"
 
@@ -145,3 +145,22 @@ __global__ void f(float* x, int after) {
     module.run(x, 32 * warps, 0)
     lines = {tuple(sorted((race.line, race.other_line))) for race in module.report.races}
     assert lines == expected  # byte 2 is the half's, byte 0 only the float's
+
+
+def test_time_in_which_a_kernel_does_not_compute_does_not_count(tmp_path):
+    """As when others have the processor: on a busy machine a right kernel may take its time."""
+    source = (
+        HEAD
+        + """
+#include <unistd.h>
+__global__ void f(float* out) {
+    usleep(300000);
+    out[0] = 1;
+}
+"""
+    )
+    source += launcher("run", "float* out", "    f<<<1, 1, 0, stream>>>(out);")
+    out = torch.zeros(1)
+    with settings(time_limit=0.15):
+        Module(source, tmp_path / "mine.cu").run(out)
+    assert out.item() == 1

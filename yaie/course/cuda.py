@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from yaie.emulator.signature import Launcher
     from yaie.jit import Module
 
-SECONDS = 3.0  # of one launch: those of a check take milliseconds
+SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
 
 # A finding or an error's name → what to tell. A function gets the finding (None for an error).
 Explain = Mapping[str, "str | Callable[[Any], str]"]

@@ -113,7 +113,8 @@ def settings(
     Args:
         order: in which order threads and thread blocks take their turns: "forward", "reverse", or
             "random" with `seed`. A kernel that is right gives the same result in any.
-        time_limit: seconds after which a launch is given up.
+        time_limit: seconds that a core may compute before the launch is given up; what others of
+            the machine compute meanwhile does not count.
         cores: over how many cores thread blocks are spread; 0 means all that the machine lends.
     """
     global _present

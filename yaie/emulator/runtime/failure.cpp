@@ -82,7 +82,8 @@ void on_alarm(int, siginfo_t*, void* context) {
     fail(*core, failure_at(Kind::time_limit, 702, context));
 }
 
-// A timer that rings on this very thread. Made once for each thread, and again after a fork.
+// A timer that rings on this very thread, by the time that it has computed: on a busy machine a
+// kernel may take its time. Made once for each thread, and again after a fork.
 struct Timer {
     timer_t timer;
     pid_t process = 0;
@@ -98,7 +99,7 @@ struct Timer {
         event.sigev_notify = SIGEV_THREAD_ID;
         event.sigev_signo = alarm_signal();
         event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
-        timer_create(CLOCK_MONOTONIC, &event, &timer);
+        timer_create(CLOCK_THREAD_CPUTIME_ID, &event, &timer);
     }
     void set(double seconds) {
         struct itimerspec when = {};

@@ -10,7 +10,7 @@ namespace emulator {
 
 struct Settings {
     Schedule schedule;
-    double time_limit = 60;  // seconds
+    double time_limit = 60;  // seconds that a core computes
     int num_cores = 0;       // 0: as many as the machine lends
 };
 
