@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.cuda import Explain, launch, poisoned
+from yaie.course.cuda import EXPLAIN, Explain, launch, poisoned
 from yaie.course.expect import equal, fail, given
 
 WARP = 32
 
-REFUSED = (
-    "The launch was refused: a thread block has 1 to 1,024 threads, and the grid at least one "
-    "thread block. Which of the two numbers between <<< and >>> is it here?"
-)
+CONFIGURATION = "cudaErrorInvalidConfiguration"
+REFUSED = f"{EXPLAIN[CONFIGURATION]} Which of the two numbers between <<< and >>> is it here?"
 
 
 def vector(n: int, seed: int = 0, dtype: Any = None) -> Any:
@@ -34,7 +32,7 @@ def add(
     with given(what):
         report = launch(
             path, name, x, y, out, n, *more,
-            explain={"race": told_race, "cudaErrorInvalidConfiguration": REFUSED, **explain},
+            explain={"race": told_race, CONFIGURATION: REFUSED, **explain},
             order=order, checked=checked,
         )  # fmt: skip
         if out.isnan().all() and not (x + y).isnan().all():
