@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from servers import serving
 from tiny import make_tiny_model, tiny_config
+from torch import distributed as dist
 from torch.nn.functional import linear
 
 from yaie.engine.llm import LLM
@@ -243,6 +245,11 @@ def test_a_pool_that_is_too_small(alone, tiny_model):
     llm = LLM(tiny_model, **options, tensor_parallel_size=2)
     try:
         assert token_ids(llm.generate(prompts, GREEDY)) == want
+        reset = []
+        graph = SimpleNamespace(reset=lambda: reset.append(dist.is_initialized()))
+        llm.engine.runner.graphs = [SimpleNamespace(graph=graph)]
+        llm.engine.ranks.close()
+        assert reset == [True]  # NCCL would wait for them
     finally:
         llm.close()
 

@@ -7,12 +7,15 @@ import os
 import subprocess
 import sys
 import time
+from threading import Event, Thread
+from weakref import ref
 
 import pytest
 import torch
 from torch import distributed as dist
 
-from yaie.ranks import RankFailed, Ranks, _limit_sends
+from yaie import ranks as module
+from yaie.ranks import RankFailed, Ranks, _limit_sends, _watch, before_leaving
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +172,43 @@ def test_joined_this_process_is_rank_0():
         ranks.check()
     assert not dist.is_initialized()
     ranks.close()
+
+
+def test_ranks_end_by_themselves_though_a_thread_waits_for_their_pipes(monkeypatch):
+    """As one does where they are GPUs: NCCL waits until all have left the group."""
+    waits, wait = Event(), module.wait
+    monkeypatch.setattr(module, "wait", lambda *given: (waits.set(), wait(*given))[1])
+    with Ranks(2) as ranks:
+        processes = list(ranks._ranks)
+        pipes = [process.pipe for process in processes]
+        waits.clear()
+        watch = Thread(target=_watch, args=(pipes, ref(ranks)))
+        watch.start()
+        assert waits.wait(60)
+    assert [process._process.returncode for process in processes] == [0, 0]
+    watch.join(60)
+    assert not watch.is_alive()
+
+
+def test_what_holds_on_to_a_group_is_released_first():
+    released = []
+
+    class Graphs:
+        def __init__(self, name):
+            self.name = name
+
+        def forget(self):
+            released.append((self.name, dist.is_initialized()))
+
+    kept, gone = Graphs("kept"), Graphs("gone")
+    with Ranks(2, joined=True):
+        before_leaving(kept.forget)
+        before_leaving(gone.forget)
+        del gone
+    assert released == [("kept", True)]
+    with Ranks(2, joined=True):
+        pass
+    assert released == [("kept", True)]
 
 
 @pytest.mark.parametrize(

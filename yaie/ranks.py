@@ -33,7 +33,7 @@ from pathlib import Path
 from threading import Thread
 from types import FunctionType
 from typing import Any
-from weakref import ref
+from weakref import WeakMethod, ref
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
@@ -160,7 +160,7 @@ class Ranks:
     def _end(self, patience: float) -> None:
         ranks, self._ranks = self._ranks, []
         for process in ranks:
-            process.pipe.close()
+            process.hang_up()
         if ranks and self._joined:
             Ranks.joined_here = False
             _leave()
@@ -251,6 +251,13 @@ class _Process:
         except (EOFError, OSError):
             return None, _Failure()
 
+    def hang_up(self) -> None:
+        """Close the pipe, which tells the process to end. Closing alone would not: while a thread
+        of this process waits for the pipe, the system keeps it open."""
+        with contextlib.suppress(OSError), _socket(self.pipe) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        self.pipe.close()
+
     def end(self, patience: float) -> None:
         """Wait for the process, whose pipe is closed, and if it does not end, end it."""
         try:
@@ -271,10 +278,14 @@ class _Process:
 
 def _limit_sends(pipe: Connection, seconds: float) -> None:
     """Have writing to a full pipe raise BlockingIOError when nobody has read for so long."""
-    handle = socket.socket(fileno=pipe.fileno())  # what a two-way pipe is
     limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
-    handle.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-    handle.detach()
+    with _socket(pipe) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def _socket(pipe: Connection) -> socket.socket:
+    """What a two-way pipe is, by another handle."""
+    return socket.socket(fileno=os.dup(pipe.fileno()))
 
 
 def _paths() -> list[str]:
@@ -346,10 +357,28 @@ def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
         _abort()
 
 
+_to_release: list[WeakMethod] = []
+
+
+def before_leaving(release: Callable[[], None]) -> None:
+    """Call a method before this process leaves its group, if its object is still there.
+
+    NCCL ends a communicator only when no CUDA graph has its kernels any more, and waits for that.
+    """
+    _to_release.append(WeakMethod(release))
+
+
+def _release() -> None:
+    while _to_release:
+        if release := _to_release.pop()():
+            release()
+
+
 def _abort() -> None:
     from torch.distributed import distributed_c10d
 
     if distributed_c10d.is_initialized():
+        _release()
         distributed_c10d._abort_process_group()
 
 
@@ -357,6 +386,7 @@ def _leave() -> None:
     from torch import distributed as dist
 
     if dist.is_initialized():
+        _release()
         dist.destroy_process_group()
 
 

@@ -63,6 +63,21 @@ def current(device: torch.device) -> AbstractContextManager:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+def still_works(device: torch.device) -> bool:
+    """Whether a device still computes for this process.
+
+    After an access to an illegal address, an assertion in a kernel, or an error of the hardware, a
+    GPU answers every call of the process with the same error until the process ends. An error that
+    concerns one launch, or memory that is not there, leaves it as it was.
+    """
+    if device.type == "cuda":
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError:
+            return False
+    return True
+
+
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     """The dtype of a name; "auto" is float32 on a CPU, and on a GPU the half precision it is made
     for: bfloat16, or float16 before sm_80, whose tensor cores have no bfloat16."""

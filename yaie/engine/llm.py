@@ -132,7 +132,11 @@ class LLM:
         self._ranks = ranks
 
     def close(self) -> None:
-        """End the other processes, if the model is shared among several."""
+        """Free the CUDA graphs, and end the other processes, if the model is shared among several.
+
+        A group of ranks that somebody else started can be ended only then.
+        """
+        self.engine.runner.forget_graphs()
         if self._ranks is not None:
             self._ranks.close()
 

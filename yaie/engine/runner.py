@@ -94,6 +94,12 @@ class Runner:
         sizes = shapes(self.max_num_seqs, self.max_blocks, min(room, most_tokens))
         self.graphs = capture(self, sizes)
 
+    def forget_graphs(self) -> None:
+        """Free the CUDA graphs: from here on, every kernel is launched by itself."""
+        for graph in self.graphs:
+            graph.graph.reset()
+        self.graphs = []
+
     def warm(self) -> None:
         """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens, so that a server's memory
         is flat from its start: some 250 MiB, which it would come to by and by. Longer steps, of 32
