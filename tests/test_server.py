@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import threading
+from functools import partial
 
 import httpx
 import openai
@@ -102,11 +103,19 @@ def test_a_stream_is_the_same_answer_in_pieces(client, stop):
 def test_a_completion_streams_too(client):
     call = {"model": "tiny", "prompt": ["Once", "A block"], "seed": 5, "max_tokens": 8, "n": 2}
     whole = client.completions.create(**call)
-    texts = ["", "", "", ""]
-    for chunk in client.completions.create(**call, stream=True):
+    texts, usage = ["", "", "", ""], None
+    for chunk in client.completions.create(
+        **call, stream=True, stream_options={"include_usage": True}
+    ):
+        assert usage is None, "a chunk behind the usage"
+        assert (chunk.usage is None) == bool(chunk.choices)
+        usage = chunk.usage
         for choice in chunk.choices:
             texts[choice.index] += choice.text
     assert texts == [choice.text for choice in whole.choices]
+    assert usage.completion_tokens == whole.usage.completion_tokens
+    assert usage.prompt_tokens == whole.usage.prompt_tokens
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
 
 
 def test_prompts_may_be_token_ids(client, reference):
@@ -143,23 +152,55 @@ def test_a_shared_prompt_is_cached(client, running):
     assert other.usage.prompt_tokens_details.cached_tokens == 0
 
 
+def next_logprobs(llm, tokens):
+    """What the model says of the token behind some, computed anew."""
+    model = llm.engine.runner.model
+    pools = make_pools(model.config, 1, len(tokens))
+    logits = model(make_batch([(tokens, 0, [0])], len(tokens)), *pools)[0]
+    return logits.double().log_softmax(dim=-1)
+
+
 def test_logprobs_are_the_models(client, reference):
     got = client.chat.completions.create(
         model="tiny", messages=MESSAGES, temperature=0, max_tokens=5, logprobs=True, top_logprobs=3
     )
-    model, tokenizer = reference.engine.runner.model, reference.tokenizer
+    tokenizer = reference.tokenizer
     tokens = tokenizer.apply_chat_template(MESSAGES)
     for found in got.choices[0].logprobs.content:
-        pools = make_pools(model.config, 1, len(tokens))
-        logits = model(make_batch([(tokens, 0, [0])], len(tokens)), *pools)[0]
-        want = logits.double().log_softmax(dim=-1)
-        best = want.topk(3)
+        best = next_logprobs(reference, tokens).topk(3)
         chosen = int(best.indices[0])
         assert bytes(found.bytes) == tokenizer.token_bytes(chosen)
         assert found.logprob == pytest.approx(float(best.values[0]), abs=1e-4)
         values = [top.logprob for top in found.top_logprobs]
         assert values == pytest.approx(best.values.tolist(), abs=1e-4)
         tokens.append(chosen)
+
+
+def test_logprobs_of_a_completion_are_the_models_streamed_or_not(client, reference):
+    """Of tokens that were drawn, few of which are the likeliest."""
+    call = {"model": "tiny", "prompt": "Once", "max_tokens": 12, "temperature": 2, "seed": 4}
+    call |= {"logprobs": 3, "extra_body": {"ignore_eos": True}}
+    whole = client.completions.create(**call).choices[0].logprobs
+    streamed = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for chunk in client.completions.create(**call, stream=True):
+        for name, values in streamed.items():
+            values += getattr(chunk.choices[0].logprobs, name)
+    assert streamed == whole.model_dump()
+
+    params = SamplingParams(temperature=2, seed=4, max_tokens=12, ignore_eos=True)
+    [answer] = reference.generate("Once", params)
+    text = partial(token_text, reference.tokenizer)
+    assert whole.tokens == [text(token) for token in answer.token_ids]
+    likeliest = 0
+    for number, token in enumerate(answer.token_ids):
+        so_far = [*answer.prompt_token_ids, *answer.token_ids[:number]]
+        want = next_logprobs(reference, so_far)
+        best = want.topk(3)
+        top = dict(zip(map(text, best.indices.tolist()), best.values.tolist(), strict=True))
+        assert whole.token_logprobs[number] == pytest.approx(float(want[token]), abs=1e-4)
+        assert whole.top_logprobs[number] == pytest.approx(top, abs=1e-4)
+        likeliest += int(want.argmax()) == token
+    assert likeliest < 6
 
 
 def test_streamed_logprobs_are_all_there(client):
@@ -313,12 +354,23 @@ def test_chat_refuses_what_it_lacks(running):
         assert http.post("/v1/chat/completions", json=sent).status_code == 200
 
 
-@pytest.mark.parametrize("method, path, status", [("GET", "/nope", 404), ("PUT", "/health", 405)])
-def test_other_paths_and_methods(running, method, path, status):
+def test_other_paths_are_told_what_there_is(running):
     with running.client() as http:
-        answer = http.request(method, path)
-        assert answer.status_code == status
-        assert answer.json()["error"]["message"]
+        for method, path in (("GET", "/"), ("GET", "/v1"), ("POST", "/v1/v1/completions")):
+            answer = http.request(method, path)
+            assert answer.status_code == 404
+            error = answer.json()["error"]
+            assert error["type"] == "not_found_error"
+            for word in (path, "/v1/models", "/v1/completions", "/v1/chat/completions", "/health",
+                         "/metrics"):  # fmt: skip
+                assert word in error["message"]
+
+
+def test_other_methods_are_refused(running):
+    with running.client() as http:
+        answer = http.put("/health")
+    assert answer.status_code == 405
+    assert answer.json()["error"]["message"]
 
 
 def test_a_key_is_demanded_where_one_is_set(folder):
@@ -605,12 +657,41 @@ def test_an_engine_that_cannot_go_on_says_so(folder, monkeypatch):
         assert "the engine has stopped" in later.json()["error"]["message"]
 
 
+def test_a_gpu_that_computes_no_more_is_said_by_health(folder, monkeypatch):
+    """As after an illegal address: every call of the process gives that error, until it ends."""
+    error = torch.AcceleratorError("CUDA error: an illegal memory access was encountered\nSearch")
+    sticks = iter([False, True])
+
+    def fail(*_):
+        raise error
+
+    def synchronize(device):
+        if next(sticks):
+            raise error
+
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        monkeypatch.setattr(server.llm.engine, "device", torch.device("cuda", 0))
+        monkeypatch.setattr(server.llm.engine, "step", fail)
+        monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+        assert http.post("/v1/completions", json=body()).status_code == 500
+        assert http.get("/health").status_code == 200  # the next step may succeed
+        assert http.post("/v1/completions", json=body()).status_code == 500
+        health = http.get("/health")
+        assert health.status_code == 503
+        assert health.json()["error"]["message"] == (
+            "the engine does not run: torch.AcceleratorError: CUDA error: an illegal memory access "
+            "was encountered"
+        )
+        assert http.post("/v1/completions", json=body()).status_code == 503
+
+
 def test_the_log_says_why_an_engine_has_stopped(folder, monkeypatch, caplog):
     with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
         monkeypatch.setattr(server.llm.engine, "step", sys.exit)  # as a learner's code may
         assert http.post("/v1/completions", json=body()).status_code == 500
-        assert http.get("/health").status_code == 503
-    assert "SystemExit" in caplog.text
+        health = http.get("/health")
+    assert health.status_code == 503
+    assert "SystemExit" in health.text and "SystemExit" in caplog.text
 
 
 def test_logits_that_are_not_finite_end_one_request(folder):

@@ -102,7 +102,8 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
     async def health() -> str:
         """Whether the engine runs: 200, or 503."""
         if not worker.is_alive:
-            raise ApiError(503, "the engine does not run")
+            why = f": {worker.why_ended}" if worker.why_ended else ""
+            raise ApiError(503, f"the engine does not run{why}")
         return "ok"
 
     @app.get("/metrics", response_class=PlainTextResponse)

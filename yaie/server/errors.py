@@ -8,6 +8,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
@@ -67,7 +68,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> JSONResponse:
-        response = ApiError(error.status_code, str(error.detail)).response()
+        message = str(error.detail)
+        if error.status_code == HTTPStatus.NOT_FOUND:
+            paths = [route.path for route in app.routes if isinstance(route, APIRoute)]
+            message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
+        response = ApiError(error.status_code, message).response()
         response.headers.update(error.headers or {})
         return response
 

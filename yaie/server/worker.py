@@ -11,11 +11,13 @@ import asyncio
 import logging
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 
+from yaie.engine.device import still_works
 from yaie.engine.engine import Engine
 from yaie.engine.request import Metrics as RequestMetrics
 from yaie.engine.request import RequestOutput
@@ -69,6 +71,9 @@ class Worker:
         engine: nobody else may use it from now on.
         max_queued: requests that may wait beside the `max_num_seqs` that run.
         metrics: what to count with.
+
+    Attributes:
+        why_ended: the error that stopped the engine, if one did, in a line.
     """
 
     def __init__(self, engine: Engine, max_queued: int, metrics: Metrics) -> None:
@@ -80,6 +85,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._open: set[str] = set()  # requests that the engine has not finished; the thread's
         self._ended = asyncio.Event()
+        self.why_ended = ""
         self._next_id = 0
         self._stopping = False
 
@@ -192,8 +198,9 @@ class Worker:
             while self._obey():
                 if self.engine.has_work:
                     self._step()
-        except BaseException:  # a learner's exit() too, which would end a thread without a word
+        except BaseException as error:  # also a learner's exit(), which would say nothing
             log.exception(STOPPED)
+            self.why_ended = "".join(traceback.format_exception_only(error)).split("\n")[0]
         finally:
             for request_id in list(self._open):
                 self._end(request_id)
@@ -214,13 +221,17 @@ class Worker:
         except Exception as error:
             no_one_asked = not self._open
             self._tell(self.engine.take_outputs())  # known before it failed
-            if no_one_asked or not self.engine.is_usable:  # it would fail again and again
+            if no_one_asked or not self._can_go_on():  # it would fail again and again
                 raise
             # Whatever a kernel raised, its requests end with it, and the next ones are served.
             log.exception("a step of the engine failed")
             self._fail(error, list(self._open))
         else:
             self._tell(outputs)
+
+    def _can_go_on(self) -> bool:
+        """After an error: whether another step may succeed."""
+        return self.engine.is_usable and still_works(self.engine.device)
 
     def _add(
         self,
@@ -235,7 +246,7 @@ class Worker:
             self.engine.add_request(prompt, params, request_id, namespace)
             self.engine.requests[request_id].metrics.arrival_time = arrived
         except Exception as error:
-            if not self.engine.is_usable:
+            if not self._can_go_on():
                 raise
             log.exception("a request could not be added")
             self._fail(error, [request_id])
