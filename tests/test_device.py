@@ -1,7 +1,9 @@
-"""How many KV blocks a GPU has memory for, on pretended GPUs."""
+"""How many KV blocks a GPU has memory for, on pretended GPUs; whether one still computes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -106,3 +108,22 @@ def test_memory_of_a_step_is_all_but_the_prompts_own_cache(monkeypatch):
     assert memory_of_a_step(step, 100, 8, 16) == 5_000_000 - own + 37_000_000
     [batch] = batches
     assert len(batch.token_ids) == 100 and batch.logit_rows.tolist() == list(range(92, 100))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_works_behind_an_error_that_does_not_stick():
+    """In a process of its own, which can use its GPU no more."""
+    code = """
+import torch
+from yaie.engine.device import still_works
+gpu = torch.device("cuda", 0)
+try:
+    torch.empty(2**50, device=gpu)
+except torch.OutOfMemoryError:
+    print(still_works(gpu))
+torch._assert_async(torch.zeros((), device=gpu))
+print(still_works(gpu), still_works(gpu))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["True", "False", "False"], done.stderr
