@@ -68,7 +68,7 @@ def test_arrivals_are_strokes():
 def test_a_record_on_one_page():
     kept = json.loads((DATA / "23_engine_cpu.json").read_text())
     figure = draw_benchmark(kept)
-    assert {"Throughput, prompt → output", "Under way, by part of capacity"} <= words(figure)
+    assert {"Throughput, prompt → output", "Under way, by requests sent a second"} <= words(figure)
     assert {"no prefix cache", "Prefix cache: first token"} <= words(figure)
     assert any("SmolLM2-135M-Instruct, float32" in text for text in words(figure))
     assert figure._repr_png_()

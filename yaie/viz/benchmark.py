@@ -69,7 +69,8 @@ def _matrix(rows: Sequence[Row]) -> list[Chart]:
 
 def _first_token(rows: Sequence[Row]) -> list[Chart]:
     points = {"": _curve(rows, "prompt", "ttft_p50", 1e3)}
-    return [Chart("Time to first token", "tokens of the prompt", "ms", points)]
+    x = "tokens of the prompt"
+    return [Chart("Time to first token", x, "ms", points, log_x=True, log_y=True)]
 
 
 def _at_once(rows: Sequence[Row]) -> list[Chart]:
@@ -84,12 +85,12 @@ def _at_once(rows: Sequence[Row]) -> list[Chart]:
 
 
 def _arrivals(rows: Sequence[Row]) -> list[Chart]:
-    crowds = {f"{row['fraction']:g}": row["under_way"] for row in rows[1::2]}
+    crowds = {f"{row['offered']:.3g}": row["under_way"] for row in rows[1::2]}
     x = "requests sent a second"
     return [
         Chart("Answers a second", x, "", {"": _curve(rows, "offered", "finished")}),
         Chart("Time to first token", x, "ms", _waits(rows, "offered", "ttft"), log_y=True),
-        Chart("Under way, by part of capacity", "s", "requests", crowds, steps=True),
+        Chart("Under way, by requests sent a second", "s", "requests", crowds, steps=True),
     ]
 
 
@@ -146,7 +147,7 @@ def _cuda_graphs(rows: Sequence[Row]) -> Chart:
         for name, switch in (("kernel by kernel", "off"), ("CUDA graphs", "on"))
     }
     names = [f"batch {batch}" for batch in batches]
-    return Chart("Between tokens, p50", "", "ms", bars, names=names)
+    return Chart("CUDA graphs: between tokens", "", "ms", bars, names=names)
 
 
 SECTIONS = {
@@ -162,5 +163,5 @@ ABLATIONS = {
     "chunked_prefill": _bars("chunked_prefill", "Chunks: between tokens, p99", "itl_p99"),
     "block_size": _bars("block_size", "Block size: between tokens", "itl_p50"),
     "cuda_graphs": _cuda_graphs,
-    "back_ends": _bars("back_end", "Back ends", "tokens_per_second", "tokens/s", 1.0),
+    "back_ends": _bars("back_end", "Back ends: throughput", "tokens_per_second", "tokens/s", 1.0),
 }
