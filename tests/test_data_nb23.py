@@ -51,3 +51,51 @@ def test_the_knee_lies_among_what_was_measured(record):
     rates = {row["at_once"]: row["finished"] for row in record["results"].get("at_once", [])}
     if rates:
         assert min(rates) < knee(rates) < max(rates)
+
+
+# What the notebook's text says and no cell of it prints.
+CPU, H200, LARGE = (
+    json.loads((DATA / f"23_engine_{name}.json").read_text())["results"]
+    for name in ("cpu", "h200", "h200_llama8b")
+)
+
+
+def row_of(rows, **case):
+    [row] = [row for row in rows if all(row[name] == value for name, value in case.items())]
+    return row
+
+
+def test_the_text_on_load():
+    short, long = (
+        row_of(CPU["matrix"], batch=8, prompt=128, output=output) for output in (64, 256)
+    )
+    assert 0.7 < long["tokens_per_second"] / short["tokens_per_second"] < 0.75
+    for results, polite, strangers in ((CPU, 7.1, 4.8), (H200, 504, 435)):
+        for section, said in (("at_once", polite), ("arrivals", strangers)):
+            most = max(row["finished"] for row in results[section])
+            assert most == pytest.approx(said, rel=0.01)
+    assert round(1e3 * row_of(H200["at_once"], at_once=64)["itl_p50"], 1) == 1.4
+    assert round(1e3 * row_of(H200["arrivals"], fraction=0.85)["itl_p50"], 1) == 2.4
+    waits = [row_of(CPU["at_once"], at_once=n)["ttft_p50"] for n in (8, 32)]
+    waits += [1e3 * row_of(H200["at_once"], at_once=n)["ttft_p50"] for n in (64, 128)]
+    assert waits == pytest.approx([0.4, 1.5, 9, 125], rel=0.02)
+    at_eight = row_of(H200["at_once"], at_once=8)["finished"]
+    assert at_eight > 0.95 * 8 * row_of(H200["at_once"], at_once=1)["finished"]
+    for results, clients in ((CPU, 8), (H200, 32)):
+        most = max(row["finished"] for row in results["at_once"])
+        assert 0.65 < row_of(results["at_once"], at_once=clients)["finished"] / most < 0.71
+
+
+def test_the_text_on_memory():
+    over = [row for row in H200["memory"] if row["preemptions"]]
+    assert {row["preemptions"] for row in over} == {21, 26}
+    assert {(row["tokens"] - row["requests"]) // 100 for row in over} == {118}
+    assert max(row["most_running"] for row in over) == 45
+
+
+def test_the_text_on_transformers():
+    row = row_of(LARGE["matrix"], batch=64, prompt=128, output=64)
+    assert round(1e3 * row["ttft_p99"] / 64) == 3  # the prompts' share of a token
+    assert round(1e3 * row["itl_p50"], 1) == 5.7
+    rates = [row["rates"] for row in CPU["block_size"]]
+    assert 1.15 < max(max(of) / min(of) for of in rates) < 1.25
