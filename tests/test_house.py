@@ -13,12 +13,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 490  # yaie/radix.py; all others are below 400
+LONGEST_MODULE = 490  # yaie/radix.py; nearly all others are below 400
 LARGEST_FILE = 1024 * 1024
 
 # What may import what: a module imports its own row and the rows above it.
 LAYERS = [
-    {"cache", "ranks"},
+    {"cache", "sending"},
+    {"ranks"},
     {"emulator"},
     {"nvcc", "ahead"},
     {"jit"},
@@ -214,3 +215,42 @@ def test_the_readme_has_every_notebook_with_its_minutes():
         first = "".join(json.loads(path.read_text())["cells"][0]["source"])
         found[path.stem] = re.search(r"\| \**Time\** \| (?:about )?(\d+) minutes", first)[1]
     assert dict(rows) == found
+
+
+def test_the_readme_says_what_was_measured():
+    def kept(name):
+        return json.loads((ROOT / "notebooks" / "data" / f"{name}.json").read_text())
+
+    def ms(name, shape):
+        return {r["who"]: r["ms"] for r in kept(name)["results"] if r["shape"].startswith(shape)}
+
+    paged = ms("bench_kernels_h200", "B64 ctx4096 heads 32/8")
+    flash = kept("17_flash_h200")["problems"]["B4 H32 S4096 d128 causal"]["rows"]
+    mma, fa2, cudnn = (
+        flash[who]["tflop_s"] for who in ("mma", "SDPA, FlashAttention-2", "SDPA, cuDNN")
+    )
+    product = ms("bench_kernels_h200", "4096 × 4096 × 4096")
+    tokens = ms("20_sampling_h200", "256 × 128256, top-k 50")
+    [step] = [
+        r for r in kept("22_engine_h200")["steps"] if (r["batch"], r["context"]) == (32, 4096)
+    ]
+    small, large = (
+        [row["ratio"] for row in kept(name)["results"]["transformers"]]
+        for name in ("23_engine_h200", "23_engine_h200_llama8b")
+    )
+    few, many = (row["ratio"] for row in kept("23_serve_cpu")["results"]["transformers"])
+    told = [
+        f"{kept('18_paged_h200')['decode']['B64 ctx4096']['rows']['mma']['of_flashinfer']:.2f} and "
+        f"{paged['FlashInfer, tensor cores'] / paged['triton']:.2f} times",
+        f"{mma / fa2:.2f} and {mma / cudnn:.2f} times",
+        f"{kept('15_matmul_h200')['products']['bfloat16']['mma']['of_library']:.2f} and "
+        f"{product['cuBLAS (torch.mm)'] / product['triton']:.2f} times",
+        f"{tokens['FlashInfer, from probabilities'] / tokens['cuda']:.1f} times",
+        f"{1 / step['step over floor']:.2f} times",
+        f"{small[0]:.1f} and {small[1]:.1f} times",
+        f"{large[0]:.1f} times",
+        f"{few:.2f} times as fast",
+        f"{many:.1f} times as fast",
+    ]
+    readme = (ROOT / "README.md").read_text()
+    assert [words for words in told if words not in readme] == []

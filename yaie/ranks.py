@@ -10,8 +10,6 @@ longer than the time limit.
 from __future__ import annotations
 
 import contextlib
-import inspect
-import io
 import os
 import pickle
 import signal
@@ -20,20 +18,19 @@ import struct
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.machinery import PathFinder
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
-from types import FunctionType
 from typing import Any
 from weakref import WeakMethod, ref
+
+from yaie.sending import pack, search_path
 
 START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
 END_LIMIT = 5.0  # seconds for a process to end before it is killed
@@ -109,7 +106,7 @@ class Ranks:
         """
         if self._joined:
             raise ValueError("run is for groups that this process has not joined; post instead")
-        message = _pack((function, arguments, True))
+        message = pack((function, arguments, True))
         with self._ended_on_error():
             self._send(message)
             return self._collect(self.timeout)
@@ -120,7 +117,7 @@ class Ranks:
         Raises:
             RankFailed: one of the ranks has failed since, or reads nothing for `timeout` seconds.
         """
-        message = _pack((function, arguments, False))
+        message = pack((function, arguments, False))
         with self._ended_on_error():
             self._send(message)
 
@@ -240,7 +237,7 @@ class _Process:
             stdout=self._output,
             stderr=subprocess.STDOUT,
             pass_fds=[theirs.fileno()],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(_paths())},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(search_path())},
         )
         theirs.close()
 
@@ -286,11 +283,6 @@ def _limit_sends(pipe: Connection, seconds: float) -> None:
 def _socket(pipe: Connection) -> socket.socket:
     """What a two-way pipe is, by another handle."""
     return socket.socket(fileno=os.dup(pipe.fileno()))
-
-
-def _paths() -> list[str]:
-    """Where a started rank looks for modules: where this process does, and beside this package."""
-    return [str(Path(__file__).resolve().parents[1]), *filter(None, sys.path)]
 
 
 # ----------------------------------------------------------------------------- in every rank
@@ -388,46 +380,3 @@ def _leave() -> None:
     if dist.is_initialized():
         _release()
         dist.destroy_process_group()
-
-
-# ----------------------------------------------------------------------------- functions, sent
-
-
-class _Pickler(pickle.Pickler):
-    """Sends functions that no module has, such as a notebook's, by their source."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if not isinstance(value, FunctionType) or _has_a_module(value):
-            return NotImplemented
-        if value.__closure__ or value.__name__ == "<lambda>":
-            raise ValueError(
-                f"function {value.__qualname__} cannot be sent to other processes: it must be made "
-                "by def, and use no variable of a function around it"
-            )
-        path = Path(value.__code__.co_filename)
-        in_a_module = value.__module__ != "__main__" and "<locals>" not in value.__qualname__
-        if in_a_module and path.is_file():  # an exercise: the whole file, which has its imports
-            return _rebuild, (path.read_text(encoding="utf-8"), value.__name__)
-        return _rebuild, (textwrap.dedent(inspect.getsource(value)), value.__name__)
-
-
-def _pack(message: Any) -> bytes:
-    stream = io.BytesIO()
-    _Pickler(stream, pickle.HIGHEST_PROTOCOL).dump(message)
-    return stream.getvalue()
-
-
-def _has_a_module(function: FunctionType) -> bool:
-    """Whether another process finds the function by importing its module."""
-    module = sys.modules.get(function.__module__)
-    is_there = getattr(module, function.__qualname__, None) is function
-    package = function.__module__.partition(".")[0]
-    if not is_there or package == "__main__":
-        return False
-    return PathFinder.find_spec(package, _paths()) is not None
-
-
-def _rebuild(source: str, name: str) -> Callable:
-    scope: dict[str, Any] = {"__name__": "sent"}
-    exec(compile(source, f"<{name}>", "exec"), scope)
-    return scope[name]
