@@ -161,6 +161,17 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def test_ranks_share_the_threads_of_the_process_that_started_them():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        with Ranks(2, joined=True):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_joined_this_process_is_rank_0():
     with Ranks(2, joined=True) as ranks:
         ranks.post(add_up, 1)
@@ -176,6 +187,7 @@ def test_joined_this_process_is_rank_0():
 
 def test_ranks_end_by_themselves_though_a_thread_waits_for_their_pipes(monkeypatch):
     """As one does where they are GPUs: NCCL waits until all have left the group."""
+    monkeypatch.setattr(module, "END_LIMIT", 60.0)
     waits, wait = Event(), module.wait
     monkeypatch.setattr(module, "wait", lambda *given: (waits.set(), wait(*given))[1])
     with Ranks(2) as ranks:

@@ -27,6 +27,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from threading import Thread
+from types import MethodType
 from typing import Any
 from weakref import WeakMethod, ref
 
@@ -79,6 +80,7 @@ class Ranks:
             _Process(rank, timeout, (rank, size, device, meeting, timeout))
             for rank in range(1 if joined else 0, size)
         ]
+        self._threads = _num_threads() if joined else 0
         with self._ended_on_error():
             self._collect(START_LIMIT)
             if joined:
@@ -161,6 +163,7 @@ class Ranks:
         if ranks and self._joined:
             Ranks.joined_here = False
             _leave()
+            _num_threads(self._threads)
         for process in ranks:
             process.end(patience)
         self._folder.cleanup()
@@ -293,9 +296,8 @@ def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started it
     pipe = Connection(handle)
     try:
-        import torch
+        import torch  # noqa: F401, it takes long, and `_join` has a time limit
 
-        torch.set_num_threads(max(1, torch.get_num_threads() // size))
         pipe.send_bytes(pickle.dumps((None, None)))
         _join(rank, size, device, meeting, timeout)
         while True:
@@ -315,10 +317,15 @@ def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout
 
 
 def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
-    """Become a rank of the group whose members find each other through the file `meeting`."""
+    """Become a rank of the group whose members find each other through the file `meeting`.
+
+    The ranks share this machine's threads: with more of them than processors, each would wait for
+    the others between any two products.
+    """
     import torch
     from torch import distributed as dist
 
+    torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":
         place = torch.device("cuda", rank)
@@ -331,6 +338,15 @@ def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> No
         timeout=timedelta(seconds=timeout),
         device_id=place,
     )
+
+
+def _num_threads(wanted: int | None = None) -> int:
+    """How many threads an operator may use here; set to `wanted` if given."""
+    import torch
+
+    if wanted is not None:
+        torch.set_num_threads(wanted)
+    return torch.get_num_threads()
 
 
 def _in_a_group() -> bool:
@@ -352,8 +368,8 @@ def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
 _to_release: list[WeakMethod] = []
 
 
-def before_leaving(release: Callable[[], None]) -> None:
-    """Call a method before this process leaves its group, if its object is still there.
+def before_leaving(release: MethodType) -> None:
+    """Call a bound method before this process leaves its group, if its object is still there.
 
     NCCL ends a communicator only when no CUDA graph has its kernels any more, and waits for that.
     """
