@@ -35,7 +35,7 @@ class Asked:
     compiled: bool = False
 
 
-def transformers(bench: Bench) -> None:
+def against_transformers(bench: Bench) -> None:
     """Against transformers' `generate`, in rounds of alternating order."""
     for name, asked in (_on_gpu if bench.on_gpu else _on_cpu)(bench).items():
         compare(bench, name, asked)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from yaie.bench.bench import Bench
-from yaie.bench.compare import transformers
+from yaie.bench.compare import against_transformers
 from yaie.bench.drive import Drive, Prompt, Run, greedy, run_batch, run_closed, run_open
 from yaie.bench.load import poisson_arrivals, requests_that_fit
 from yaie.bench.workloads import (
@@ -271,7 +271,7 @@ def _with_a_late_one(
 
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {
-    "transformers": transformers,
+    "transformers": against_transformers,
     "matrix": matrix,
     "first_token": first_token,
     "memory": memory,
