@@ -11,7 +11,7 @@ import dataclasses
 import importlib
 import random
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,7 +24,7 @@ from tiny import make_tiny_model
 
 from yaie.backends import registry
 from yaie.engine import engine as engine_module
-from yaie.engine import graphs
+from yaie.engine import graphs, inputs
 from yaie.engine.engine import Engine
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -612,21 +612,29 @@ class PretendedGraph:
             return self.runner.sample(self.runner.forward())
 
 
-@pytest.mark.parametrize("block_size, chunk", [(4, 48), (16, 20)])
+@pytest.mark.parametrize(
+    "block_size, chunk, max_model_len, largest", [(4, 48, None, 40), (16, 20, None, 40),
+                                                  (4, 200, 76, 200)],
+)  # fmt: skip
 def test_rows_that_belong_to_nobody_change_nothing(
-    folder, tokenizer, workload, overlap, monkeypatch, block_size, chunk
+    folder, tokenizer, workload, overlap, monkeypatch, block_size, chunk, max_model_len, largest
 ):
+    """Also where a graph has more tokens than a sequence may have."""
     if not overlap:
         pytest.skip("a sampler that sees logits has no graphs")
     # Of the back ends that run here, this is the one that knows rows without a slot.
     model = load_model(folder, backends={"reshape_and_cache": "cuda"})
     monkeypatch.setattr(model, "_check", lambda *_: None)
-    monkeypatch.setattr(graphs, "PROMPT_TOKENS", (2, 5, 17, 40))
+    monkeypatch.setattr(graphs, "PROMPT_TOKENS", (2, 5, 17, largest))
     engine = make(
-        model, tokenizer, block_size=block_size, overlap=True, max_num_batched_tokens=chunk
+        *(model, tokenizer),
+        block_size=block_size,
+        overlap=True,
+        max_num_batched_tokens=chunk,
+        max_model_len=max_model_len,
     )
     runner = engine.runner
-    sizes = graphs.shapes(16, runner.max_blocks, runner.max_blocks * block_size)
+    sizes = graphs.shapes(16, runner.max_blocks, block_size, chunk)
     runner.graphs = [PretendedGraph(runner, shape) for shape in sizes]
     for _ in range(2):
         ids = [engine.add_request(prompt, params) for prompt, params, _ in workload]
@@ -635,8 +643,37 @@ def test_rows_that_belong_to_nobody_change_nothing(
             assert outputs[request_id].token_ids == wanted
         check_whole(engine)
     used = [graph.shape for graph in runner.graphs if graph.is_used]
-    assert {shape.tokens for shape in used if shape.is_decode} >= {4, 8, 16}
-    assert not all(shape.is_decode for shape in used)
+    assert {shape.tokens for shape in used if shape.is_decode} >= {8, 16}
+    assert max(shape.tokens for shape in used) == min(chunk, largest)
+
+
+@given(data=st.data())
+def test_nobodys_tokens_are_dealt_out(data):
+    """Shares differ by one at most, and attention is asked for nothing that it cannot do."""
+    start, more = (data.draw(st.integers(0, 300)) for _ in "12")
+    num_sequences = data.draw(st.integers(1, 80))
+    ends, lengths = inputs._deal_out(start, start + more, num_sequences)
+    assert len(ends) == len(lengths) == num_sequences and ends[-1] == start + more
+    shares = [b - a for a, b in pairwise([start, *ends])]
+    assert min(shares) >= 0
+    assert max(shares) <= min(shares) + 1
+    assert lengths == [max(share, 1) for share in shares]
+
+
+@given(data=st.data())
+def test_a_step_in_a_graph_leaves_nobody_a_sequence_too_long(data):
+    max_num_seqs, max_blocks = (data.draw(st.integers(1, 40)) for _ in "12")
+    block_size, budget = data.draw(st.integers(1, 16)), data.draw(st.integers(max_num_seqs, 3000))
+    sizes = graphs.shapes(max_num_seqs, max_blocks, block_size, budget)
+    sequences = data.draw(st.integers(1, max_num_seqs))
+    tokens = data.draw(st.integers(sequences, sequences * max_blocks * block_size))
+    step = graphs.Shape(tokens, sequences, data.draw(st.integers(0, sequences)), max_blocks)
+    shape = next((shape for shape in sizes if shape.holds(step)), None)
+    assert (shape is None) == (tokens > max(shape.tokens for shape in sizes))
+    if shape is not None and shape.sequences > sequences:
+        free = shape.sequences - sequences
+        _, lengths = inputs._deal_out(tokens, shape.tokens, free)
+        assert max(lengths) <= max_blocks * block_size
 
 
 def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypatch, capsys):
@@ -655,10 +692,18 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
 
 
 def test_sizes_of_graphs():
-    sizes = [(shape.tokens, shape.sequences, shape.rows) for shape in graphs.shapes(20, 8, 40)]
-    assert sizes == [(n, n, n) for n in (1, 2, 4, 8, 16, 20)] + [(n, 21, 20) for n in (16, 32, 40)]
-    assert graphs.shapes(1, 8, 1)[0] == graphs.Shape(1, 1, 1, 8)
-    assert graphs.shapes(1, 8, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
+    def sizes(*arguments):
+        found = graphs.shapes(*arguments)
+        return [(shape.tokens, shape.sequences, shape.rows) for shape in found]
+
+    decode = [(n, n, n) for n in (1, 2, 4, 8, 16, 20)]
+    assert sizes(20, 128, 4, 40) == decode + [(n, 21, 20) for n in (16, 32, 40)]
+    # A sequence has at most 128 tokens; between 1,536 and 2,048, nobody's have room for 512.
+    short = sizes(20, 8, 16, 10**6)
+    assert short == decode + [(n, 24, 20) for n in graphs.PROMPT_TOKENS]
+    assert sizes(3, 8, 16, 10**6)[-1] == (3 * 128, 7, 3)  # a longer step there is not
+    assert graphs.shapes(1, 8, 16, 1)[0] == graphs.Shape(1, 1, 1, 8)
+    assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 
 
 def test_the_script_for_gpus_has_what_the_engine_asks_for(model, monkeypatch):

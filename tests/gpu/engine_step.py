@@ -2,7 +2,7 @@
 
 What the engine runs differs from what tests of single kernels do. `write_batch` lays out more rows
 than there are tokens: sequences that belong to nobody, whose tables are zeros and whose tokens go
-into no slot, and the last of which has all the tokens that are left. Layers follow each other with
+into no slot, and among which the tokens that are left are dealt out. Layers follow each other with
 nothing in between, so that a kernel may be launched while the one before it runs, and the work
 space of one layer is that of the next. And all of it is recorded once, and replayed on other
 lengths.

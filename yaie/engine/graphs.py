@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,8 +25,9 @@ from yaie.model.llama import Llama
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
 
-# Sizes of steps with parts of prompts, and of a step that is full. At most every third token of
-# larger ones is nobody's, and in longer steps a GPU takes longer than Python does to launch.
+# Sizes of steps with parts of prompts. From 32 tokens on fewer than half of a graph's are nobody's,
+# from 384 on fewer than a third; and a step of more than 2,048 takes a GPU longer than it takes
+# Python to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 
 
@@ -43,20 +45,35 @@ class Graph:
         return self.tokens
 
 
-def shapes(max_num_seqs: int, max_blocks: int, most_tokens: int) -> list[Shape]:
+def most_sequences(max_num_seqs: int, max_length: int) -> int:
+    """How many sequences a graph with parts of prompts has: as many as there may be requests, and
+    as many of nobody's as can have all tokens that are left, from one size to the next.
+
+    Args:
+        max_length: the most tokens of a sequence.
+    """
+    left_over = max(larger - smaller for smaller, larger in pairwise((0, *PROMPT_TOKENS)))
+    return max_num_seqs + -(-left_over // max_length)
+
+
+def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int) -> list[Shape]:
     """The sizes that are captured, the smallest first.
 
     Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are too many, and few
-    where there are few. Then steps that have up to PROMPT_TOKENS tokens, of any sequences: prompts
-    or parts of them, and whoever decodes meanwhile.
+    where there are few. Then steps that have up to PROMPT_TOKENS tokens, or as many as there can
+    be, of any sequences: prompts or parts of them, and whoever decodes meanwhile.
 
     Args:
-        most_tokens: of a step, and of a sequence.
+        max_blocks, block_size: the most blocks of a sequence, and the tokens of a block.
+        most_tokens: of a step.
     """
     sizes = {size for size in (1, 2, 4, *range(8, max_num_seqs, 8)) if size < max_num_seqs}
     decode = [Shape(n, n, n, max_blocks) for n in sorted(sizes | {max_num_seqs})]
-    tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {min(most_tokens, PROMPT_TOKENS[-1])}
-    return decode + [Shape(n, max_num_seqs + 1, max_num_seqs, max_blocks) for n in sorted(tokens)]
+    max_length = max_blocks * block_size
+    most_tokens = min(most_tokens, max_num_seqs * max_length, PROMPT_TOKENS[-1])
+    tokens = {n for n in PROMPT_TOKENS if n < most_tokens} | {most_tokens}
+    sequences = most_sequences(max_num_seqs, max_length)
+    return decode + [Shape(n, sequences, max_num_seqs, max_blocks) for n in sorted(tokens)]
 
 
 def in_the_way(model: Llama) -> str | None:

@@ -1,4 +1,16 @@
-"""What a step works on, laid out in one piece of memory, so that one copy brings it to a GPU."""
+"""What a step works on, laid out in one piece of memory, so that one copy brings it to a GPU.
+
+On the device that memory is
+
+    sampled | token_ids | sources | positions | slot_mapping | ... | min_p
+
+`sampled` has a place for each of `num_sampled` tokens: there a step leaves those that it chose, in
+the order of its rows of logits. What follows are the fields of a `Shape`, which the host writes and
+a copy brings. The host may write a step before it knows the tokens of the last one, so it says
+where each token is to be found, as an index into `sampled` and `token_ids` together: `sources[i]`
+is `num_sampled + i` for a token that the host knows, and so wrote to `token_ids[i]`; it is the
+request's row in the last step for a token that only the device knows.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -48,7 +61,11 @@ class Shape:
 
     @cached_property
     def fields(self) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-        """What a step consists of, in the order of memory: numbers of 8 bytes, then those of 4."""
+        """What a step consists of, in the order of memory.
+
+        Numbers of 8 bytes, then those of 4, so that all are aligned. And `token_ids` first: behind
+        the sampled tokens, with which they are one array.
+        """
         return {
             "token_ids": (torch.int64, (self.tokens,)),
             "sources": (torch.int64, (self.tokens,)),
@@ -85,8 +102,8 @@ class Inputs:
 
     Args:
         shape: its sizes.
-        memory: uint8; the tokens that were sampled last, and behind them the fields of `shape`.
-        num_sampled: how many tokens there is room for in front.
+        memory: uint8, on the device; see the module.
+        num_sampled: for how many sampled tokens there is a place in front.
     """
 
     def __init__(self, shape: Shape, memory: torch.Tensor, num_sampled: int) -> None:
@@ -95,11 +112,7 @@ class Inputs:
         self._tokens = memory[: 8 * (num_sampled + shape.tokens)].view(torch.int64)
 
     def batch(self) -> Batch:
-        """What the model takes.
-
-        A token that the host knows is where the host put it; one that it does not know yet is
-        where the last step's sampling left it. `sources` says which, as an index into both.
-        """
+        """What the model takes."""
         names = ("positions", "slot_mapping", "block_tables", "context_lens", "cu_seqlens")
         return Batch(
             token_ids=self._tokens[self._fields["sources"]],
@@ -126,12 +139,12 @@ def write_batch(
 ) -> None:
     """Lay the requests of a step out, one behind the other.
 
-    Where there is room for more, the rest is nobody's: sequences of one token or, when there are no
-    more tokens, none; the last has all that are left. They are written nowhere.
+    Where there is room for more, the rest is nobody's: sequences among which the tokens that are
+    left are dealt out. Their keys and values are written nowhere.
 
     Args:
         fields: those of a `Shape`.
-        num_sampled: how many tokens there is room for in front of `token_ids`.
+        num_sampled: for how many sampled tokens there is a place in front of `token_ids`.
     """
     tokens, positions, slots, logit_rows = [], [], [], []
     lengths, starts = [], [0]
@@ -152,17 +165,30 @@ def write_batch(
             logit_rows.append(len(tokens) - 1)
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
-    if num_free := len(tables) - len(lengths):
-        ends = np.minimum(np.arange(1, num_free + 1) + len(tokens), len(sources))
-        ends[-1] = len(sources)
-        lengths += np.maximum(np.diff(ends, prepend=len(tokens)), 1).tolist()
-        starts += ends.tolist()
+    ends, nobodys_lengths = _deal_out(len(tokens), len(sources), len(tables) - len(lengths))
+    lengths += nobodys_lengths
+    starts += ends
     fields["context_lens"][:] = lengths
     fields["cu_seqlens"][:] = starts
     _fill(fields["token_ids"], tokens, 0)
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
     _fill(fields["logit_rows"], logit_rows, 0)
+
+
+def _deal_out(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:
+    """Make equal shares of the tokens from `start` to `end`, as nobody's sequences.
+
+    In a shape of 8 tokens and 4 sequences, where two requests have 5 tokens, `_deal_out(5, 8, 2)`
+    is `([6, 8], [1, 2])`: a sequence of token 5, and one of tokens 6 and 7.
+
+    Returns:
+        Where each sequence ends, and its context length: that is its tokens, as no sequence may
+        have more of them than that, but at least 1, as attention is never over nothing.
+    """
+    ends = [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
+    lengths = [max(b - a, 1) for a, b in pairwise([start, *ends])]
+    return ends, lengths
 
 
 def write_sampling(fields: Mapping[str, np.ndarray], requests: Sequence[Request]) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from yaie.backends.registry import AUTO
-from yaie.engine.graphs import Graph, capture, shapes
+from yaie.engine.graphs import Graph, capture, most_sequences, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
@@ -79,19 +79,21 @@ class Runner:
         self.model, self.kv = model, kv
         self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
         device = kv.key_pools[0].device
-        largest = Shape(max_num_tokens, max_num_seqs + 1, max_num_seqs, max_blocks).nbytes
-        self._memory = torch.zeros(8 * max_num_seqs + largest, dtype=torch.uint8, device=device)
-        self._sampled = self._memory[: 8 * max_num_seqs].view(torch.int64)
-        place = self._memory[8 * max_num_seqs :]
-        pinned = device.type == "cuda"
-        self._desks = [PinnedDesk(place, max_num_seqs) for _ in "ab"] if pinned else [Desk(place)]
+        sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
+        size = 8 * max_num_seqs + Shape(max_num_tokens, sequences, max_num_seqs, max_blocks).nbytes
+        self._memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
+        sampled, fields = self._memory.tensor_split([8 * max_num_seqs])
+        self._sampled = sampled.view(torch.int64)
+        if device.type == "cuda":
+            self._desks = [PinnedDesk(fields, max_num_seqs) for _ in "ab"]
+        else:
+            self._desks = [Desk(fields)]
         self._inputs: dict[Shape, Inputs] = {}
         self.graphs: list[Graph] = []  # the smallest first
 
     def capture(self, most_tokens: int) -> None:
         """Capture steps of up to `most_tokens` tokens as CUDA graphs."""
-        room = self.max_blocks * self.kv.block_size
-        sizes = shapes(self.max_num_seqs, self.max_blocks, min(room, most_tokens))
+        sizes = shapes(self.max_num_seqs, self.max_blocks, self.kv.block_size, most_tokens)
         self.graphs = capture(self, sizes)
 
     def forget_graphs(self) -> None:
@@ -187,10 +189,11 @@ def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> A
 
 
 class Desk:
-    """Where the host writes inputs: on a CPU, the very memory that the model reads."""
+    """Where the host writes the fields of a step: `here`, on a CPU the very memory that the model
+    reads."""
 
-    def __init__(self, place: torch.Tensor) -> None:
-        self.paper = place
+    def __init__(self, here: torch.Tensor) -> None:
+        self.here = here
         self._fields: dict[Shape, dict[str, np.ndarray]] = {}
 
     def open(self, shape: Shape) -> dict[str, np.ndarray]:
@@ -205,19 +208,20 @@ class Desk:
         return tokens, None
 
     def _views(self, shape: Shape) -> dict[str, np.ndarray]:
-        return {name: view.numpy() for name, view in shape.views(self.paper).items()}
+        return {name: view.numpy() for name, view in shape.views(self.here).items()}
 
 
 class PinnedDesk(Desk):
-    """Memory that a GPU copies from and to by itself, while the host goes on.
+    """Memory that a GPU copies from and to by itself, while the host goes on; the model reads the
+    fields `there`, on the device.
 
     Steps take turns with two of them: the host writes one step's inputs while the GPU has yet to
     read those of the step before.
     """
 
-    def __init__(self, place: torch.Tensor, num_tokens: int) -> None:
-        super().__init__(torch.zeros(place.shape, dtype=torch.uint8, pin_memory=True))
-        self._place = place
+    def __init__(self, there: torch.Tensor, num_tokens: int) -> None:
+        super().__init__(torch.zeros(there.shape, dtype=torch.uint8, pin_memory=True))
+        self.there = there
         self._tokens = torch.zeros(num_tokens, dtype=torch.int64, pin_memory=True)
         self._sent, self._fetched = torch.cuda.Event(), torch.cuda.Event()
 
@@ -226,11 +230,11 @@ class PinnedDesk(Desk):
         return super().open(shape)
 
     def send(self, shape: Shape) -> None:
-        self._place[: shape.nbytes].copy_(self.paper[: shape.nbytes], non_blocking=True)
+        self.there[: shape.nbytes].copy_(self.here[: shape.nbytes], non_blocking=True)
         self._sent.record()
 
     def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
-        here = self._tokens[: len(tokens)]
-        here.copy_(tokens, non_blocking=True)
+        fetched = self._tokens[: len(tokens)]
+        fetched.copy_(tokens, non_blocking=True)
         self._fetched.record()
-        return here, self._fetched
+        return fetched, self._fetched
