@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -79,6 +81,51 @@ def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys):
         "yaie: by nought",
         "(ZeroDivisionError; `yaie --debug ...` shows where)",
     ]
+
+
+def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch):
+    ended = []
+
+    def app(**_):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:  # where a benchmark ends its server
+            ended.append("its server")
+
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(sys, "argv", ["yaie", "bench"])
+    with pytest.raises(SystemExit) as status:
+        cli.main()
+    assert status.value.code == 143 and ended == ["its server"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_of_somebody_elses_is_left_alone(monkeypatch):
+    heard, seen = [], []
+
+    def theirs(number, frame):
+        heard.append(number)
+
+    def serve(**_):
+        signal.signal(signal.SIGTERM, theirs)
+        signal.raise_signal(signal.SIGTERM)
+
+    def look(**_):
+        seen.append(signal.getsignal(signal.SIGTERM))
+
+    monkeypatch.setattr(sys, "argv", ["yaie", "serve"])
+    try:
+        monkeypatch.setattr(cli, "app", serve)
+        cli.main()  # which sets its own over that of `main`
+        assert heard == [signal.SIGTERM] and signal.getsignal(signal.SIGTERM) is theirs
+        monkeypatch.setattr(cli, "app", look)
+        cli.main()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    thread = threading.Thread(target=cli.main)
+    thread.start()
+    thread.join()
+    assert seen == [theirs, signal.SIG_DFL]
 
 
 def test_pull_prints_the_folder(invoke, monkeypatch, tmp_path):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -186,7 +191,7 @@ def serve(
     run(
         model,
         Settings(
-            name or Path(model).name,
+            name or Path(os.path.abspath(model)).name,  # also of `.`
             api_key,
             max_queued=max_queued,
             max_tokens=max_tokens,
@@ -366,11 +371,35 @@ app.add_typer(bench_app, name="bench")
 app.add_typer(course_app)
 
 
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as an exception does, so that what it started is ended, too.
+
+    `serve` puts a handler of its own in place. One that is there already stays, and so does
+    everything in a thread that is not the main one, where Python sets none.
+    """
+
+    def end(number: int, frame: object) -> NoReturn:
+        sys.exit(128 + number)  # as a shell says that a signal ended a process
+
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def main() -> None:
     """Run the command; an error becomes one line, unless --debug is given."""
     debug = "--debug" in sys.argv[1:]
     try:
-        app(prog_name="yaie")
+        with ended_by_sigterm():
+            app(prog_name="yaie")
     except Exception as error:
         if debug:
             raise
