@@ -360,7 +360,7 @@ def test_a_run_saves_machine_versions_and_results(tmp_path):
     assert {row["operator"] for row in record["results"]} == {"rms_norm", "add_rms_norm"}
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert any("tiny shapes" in line for line in lines)
-    assert not list(path.parent.glob("*.unfinished"))
+    assert not list(path.parent.glob("*.partial"))
 
 
 def test_a_run_that_is_cut_short_keeps_what_it_has(tmp_path, monkeypatch):
@@ -385,6 +385,7 @@ def test_a_run_that_is_cut_short_keeps_what_it_has(tmp_path, monkeypatch):
         ({"only": "nothing"}, "only must be part of the name of an operator, got 'nothing'"),
         ({"dtype": "int8"}, "dtype must be bfloat16 or float16 or float32, got 'int8'"),
         ({"device": "tpu"}, "device must be .* got 'tpu'"),
+        ({"output": "x.png"}, r"output must end in \.json, got 'x\.png'"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -9,6 +9,7 @@ import os
 import random
 import shutil
 import statistics
+import sys
 from dataclasses import replace
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ import torch
 from servers import serving
 from tiny import make_tiny_model
 
-from yaie.bench import bench, engine, machine, serve, soak
+from yaie.bench import bench, engine, machine, process, serve, soak
 from yaie.bench import record as records
 from yaie.bench.client import Client, ClientError
 from yaie.bench.drawn import DrawnBench
@@ -179,6 +180,71 @@ def test_a_record_goes_on_where_it_was(tmp_path):
         Record(path, {"model": "other"}, CPU)
 
 
+def test_a_record_is_of_one_model_whatever_the_name_of_its_folder(folder, tmp_path):
+    path = tmp_path / "record.json"
+    Record(path, {}, CPU, folder).add("matrix", {"batch": 1})
+    copy = shutil.copytree(folder, tmp_path / "elsewhere" / "tiny")
+    assert Record(path, {}, CPU, copy).rows("matrix")
+    weights = copy / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1  # of the same architecture and size
+    weights.write_bytes(content)
+    with pytest.raises(ValueError, match=r"results of another model \(its files: \w+, not \w+\)"):
+        Record(path, {}, CPU, copy)
+    with pytest.raises(ValueError, match=r"results of another model \(its files: \w+, not None\)"):
+        Record(path, {}, CPU)
+
+
+def test_a_large_file_is_known_by_pieces_from_all_over_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "PIECES", 8)
+    monkeypatch.setattr(machine, "PIECE_BYTES", 4)
+    (tmp_path / "config.json").write_text("{}")
+    weights = tmp_path / "model.safetensors"
+    size, stretch = 1000, 129  # so long a stretch has a piece in it
+    weights.write_bytes(bytes(size))
+    before = machine.model_files(tmp_path)
+    for start in range(0, size - stretch, 97):
+        trained = bytearray(size)
+        trained[start : start + stretch] = b"1" * stretch
+        weights.write_bytes(trained)
+        assert machine.model_files(tmp_path) != before
+    weights.write_bytes(bytes(size + 1))
+    assert machine.model_files(tmp_path) != before
+
+
+def test_a_model_is_called_as_its_folder_is(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for model in (".", folder, f"{folder}/", "../tiny", "tiny", "org/tiny"):
+        assert machine.model_name(model) == "tiny"
+
+
+@pytest.mark.parametrize("content", [b"", b'{"a":', b"\xff", b"[]", b'{"results": [1]}'])
+def test_a_file_that_holds_no_results_is_named(tmp_path, content):
+    path = tmp_path / "record.json"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"record\.json holds no results of (a|this) benchmark"):
+        Record(path, {}, CPU)
+    assert path.read_bytes() == content
+
+
+def test_a_file_is_looked_at_before_anything_is_measured(tmp_path):
+    with pytest.raises(ValueError, match=r"output must end in \.json, got '.*x\.png'"):
+        Record(tmp_path / "x.png", {}, CPU)
+    Record(tmp_path / "a" / "new" / "x.json", {}, CPU)
+    assert (tmp_path / "a" / "new").is_dir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match=r"there is no folder .*file, and none can be made \("):
+        Record(tmp_path / "file" / "x.json", {}, CPU)
+
+
+def test_the_first_differences_are_told(tmp_path):
+    path = tmp_path / "record.json"
+    Record(path, dict.fromkeys("abcde", 1), CPU).add("matrix", {"batch": 1})
+    told = r"another subject \(a: 1, not 2; b: 1, not 2; c: 1, not 2; and 2 more\)"
+    with pytest.raises(ValueError, match=told):
+        Record(path, dict.fromkeys("abcde", 2), CPU)
+
+
 def test_a_record_is_of_one_version_of_the_code(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
     monkeypatch.setattr(records, "code", lambda: {"commit": "a", "sources": "1"})
@@ -230,6 +296,9 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     assert path.read_text() == before
     with pytest.raises(ValueError, match=r"another subject \(rounds: 1, not 2\)"):
         engine.run(folder, device="cpu", quick=True, rounds=2, output=path)
+    other = make_tiny_model(tmp_path / folder.name, num_hidden_layers=1)
+    with pytest.raises(ValueError, match="another model"):
+        engine.run(other, device="cpu", quick=True, output=path)
 
 
 def test_both_machines_have_the_batches_and_lengths_that_are_promised():
@@ -302,16 +371,38 @@ def llm_folder(oracle):
     return oracle.model.config._name_or_path
 
 
+PRETENDED = """#!/bin/sh
+echo loading
+echo "serving my model at http://127.0.0.1:9/v1   (Ctrl-C ends it)"
+exec sleep 1000
+"""
+
+
+def test_a_server_of_any_name_is_found_and_ended_with_the_benchmark(tmp_path, monkeypatch):
+    pretended = tmp_path / "python"
+    pretended.write_text(PRETENDED)
+    pretended.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(pretended))
+    with pytest.raises(SystemExit), process.serving("my model") as server:  # what SIGTERM raises
+        assert (server.name, server.url) == ("my model", "http://127.0.0.1:9")
+        os.kill(server.pid, 0)  # it is there
+        sys.exit(143)
+    with pytest.raises(ProcessLookupError):
+        os.kill(server.pid, 0)
+
+
 def test_a_server_is_measured(folder, tmp_path, capsys):
-    record = serve.run(
-        folder, device="cpu", quick=True, output=tmp_path / "s.json", options=["--num-blocks", "99"]
-    )
+    path, options = tmp_path / "s.json", ["--num-blocks", "99", "--name", "of my own"]
+    record = serve.run(folder, device="cpu", quick=True, output=path, options=options)
     assert set(record["results"]) == {"transformers", "at_once", "arrivals"}
     for rows in record["results"].values():
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
     assert record["subject"]["sizes"]["at_once"] == (1, 4) and "url" not in record["subject"]
     one, four = record["results"]["at_once"]
     assert (one["requests"], four["requests"], four["tokens"]) == (2, 8, 64)
+    other = make_tiny_model(tmp_path / folder.name, num_hidden_layers=1)
+    with pytest.raises(ValueError, match="another model"):
+        serve.run(other, device="cpu", quick=True, output=path, options=options)
 
 
 @pytest.mark.timeout(1800)

@@ -20,6 +20,7 @@ from rich.table import Table
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, ProcessTime
+from yaie.bench.machine import model_name
 from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
@@ -93,7 +94,7 @@ def run(
         sizes = sizes.with_rounds(rounds)
     chosen = str(choose_dtype(dtype, where)).removeprefix("torch.")
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
-    name = Path(model).name if shape is None else f"{shape}, weights drawn"
+    name = model_name(model) if shape is None else f"{shape}, weights drawn"
     subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
     subject |= whose(where) | {"sizes": asdict(sizes)}
     if shape is not None:
@@ -104,7 +105,7 @@ def run(
             raise ValueError("cpu_time is for a CPU: a GPU computes while this process waits")
         torch.set_num_threads(1)
         clock, subject["clock"] = ProcessTime(), "seconds of one thread"
-    record = Record(output, subject | options, where)
+    record = Record(output, subject | options, where, model if shape is None else None)
     if shape is None:
         bench = Bench(model, chosen, where, sizes, record, options, clock)
     else:

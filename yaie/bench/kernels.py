@@ -8,7 +8,6 @@ results are saved after each case, so that a run that is cut short loses nothing
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from yaie.bench import cases, ceilings
+from yaie.bench import cases, ceilings, files
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
 from yaie.bench.cases_gradient import gradients
@@ -145,14 +144,16 @@ def run(
         only: words, separated by commas; an operator is measured if its name has one of them.
         dtype: of the inputs, by default bfloat16 on a GPU and float32 on a CPU.
         device: "cuda", "cpu", or "auto": the GPU if there is one.
-        output: a JSON file, written after each case; beside it, plots.
+        output: a JSON file, written anew after each case; beside it, plots.
         quick: fewer and smaller shapes.
         say: prints a line.
         clock: times calls; by default that of the device.
 
     Raises:
-        ValueError: no operator has such a name, or there is no such dtype or device.
+        ValueError: no operator has such a name, there is no such dtype or device, or `output` is
+            no JSON file.
     """
+    kept = None if output is None else files.output_path(output)
     on = _device(device)
     numbers = _dtype(dtype, on)
     chosen = [case for case in all_cases(numbers, on.type == "cuda", quick) if _wanted(case, only)]
@@ -175,14 +176,14 @@ def run(
             f"{case.operator} {case.shape}")  # fmt: skip
         rows = measure_case(case, numbers, on, best, clock)
         record["results"] += [asdict(row) for row in rows]
-        if output is not None:
-            save(record, output)
+        if kept is not None:
+            files.save(record, kept)
     for line in (*table(record["results"]), *summary(record["results"])):
         say(line)
-    if output is not None:
+    if kept is not None:
         from yaie.bench import plots
 
-        plots.save(record, Path(output).with_suffix(""))
+        plots.save(record, kept)
     return record
 
 
@@ -364,15 +365,6 @@ def summary(results: list[dict]) -> list[str]:
 def _cells(cells: tuple[str, ...]) -> str:
     who, *numbers, note = cells
     return (f"  {who:36}" + "".join(f"{number:>12}" for number in numbers) + f"  {note}").rstrip()
-
-
-def save(record: dict, path: str | Path) -> None:
-    """Write the record as JSON; a reader sees the old file or the new one, never half of one."""
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-    unfinished.replace(path)
 
 
 # ------------------------------------------------------------------------------------- arguments

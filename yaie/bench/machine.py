@@ -1,9 +1,10 @@
-"""What a benchmark ran on, and which code it was, kept with its figures."""
+"""What a benchmark ran on, and which code and model it was, kept with its figures."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import os
 import platform
 import shutil
 import subprocess
@@ -12,10 +13,13 @@ from pathlib import Path
 import torch
 
 from yaie import jit
+from yaie.model.pull import find_model
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BESIDE = ("course", "viz")  # parts of the package that teach and draw: no figure depends on them
 PACKAGES = {"triton": "triton", "flashinfer": "flashinfer-python"}  # module -> its distribution
+MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors")
+PIECES, PIECE_BYTES = 256, 4096  # of a large file, what tells it from another
 
 
 def describe(device: torch.device) -> dict[str, object]:
@@ -74,6 +78,32 @@ def _commit() -> str:
     command = [git, "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     return done.stdout.strip() or "unknown"
+
+
+def model_name(model: str | Path) -> str:
+    """What a model is called: the name of its folder, also if that is given as "."."""
+    return Path(os.path.abspath(model)).name
+
+
+def model_files(model: str | Path) -> str:
+    """A digest of a model's files, which tells two of the same name apart.
+
+    It is quick: of a file that is larger than 1 MiB, the size and pieces from all over it count.
+    Weights that were trained on differ nearly everywhere.
+
+    Raises:
+        ValueError: there is no such model.
+    """
+    folder = find_model(model)
+    digest = hashlib.sha256()
+    for path in sorted(path for pattern in MODEL_FILES for path in folder.glob(pattern)):
+        size = path.stat().st_size
+        digest.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            for start in range(0, size, max(PIECE_BYTES, size // PIECES)):
+                file.seek(start)
+                digest.update(file.read(PIECE_BYTES))
+    return digest.hexdigest()[:12]
 
 
 def version(module: str) -> str:

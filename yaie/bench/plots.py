@@ -40,7 +40,7 @@ def draw(record: dict) -> Figure:
 
 
 def save(record: dict, path: str | Path) -> Path:
-    """Save the plot as a PNG at `path`, and return its path."""
+    """Save the plot as a PNG beside the results at `path`, and return its path."""
     path = Path(path).with_suffix(".png")
     draw(record).savefig(path)
     return path

@@ -21,10 +21,12 @@ class Server:
 
     Attributes:
         url: its address, without /v1.
+        name: what requests call its model.
         pid: of its process; None if it is somebody else's.
     """
 
     url: str
+    name: str
     pid: int | None = None
 
 
@@ -44,18 +46,17 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
     patience = threading.Timer(START_LIMIT, process.kill)
     patience.start()
     try:
-        url, said = None, []
+        found, said = None, []
         for line in process.stdout:
             said.append(line)
-            if found := re.search(r"serving \S+ at (http://\S+)/v1", line):
-                url = found[1]
+            if found := re.search(r"serving (.*) at (http://\S+)/v1", line):
                 break
         patience.cancel()
-        if url is None:
+        if found is None:
             raise RuntimeError(f"the server ended before it served: {' '.join(said[-3:]).strip()}")
         # Whatever it still says is read, so that it never waits for a full pipe.
         threading.Thread(target=process.stdout.read, daemon=True).start()
-        yield Server(url, process.pid)
+        yield Server(found[2], found[1], process.pid)
     finally:
         patience.cancel()
         process.terminate()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,14 @@ from typing import Any
 import torch
 
 from yaie.backends.info import kernel_info
-from yaie.bench.machine import code, describe, versions
+from yaie.bench import files
+from yaie.bench.machine import code, describe, model_files, versions
 from yaie.engine.llm import switch
 from yaie.model.llama import OPERATORS
 
 Row = dict[str, Any]
+PARTS = ("subject", "machine", "versions", "code", "model")  # which must be the same to go on
+TOLD = 3  # of the differences between two records
 
 
 class Record:
@@ -23,34 +25,45 @@ class Record:
 
     Args:
         path: where to keep them, as JSON; None keeps nothing. A file that is there already is gone
-            on with, if it is of the same subject, measured by the same code on the same machine.
+            on with, if it is of the same subject and model, measured by the same code on the same
+            machine.
         subject: what was measured, with all that decides a figure: the benchmark, the model, its
             dtype, the options, the sizes.
         device: what it ran on.
+        model: name or folder; two of one name are told apart by their files. None if it was drawn.
 
     Raises:
-        ValueError: the file at `path` holds the results of something else.
+        ValueError: `path` cannot be had, or the file there holds something else.
     """
 
-    def __init__(self, path: str | Path | None, subject: Row, device: torch.device) -> None:
-        self.path = None if path is None else Path(path)
+    def __init__(
+        self,
+        path: str | Path | None,
+        subject: Row,
+        device: torch.device,
+        model: str | Path | None = None,
+    ) -> None:
+        self.path = None if path is None else files.output_path(path)
         self.content: Row = {
             "date": time.strftime("%Y-%m-%d"),
             "machine": describe(device),
             "versions": versions() | _transformers(),
             "code": code(),
             "subject": subject,
+            "model": {} if model is None else {"its files": model_files(model)},
             "results": {},
         }
         if self.path is not None and self.path.exists():
-            self._go_on(json.loads(self.path.read_text(encoding="utf-8")))
+            self._go_on(files.load(self.path, (*PARTS[:-1], "results")))
 
     def _go_on(self, before: Row) -> None:
-        for name in ("subject", "machine", "versions", "code"):
+        for name in PARTS:  # the model last: records of before it was noted are of other code
             there, new = (_flat(c.get(name, {})) for c in (before, self.content))
             different = [key for key in there | new if there.get(key) != new.get(key)]
             if different and different != ["commit"]:  # another commit may have the same code
-                said = (f"{key}: {there.get(key)}, not {new.get(key)}" for key in different)
+                said = [f"{key}: {there.get(key)}, not {new.get(key)}" for key in different[:TOLD]]
+                if len(different) > TOLD:
+                    said.append(f"and {len(different) - TOLD} more")
                 raise ValueError(
                     f"{self.path} has results of another {name} ({'; '.join(said)}); "
                     "name another file, or delete this one"
@@ -72,10 +85,7 @@ class Record:
         """Add a row and save everything."""
         self.content["results"].setdefault(section, []).append(row)
         if self.path is not None:
-            partial = self.path.with_suffix(".partial")
-            text = json.dumps(self.content, indent=1, ensure_ascii=False) + "\n"
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, self.path)
+            files.save(self.content, self.path)
 
 
 def whose(device: torch.device) -> Row:

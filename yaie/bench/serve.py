@@ -13,6 +13,7 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from yaie.bench.bench import CPU, FRACTIONS, GPU, open_row
 from yaie.bench.client import Answer, Client
 from yaie.bench.engine import sections, show
 from yaie.bench.load import poisson_arrivals, summarize
+from yaie.bench.machine import model_name
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server
 from yaie.bench.process import serving as start_server
@@ -264,31 +266,18 @@ def run(
     if rounds is not None:
         check_count("rounds", rounds)
         load = Load(**asdict(load) | {"rounds": rounds})
-    name = str(chosen).removeprefix("torch.")
-    subject = {"benchmark": "serve", "model": Path(model).name, "dtype": name, "quick": quick}
+    name, numbers = model_name(model), str(chosen).removeprefix("torch.")
+    subject = {"benchmark": "serve", "model": name, "dtype": numbers, "quick": quick}
     subject |= {"options": list(options), "sizes": asdict(load)}
     subject |= whose(where) if url is None else {"url": url}
-    record = Record(output, subject, where)
+    record = Record(output, subject, where, model)
     tokenizer = Tokenizer(find_model(model))
-    own = ("--device", str(where), "--dtype", name, *options)
+    own = ("--device", str(where), "--dtype", numbers, *options)
     oracle = Oracle(model, chosen, str(where))
-    with start_server(model, own) if url is None else _given(url) as server:
-        client = Client(server.url, Path(model).name, api_key)
+    with start_server(model, own) if url is None else nullcontext(Server(url, name)) as server:
+        client = Client(server.url, server.name, api_key)
         clients = Clients(client, tokenizer, Right(oracle, tokenizer), load, record)
         for section in names:
             SECTIONS[section](clients)
             show(section, record.rows(section))
     return record.content
-
-
-class _given:
-    """Somebody else's server, which nobody here starts or ends."""
-
-    def __init__(self, url: str) -> None:
-        self.server = Server(url)
-
-    def __enter__(self) -> Server:
-        return self.server
-
-    def __exit__(self, *_: object) -> None:
-        pass

@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 
 from yaie.bench.client import Client
+from yaie.bench.machine import model_name
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server, resident_bytes, serving
 from yaie.bench.record import Record, Row
@@ -55,15 +56,15 @@ def run(
     chosen = choose_dtype(dtype, where)
     name = str(chosen).removeprefix("torch.")
     options = ["--num-blocks", str(BLOCKS), "--device", str(where), "--dtype", name]
-    subject = {"benchmark": "soak", "model": Path(model).name, "dtype": name, "minutes": minutes}
-    record = Record(output, subject, where)
+    subject = {"benchmark": "soak", "model": model_name(model), "dtype": name, "minutes": minutes}
+    record = Record(output, subject, where, model)
     tokenizer = Tokenizer(find_model(model))
     right = Right(Oracle(model, chosen, where.type), tokenizer)
     prompts = [long_prompts(24, n, tokenizer.encode)[i] for i, n in enumerate(range(10, 130, 5))]
     prompts += shared_prompts(8, 96, 112, tokenizer.encode)
     right.learn(prompts, OUTPUT)
     with serving(str(model), options) as server:
-        soak = _Soak(server, Client(server.url, Path(model).name), prompts)
+        soak = _Soak(server, Client(server.url, server.name), prompts)
         row = asyncio.run(soak.run(60 * minutes))
     counts = right.check(*zip(*soak.answers, strict=True), OUTPUT)
     record.add("soak", row | counts)
