@@ -280,6 +280,20 @@ def test_a_question_that_cannot_be_served_is_not_remembered(capsys):
     assert "prompt is longer than the context. /reset starts anew." in capsys.readouterr().out
 
 
+def test_a_line_that_is_no_text_is_told(capsys):
+    lines = iter([b"hi \xff", b"there"])
+
+    def ask(_):
+        if (line := next(lines, None)) is None:
+            raise EOFError
+        return line.decode()
+
+    llm = PretendedLLM(Stream(["ok"]))
+    Chat(llm, ask=ask).run()
+    assert llm.asked == [[{"role": "user", "content": "there"}]]
+    assert "A question must be text: 'utf-8' codec can't decode byte" in capsys.readouterr().out
+
+
 def test_a_failed_answer_is_told_and_not_remembered(capsys):
     chat = talk(PretendedLLM(Stream(["o"], error="logits hold NaN")), "hello")
     assert chat.messages == []

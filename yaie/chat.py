@@ -69,6 +69,9 @@ class Chat:
             except (EOFError, KeyboardInterrupt):
                 print()
                 return
+            except UnicodeDecodeError as error:
+                print(f"A question must be text: {error}.")
+                continue
             if line in ("/exit", "/quit"):
                 return
             if line == "/reset":

@@ -56,9 +56,21 @@ class Tokenizer:
         return self.backend.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Token ids of `text`; special tokens spelled out in it become their ids."""
+        """Token ids of `text`; special tokens spelled out in it become their ids.
+
+        Raises:
+            ValueError: `text` has half a surrogate pair, which is how Python reads a byte that is
+                no UTF-8 where it may not fail.
+        """
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, got {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text must be Unicode, got half a surrogate pair ({text[error.start]!a}) at "
+                f"character {error.start}"
+            ) from error
         return self.backend.encode(text, add_special_tokens=add_special_tokens).ids
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = True) -> str:
