@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from tiny import tiny_config
 
 from yaie.engine import device
-from yaie.engine.device import GIB, block_bytes, count_blocks, memory_of_a_step
+from yaie.engine.device import GIB, block_bytes, count_blocks, memory_in_use, memory_of_a_step
 from yaie.model.config import ModelConfig
 
 # As of Llama-3.1-8B: a block of 16 tokens takes 2 MiB.
@@ -26,11 +27,12 @@ SIZE = 2 * 2**20
 def gpu(monkeypatch):
     """A model on a GPU whose memory, and what is taken of it, a test sets."""
 
-    def set_memory(total, taken):
+    def set_memory(total, taken, in_use=0):
         monkeypatch.setattr(device, "current", lambda _: nullcontext())
         properties = SimpleNamespace(total_memory=total)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
         monkeypatch.setattr(device, "memory_of_a_step", taken)
+        monkeypatch.setattr(device, "memory_in_use", lambda _: in_use)
         embed = SimpleNamespace(device=torch.device("cuda", 0))
         return SimpleNamespace(config=CONFIG, dtype=torch.bfloat16, embed=embed)
 
@@ -42,7 +44,7 @@ def gpu(monkeypatch):
 def test_the_cache_fills_its_share_and_no_more(gpu, total, share):
     for taken in (0, 7, total // 5, total // 4):
         model = gpu(total, lambda *_, taken=taken: taken)
-        num_blocks = count_blocks(model, 16, 8, 256, share)
+        num_blocks = count_blocks(model, 16, 8, 256, share, enforce_eager=True)
         assert taken + num_blocks * SIZE <= share * total
         assert taken + (num_blocks + 1) * SIZE > share * total - 1  # shares are whole bytes
 
@@ -56,21 +58,40 @@ def test_the_largest_step_is_asked_for(gpu):
     asked = []
     model = gpu(4 * GIB, lambda *arguments: asked.append(arguments) or 0)
     for most_tokens in (100, 10**6):
-        count_blocks(model, 16, 8, most_tokens, 0.9)
-    longest = CONFIG.max_position_embeddings  # a longer prompt there is not
+        count_blocks(model, 16, 8, most_tokens, 0.9, enforce_eager=True)
+    longest = 8 * CONFIG.max_position_embeddings  # eight requests, in one step
     assert asked == [(model, 100, 8, 16), (model, longest, 8, 16)]
+
+
+def test_graphs_keep_a_step_of_their_own(gpu):
+    """Their largest one's activations, beside those of a step launched kernel by kernel."""
+    steps = {512: GIB, 2048: 2 * GIB, 8192: 5 * GIB}  # with 12 GiB of weights
+
+    def taken(_, num_tokens, *sizes):
+        assert sizes == (8, 16)
+        return 12 * GIB + steps[num_tokens]
+
+    model = gpu(80 * GIB, taken, in_use=12 * GIB)
+    for most_tokens, activations in ((512, 1 + 1), (2048, 2 + 2), (8192, 5 + 2)):
+        blocks = {
+            eager: count_blocks(model, 16, 8, most_tokens, 0.5, enforce_eager=eager)
+            for eager in (False, True)
+        }
+        assert blocks[False] == (40 - 12 - activations) * GIB // SIZE
+        assert blocks[True] == (40 * GIB - 12 * GIB - steps[most_tokens]) // SIZE
 
 
 def test_a_share_without_room_for_a_prompt_says_what_to_change(gpu):
     """A prompt of 8,192 tokens needs 512 blocks, which are a GiB."""
+    count = partial(count_blocks, enforce_eager=True)
     model = gpu(20 * GIB, lambda *_: 9 * GIB)
-    assert count_blocks(model, 16, 8, 8192, 0.5) == 512
+    assert count(model, 16, 8, 8192, 0.5) == 512
     with pytest.raises(ValueError, match="gpu_memory_utilization"):
-        count_blocks(gpu(20 * GIB, lambda *_: 9 * GIB + 1), 16, 8, 8192, 0.5)
+        count(gpu(20 * GIB, lambda *_: 9 * GIB + 1), 16, 8, 8192, 0.5)
     for taken, room in ((9.5 * GIB, "0.50"), (12 * GIB, "0.00")):
         model = gpu(20 * GIB, lambda *_, taken=taken: int(taken))
         with pytest.raises(ValueError) as caught:
-            count_blocks(model, 16, 8, 8192, 0.5)
+            count(model, 16, 8, 8192, 0.5)
         assert str(caught.value) == (
             f"gpu_memory_utilization 0.5 of 20.0 GiB leaves {room} GiB for keys and values, where "
             "one request of 8192 tokens takes 1.00: weights, the largest step and other programs "
@@ -108,6 +129,15 @@ def test_memory_of_a_step_is_all_but_the_prompts_own_cache(monkeypatch):
     assert memory_of_a_step(step, 100, 8, 16) == 5_000_000 - own + 37_000_000
     [batch] = batches
     assert len(batch.token_ids) == 100 and batch.logit_rows.tolist() == list(range(92, 100))
+    context = CONFIG.max_position_embeddings
+    memory_of_a_step(step, context + 3, 8, 16)
+    assert batches[1].positions.tolist() == [*range(context), 0, 1, 2]
+
+
+def test_memory_in_use_is_everybodys(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (60_000_000, 100_000_000))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    assert memory_in_use(torch.device("cuda", 0)) == 40_000_000
 
 
 @pytest.mark.gpu

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from yaie.engine.checks import check_count
+from yaie.engine.checks import check_count, check_number
+from yaie.engine.graphs import PROMPT_TOKENS
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
@@ -116,13 +117,16 @@ def count_blocks(
     max_num_batched_tokens: int,
     gpu_memory_utilization: float,
     kv_cache_memory_bytes: int | None = None,
+    enforce_eager: bool = False,
 ) -> int:
     """How many KV blocks there is memory for.
 
     Args:
-        gpu_memory_utilization: on a GPU, the part of all its memory that weights, the largest step
-            and the cache may take together. What others use of the GPU counts against it.
+        gpu_memory_utilization: on a GPU, the part of all its memory that weights, the largest
+            steps and the cache may take together. What others use of the GPU counts against it.
         kv_cache_memory_bytes: memory for the cache, whatever the device has.
+        enforce_eager: no step will be captured as a CUDA graph. Otherwise two steps count: graphs
+            keep the memory of the largest of them, beside that of a step launched kernel by kernel.
 
     Raises:
         ValueError: there is not enough, and what to change.
@@ -130,6 +134,7 @@ def count_blocks(
     check_count("block_size", block_size)
     check_count("max_num_seqs", max_num_seqs)
     check_count("max_num_batched_tokens", max_num_batched_tokens)
+    check_number("gpu_memory_utilization", gpu_memory_utilization)
     if not 0 < gpu_memory_utilization <= 1:
         raise ValueError(
             f"gpu_memory_utilization must be above 0 and at most 1, got {gpu_memory_utilization}"
@@ -146,32 +151,45 @@ def count_blocks(
                 f"got {kv_cache_memory_bytes}"
             )
         return kv_cache_memory_bytes // size
-    tokens = min(max_num_batched_tokens, model.config.max_position_embeddings)
+    context = model.config.max_position_embeddings
+    tokens = min(max_num_batched_tokens, max_num_seqs * context)
+    longest = min(tokens, context)
     shortage = explain_shortage(
         f"a step of {tokens} tokens needs more than the GPU has beside the weights: lower "
         "max_num_batched_tokens, or end what else uses the GPU"
     )
     with shortage, current(device):
         taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
+        if not enforce_eager:
+            captured = min(tokens, PROMPT_TOKENS[-1])
+            taken += memory_of_a_step(model, captured, max_num_seqs, block_size)
+            taken -= memory_in_use(device)
     total = torch.cuda.get_device_properties(device).total_memory
     num_blocks = int(gpu_memory_utilization * total - taken) // size
-    least = -(-tokens // block_size)
+    least = -(-longest // block_size)
     if num_blocks < least:
         raise ValueError(
             f"gpu_memory_utilization {gpu_memory_utilization} of {total / GIB:.1f} GiB leaves "
             f"{max(num_blocks, 0) * size / GIB:.2f} GiB for keys and values, where one request of "
-            f"{tokens} tokens takes {least * size / GIB:.2f}: weights, the largest step and other "
+            f"{longest} tokens takes {least * size / GIB:.2f}: weights, the largest step and other "
             f"programs take {taken / GIB:.1f}. Raise it, lower max_num_batched_tokens "
             f"({max_num_batched_tokens}), or end what else uses the GPU"
         )
     return num_blocks
 
 
+def memory_in_use(device: torch.device) -> int:
+    """Bytes of a GPU that are taken between steps, by whomever."""
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free
+
+
 def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: int) -> int:
     """Bytes of a GPU that are taken while `num_tokens` tokens are computed, and logits for some.
 
-    That is measured, with a prompt of so many tokens. Weights count, and whatever else is on the
-    GPU; the cache that this prompt needs does not.
+    That is measured, with one sequence of so many tokens, though there be none so long. Weights
+    count, and whatever else is on the GPU; the cache that this sequence needs does not.
     """
     config, device = model.config, model.embed.device
     num_blocks = -(-num_tokens // block_size)
@@ -179,7 +197,7 @@ def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: i
     places = torch.arange(num_tokens, device=device)
     batch = Batch(
         token_ids=torch.zeros_like(places),
-        positions=places,
+        positions=places % config.max_position_embeddings,
         slot_mapping=places,
         block_tables=torch.arange(num_blocks, dtype=torch.int32, device=device).unsqueeze(0),
         context_lens=torch.tensor([num_tokens], dtype=torch.int32, device=device),
