@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 import torch
@@ -250,6 +251,18 @@ def test_a_stream_left_early_frees_its_blocks(llm):
     check_whole(llm.engine)
 
 
+def test_a_stream_is_over_at_the_end_of_a_with(llm):
+    say(llm, MIXED)
+    with pytest.raises(Fault), llm.stream(FIRST, GREEDY) as stream:
+        assert MIXED.startswith(next(stream))
+        raise Fault
+    check_whole(llm.engine)
+    assert stream.output.finish_reason == "abort"
+    with llm.stream(FIRST, GREEDY) as stream:
+        assert "".join(stream) == MIXED
+    assert stream.output.finish_reason == "stop"
+
+
 def test_a_stream_never_begun_frees_its_request(llm):
     stream = llm.stream(FIRST, GREEDY)
     assert llm.engine.has_work
@@ -384,6 +397,44 @@ def test_an_interrupt_of_generate_leaves_open_streams_alone(llm):
     leave_alone(llm.engine)
     assert len(llm.engine.requests) == 1
     assert start + "".join(stream) == "A stream that goes on."
+    check_whole(llm.engine)
+
+
+def test_another_thread_is_refused_while_a_step_is_under_way(llm):
+    say(llm, MIXED)
+    uses = [lambda: llm.generate([7], GREEDY), lambda: llm.stream([7], GREEDY), llm.engine.step]
+    refused = []
+
+    def use(function):
+        with pytest.raises(RuntimeError, match="one thread at a time may use an engine"):
+            function()
+        refused.append(function)
+
+    def before(step):
+        for function in uses:
+            thread = threading.Thread(target=use, args=[function])
+            thread.start()
+            thread.join()
+
+    interfere(llm.engine, before=before)
+    [output] = llm.generate(FIRST, GREEDY)
+    assert output.text == MIXED
+    assert refused == uses * len(output.token_ids)
+    check_whole(llm.engine)
+
+
+def test_a_closed_llm_says_so(llm):
+    stream = llm.stream("a", GREEDY)
+    for _ in range(2):
+        llm.close()
+    for use in (
+        llm.generate,
+        llm.stream,
+        lambda text: llm.chat([{"role": "user", "content": text}]),
+    ):
+        with pytest.raises(RuntimeError, match="this LLM is closed"):
+            use("a")
+    stream.close()
     check_whole(llm.engine)
 
 

@@ -126,8 +126,13 @@ def test_a_prompt_longer_than_the_pool(folder):
 
 
 def test_texts_that_are_no_unicode(llm):
-    with pytest.raises((ValueError, TypeError)):
+    wanted = re.escape(
+        "text must be Unicode, got half a surrogate pair ('\\ud83d') at character 13"
+    )
+    with pytest.raises(ValueError, match=wanted):
         llm.generate("half a pair: \ud83d")
+    with pytest.raises(ValueError, match="half a surrogate pair"):
+        llm.chat([{"role": "user", "content": "\udcff"}])  # a byte that is no UTF-8
 
 
 # ------------------------------------------------------------------------------------ parameters
@@ -158,6 +163,8 @@ def test_texts_that_are_no_unicode(llm):
         ("seed", "lucky", TypeError),
         ("seed", 1.5, TypeError),
         ("seed", 2**64, ValueError),
+        ("ignore_eos", "no", TypeError),
+        ("ignore_eos", None, TypeError),
         ("stop", "", ValueError),
         ("stop", ["fine", ""], ValueError),
         ("stop", [5], TypeError),
@@ -212,6 +219,11 @@ def test_parameters_of_a_stream(llm):
         ({"device": "gpu"}, ValueError, "device must be .* got .gpu."),
         ({"device": 7}, ValueError, "device must be"),
         ({"gpu_memory_utilization": 1.5}, ValueError, "gpu_memory_utilization must be"),
+        ({"gpu_memory_utilization": "x"}, TypeError, "gpu_memory_utilization must be a number"),
+        ({"enforce_eager": "no"}, TypeError, "enforce_eager must be True or False, got 'no'"),
+        ({"enable_prefix_caching": "false"}, TypeError, "enable_prefix_caching must be True or"),
+        ({"enable_chunked_prefill": 0}, TypeError, "enable_chunked_prefill must be True or False"),
+        ({"exercises": 5}, TypeError, "exercises must be True, False or a list of ids, got 5"),
         ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
         ({"policy": "best"}, ValueError, "policy"),
         ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
@@ -286,8 +298,9 @@ def test_the_switch_for_exercises(folder, monkeypatch):
         monkeypatch.setenv("YAIE_USE_EXERCISES", word)
         LLM(folder, num_blocks=8)
     assert asked == [None] * 3
-    LLM(folder, num_blocks=8, exercises=["01.2"])
-    assert asked.pop() == ["01.2"]
+    for ids in (["01.2"], "01.2"):
+        LLM(folder, num_blocks=8, exercises=ids)
+        assert asked.pop() == ["01.2"]
     for word in ("0", "false", "No", ""):
         monkeypatch.setenv("YAIE_USE_EXERCISES", word)
         LLM(folder, num_blocks=8)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from engines import check_whole, interfere, leave_alone
 from safetensors.torch import load_file
 from servers import serving
 from tiny import make_tiny_model, tiny_config
@@ -266,6 +267,20 @@ def test_an_error_before_a_step_changes_nothing(pair):
     with pytest.raises(TypeError, match="SamplingParams"):
         pair.engine.add_request([1], {"temperature": 0})
     pair.generate(PROMPTS, GREEDY)
+
+
+def test_a_refused_thread_ends_no_rank(pair):
+    def before(step):
+        with pytest.raises(RuntimeError, match="a step is under way"):
+            pair.engine.step()
+        with pytest.raises(RuntimeError, match="a step is under way"):
+            pair.engine.add_request([5])
+
+    interfere(pair.engine, before=before)
+    pair.generate(PROMPTS, GREEDY)
+    leave_alone(pair.engine)
+    pair.engine.ranks.check()
+    check_whole(pair.engine)
 
 
 def test_a_rank_that_dies_is_an_error(alone, tiny_model):

@@ -73,6 +73,8 @@ class SamplingParams:
             _check_type("logprobs", self.logprobs, Integral)
             fits = 0 <= self.logprobs <= MOST_LOGPROBS
             _check_range("logprobs", self.logprobs, fits, f"from 0 to {MOST_LOGPROBS}")
+        if not isinstance(self.ignore_eos, bool):
+            raise TypeError(f"ignore_eos must be True or False, got {self.ignore_eos!r}")
         object.__setattr__(self, "stop", _strings("stop", self.stop))
         object.__setattr__(self, "stop_token_ids", _items("stop_token_ids", self.stop_token_ids))
 

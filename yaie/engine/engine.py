@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.engine.checks import check_count
+from yaie.engine.checks import check_count, check_switch
 from yaie.engine.device import GIB, block_bytes, current, explain_shortage
 from yaie.engine.logprobs import TokenLogprob, of_vocabulary, told
 from yaie.engine.parts import Parts
@@ -40,7 +40,8 @@ class Engine:
             are then chosen by the operator `sample`, on the device, as on any GPU.
         scheduling: options of `Scheduler`.
 
-    One thread at a time may call it.
+    One thread at a time may call it: while a step is under way, no other one is begun, and no
+    request is taken.
 
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together: what the model
@@ -65,6 +66,7 @@ class Engine:
     ) -> None:
         check_count("num_blocks", num_blocks)
         check_count("block_size", block_size)
+        check_switch("enforce_eager", enforce_eager)
         if num_blocks * block_size < 2:
             raise ValueError(
                 "num_blocks must make room for a prompt of one token and a token to generate, "
@@ -134,7 +136,9 @@ class Engine:
         Raises:
             ValueError: the prompt is empty, too long, or has a token id that the model lacks.
             TypeError: an argument is of the wrong type.
+            RuntimeError: another thread is in a step.
         """
+        self.check_idle()
         self.check_prompt(prompt_token_ids)
         self.check_params(params)
         if request_id is None:
@@ -225,7 +229,11 @@ class Engine:
         Returns:
             What the requests whose next token is known now have so far; the finished ones have a
             `finish_reason`. A step that overlaps with the next is reported by the next.
+
+        Raises:
+            RuntimeError: another thread is in a step.
         """
+        self.check_idle()
         try:
             self._begin_step()
             with current(self.device):
@@ -244,6 +252,14 @@ class Engine:
             self._in_step = False
             while self._to_abort:
                 self.abort(self._to_abort.pop())
+
+    def check_idle(self) -> None:
+        """Raise a RuntimeError if a step is under way: then another thread uses the engine."""
+        if self._in_step:
+            raise RuntimeError(
+                "a step is under way: one thread at a time may use an engine; `yaie serve` takes "
+                "many"
+            )
 
     def take_outputs(self) -> list[RequestOutput]:
         """What no step has returned yet. Behind one that failed: what it had before it did."""

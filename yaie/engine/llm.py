@@ -40,7 +40,7 @@ class LLM:
         block_size: tokens a KV block.
         num_blocks: blocks of the KV cache; by default as many as there is memory for.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
-            take together.
+            take together; activations twice, as CUDA graphs keep their own.
         kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
             what `gpu_memory_utilization` leaves.
         tensor_parallel_size: processes that share the model, each on a GPU of its own, or all on
@@ -53,8 +53,8 @@ class LLM:
         backend: who computes the operators: "auto", "reference", "triton", "cuda", or a mapping
             with a back end for some of them; see `yaie.backends.registry`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
-            code runs: True for all of them, or a list of their ids. By default YAIE_USE_EXERCISES
-            decides (1, true or yes).
+            code runs: True for all of them, or an id, or a list of ids. By default
+            YAIE_USE_EXERCISES decides (1, true or yes).
 
     Raises:
         ValueError: an argument is out of range, or the model is not known.
@@ -78,12 +78,16 @@ class LLM:
         enable_chunked_prefill: bool = True,
         policy: str = "fcfs",
         backend: str | Mapping[str, str] = AUTO,
-        exercises: bool | Sequence[str] | None = None,
+        exercises: bool | str | Sequence[str] | None = None,
         tensor_parallel_size: int = 1,
     ) -> None:
         arguments = {name: value for name, value in locals().items() if name != "self"}
         if exercises is None:
             exercises = switch("YAIE_USE_EXERCISES")
+        elif isinstance(exercises, str):
+            exercises = [exercises]
+        elif not isinstance(exercises, bool | Sequence):
+            raise TypeError(f"exercises must be True, False or a list of ids, got {exercises!r}")
         ids = None if exercises is True else exercises
         parts = learner_parts(ids) if exercises else Parts()
         for line in parts.report:
@@ -109,6 +113,7 @@ class LLM:
                     max_num_batched_tokens if enable_chunked_prefill else longest,
                     gpu_memory_utilization,
                     kv_cache_memory_bytes,
+                    enforce_eager,
                 )
             num_blocks = smallest(num_blocks, shard, where)
             if ranks is not None:
@@ -130,12 +135,16 @@ class LLM:
                 policy=policy,
             )
         self._ranks = ranks
+        self._is_closed = False
 
     def close(self) -> None:
         """Free the CUDA graphs, and end the other processes, if the model is shared among several.
 
-        A group of ranks that somebody else started can be ended only then.
+        Then the LLM takes no prompt any more; close its open streams first. Weights and cache are
+        freed with the LLM itself. A group of ranks that somebody else started can be ended only
+        when this has been called.
         """
+        self._is_closed = True
         self.engine.runner.forget_graphs()
         if self._ranks is not None:
             self._ranks.close()
@@ -156,7 +165,9 @@ class LLM:
 
         Raises:
             ValueError, TypeError: a prompt cannot be served. Then none is.
+            RuntimeError: the LLM is closed, or another thread uses it.
         """
+        self._check_open()
         _check_sequence("prompts", prompts, "a str, a list of token ids, or a list of either")
         is_single = isinstance(prompts, str) or isinstance(prompts[0], int)
         prompts = [prompts] if is_single else prompts
@@ -176,7 +187,11 @@ class LLM:
 
         Returns:
             A list with an output for each conversation.
+
+        Raises:
+            As `generate`.
         """
+        self._check_open()
         _check_sequence("messages", messages, "a list of messages, or a list of such lists")
         conversations = [messages] if isinstance(messages[0], dict) else messages
         prompts = [self.tokenizer.apply_chat_template(messages) for messages in conversations]
@@ -190,8 +205,13 @@ class LLM:
         """Continue a prompt or answer a conversation, and yield the text as it comes.
 
         Several streams may be open, and `generate` may run meanwhile: whoever runs the engine
-        moves all of them on. Leaving the stream early aborts the request.
+        moves all of them on. Leaving the stream early aborts the request: at the end of a `with`,
+        or when nobody has the stream any more.
+
+        Raises:
+            As `generate`.
         """
+        self._check_open()
         _check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
         if isinstance(prompt[0], dict):
             token_ids = self.tokenizer.apply_chat_template(prompt)
@@ -199,6 +219,10 @@ class LLM:
             token_ids = self._encode(prompt)
         self.engine.check_params(sampling_params, "sampling_params")
         return TextStream(self.engine, token_ids, sampling_params)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("this LLM is closed: make another one")
 
     def _encode(self, prompt: Prompt) -> Sequence[int]:
         return self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
@@ -235,7 +259,8 @@ class LLM:
 
 
 class TextStream(Iterator[str]):
-    """The pieces of a text as they come."""
+    """The pieces of a text as they come. At the end of `with llm.stream(...) as pieces:` the
+    request is over, whatever has happened."""
 
     def __init__(
         self, engine: Engine, prompt_token_ids: Sequence[int], params: SamplingParams | None
@@ -269,6 +294,12 @@ class TextStream(Iterator[str]):
         """End the request, wherever it is."""
         if self._request is not None:
             self._engine.abort(self._request.request_id)
+
+    def __enter__(self) -> TextStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def __del__(self) -> None:
         self.close()

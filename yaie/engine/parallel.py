@@ -91,6 +91,7 @@ class ParallelEngine(Engine):
         Raises:
             RankFailed: another rank has failed. All have ended.
         """
+        self.check_idle()  # which is no failure of a step
         with end_on_error(self.ranks):
             outputs = super().step()
             self.ranks.check()

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from yaie.engine.checks import check_count
+from yaie.engine.checks import check_count, check_switch
 from yaie.engine.request import Request, Status
 from yaie.kv_cache import KVCacheManager, blocks_needed
 from yaie.prefix_cache import RadixCache
@@ -79,6 +79,8 @@ class Scheduler:
         check_count("max_num_seqs", max_num_seqs)
         check_count("max_num_batched_tokens", max_num_batched_tokens)
         check_count("patience", patience, minimum=0)
+        check_switch("enable_prefix_caching", enable_prefix_caching)
+        check_switch("enable_chunked_prefill", enable_chunked_prefill)
         if max_num_batched_tokens < max_num_seqs:
             raise ValueError(
                 f"max_num_batched_tokens must be at least max_num_seqs ({max_num_seqs}), so that "
