@@ -10,13 +10,19 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import httpx
 import pytest
+import torch
 from servers import wait_until
+from typer.testing import CliRunner
 
+from yaie import LLM
+from yaie.cli import app
+from yaie.engine.runner import Runner
 from yaie.server.app import Settings
-from yaie.server.run import Server, bind, serve
+from yaie.server.run import bind, serve
 
 SENT = {"model": "tiny-llama", "prompt": "a", "ignore_eos": True}
 
@@ -118,27 +124,84 @@ def test_a_port_belongs_to_who_asked_first():
         bind("127.0.0.1", first.getsockname()[1])
 
 
-def test_a_signal_that_comes_before_uvicorn_listens_to_it(tiny_model, monkeypatch):
-    heard, run = [], Server.run
+@pytest.fixture
+def served(tiny_model, monkeypatch):
+    """Serve in this process, until something ends it."""
+    saved = [(end, signal.signal(end, signal.SIG_IGN)) for end in (signal.SIGTERM, signal.SIGINT)]
+    threads = torch.get_num_threads()
+    yield partial(serve, str(tiny_model), Settings("tiny"), port=0, num_blocks=8)
+    torch.set_num_threads(threads)
+    for end, handler in saved:
+        signal.signal(end, handler)
+
+
+def end_this():
+    """As a supervisor would."""
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
+
+
+def test_it_serves_when_its_engine_is_warm(served, monkeypatch, capsys):
+    """And ends rightly, however soon it is told to."""
+    done = []
+    monkeypatch.setattr(Runner, "warm", lambda runner: done.append("warm"))
 
     def welcome(*_):  # "serving ... at ..." is what a supervisor waits for
-        signal.raise_signal(signal.SIGTERM)
-        return []
+        done.append("serves")
+        end_this()
+        return ["serving"]
 
-    def checked(server, sockets):
-        heard.append(server.should_exit)
-        if server.should_exit:
-            run(server, sockets=sockets)
+    monkeypatch.setattr("yaie.server.run.welcome", welcome)
+    served()
+    assert done == ["warm", "serves"]
+    assert "serving\nstopped" in capsys.readouterr().out
 
-    saved = [(end, signal.signal(end, signal.SIG_IGN)) for end in (signal.SIGTERM, signal.SIGINT)]
-    try:
-        monkeypatch.setattr("yaie.server.run.welcome", welcome)
-        monkeypatch.setattr(Server, "run", checked)
-        serve(str(tiny_model), Settings("tiny"), port=0, num_blocks=8)
-    finally:
-        for end, handler in saved:
-            signal.signal(end, handler)
-    assert heard == [True]
+
+def test_a_signal_while_the_engine_is_warmed_ends_it_then(served, monkeypatch, capsys):
+    monkeypatch.setattr(Runner, "warm", lambda runner: end_this())
+    served()
+    said = capsys.readouterr().out
+    assert "stopped" in said
+    assert "ready" not in said and "serving" not in said
+
+
+def test_an_engine_that_cannot_be_warmed_does_not_serve(served, monkeypatch, capsys):
+    def warm(runner):
+        raise MemoryError("too large")
+
+    monkeypatch.setattr(Runner, "warm", warm)
+    with pytest.raises(RuntimeError, match="the engine has stopped: MemoryError: too large"):
+        served()
+    assert "serving" not in capsys.readouterr().out
+
+
+def test_the_engine_takes_the_threads_that_the_ranks_leave_it(served, monkeypatch):
+    taken = {}
+
+    def set_num_threads(number):
+        taken[threading.current_thread().name] = number
+
+    def one_rank(model, tensor_parallel_size, **options):
+        return LLM(model, **options)
+
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", set_num_threads)
+    monkeypatch.setattr("yaie.server.run.LLM", one_rank)
+    monkeypatch.setattr(Runner, "warm", lambda runner: end_this())
+    served(tensor_parallel_size=3)
+    assert taken == {"MainThread": 1, "engine": 2}
+
+
+def test_a_folder_is_called_by_its_name_also_from_within(tiny_model, monkeypatch):
+    called = []
+
+    def serve(model, settings, **_):
+        called.append(settings.model_name)
+
+    monkeypatch.setattr("yaie.server.run.serve", serve)
+    monkeypatch.chdir(tiny_model)
+    for model in (".", "../tiny-llama/", "org/tiny-llama"):
+        assert CliRunner().invoke(app, ["serve", model]).exit_code == 0
+    assert called == ["tiny-llama"] * 3
 
 
 def test_a_full_cache_is_refused_and_a_small_one_preempts(tiny_model):

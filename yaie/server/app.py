@@ -17,7 +17,7 @@ from yaie.engine.engine import Engine
 from yaie.server import errors, protocol
 from yaie.server.answers import ChatCall, CompletionCall, as_json, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import CheckHost, LimitBody, RequireKey
+from yaie.server.guards import CheckHost, LimitBody, Overtaken, RequireKey, before
 from yaie.server.metrics import CONTENT_TYPE, Metrics
 from yaie.server.worker import Job, QueueFull, Stopping, Worker
 
@@ -33,6 +33,7 @@ class Settings:
         api_key: what /v1 demands as a bearer token; None lets everybody in.
         max_queued: requests that may wait for a place in the batch.
         max_body_bytes: the longest body of a request.
+        body_timeout: seconds in which all of it must have come.
         max_tokens: the most tokens of an answer; None allows as many as the context holds.
         allowed_hosts: the names by which clients may call the server; None allows all.
     """
@@ -41,12 +42,19 @@ class Settings:
     api_key: str | None = None
     max_queued: int = 256
     max_body_bytes: int = 4 * 2**20
+    body_timeout: float = 30.0
     max_tokens: int | None = None
     allowed_hosts: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.api_key is not None and not self.api_key.strip():
+        if self.api_key is None:
+            return
+        if not self.api_key.strip():
             raise ValueError("api_key must not be empty: anybody could send an empty one")
+        if self.api_key != self.api_key.strip() or not self.api_key.isprintable():
+            raise ValueError(
+                "api_key must be printable and have no blank at its ends: no header could carry it"
+            )
 
 
 def build_app(engine: Engine, settings: Settings) -> FastAPI:
@@ -57,13 +65,13 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        worker.start()
+        await worker.start()
         yield
         await worker.stop()
 
     failures = {
         status: {"model": errors.ErrorResponse}
-        for status in (400, 401, 404, 405, 413, 421, 429, 500, 503)
+        for status in (400, 401, 404, 405, 408, 413, 421, 429, 500, 503)
     }
     app = FastAPI(
         title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
@@ -71,7 +79,12 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
     )  # fmt: skip
     app.state.worker = worker
     errors.install(app)
-    app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
+    app.add_middleware(
+        LimitBody,
+        max_bytes=settings.max_body_bytes,
+        seconds=settings.body_timeout,
+        late=worker.late,
+    )
     if settings.api_key is not None:
         app.add_middleware(RequireKey, key=settings.api_key)
     if settings.allowed_hosts is not None:
@@ -250,13 +263,7 @@ async def unless_gone(work: Coroutine[Any, Any, Any], request: Request) -> Any:
         while (await request.receive())["type"] != "http.disconnect":
             pass
 
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(gone())]
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if tasks[0].done():
-            return tasks[0].result()
-        raise ApiError(499, "the client left")
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return await before(gone(), work)
+    except Overtaken:
+        raise ApiError(499, "the client left") from None

@@ -1,19 +1,42 @@
-"""What a request must pass before anything reads it: its host, its key, and its size."""
+"""What a request must pass before anything reads it: its host, its key, its size and its pace."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from yaie.server.errors import ApiError
+from yaie.server.worker import LATE
+
+
+class Overtaken(Exception):
+    """What was awaited did not come in time."""
+
+
+async def before(event: Awaitable[Any], work: Awaitable[Any], seconds: float | None = None) -> Any:
+    """Await `work`. If `event` comes first, or `seconds` have passed, cancel it and raise
+    `Overtaken`."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(event)]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if tasks[0].done():
+            return tasks[0].result()
+        raise Overtaken
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class LimitBody:
-    """Reads the body, and refuses one of more than `max_bytes`.
+    """Reads the body, and refuses one of more than `max_bytes`, or that takes more than `seconds`,
+    or that is not all there when `late` is set.
 
     Of a body that is too long nothing is kept, but `PATIENCE` times as much as allowed is read: a
     client that is still sending when the connection closes would never see the answer.
@@ -21,35 +44,55 @@ class LimitBody:
 
     PATIENCE = 16
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float, late: asyncio.Event) -> None:
         self.app = app
         self.max_bytes = max_bytes
+        self.seconds = seconds
+        self.late = late
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        body, size, more = bytearray(), 0, True
-        while more and size <= self.PATIENCE * self.max_bytes:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            size += len(message.get("body", b""))
-            if size <= self.max_bytes:
-                body += message.get("body", b"")
-            more = message.get("more_body", False)
-        if size > self.max_bytes:
-            error = ApiError(413, f"the body must be at most {self.max_bytes} bytes")
+        try:
+            body = await self._body(receive)
+        except ApiError as error:
             response = error.response()
             response.headers["Connection"] = "close"
             await response(scope, receive, send)
             return
-        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        if body is None:
+            return
+        whole: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
 
         await self.app(scope, replay, send)
+
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The body, or None if the client left."""
+        try:
+            return await before(self.late.wait(), self._read(receive), self.seconds)
+        except Overtaken:
+            if self.late.is_set():
+                raise ApiError(503, LATE, code="shutting_down") from None
+            message = f"the body must be here within {self.seconds:g} s"
+            raise ApiError(408, message, code="request_timeout") from None
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        body, size, more = bytearray(), 0, True
+        while more and size <= self.PATIENCE * self.max_bytes:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            size += len(message.get("body", b""))
+            if size <= self.max_bytes:
+                body += message.get("body", b"")
+            more = message.get("more_body", False)
+        if size > self.max_bytes:
+            raise ApiError(413, f"the body must be at most {self.max_bytes} bytes")
+        return bytes(body)
 
 
 class RequireKey:
@@ -71,7 +114,7 @@ class RequireKey:
         given = Headers(scope=scope).get("authorization", "")
         scheme, _, token = given.partition(" ")
         # latin-1 is how headers are decoded, so this gives back the bytes that came.
-        matches = secrets.compare_digest(token.strip().encode("latin-1"), self.key)
+        matches = secrets.compare_digest(token.lstrip(" ").encode("latin-1"), self.key)
         return scheme.lower() == "bearer" and matches
 
 

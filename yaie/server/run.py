@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,7 +21,7 @@ from fastapi import FastAPI
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
 from yaie.server.connection import Connection
-from yaie.server.worker import PATIENCE, Worker
+from yaie.server.worker import PATIENCE, STOPPED, Worker
 
 
 def serve(
@@ -37,12 +39,13 @@ def serve(
         model: name or folder, as for `LLM`.
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
-        shutdown_timeout: seconds that answers under way may still take. What is not answered then
-            ends with an error, and a step that does not end either is left behind.
+        shutdown_timeout: seconds that answers under way may still take. What is not answered then,
+            or at a second SIGINT, ends with an error, and a step that does not end either is left
+            behind.
         engine: further options of `LLM`.
 
     Raises:
-        RuntimeError: the port cannot be had.
+        RuntimeError: the port cannot be had, or the engine failed while it was prepared.
     """
     if is_loopback(host):
         names = ("localhost", "127.0.0.1", "[::1]", _bracketed(host))
@@ -59,18 +62,21 @@ def serve(
         torch.set_num_threads(1)
         llm = LLM(model, **engine)
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
-        print(f"ready after {time.perf_counter() - started:.1f} s")
         app = build_app(llm.engine, settings)
         worker = app.state.worker
-        worker.call(partial(torch.set_num_threads, threads))
+        ranks = engine.get("tensor_parallel_size", 1)  # each of which has an equal share of them
+        worker.call(partial(torch.set_num_threads, max(1, threads // ranks)))
         worker.call(llm.engine.runner.warm)
-        server = Server(app, worker, shutdown_timeout)
+
+        def greet() -> None:
+            print(f"ready after {time.perf_counter() - started:.1f} s")
+            for line in welcome(address, settings, is_loopback(host)):
+                print(line, flush=True)
+
+        server = Server(app, worker, shutdown_timeout, greet)
         for number in (signal.SIGINT, signal.SIGTERM):
-            # uvicorn takes them over while it serves, and raises them again when it has ended. Who
-            # has read that it serves may send one before.
+            # uvicorn has handlers of its own while it runs, and raises again what these have heard.
             signal.signal(number, server.handle_exit)
-        for line in welcome(address, settings, is_loopback(host)):
-            print(line, flush=True)
         server.run(sockets=[listener])
         has_ended = worker.join(1.0)
         llm.close()
@@ -86,24 +92,53 @@ class Server(uvicorn.Server):
         app: what to serve.
         worker: who answers.
         patience: seconds that answers may take once the server is to end.
+        greet: called when it serves.
     """
 
-    def __init__(self, app: FastAPI, worker: Worker, patience: int) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        worker: Worker,
+        patience: int,
+        greet: Callable[[], None] = lambda: None,
+    ) -> None:
         config = uvicorn.Config(
             app,
             http=Connection,
+            ws="none",
             log_level="warning",
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
         )
         super().__init__(config)
+        logging.getLogger("uvicorn.error").addFilter(is_no_cancellation)
         self.worker = worker
         self.patience = patience
+        self.greet = greet
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, which waits for the worker. Raises RuntimeError if that has failed."""
+        await super().startup(sockets)
+        if not self.worker.is_alive:
+            raise RuntimeError(f"{STOPPED}: {self.worker.why_ended}")
+        if not self.should_exit:
+            self.greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's."""
         asyncio.get_running_loop().call_later(self.patience, self.worker.give_up)
         await super().shutdown(sockets)
+        if self.force_exit:  # by a second Ctrl-C: uvicorn would cancel what is left
+            self.worker.give_up()
+            if self.server_state.tasks:
+                await asyncio.wait(self.server_state.tasks, timeout=1.0)
+            await self.lifespan.shutdown()
+
+
+def is_no_cancellation(record: logging.LogRecord) -> bool:
+    """Whether a record of a log is of something else than an answer that was cancelled at the end,
+    as one is whose client does not read. A traceback says nothing of that."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -74,6 +74,7 @@ class Worker:
 
     Attributes:
         why_ended: the error that stopped the engine, if one did, in a line.
+        late: set when the server no longer waits for what is under way.
     """
 
     def __init__(self, engine: Engine, max_queued: int, metrics: Metrics) -> None:
@@ -84,7 +85,9 @@ class Worker:
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._open: set[str] = set()  # requests that the engine has not finished; the thread's
+        self._begun = asyncio.Event()
         self._ended = asyncio.Event()
+        self.late = asyncio.Event()
         self.why_ended = ""
         self._next_id = 0
         self._stopping = False
@@ -99,10 +102,13 @@ class Worker:
         """Whether the engine can answer: it has not stopped, nor been left behind in a step."""
         return not self._ended.is_set()
 
-    def start(self) -> None:
-        """Start the engine's thread; results go to the event loop that runs now."""
+    async def start(self) -> None:
+        """Start the engine's thread, and wait until it has done what `call` asked of it, or has
+        failed. Results go to the event loop that runs now."""
         self._loop = asyncio.get_running_loop()
+        self.call(partial(self._tell_loop, self._begun.set))
         self._thread.start()
+        await self._begun.wait()
 
     def submit(
         self, requests: Sequence[tuple[Sequence[int], SamplingParams]], namespace: str = ""
@@ -161,8 +167,12 @@ class Worker:
             log.error("a step of the engine does not end: it is left behind")
             self._close()
 
-    def give_up(self, message: str = LATE) -> None:
+    def give_up(self) -> None:
         """Answer all that is under way with an error."""
+        self.late.set()
+        self._end_all(LATE)
+
+    def _end_all(self, message: str) -> None:
         outputs = [_failure(request_id, message) for request_id in self._jobs]
         self.metrics.observe_step(outputs)
         self._publish(outputs)
@@ -189,7 +199,8 @@ class Worker:
         """The engine's thread has ended, or does not end. Also a request that came too late for the
         engine to know it hears of that."""
         self._ended.set()
-        self.give_up(STOPPED)
+        self._begun.set()
+        self._end_all(STOPPED)
 
     # ------------------------------------------------------------------------ the thread
 
