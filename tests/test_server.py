@@ -7,6 +7,7 @@ import io
 import json
 import os
 import random
+import socket
 import sys
 import threading
 from functools import partial
@@ -338,6 +339,91 @@ def test_bodies_that_are_no_request(running, content, status):
             assert answer.json()["error"]["message"]
 
 
+def test_what_is_no_json_is_said(running):
+    deep, digits = b"[" * 100_000, b'{"seed": ' + b"9" * 5000 + b"}"
+    headers = {"Content-Type": "application/json"}
+    with running.client() as http:
+        for content in (b"{", b"\xff\xfe{", deep[:90_000], digits):
+            answer = http.post("/v1/completions", content=content, headers=headers)
+            assert answer.json()["error"]["code"] == "invalid_json"
+        for content in (b"{}", json.dumps(body()).encode(), b"a=b"):  # as curl -d sends it
+            form = {"Content-Type": "application/x-www-form-urlencoded"}
+            answer = http.post("/v1/completions", content=content, headers=form)
+            assert answer.status_code == 400
+            assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+def half_a_request(server):
+    """A connection that has sent half of a body."""
+    connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), 60)
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: {server.url[7:]}\r\nContent-Length: 500\r\n\r\n"
+    connection.sendall(head.encode() + b"{")
+    return connection
+
+
+def answer_on(connection):
+    """All that is answered: the status, and the error."""
+    with connection, connection.makefile("rb") as file:
+        head, _, sent = file.read().partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(sent)["error"]
+
+
+def test_half_a_body_is_not_waited_for_without_end(folder):
+    with serving(LLM(folder, num_blocks=16), body_timeout=0.1) as server:
+        status, error = answer_on(half_a_request(server))
+    assert (status, error["code"]) == (408, "request_timeout")
+    assert error["message"] == "the body must be here within 0.1 s"
+
+
+@pytest.mark.parametrize("end", ["time limit", "second Ctrl-C"])
+def test_half_a_body_does_not_hold_up_the_end(folder, capsys, end):
+    with serving(LLM(folder, num_blocks=16)) as server:
+        connection = half_a_request(server)
+        wait_until(lambda: server.server.server_state.tasks)
+        if end == "time limit":
+            server.server.patience = 0
+        else:
+            server.server.force_exit = True
+    status, error = answer_on(connection)
+    assert (status, error["message"]) == (503, "the server is shutting down")
+    assert not capsys.readouterr().err
+    assert server.worker.join(60)
+
+
+def test_a_second_interrupt_ends_a_stream_with_an_error(folder, capsys):
+    with serving(LLM(folder, num_blocks=64)) as server, server.client() as http:
+        ending = server.server
+        first = iter([True])  # one step, so that the stream begins
+        server.hold(until=lambda: ending.force_exit or next(first, False))
+        sent = {"model": "tiny", "messages": MESSAGES, "max_tokens": 400, "stream": True}
+        with http.stream("POST", "/v1/chat/completions", json=sent) as answer:
+            lines = answer.iter_lines()
+            next(lines)  # says who speaks, whatever the first token is
+            ending.should_exit = ending.force_exit = True
+            events = [line for line in lines if line]
+    assert "the server is shutting down" in events[-2] and events[-1] == "data: [DONE]"
+    assert not capsys.readouterr().err
+    assert server.worker.join(60)
+
+
+def test_who_is_cut_off_leaves_no_traceback(folder, capsys):
+    with serving(LLM(folder, num_blocks=16)) as server, half_a_request(server):
+        wait_until(lambda: server.server.server_state.tasks)
+        server.server.config.timeout_graceful_shutdown = 0
+        server.server.should_exit = True
+        wait_until(lambda: not server.worker.is_alive)
+    said = capsys.readouterr().err
+    assert "Cancel 1 running task(s)" in said and "Traceback" not in said
+
+
+def test_websockets_are_not_spoken_of(folder, capsys):
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    with serving(LLM(folder, num_blocks=16)) as server, server.client() as http:
+        answer = http.get("/health", headers=upgrade | {"Sec-WebSocket-Key": "eA=="})
+    assert answer.status_code == 200
+    assert not capsys.readouterr().err
+
+
 def test_chat_refuses_what_it_lacks(running):
     with running.client() as http:
         for messages, words in (
@@ -374,20 +460,24 @@ def test_other_methods_are_refused(running):
 
 
 def test_a_key_is_demanded_where_one_is_set(folder):
-    with serving(LLM(folder, num_blocks=16), api_key="sécret") as server, server.client() as http:
-        for value in (None, "Bearer wrong", "sécret", "Bearer", "Basic sécret", "Bearer sécre"):
+    """One whose last byte, A0, is a blank in Latin-1."""
+    with serving(LLM(folder, num_blocks=16), api_key="voilà") as server, server.client() as http:
+        for value in (None, "Bearer wrong", "voilà", "Bearer", "Basic voilà", "Bearer voil"):
             headers = {} if value is None else {"Authorization": value.encode()}
             answer = http.get("/v1/models", headers=headers)
             assert answer.status_code == 401
             assert answer.json()["error"]["code"] == "invalid_api_key"
-        headers = {"Authorization": "Bearer sécret".encode()}
+        headers = {"Authorization": "Bearer voilà".encode()}
         assert http.get("/v1/models", headers=headers).status_code == 200
         assert http.get("/health").status_code == 200
 
 
-def test_an_empty_key_is_refused():
+def test_a_key_that_no_header_can_carry_is_refused():
     for key in ("", " "):
         with pytest.raises(ValueError, match="api_key must not be empty"):
+            Settings("tiny", api_key=key)
+    for key in ("key ", " key", "a\nkey", "key\0", "\udcff"):
+        with pytest.raises(ValueError, match="api_key must be printable and have no blank"):
             Settings("tiny", api_key=key)
 
 

@@ -29,3 +29,6 @@ class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on what was written there."""
         self.data_received(bytes(memoryview(self._received)[:nbytes]))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing of who asks for a websocket: uvicorn would log what to install for it."""

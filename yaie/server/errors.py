@@ -72,7 +72,11 @@ def install(app: FastAPI) -> None:
         if error.status_code == HTTPStatus.NOT_FOUND:
             paths = [route.path for route in app.routes if isinstance(route, APIRoute)]
             message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
-        response = ApiError(error.status_code, message).response()
+        code = None
+        if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's, who says no more than that
+            message = f"the body cannot be parsed: {error.__cause__}"
+            code = "invalid_json"
+        response = ApiError(error.status_code, message, code=code).response()
         response.headers.update(error.headers or {})
         return response
 
@@ -100,6 +104,8 @@ def _from_validation(error: RequestValidationError) -> ApiError:
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "it cannot be parsed")
         return ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json")
+    if first["loc"] == ("body",) and first["type"] == "model_attributes_type":
+        return ApiError(400, "send a JSON object, with Content-Type: application/json")
     param = _field(first)
     if first["type"] == "extra_forbidden":
         return ApiError(400, f"{param} is not supported by this server", param=param)
