@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import httpx
 
 from yaie.engine.llm import LLM
 from yaie.server.app import Settings, build_app
-from yaie.server.run import Server
+from yaie.server.run import Server, bind
 from yaie.server.worker import Worker
 
 
@@ -57,8 +56,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:
 def serving(llm: LLM, **settings) -> Iterator[Running]:
     """Serve a model under the name "tiny" on a free port of this machine."""
     app = build_app(llm.engine, Settings("tiny", **settings))
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
+    listener = bind("127.0.0.1", 0)
     server = Server(app, app.state.worker, patience=60)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

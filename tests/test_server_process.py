@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
@@ -122,6 +123,24 @@ def test_a_port_in_use_is_said_before_the_model_is_loaded(tiny_model):
 def test_a_port_belongs_to_who_asked_first():
     with bind("127.0.0.1", 0) as first, pytest.raises(RuntimeError, match="cannot listen on"):
         bind("127.0.0.1", first.getsockname()[1])
+
+
+def test_what_is_sent_goes_at_once():
+    async def main():
+        asked = asyncio.get_running_loop().create_future()
+
+        def connected(_, writer):
+            own = writer.get_extra_info("socket")
+            asked.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        with bind("127.0.0.1", 0) as listener:
+            await asyncio.start_server(connected, sock=listener)
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await asked
+            writer.close()
+
+    asyncio.run(main())
 
 
 @pytest.fixture

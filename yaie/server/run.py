@@ -146,7 +146,9 @@ def bind(host: str, port: int) -> socket.socket:
     somebody serves. Raises RuntimeError that says what is in the way."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family)
+        # Only of sockets that are called TCP's does asyncio ask to send at once. Others keep a body
+        # back until its head is acknowledged, for which a client may take 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(1024)
