@@ -95,6 +95,7 @@ class DrawnBench(Bench):
                 options.get("max_num_seqs", 64),
                 options.get("max_num_batched_tokens", 2048),
                 utilization,
+                enforce_eager=options.get("enforce_eager", False),
             )
         engine = Engine(self.llama, self.tokenizer, num_blocks=num_blocks, **options)
         return Ready(engine, self.tokenizer)
