@@ -76,16 +76,22 @@ def mistakes(x: Any) -> list[tuple[Any, str]]:
          "A row holds all its gates, then all its ups."),
     ]  # fmt: skip
     if x.shape[0] > 1:
-        size = gate.shape[1]
-        lost = x.double().flatten()[: gate.numel() + size]
-        g, u = lost[: gate.numel()], lost[size:]
-        wrong.append(
+        flat, count = x.double().flatten(), gate.numel()
+        beside, behind = flat[gate.shape[1] :][:count], flat[count:].view_as(gate)
+        g = flat[:count].view_as(gate)
+        apart = (
+            "The ups of a row follow its own gates, `size` elements behind them; here they were "
+            "read behind the gates of all rows."
+        )
+        wrong += [
             (
-                (g * torch.sigmoid(g) * u).view_as(gate),
+                g * torch.sigmoid(g) * beside.view_as(gate),
                 "Only the first row is right. A row of x has 2 × size elements, a row of out has "
                 "size: element i of out is not beside element i of x.",
-            )
-        )
+            ),
+            (gate * torch.sigmoid(gate) * behind, apart),
+            (g * torch.sigmoid(g) * behind, apart),
+        ]
     return [(value.to(x.dtype), text) for value, text in wrong]
 
 
