@@ -163,8 +163,17 @@ def select(which: str) -> list[Exercise]:
 
 
 def _unknown(got: str, known: list[str]) -> str:
-    padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
-    close = difflib.get_close_matches(padded, known, n=3, cutoff=0.4)
+    close = _near(got, known)
     if close:
         return f"there is no exercise {got!r}; did you mean {' or '.join(close)}?"
     return f"there is no exercise {got!r}; `yaie status` lists them all"
+
+
+def _near(got: str, known: list[str]) -> list[str]:
+    """What is one slip away: the id with its zero, else those of its notebook, else of others."""
+    padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
+    if padded in known:
+        return [padded]
+    close = difflib.get_close_matches(padded, known, n=len(known), cutoff=0.7)
+    same = [name for name in close if name[:2] == padded[:2]]
+    return sorted(same or close)[:4]

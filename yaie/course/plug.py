@@ -49,9 +49,13 @@ def _wanted(ids: Sequence[str] | None) -> list[Exercise]:
     if ids is None:
         return fitting
     chosen = [find(exercise_id) for exercise_id in ids]
-    if others := [e.id for e in chosen if e not in fitting]:
+    if others := [f"{e.id} ({e.what})" for e in chosen if e not in fitting]:
         able = ", ".join(e.id for e in fitting)
-        raise ValueError(f"the engine runs exercises {able}; got {', '.join(others)}")
+        raise ValueError(
+            f"the engine cannot answer with {' or '.join(others)}: an exercise can stand for a "
+            "part that an engine is built from, or for a back end of an operator of the model. "
+            f"It runs exercises {able}"
+        )
     return [e for e in fitting if e in chosen]
 
 
