@@ -301,6 +301,24 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
         engine.run(other, device="cpu", quick=True, output=path)
 
 
+def test_a_table_names_units_and_rows_that_were_disturbed(capsys):
+    checked = {"checked_answers": 1, "same_answers": 1}
+    row = {"workload": "chats", "requests": 2, "yaie": 40.0, "transformers": 20.0, "ratio": 2.0}
+    steady = row | checked | {"seconds": [[1.0, 1.9], [2.0, 3.9]]}
+    engine.show("transformers", [steady])
+    said = capsys.readouterr().out
+    assert "ms" not in said and "rounds differ" not in said
+    assert "yaie tokens/s" in said and "transformers tokens/s" in said
+    engine.show("transformers", [steady, steady | {"seconds": [[1.0, 1.0], [2.0, 5.0]]}])
+    said = capsys.readouterr().out
+    assert said.count("2.5 times") == 1 and "Rounds that differ 2 times or more" in said
+    batch = {"batch": 1, "requests": 1, "ttft_p50": 0.0125, "rates": [30.0, 61.0]} | checked
+    engine.show("matrix", [batch])
+    said = capsys.readouterr().out
+    assert "matrix (times in ms)" in said and "12.5" in said
+    assert "2.0 times" in said
+
+
 def test_both_machines_have_the_batches_and_lengths_that_are_promised():
     for sizes in (bench.GPU, bench.CPU):
         assert sizes.batches == (1, 8, 32, 64)

@@ -346,6 +346,45 @@ def test_bench_engine_names_its_sections():
     assert tuple(SECTIONS) == cli.ENGINE_SECTIONS
 
 
+@pytest.mark.parametrize(
+    ("cores", "load", "told"), [(2, 0.5, False), (2, 0.6, True), (64, 12.0, False), (8, 3.44, True)]
+)
+def test_a_benchmark_says_first_that_the_machine_is_busy(monkeypatch, capsys, cores, load, told):
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 50.0, 50.0))
+    with cli.measuring():
+        said = capsys.readouterr().err
+    words = f"other programs use this CPU (load {load:.1f}): times will be too long\n"
+    assert said == (words if told else "")
+    with cli.measuring(alone=False):
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["engine"], "nothing was kept without --output"),
+        (["engine", "--output", "kept.json"], "results so far are in kept.json"),
+        (["serve", "--output", "new.json"], "there were no results yet to keep in new.json"),
+        (["serve", "--soak", "1"], "nothing was kept without --output"),
+        (["kernels"], "nothing was kept without --output"),
+        (["radix"], "nothing was kept"),
+    ],
+)
+def test_ctrl_c_in_a_benchmark_says_what_was_kept(invoke, monkeypatch, tmp_path, options, told):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept.json").touch()
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    module = "soak" if "--soak" in options else options[0]
+    monkeypatch.setattr(f"yaie.bench.{module}.run", stopped)
+    done = invoke("bench", *options)
+    assert done.exit_code == 130
+    assert done.stderr == f"stopped; {told}\n"
+
+
 def test_a_server_has_all_options_of_the_engine(invoke, monkeypatch):
     from yaie import LLM
     from yaie.server import run

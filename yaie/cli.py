@@ -227,6 +227,34 @@ ENGINE_SECTIONS = (
 bench_app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
+@contextmanager
+def measuring(
+    output: Path | None = None, *, keeps: bool = True, alone: bool = True
+) -> Iterator[None]:
+    """Say at the start if this machine is busy, and at a Ctrl-C what was kept.
+
+    Args:
+        output: where results go.
+        keeps: the command has an option for that.
+        alone: times are wrong if other programs use the CPU.
+    """
+    try:
+        from yaie.bench.machine import busy
+
+        if alone and (words := busy()):
+            typer.echo(words, err=True)
+        yield
+    except KeyboardInterrupt:
+        if output is None:
+            kept = f"nothing was kept{' without --output' if keeps else ''}"
+        elif output.exists():
+            kept = f"results so far are in {output}"
+        else:
+            kept = f"there were no results yet to keep in {output}"
+        typer.echo(f"stopped; {kept}", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
+
+
 @bench_app.command("engine")
 def bench_engine(
     model: ModelOption = DEFAULT_MODEL,
@@ -240,7 +268,9 @@ def bench_engine(
     dtype: Dtype = "auto",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Small sizes, for a look: two to three minutes on a CPU."),
+        typer.Option(
+            "--quick", help="Small sizes, for a look: two to three minutes on two idle cores."
+        ),
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
@@ -254,20 +284,21 @@ def bench_engine(
     ] = None,
 ) -> None:
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
-    from yaie.bench import engine
+    with measuring(output, alone=not cpu_time):
+        from yaie.bench import engine
 
-    record = engine.run(
-        model,
-        shape=shape,
-        device=device,
-        dtype=dtype,
-        only=only,
-        quick=quick,
-        rounds=rounds,
-        cpu_time=cpu_time,
-        output=output,
-    )
-    save_plot(record, output)
+        record = engine.run(
+            model,
+            shape=shape,
+            device=device,
+            dtype=dtype,
+            only=only,
+            quick=quick,
+            rounds=rounds,
+            cpu_time=cpu_time,
+            output=output,
+        )
+        save_plot(record, output)
 
 
 @bench_app.command("serve")
@@ -288,7 +319,10 @@ def bench_serve(
     ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
-    quick: Annotated[bool, typer.Option("--quick", help="Little load, for a look.")] = False,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Little load, for a look: one to two minutes on two idle cores."),
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
     ] = None,
@@ -303,18 +337,20 @@ def bench_serve(
     if soak is not None:
         if url or only or options:
             raise ValueError("--soak starts a server of its own: no --url, --only or options")
-        from yaie.bench import soak as bench
+        with measuring(output, alone=False):
+            from yaie.bench import soak as bench
 
-        record = bench.run(model, soak, device=device, dtype=dtype, output=output)
+            record = bench.run(model, soak, device=device, dtype=dtype, output=output)
         typer.echo(bench.told(record["results"]["soak"][-1]))
         return
-    from yaie.bench import serve
+    with measuring(output):
+        from yaie.bench import serve
 
-    record = serve.run(
-        model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
-        rounds=rounds, output=output, options=options or (),
-    )  # fmt: skip
-    save_plot(record, output)
+        record = serve.run(
+            model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
+            rounds=rounds, output=output, options=options or (),
+        )  # fmt: skip
+        save_plot(record, output)
 
 
 def save_plot(record: dict, output: Path | None) -> None:
@@ -332,17 +368,19 @@ def bench_jit(
     rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,
 ) -> None:
     """What compiling, launching, emulating and checking a kernel take, beside their targets."""
-    from yaie.bench import jit
+    with measuring(keeps=False):
+        from yaie.bench import jit
 
-    jit.run(rounds)
+        jit.run(rounds)
 
 
 @bench_app.command("radix")
 def bench_radix() -> None:
     """What matching and eviction cost, by length of the prompt and size of the tree."""
-    from yaie.bench import radix
+    with measuring(keeps=False):
+        from yaie.bench import radix
 
-    radix.run()
+        radix.run()
 
 
 @bench_app.command("kernels")
@@ -360,9 +398,10 @@ def bench_kernels(
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller shapes.")] = False,
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""
-    from yaie.bench import kernels
+    with measuring(output):
+        from yaie.bench import kernels
 
-    record = kernels.run(only, dtype, device, output, quick)
+        record = kernels.run(only, dtype, device, output, quick)
     wrong = [row for row in record["results"] if row["ours"] and row["failure"]]
     raise typer.Exit(1 if wrong else 0)
 

@@ -47,8 +47,11 @@ COLUMNS = {
     "back_ends": ("tokens_per_second", "ttft_p50", "itl_p50"),
     "at_once": ("finished", "tokens_per_second", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99"),
 }
+UNSTEADY = 2  # a row of which one round took so many times as long as another is disturbed
 ENDS = ("requests", "seconds")  # where the measurements of a row begin
 HEADINGS = {
+    "yaie": "yaie tokens/s",
+    "transformers": "transformers tokens/s",
     "tokens_per_second": "tokens/s",
     "most_running": "running",
     "most_blocks": "blocks",
@@ -151,17 +154,31 @@ def show(section: str, rows: Sequence[Row]) -> None:
         same = {name: rows[0].get(name) for name in cases if len({r.get(name) for r in rows}) == 1}
     names = [name for name in cases if name not in same]
     title = ", ".join([section, *(f"{name} {value}" for name, value in same.items())])
-    title = f"{title.replace('_', ' ')} (times in ms)"
+    title = title.replace("_", " ")
+    if set(COLUMNS[section]) & set(MILLISECONDS):
+        title += " (times in ms)"
+    apart = [spread(row) for row in rows]
+    unsteady = max(apart) >= UNSTEADY
     table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in names:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")))
     for name in COLUMNS[section]:
         table.add_column(HEADINGS.get(name, name.replace("_", " ")), justify="right")
-    for row in rows:
+    if unsteady:
+        table.add_column("rounds differ", justify="right")
+    for row, factor in zip(rows, apart, strict=True):
         shown = [str(row.get(name, "")) for name in names]
-        table.add_row(*shown, *(_cell(name, row.get(name)) for name in COLUMNS[section]))
+        shown += [_cell(name, row.get(name)) for name in COLUMNS[section]]
+        if unsteady:
+            shown.append(f"{factor:.1f} times" if factor >= UNSTEADY else "")
+        table.add_row(*shown)
     console = Console()
     console.print(table)
+    if unsteady:
+        console.print(
+            f"Rounds that differ {UNSTEADY} times or more were disturbed: do not trust those rows.",
+            highlight=False,
+        )
     equal = sum(row["same_answers"] for row in rows)
     checked = sum(row["checked_answers"] for row in rows)
     console.print(
@@ -170,6 +187,12 @@ def show(section: str, rows: Sequence[Row]) -> None:
         f"{checked} answers checked: all are transformers' own, token for token\n",
         highlight=False,
     )  # fmt: skip
+
+
+def spread(row: Row) -> float:
+    """How many times as long as the shortest round of a row the longest took; 1 if it had one."""
+    rounds = row.get("seconds") or [row.get("rates") or [1.0]]  # of each who was measured
+    return max(max(values) / min(values) for values in rounds)
 
 
 def _cell(name: str, value: float | None) -> str:

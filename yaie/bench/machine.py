@@ -49,6 +49,15 @@ def versions() -> dict[str, str]:
     return found | {module: version(module) for module in PACKAGES}
 
 
+def busy() -> str | None:
+    """What to say if other programs use this CPU: more than a quarter of its cores, over the last
+    minute. None if they do not."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= cores / 4:
+        return None
+    return f"other programs use this CPU (load {load:.1f}): times will be too long"
+
+
 def code() -> dict[str, str]:
     """Which version of this code runs.
 
