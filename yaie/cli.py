@@ -321,7 +321,9 @@ def bench_serve(
     dtype: Dtype = "auto",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Little load, for a look: one to two minutes on two idle cores."),
+        typer.Option(
+            "--quick", help="Little load, for a look: one to two minutes on two idle cores."
+        ),
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
