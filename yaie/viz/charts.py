@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -20,6 +21,7 @@ from yaie.viz import style
 
 MARGIN, GAP = 0.12, 0.35
 HEAD, BOTTOM = 0.62, 0.55  # inches above and below the axes
+DASHES = ((0, (4, 3)), (0, (1, 2)))  # of guides, in turn
 HALO = withStroke(linewidth=2.5, foreground=style.PAPER)  # so that no curve strikes a word out
 Points = Sequence[tuple[float, float]]
 
@@ -30,7 +32,7 @@ class Chart:
 
     Attributes:
         curves: name -> (x, y), ascending in x. A name of "" is not written.
-        guides: curves of theory, dashed and gray.
+        guides: curves of theory, gray: the first one dashed, the second one dotted.
         marks: name -> x of a vertical line.
         log_x: a scale on which each doubling is as wide, ticked where the curves have points.
         log_y: powers of ten.
@@ -82,14 +84,16 @@ def _told(chart: Chart, points: Points) -> str:
 
 def _legend(page: style.Page, chart: Chart, x: float, width: float) -> None:
     colors = [style.series_color(number) for number in range(len(chart.curves))]
-    entries = [*zip(chart.curves, colors, strict=True), *((g, style.MUTED) for g in chart.guides)]
-    entries = [(name, color) for name, color in entries if name]
-    widths = [style.text_width(name, style.SMALL) + 0.22 for name, _ in entries]
-    for (name, color), (left, line) in zip(entries, style.flow(widths, width, 0.12), strict=True):
+    entries = [
+        (name, color, 2.0, "solid") for name, color in zip(chart.curves, colors, strict=True)
+    ]
+    entries += [(name, style.MUTED, 1.0, dash) for name, dash in zip(chart.guides, cycle(DASHES))]
+    entries = [entry for entry in entries if entry[0]]
+    widths = [style.text_width(name, style.SMALL) + 0.22 for name, *_ in entries]
+    places = style.flow(widths, width, 0.12)
+    for (name, color, thick, dash), (left, line) in zip(entries, places, strict=True):
         y = 0.38 + 0.15 * line
-        dashes = (0, (4, 3)) if name in chart.guides else "solid"
-        line_width = 1.0 if name in chart.guides else 2.0
-        page.ax.plot([x + left, x + left + 0.16], [y, y], color=color, lw=line_width, ls=dashes)
+        page.ax.plot([x + left, x + left + 0.16], [y, y], color=color, lw=thick, ls=dash)
         style.put(page.ax, x + left + 0.2, y, name, style.SMALL, color)
 
 
@@ -128,8 +132,8 @@ def _draw_curves(ax: Axes, chart: Chart) -> None:
             *zip(*points, strict=True), color=style.series_color(number), lw=2.0, ms=3.5,
             marker=marker, drawstyle=drawstyle,
         )  # fmt: skip
-    for points in chart.guides.values():
-        ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=(0, (4, 3)), zorder=1)
+    for points, dash in zip(chart.guides.values(), cycle(DASHES)):
+        ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=dash, zorder=1)
     if chart.log_x:
         ax.set_xscale("log", base=2)
         ticks = sorted({x for points in chart.curves.values() for x, _ in points})

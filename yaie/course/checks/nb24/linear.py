@@ -189,12 +189,13 @@ def a_layer_of_two(learner: Any, rng: random.Random, size: int) -> None:
 def draw_linear(learner: Any) -> Any:
     """An MLP on two ranks: what each has in between, and what is added up."""
     import torch
+    from torch.nn.functional import silu
 
     from yaie.viz.parallel import Matrix, draw_matrices
 
     draw = torch.Generator().manual_seed(3)
     x, up, down = (torch.randn(*shape, generator=draw) for shape in ((4, 8), (12, 8), (10, 12)))
-    inner = [learner.column_parallel(x, up, None, r, 2).relu() for r in range(2)]
+    inner = [silu(learner.column_parallel(x, up, None, r, 2)) for r in range(2)]
     summands: list[Any] = []
     for rank in range(2):
         learner.row_parallel(
@@ -204,7 +205,7 @@ def draw_linear(learner: Any) -> Any:
     return draw_matrices(
         [
             (
-                "column-parallel, then ReLU: each rank has other columns, and nothing is sent",
+                "column-parallel, then silu: each rank has other columns, and nothing is sent",
                 [Matrix(f"rank {r}", inner[r], r) for r in range(2)],
             ),
             (
