@@ -66,6 +66,8 @@ def row_of(rows, **case):
 
 
 def test_the_text_on_load():
+    most = (row_of(CPU["matrix"], batch=32, prompt=128, output=n) for n in (64, 256))
+    assert [round(row["tokens_per_second"]) for row in most] == [78, 86]
     short, long = (
         row_of(CPU["matrix"], batch=8, prompt=128, output=output) for output in (64, 256)
     )
@@ -91,9 +93,19 @@ def test_the_text_on_memory():
     assert {row["preemptions"] for row in over} == {21, 26}
     assert {(row["tokens"] - row["requests"]) // 100 for row in over} == {118}
     assert max(row["most_running"] for row in over) == 45
+    fits, dip = (row_of(H200["memory"], at_once=n) for n in (32, 40))
+    took = [row["tokens"] / row["tokens_per_second"] for row in (fits, dip)]
+    assert took[1] - took[0] == pytest.approx(0.14, rel=0.05)
+    assert dip["preemptions"] * (dip["prompt"] + dip["output"]) == pytest.approx(8000, rel=0.01)
+    assert 0.01 < row_of(H200["first_token"], prompt=8000)["ttft_p50"] < 0.03
+    assert [round(1e3 * row["itl_p50"], 1) for row in (fits, dip)] == [1.2, 2.5]
+    assert [round(1e3 * row["itl_p99"], 1) for row in (fits, dip)] == [3.3, 3.7]
 
 
 def test_the_text_on_transformers():
+    served = json.loads((DATA / "23_serve_cpu.json").read_text())["results"]["transformers"]
+    assert [round(s, 2) for s in served[0]["seconds"][0]] == [5.71, 5.33, 5.3]
+    assert [round(s, 2) for s in served[0]["seconds"][1]] == [6.11, 5.55, 4.48]
     row = row_of(LARGE["matrix"], batch=64, prompt=128, output=64)
     assert round(1e3 * row["ttft_p99"] / 64) == 3  # the prompts' share of a token
     assert round(1e3 * row["itl_p50"], 1) == 5.7
