@@ -93,3 +93,14 @@ def test_term_ends_the_server_too() -> None:
         os.kill(server, 0)
     in_place = sys.prefix == str(lab.ROOT / ".venv")
     assert ("source .venv/bin/activate" in seen) is in_place
+
+
+def test_what_lab_starts_shares_the_processors(monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    assert lab.environment("token")["GOMP_SPINCOUNT"] == "1000"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "5")
+    assert lab.environment("token")["GOMP_SPINCOUNT"] == "5"
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert "GOMP_SPINCOUNT" not in lab.environment("token")
