@@ -69,7 +69,8 @@ def environment(token: str) -> dict[str, str]:
         "JUPYTERLAB_WORKSPACES_DIR", str(Path(sys.prefix, "share", "yaie", "workspaces"))
     )
     # A notebook and a server, say, compute at once. OpenMP's threads wait for each other by turning
-    # in a loop, a millisecond by default; then either had a seventh of its speed, with this two thirds.
+    # in a loop, a millisecond by default: then each had a seventh of its speed, like this two
+    # thirds.
     if "OMP_WAIT_POLICY" not in env:
         env.setdefault("GOMP_SPINCOUNT", "1000")
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
