@@ -341,7 +341,7 @@ def test_sections_are_named(folder):
         engine.run(folder, only="matrix,speed")
 
 
-def test_a_model_of_a_shape_is_the_same_in_transformers(folder, tmp_path):
+def test_a_model_of_a_shape_is_the_same_in_transformers(folder, monkeypatch):
     raw = json.loads((folder / "config.json").read_text()) | {"tie_word_embeddings": False}
     record = Record(None, {}, CPU)
     drawn = DrawnBench(raw, folder, "float32", CPU, SMALL, record, {"num_blocks": 60})
@@ -350,6 +350,12 @@ def test_a_model_of_a_shape_is_the_same_in_transformers(folder, tmp_path):
     assert engine_ is drawn.llm().engine  # the default is nothing else
     answers = run_batch(engine_, prompts, 6).answers
     assert drawn.oracle.demand("drawn", prompts, answers).same == 2
+    drawn.options = {}  # no number of blocks: memory says, and graphs take some of it
+    monkeypatch.setattr(
+        "yaie.bench.drawn.count_blocks", lambda *_, enforce_eager: 62 if enforce_eager else 61
+    )
+    for eager, blocks in ((True, 62), (False, 61)):
+        assert drawn.llm(enforce_eager=eager, max_num_seqs=2).engine.kv.pool.num_blocks == blocks
     with pytest.raises(ValueError, match="shape must be one of llama-8b, got 'llama-9b'"):
         engine.run(folder, shape="llama-9b", device="cpu")
 
