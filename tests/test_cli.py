@@ -417,3 +417,13 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
         assert options["exercises"] is True and options["backend"] == "triton"
         assert invoke(command).exit_code == 0
         assert not seen.pop()["exercises"]
+
+
+def test_the_command_shares_the_processors(monkeypatch):
+    monkeypatch.setenv("GOMP_SPINCOUNT", "")  # so that it is put back
+    monkeypatch.delenv("GOMP_SPINCOUNT")
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    seen = []
+    monkeypatch.setattr(cli, "app", lambda **_: seen.append(os.environ["GOMP_SPINCOUNT"]))
+    cli.main()
+    assert seen == ["5000"]

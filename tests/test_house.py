@@ -18,7 +18,7 @@ LARGEST_FILE = 1024 * 1024
 
 # What may import what: a module imports its own row and the rows above it.
 LAYERS = [
-    {"cache", "sending"},
+    {"cache", "sending", "threads"},
     {"ranks"},
     {"emulator"},
     {"nvcc", "ahead"},

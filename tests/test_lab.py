@@ -98,7 +98,7 @@ def test_term_ends_the_server_too() -> None:
 def test_what_lab_starts_shares_the_processors(monkeypatch):
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
         monkeypatch.delenv(name, raising=False)
-    assert lab.environment("token")["GOMP_SPINCOUNT"] == "1000"
+    assert lab.environment("token")["GOMP_SPINCOUNT"] == "5000"
     monkeypatch.setenv("GOMP_SPINCOUNT", "5")
     assert lab.environment("token")["GOMP_SPINCOUNT"] == "5"
     monkeypatch.delenv("GOMP_SPINCOUNT")

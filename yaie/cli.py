@@ -16,6 +16,7 @@ import typer
 from yaie import __version__
 from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.commands import app as course_app
+from yaie.threads import share_processors
 
 app = typer.Typer(
     add_completion=False,
@@ -438,6 +439,7 @@ def ended_by_sigterm() -> Iterator[None]:
 def main() -> None:
     """Run the command; an error becomes one line, unless --debug is given."""
     debug = "--debug" in sys.argv[1:]
+    share_processors(os.environ)
     try:
         with ended_by_sigterm():
             app(prog_name="yaie")

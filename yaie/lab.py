@@ -20,6 +20,8 @@ import urllib.request
 from pathlib import Path
 from urllib.error import URLError
 
+from yaie.threads import share_processors
+
 ROOT = Path(__file__).resolve().parents[1]
 LAB_EXTENSIONS = ROOT / "yaie" / "course" / "labextensions"
 FIRST = "notebooks/00_start_here.ipynb"
@@ -68,11 +70,7 @@ def environment(token: str) -> dict[str, str]:
     env.setdefault(
         "JUPYTERLAB_WORKSPACES_DIR", str(Path(sys.prefix, "share", "yaie", "workspaces"))
     )
-    # A notebook and a server, say, compute at once. OpenMP's threads wait for each other by turning
-    # in a loop, a millisecond by default: then each had a seventh of its speed, like this two
-    # thirds.
-    if "OMP_WAIT_POLICY" not in env:
-        env.setdefault("GOMP_SPINCOUNT", "1000")
+    share_processors(env)  # a notebook and a server, say
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
     return env
 
