@@ -36,6 +36,7 @@ from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
 from yaie.bench.workloads import long_prompts, mixed_lengths, next_turn, shared_prompts
 from yaie.engine.llm import LLM
+from yaie.model.pull import model_name
 
 CPU = torch.device("cpu")
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
@@ -215,7 +216,7 @@ def test_a_large_file_is_known_by_pieces_from_all_over_it(tmp_path, monkeypatch)
 def test_a_model_is_called_as_its_folder_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for model in (".", folder, f"{folder}/", "../tiny", "tiny", "org/tiny"):
-        assert machine.model_name(model) == "tiny"
+        assert model_name(model) == "tiny"
 
 
 @pytest.mark.parametrize("content", [b"", b'{"a":', b"\xff", b"[]", b'{"results": [1]}'])

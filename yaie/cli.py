@@ -186,13 +186,14 @@ def serve(
     exercise: OneExercise = None,
 ) -> None:
     """Serve the model over HTTP, in the form of OpenAI's API."""
+    from yaie.model.pull import model_name
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
 
     run(
         model,
         Settings(
-            name or Path(os.path.abspath(model)).name,  # also of `.`
+            name or model_name(model),
             api_key,
             max_queued=max_queued,
             max_tokens=max_tokens,

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from yaie.bench.bench import Bench
-from yaie.bench.drive import Prompt, Run, greedy, run_closed
+from yaie.bench.drive import Prompt, Run, run_batch
 from yaie.bench.record import rounded
 from yaie.bench.workloads import (
     different_chats,
@@ -14,7 +14,6 @@ from yaie.bench.workloads import (
     mixed_lengths,
     shared_system_chats,
 )
-from yaie.engine.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def compare(bench: Bench, name: str, asked: Asked) -> None:
     def once(who: str) -> None:
         start = bench.clock.now()
         if who == "yaie":
-            runs.append(_ours(bench, engine, asked))
+            runs.append(run_batch(engine, asked.prompts, asked.outputs, bench.clock))
         else:
             theirs.append(_theirs(bench, asked))
         seconds[who].append(bench.clock.now() - start)
@@ -129,13 +128,6 @@ def compare(bench: Bench, name: str, asked: Asked) -> None:
         "worst_gap": verdict.worst,
     }
     bench.record.add("transformers", case | rounded(row))
-
-
-def _ours(bench: Bench, engine: Engine, asked: Asked) -> Run:
-    """All requests are there from the beginning; the engine takes in whom it has room for."""
-    engine.reset_prefix_cache()
-    params = [greedy(output) for output in asked.outputs]
-    return run_closed(engine, asked.prompts, params, len(params), bench.clock)
 
 
 def _theirs(bench: Bench, asked: Asked) -> list[Prompt]:

@@ -176,8 +176,13 @@ def run_closed(
 
 
 def run_batch(
-    engine: Engine, prompts: Sequence[Prompt], max_tokens: int, clock: Clock = WALL
+    engine: Engine, prompts: Sequence[Prompt], max_tokens: int | Sequence[int], clock: Clock = WALL
 ) -> Run:
-    """All at once, greedily, from an empty prefix cache."""
+    """All at once, greedily, from an empty prefix cache.
+
+    Args:
+        max_tokens: of every answer, or of each.
+    """
+    wanted = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
     engine.reset_prefix_cache()
-    return run_closed(engine, prompts, [greedy(max_tokens)] * len(prompts), len(prompts), clock)
+    return run_closed(engine, prompts, [greedy(n) for n in wanted], len(prompts), clock)

@@ -20,11 +20,11 @@ from rich.table import Table
 from yaie.bench.bench import CPU, GPU, QUICK, Bench
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, ProcessTime
-from yaie.bench.machine import model_name
 from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
 from yaie.engine.device import choose_device, choose_dtype
+from yaie.model.pull import model_name
 
 GPU_MEMORY = 0.5  # transformers needs some, too
 MILLISECONDS = ("ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "wait_mean")

@@ -89,11 +89,6 @@ def _commit() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def model_name(model: str | Path) -> str:
-    """What a model is called: the name of its folder, also if that is given as "."."""
-    return Path(os.path.abspath(model)).name
-
-
 def model_files(model: str | Path) -> str:
     """A digest of a model's files, which tells two of the same name apart.
 

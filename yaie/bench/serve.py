@@ -23,7 +23,6 @@ from yaie.bench.bench import CPU, FRACTIONS, GPU, open_row
 from yaie.bench.client import Answer, Client
 from yaie.bench.engine import sections, show
 from yaie.bench.load import poisson_arrivals, summarize
-from yaie.bench.machine import model_name
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server
 from yaie.bench.process import serving as start_server
@@ -32,7 +31,7 @@ from yaie.bench.right import Right
 from yaie.bench.workloads import different_chats, long_prompts, shared_system_chats
 from yaie.engine.checks import check_count
 from yaie.engine.device import choose_device, choose_dtype
-from yaie.model.pull import find_model
+from yaie.model.pull import find_model, model_name
 from yaie.model.tokenizer import Tokenizer
 
 Prompt = list[int]

@@ -18,14 +18,13 @@ from pathlib import Path
 from rich.console import Console
 
 from yaie.bench.client import Client
-from yaie.bench.machine import model_name
 from yaie.bench.oracle import Oracle
 from yaie.bench.process import Server, resident_bytes, serving
 from yaie.bench.record import Record, Row
 from yaie.bench.right import Right
 from yaie.bench.workloads import long_prompts, shared_prompts
 from yaie.engine.device import choose_device, choose_dtype
-from yaie.model.pull import find_model
+from yaie.model.pull import find_model, model_name
 from yaie.model.tokenizer import Tokenizer
 
 CLIENTS, OUTPUT = 8, 16

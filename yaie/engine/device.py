@@ -161,9 +161,10 @@ def count_blocks(
     with shortage, current(device):
         taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
         if not enforce_eager:
-            captured = min(tokens, PROMPT_TOKENS[-1])
-            taken += memory_of_a_step(model, captured, max_num_seqs, block_size)
-            taken -= memory_in_use(device)
+            captured, kept = min(tokens, PROMPT_TOKENS[-1]), taken
+            if captured < tokens:
+                kept = memory_of_a_step(model, captured, max_num_seqs, block_size)
+            taken += kept - memory_in_use(device)
     total = torch.cuda.get_device_properties(device).total_memory
     num_blocks = int(gpu_memory_utilization * total - taken) // size
     least = -(-longest // block_size)

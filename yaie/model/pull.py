@@ -116,6 +116,11 @@ def find_model(name_or_path: str | Path, cache_dir: str | Path | None = None) ->
     raise ValueError(_unknown(name))
 
 
+def model_name(model: str | Path) -> str:
+    """What a model is called: the name of its folder, also if that is given as "."."""
+    return Path(os.path.abspath(model)).name
+
+
 def _unknown(name: str) -> str:
     return (
         f"unknown model {name!r}: neither a folder nor a .gguf file, and not one of "
