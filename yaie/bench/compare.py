@@ -38,7 +38,8 @@ def against_transformers(bench: Bench) -> None:
     """Against transformers' `generate`, in rounds of alternating order."""
     for name, asked in (_on_gpu if bench.on_gpu else _on_cpu)(bench).items():
         compare(bench, name, asked)
-    compare_mixed(bench)
+    for name, asked in mixed(bench).items():
+        compare(bench, name, asked)
 
 
 def _on_gpu(bench: Bench) -> dict[str, Asked]:
@@ -68,21 +69,23 @@ def _on_cpu(bench: Bench) -> dict[str, Asked]:
     }
 
 
-def compare_mixed(bench: Bench) -> None:
-    """Against transformers, with requests of very different lengths: its batches are as long as
-    their longest prompt and their longest answer."""
+def mixed(bench: Bench) -> dict[str, Asked]:
+    """Requests of very different lengths: transformers' batches are as long as their longest prompt
+    and their longest answer."""
     count, at_once, prompt, output = bench.sizes.mixed
     lengths = mixed_lengths(count, at_once, prompt, seed=0)
     longest = long_prompts(count, max(lengths), bench.tokenize)
-    asked = Asked(
-        [tokens[:length] for tokens, length in zip(longest, lengths, strict=True)],
-        mixed_lengths(count, at_once, output, seed=1),
-        at_once,
-        static=bench.on_gpu,
-        compiled=bench.on_gpu,
-    )
+    prompts = [tokens[:length] for tokens, length in zip(longest, lengths, strict=True)]
+    outputs = mixed_lengths(count, at_once, output, seed=1)
     name = f"{count} requests of 1 to {max(lengths)} tokens, {at_once} at once"
-    compare(bench, name + (f", {_way(True)}" if bench.on_gpu else ""), asked)
+    if not bench.on_gpu:
+        return {name: Asked(prompts, outputs, at_once)}
+    return {
+        f"{name}, {_way(compiled)}": Asked(
+            prompts, outputs, at_once, static=True, compiled=compiled
+        )
+        for compiled in (False, True)
+    }
 
 
 def _way(compiled: bool) -> str:
