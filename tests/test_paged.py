@@ -260,6 +260,17 @@ def test_the_best_rung_that_fits_is_taken(card, dtype, shape, monkeypatch):
     assert launched == ["paged/mma.cu" if tensor_cores else "paged/split.cu"]
 
 
+@pytest.mark.parametrize("queries", [(paged.FEW - 9, 9), (paged.FEW - 8, 9)], ids=str)
+def test_a_few_queries_are_computed_like_a_decode_step(queries, monkeypatch):
+    """Contexts are cut into shares, and the keys of every query are still only those up to it."""
+    taken = []
+    prefill = paged.paged_prefill
+    monkeypatch.setattr(paged, "paged_prefill", lambda *x: taken.append(len(x[0])) or prefill(*x))
+    operands = batch(Shape((90, 9), queries=queries), torch.float16)
+    check(paged.paged_attention(*operands, None), operands)
+    assert taken == [sum(queries)] * (sum(queries) > paged.FEW)
+
+
 def test_what_tensor_cores_do_not_take():
     def refused(message, **change):
         operands = batch(dataclasses.replace(Shape((9, 5)), **change), torch.float16)

@@ -41,6 +41,9 @@ def main() -> None:
         decode = engine_step.LaidOut(Shape(6, 6, 6, 5), *sizes, dtype, DEVICE)
         steps = [((70, 1), (1, 1), (33, 1)), ((64, 1), (17, 1), (80, 1), (2, 1), (49, 1))]
         engine_step.run(decode, steps, tests.check)
+        few = engine_step.LaidOut(Shape(20, 5, 4, 6), *sizes, dtype, DEVICE)
+        steps = [((70, 7), (33, 1), (9, 9)), ((64, 1), (90, 17), (17, 1), (1, 1))]
+        engine_step.run(few, steps, tests.check)
     if DEVICE == "cuda":
         torch.cuda.synchronize()
     print(f"all as it should be, on {DEVICE}")

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -97,10 +98,10 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
         print(f"no CUDA graphs: {reason}", file=sys.stderr)
         return []
     started, graphs = time.perf_counter(), {}
-    pool = torch.cuda.graph_pool_handle()
+    pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     # The largest first: the others fit into its memory.
     for shape in sorted(shapes, key=lambda shape: shape.tokens, reverse=True):
-        graphs[shape] = _capture_one(runner, shape, pool)
+        graphs[shape] = _capture_one(runner, shape, pool, stream)
         if sys.stderr.isatty():
             print(f"\rCUDA graphs: {len(graphs)} of {len(shapes)} ", end="", file=sys.stderr)
     seconds = time.perf_counter() - started
@@ -109,9 +110,10 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
 
 
 @torch.inference_mode()
-def _capture_one(runner: Runner, shape: Shape, pool: tuple[int, int]) -> Graph:
+def _capture_one(
+    runner: Runner, shape: Shape, pool: tuple[int, int], stream: torch.cuda.Stream
+) -> Graph:
     runner.pretend(shape)
-    stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(2):  # compiles, loads and tunes what a capture could not
@@ -119,7 +121,7 @@ def _capture_one(runner: Runner, shape: Shape, pool: tuple[int, int]) -> Graph:
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph, pool=pool, stream=stream):
+            with _workspace_of_its_own(), torch.cuda.graph(graph, pool=pool, stream=stream):
                 tokens = runner.sample(runner.forward())
         except RuntimeError as error:
             raise RuntimeError(
@@ -127,3 +129,18 @@ def _capture_one(runner: Runner, shape: Shape, pool: tuple[int, int]) -> Graph:
                 "pass enforce_eager=True to do without"
             ) from error
     return Graph(shape, graph, tokens)
+
+
+@contextmanager
+def _workspace_of_its_own() -> Iterator[None]:
+    """Let what is captured find no memory that cuBLAS keeps to work in, so that it takes some of
+    the graph's.
+
+    PyTorch keeps such memory for each stream, and a graph would go on writing to it when it has
+    long been somebody else's: `torch.compile` frees it whenever it captures a graph itself.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()  # or eager products would write to the graph's

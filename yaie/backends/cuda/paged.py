@@ -25,6 +25,10 @@ STAGES, TILE = 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
 CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
 WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
+# So many queries are as well off with what cuts contexts into equal shares, even though each reads
+# its context by itself: for one prompt's last 16 or 32 tokens behind 4,000, a kernel of prompts
+# keeps a few thread blocks busy (notebooks/data/22_engine_h200.json, "few queries").
+FEW = 32
 
 
 def paged_attention(
@@ -39,12 +43,12 @@ def paged_attention(
     """Causal attention of a ragged batch over the paged cache; see `yaie.attention`.
 
     As many queries as sequences are taken for a decode step, one each. If they are not, the result
-    is still right.
+    is still right. A few queries are computed like a decode step, whosever they are.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
-    if len(q) != len(context_lens):
-        return paged_prefill(*operands)
-    return _decode(*operands)
+    if len(q) == len(context_lens) or len(q) <= FEW:
+        return _decode(*operands)
+    return paged_prefill(*operands)
 
 
 def shared_prefix_attention(
