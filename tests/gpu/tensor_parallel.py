@@ -138,7 +138,8 @@ def decode_steps() -> dict:
             graph = torch.cuda.CUDAGraph()
             with torch.inference_mode(), torch.cuda.graph(graph):
                 logits = model(batch, *pools)
-            logits.fill_(torch.nan)
+            with torch.inference_mode():
+                logits.fill_(torch.nan)
             replay = graph.replay
             replay()
             far = (logits - eager).square().mean().sqrt() / eager.std()
