@@ -13,9 +13,8 @@
 //           of a tile of keys and a quarter of the output, where mma.sync leaves them.
 // Moves     q and out once; keys and values once for every 128 rows: at head_dim 128 and 4096 keys
 //           128 operations a byte, from the L2 cache if the rows that share keys run together
-// Reaches   392 TFLOP/s, causal 380, with 32 heads of 128 and 4 × 4096 tokens in bfloat16 on an H200:
-//           1.16 and 1.18 of FlashAttention-2, measured before the last changes to the text, which
-//           left the order of work and the tiles as they were
+// Reaches   398 TFLOP/s, causal 382, with 32 heads of 128 and 4 × 4096 tokens in bfloat16 on an H200:
+//           1.21 and 1.23 of FlashAttention-2; with heads of 64 357 and 339, 1.18 and 1.19
 // Oracle    attention in float64, in tests/test_flash_kernels.py
 // Idea      four, and each keeps the tensor cores from waiting.
 //           - The scores of a tile are where mma.sync wants the weights: the columns that a lane
