@@ -6,9 +6,9 @@ does not look at a clock; and as every rank ends a step with the same logits, al
 same tokens. Only the layers of the model talk to each other (`yaie.model.parallel`). SGLang's
 tensor parallelism works like this as well.
 
-Between processes on a CPU it is gloo, between GPUs NCCL. `tests/gpu/tensor_parallel.py` proves the
-latter on a machine with two: two H200 gave the tokens of one, kernels launched one by one; with
-CUDA graphs they have not been compared yet.
+Between processes on a CPU it is gloo, between GPUs NCCL, whose kernels are captured in CUDA graphs
+with all others. `tests/gpu/tensor_parallel.py` proves it on a machine with two GPUs: two H200 gave
+the tokens of one, with graphs and without, and a rank that died was noticed in 0.25 s.
 """
 
 from __future__ import annotations
