@@ -24,6 +24,8 @@ from yaie.online_softmax import OnlineSoftmax as OnlineSoftmax
 from yaie.online_softmax import State, safe_softmax
 from yaie.online_softmax import merge_states as merge_states
 
+QUERIES = 64  # computed at a time: of 32 to 256 the fastest, on two cores
+
 # ------------------------------------------------------------------------------------- rotary
 
 
@@ -171,7 +173,9 @@ def paged_attention(
 
     Sequence `i` has the queries `cu_seqlens[i]` to `cu_seqlens[i + 1]`, which are the last of its
     `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
-    is simple, and it makes the result independent of what else is in the batch, bit for bit.
+    is simple, and it makes the result independent of what else is in the batch, bit for bit. Of a
+    long prompt a few queries are computed at a time, over the keys that the last of them sees: so
+    half of the scores are never computed, and the others do not leave a processor's cache.
 
     Args:
         q: `[tokens, heads, head_dim]`.
@@ -180,7 +184,7 @@ def paged_attention(
         context_lens: int32 `[batch]`.
         cu_seqlens: int32 `[batch + 1]`, where each sequence's queries begin.
         scale: factor of the scores, by default 1 / sqrt(head_dim).
-        attention: computes one sequence.
+        attention: computes some queries of one sequence.
 
     Returns:
         Output `[tokens, heads, head_dim]` and log-sum-exp `[tokens, heads]`.
@@ -189,11 +193,15 @@ def paged_attention(
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     out, lse = torch.zeros_like(q), q.new_zeros(q.shape[:2], dtype=torch.float32)
     for i, length in enumerate(lengths):
-        rows = slice(starts[i], starts[i + 1])
         table = block_tables[i, : -(-length // block_size)]
-        keys = key_pool.index_select(0, table).flatten(0, 1)[:length]
-        values = value_pool.index_select(0, table).flatten(0, 1)[:length]
-        out[rows], lse[rows] = attention(q[rows], keys, values, causal=True, scale=scale)
+        keys = key_pool.index_select(0, table).flatten(0, 1)
+        values = value_pool.index_select(0, table).flatten(0, 1)
+        for start in range(starts[i], starts[i + 1], QUERIES):
+            rows = slice(start, min(start + QUERIES, starts[i + 1]))
+            seen = length - (starts[i + 1] - rows.stop)
+            out[rows], lse[rows] = attention(
+                q[rows], keys[:seen], values[:seen], causal=True, scale=scale
+            )
     return out, lse
 
 
