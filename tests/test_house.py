@@ -239,6 +239,11 @@ def test_the_readme_says_what_was_measured():
         [row["ratio"] for row in kept(name)["results"]["transformers"]]
         for name in ("23_engine_h200", "23_engine_h200_llama8b")
     )
+    cached = [
+        row["cold over cached"]
+        for row in kept("22_engine_h200")["first token"]
+        if len(row["graphs of prompts"]) > 1
+    ]
     few, many = (row["ratio"] for row in kept("23_serve_cpu")["results"]["transformers"])
     told = [
         f"{kept('18_paged_h200')['decode']['B64 ctx4096']['rows']['mma']['of_flashinfer']:.2f} and "
@@ -249,7 +254,9 @@ def test_the_readme_says_what_was_measured():
         f"{tokens['FlashInfer, from probabilities'] / tokens['cuda']:.1f} times",
         f"{steps[32, 4096]:.2f} times; at one sequence {steps[1, 4096]:.2f}",
         f"{small[0]:.1f} and {small[1]:.1f} times",
-        f"{large[0]:.1f} times",
+        f"{large[0]:.1f} and {large[1]:.1f} times",
+        f"{small[2]:.1f} and {small[3]:.1f} times",
+        f"{cached[0]:.1f} and {cached[1]:.1f} times",
         f"fast ({few:.2f} times)",
         f"{many:.1f} times as fast",
     ]
