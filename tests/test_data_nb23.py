@@ -102,6 +102,29 @@ def test_the_text_on_memory():
     assert [round(1e3 * row["itl_p99"], 1) for row in (fits, dip)] == [3.3, 3.7]
 
 
+def test_the_text_on_the_server():
+    server = json.loads((DATA / "23_serve_h200.json").read_text())["results"]
+    both = [
+        [row_of(rows["at_once"], at_once=n)["tokens_per_second"] for n in (1, 32, 64)]
+        for rows in (server, H200)
+    ]
+    parts = [behind / alone for behind, alone in zip(*both, strict=True)]
+    assert parts == pytest.approx([0.93, 0.54, 0.285], rel=0.01)
+    assert max(row["tokens_per_second"] for row in LARGE["matrix"]) == pytest.approx(7400, rel=0.01)
+    too_many = [row["tokens_per_second"] for row in server["arrivals"] if row["fraction"] >= 1]
+    assert [round(rate, -2) for rate in sorted(too_many)] == [8000, 8800, 10200]
+    assert round(max(row["finished"] for row in server["at_once"])) == 185
+
+
+def test_the_text_on_first_tokens():
+    long, short = (row_of(H200["first_token"], prompt=n)["ttft_p50"] for n in (1024, 128))
+    assert long / short == pytest.approx(4 / 3, rel=0.02)
+    asked = [
+        row_of(H200["workloads"], workload="no sharing", prefix_cache=c) for c in (True, False)
+    ]
+    assert asked[0]["ttft_p50"] / asked[1]["ttft_p50"] == pytest.approx(1.25, rel=0.02)
+
+
 def test_the_text_on_transformers():
     served = json.loads((DATA / "23_serve_cpu.json").read_text())["results"]["transformers"]
     assert [round(s, 2) for s in served[0]["seconds"][0]] == [5.71, 5.33, 5.3]
