@@ -402,7 +402,9 @@ def test_a_second_interrupt_ends_a_stream_with_an_error(folder, capsys):
             ending.should_exit = ending.force_exit = True
             events = [line for line in lines if line]
     assert "the server is shutting down" in events[-2] and events[-1] == "data: [DONE]"
-    assert not capsys.readouterr().err
+    said = capsys.readouterr()
+    assert not said.err
+    assert "(under way: 1; Ctrl-C again breaks off)" in said.out
     assert server.worker.join(60)
 
 

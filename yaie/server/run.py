@@ -125,7 +125,13 @@ class Server(uvicorn.Server):
             self.greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's."""
+        """As uvicorn's, which waits for what is under way; that is said."""
+        if calls := len(self.server_state.tasks):
+            print(
+                f"ending when all is answered, or after {self.patience} s "
+                f"(under way: {calls}; Ctrl-C again breaks off)",
+                flush=True,
+            )
         asyncio.get_running_loop().call_later(self.patience, self.worker.give_up)
         await super().shutdown(sockets)
         if self.force_exit:  # by a second Ctrl-C: uvicorn would cancel what is left
