@@ -260,15 +260,28 @@ def test_the_best_rung_that_fits_is_taken(card, dtype, shape, monkeypatch):
     assert launched == ["paged/mma.cu" if tensor_cores else "paged/split.cu"]
 
 
-@pytest.mark.parametrize("queries", [(paged.FEW - 9, 9), (paged.FEW - 8, 9)], ids=str)
-def test_a_few_queries_are_computed_like_a_decode_step(queries, monkeypatch):
-    """Contexts are cut into shares, and the keys of every query are still only those up to it."""
-    taken = []
-    prefill = paged.paged_prefill
-    monkeypatch.setattr(paged, "paged_prefill", lambda *x: taken.append(len(x[0])) or prefill(*x))
-    operands = batch(Shape((90, 9), queries=queries), torch.float16)
-    check(paged.paged_attention(*operands, None), operands)
-    assert taken == [sum(queries)] * (sum(queries) > paged.FEW)
+@pytest.mark.parametrize(
+    "more, shape, dtype, taken",
+    [
+        (0, {}, torch.float16, "mma"),
+        (1, {}, torch.float16, "prefill"),
+        (0, {"head_dim": 80}, torch.float16, "prefill"),
+        (0, {"heads": 34}, torch.float16, "prefill"),
+        (0, {}, torch.float32, "prefill"),
+    ],
+)
+def test_a_few_queries_are_computed_like_a_decode_step(more, shape, dtype, taken, monkeypatch):
+    """On tensor cores: no other rung of decode steps is as fast as the prompts' kernels."""
+    launched = []
+    monkeypatch.setattr(paged, "mma", lambda *_: launched.append("mma"))
+    monkeypatch.setattr(paged, "paged_prefill", lambda *_: launched.append("prefill"))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    queries = (paged.FEW_QUERIES - 9 + more, 9)
+    operands = batch(Shape((90, 9), queries=queries, **shape), dtype)
+    paged.paged_attention(*operands, None)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    paged.paged_attention(*operands, None)
+    assert launched == ["prefill", taken]  # on a CPU, then on a GPU
 
 
 def test_what_tensor_cores_do_not_take():

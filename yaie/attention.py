@@ -24,7 +24,7 @@ from yaie.online_softmax import OnlineSoftmax as OnlineSoftmax
 from yaie.online_softmax import State, safe_softmax
 from yaie.online_softmax import merge_states as merge_states
 
-QUERIES = 64  # computed at a time: of 32 to 256 the fastest, on two cores
+QUERY_TILE = 64  # queries computed at a time: of 32 to 256 the fastest, on two cores
 
 # ------------------------------------------------------------------------------------- rotary
 
@@ -175,7 +175,7 @@ def paged_attention(
     `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
     is simple, and it makes the result independent of what else is in the batch, bit for bit. Of a
     long prompt a few queries are computed at a time, over the keys that the last of them sees: so
-    half of the scores are never computed, and the others do not leave a processor's cache.
+    most scores that nobody may see are never computed, and the others stay in a processor's cache.
 
     Args:
         q: `[tokens, heads, head_dim]`.
@@ -196,9 +196,9 @@ def paged_attention(
         table = block_tables[i, : -(-length // block_size)]
         keys = key_pool.index_select(0, table).flatten(0, 1)
         values = value_pool.index_select(0, table).flatten(0, 1)
-        for start in range(starts[i], starts[i + 1], QUERIES):
-            rows = slice(start, min(start + QUERIES, starts[i + 1]))
-            seen = length - (starts[i + 1] - rows.stop)
+        for start in range(starts[i], starts[i + 1], QUERY_TILE):
+            rows = slice(start, min(start + QUERY_TILE, starts[i + 1]))
+            seen = max(length - (starts[i + 1] - rows.stop), 0)
             out[rows], lse[rows] = attention(
                 q[rows], keys[:seen], values[:seen], causal=True, scale=scale
             )

@@ -12,7 +12,8 @@ alone, for any step; the engine's own, with its prompts and its one copy of inpu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -38,9 +39,25 @@ def capture_on_gpu(function: Callable[[], Any]) -> tuple[Any, Replay]:
         RuntimeError: torch's own, if the function does what may not be captured.
     """
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with workspace_in_the_pool(), torch.cuda.graph(graph):
         result = function()
     return result, graph.replay
+
+
+@contextmanager
+def workspace_in_the_pool() -> Iterator[None]:
+    """Let cuBLAS work in memory of the graph that is captured meanwhile.
+
+    PyTorch keeps a workspace for cuBLAS on each stream, and a graph that works in one goes on
+    writing to it when it has long been somebody else's: `torch.compile` frees all of them whenever
+    it captures. So does this, before, so that the capture finds none and takes one from the graph's
+    pool; and behind it, so that no other product works in that one.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 def capture_on_cpu(function: Callable[[], Any]) -> tuple[Any, Replay]:

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from yaie.backends.registry import AUTO, location, order
+from yaie.capture import workspace_in_the_pool
 from yaie.engine.inputs import Shape
 from yaie.model.llama import Llama
 
@@ -98,8 +98,8 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
         print(f"no CUDA graphs: {reason}", file=sys.stderr)
         return []
     started, graphs = time.perf_counter(), {}
+    # The largest first: the others fit into its memory. That is shared on one stream only.
     pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
-    # The largest first: the others fit into its memory.
     for shape in sorted(shapes, key=lambda shape: shape.tokens, reverse=True):
         graphs[shape] = _capture_one(runner, shape, pool, stream)
         if sys.stderr.isatty():
@@ -121,7 +121,7 @@ def _capture_one(
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         try:
-            with _workspace_of_its_own(), torch.cuda.graph(graph, pool=pool, stream=stream):
+            with workspace_in_the_pool(), torch.cuda.graph(graph, pool=pool, stream=stream):
                 tokens = runner.sample(runner.forward())
         except RuntimeError as error:
             raise RuntimeError(
@@ -129,18 +129,3 @@ def _capture_one(
                 "pass enforce_eager=True to do without"
             ) from error
     return Graph(shape, graph, tokens)
-
-
-@contextmanager
-def _workspace_of_its_own() -> Iterator[None]:
-    """Let what is captured find no memory that cuBLAS keeps to work in, so that it takes some of
-    the graph's.
-
-    PyTorch keeps such memory for each stream, and a graph would go on writing to it when it has
-    long been somebody else's: `torch.compile` frees it whenever it captures a graph itself.
-    """
-    torch._C._cuda_clearCublasWorkspaces()
-    try:
-        yield
-    finally:
-        torch._C._cuda_clearCublasWorkspaces()  # or eager products would write to the graph's

@@ -126,10 +126,10 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, which waits for what is under way; that is said."""
-        if calls := len(self.server_state.tasks):
+        if (calls := len(self.server_state.tasks)) and not self.force_exit:
             print(
                 f"ending when all is answered, or after {self.patience} s "
-                f"(under way: {calls}; Ctrl-C again breaks off)",
+                f"(under way: {calls}; Ctrl-C now breaks off)",
                 flush=True,
             )
         asyncio.get_running_loop().call_later(self.patience, self.worker.give_up)

@@ -25,10 +25,10 @@ STAGES, TILE = 3, 32  # as in csrc/paged/mma.cu
 LEAST_PART = 128  # keys of a part, in split.cu
 CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
 WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
-# So many queries are as well off with what cuts contexts into equal shares, even though each reads
-# its context by itself: for one prompt's last 16 or 32 tokens behind 4,000, a kernel of prompts
-# keeps a few thread blocks busy (notebooks/data/22_engine_h200.json, "few queries").
-FEW = 32
+# Up to so many queries are faster with what cuts contexts into equal shares, even though each reads
+# its context by itself: of one prompt's last 16 tokens behind 4,000, a kernel of prompts keeps only
+# a few thread blocks busy (notebooks/data/22_engine_h200.json, "few queries").
+FEW_QUERIES = 32
 
 
 def paged_attention(
@@ -43,11 +43,13 @@ def paged_attention(
     """Causal attention of a ragged batch over the paged cache; see `yaie.attention`.
 
     As many queries as sequences are taken for a decode step, one each. If they are not, the result
-    is still right. A few queries are computed like a decode step, whosever they are.
+    is still right. A few queries are computed like a decode step, though several be of a sequence.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
-    if len(q) == len(context_lens) or len(q) <= FEW:
+    if len(q) == len(context_lens):
         return _decode(*operands)
+    if len(q) <= FEW_QUERIES and _takes_mma(q, key_pool, value_pool):
+        return mma(*operands)
     return paged_prefill(*operands)
 
 
@@ -227,6 +229,15 @@ def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _takes_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> bool:
+    """Whether these tensors are on a card where mma.cu takes them."""
+    try:
+        _require_mma(q, key_pool, value_pool)
+    except Unsupported:
+        return False
+    return q.is_cuda
 
 
 def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
