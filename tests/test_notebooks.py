@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 import sys
 
@@ -22,6 +23,17 @@ def test_committed_notebooks_are_in_normal_form(path):
     again = copy.deepcopy(notebook)
     normalize(again)
     assert again == notebook, f"python -m yaie.course.authoring run {path.stem}"
+
+
+@pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
+def test_what_an_exercise_tells_learners_to_call_is_there(path):
+    """`hint("04.1")` and `solution("04.1")` stand on every card, for cells of their own."""
+    cells = nbformat.read(path, as_version=4).cells
+    code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    imported = re.findall(r"^from yaie\.course import (.*)$", code, re.MULTILINE)
+    names = {name for line in imported for name in line.split(", ")}
+    if "card(" in code:
+        assert {"card", "check", "hint", "solution"} <= names
 
 
 def test_every_notebook_has_a_number_of_its_own():
