@@ -132,13 +132,18 @@ class Server(uvicorn.Server):
                 f"(under way: {calls}; Ctrl-C now breaks off)",
                 flush=True,
             )
-        asyncio.get_running_loop().call_later(self.patience, self.worker.give_up)
+        asyncio.get_running_loop().call_later(self.patience, self._break_off)
         await super().shutdown(sockets)
         if self.force_exit:  # by a second Ctrl-C: uvicorn would cancel what is left
-            self.worker.give_up()
+            self._break_off()
             if self.server_state.tasks:
                 await asyncio.wait(self.server_state.tasks, timeout=1.0)
             await self.lifespan.shutdown()
+
+    def _break_off(self) -> None:
+        if requests := self.worker.num_requests:
+            print(f"broken off: {requests} that had no whole answer yet", flush=True)
+        self.worker.give_up()
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
