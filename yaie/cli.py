@@ -145,7 +145,7 @@ def serve(
         int,
         typer.Option(
             min=1,
-            help="Tokens of a step. Fewer (256 on a CPU) make others wait less beside a long prompt.",
+            help="Tokens of a step. Fewer (256 on a CPU) delay others less beside a long prompt.",
         ),
     ] = 2048,
     max_queued: Annotated[
