@@ -273,7 +273,7 @@ def test_the_best_rung_that_fits_is_taken(card, dtype, shape, monkeypatch):
 def test_a_few_queries_are_computed_like_a_decode_step(more, shape, dtype, taken, monkeypatch):
     """On tensor cores: no other rung of decode steps is as fast as the prompts' kernels."""
     launched = []
-    monkeypatch.setattr(paged, "mma", lambda *_: launched.append("mma"))
+    monkeypatch.setattr(paged, "call", lambda file, *_: launched.append(Path(file).stem))
     monkeypatch.setattr(paged, "paged_prefill", lambda *_: launched.append("prefill"))
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     queries = (paged.FEW_QUERIES - 9 + more, 9)

@@ -136,9 +136,9 @@ def decode_steps() -> dict:
         eager, replay = step().clone(), step
         if on_gpu:
             graph = torch.cuda.CUDAGraph()
-            with torch.inference_mode(), torch.cuda.graph(graph):
-                logits = model(batch, *pools)
             with torch.inference_mode():
+                with torch.cuda.graph(graph):
+                    logits = model(batch, *pools)
                 logits.fill_(torch.nan)
             replay = graph.replay
             replay()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from yaie.bench.bench import Bench
 from yaie.bench.drive import Prompt, Run, run_batch
@@ -34,26 +34,29 @@ class Asked:
     compiled: bool = False
 
 
+# What a workload's name goes on with, and how transformers keeps keys and values then.
+ON_CPU: dict[str, dict[str, bool]] = {"": {}}
+ON_GPU = {
+    ", static cache": {"static": True},
+    ", static cache, compiled": {"static": True, "compiled": True},
+}
+
+
 def against_transformers(bench: Bench) -> None:
     """Against transformers' `generate`, in rounds of alternating order."""
-    for name, asked in (_on_gpu if bench.on_gpu else _on_cpu)(bench).items():
-        compare(bench, name, asked)
-    for name, asked in mixed(bench).items():
-        compare(bench, name, asked)
+    workloads = (_equal_prompts if bench.on_gpu else _chats)(bench) | _mixed(bench)
+    for name, asked in workloads.items():
+        for way, options in (ON_GPU if bench.on_gpu else ON_CPU).items():
+            compare(bench, name + way, replace(asked, **options))
 
 
-def _on_gpu(bench: Bench) -> dict[str, Asked]:
+def _equal_prompts(bench: Bench) -> dict[str, Asked]:
     batch, prompt, output = bench.sizes.batches[-1], bench.sizes.prompts[0], bench.sizes.answer
     prompts = long_prompts(batch, prompt, bench.tokenize)
-    return {
-        f"{batch} prompts of {prompt} tokens, {_way(compiled)}": Asked(
-            prompts, [output] * batch, batch, static=True, compiled=compiled
-        )
-        for compiled in (False, True)
-    }
+    return {f"{batch} prompts of {prompt} tokens": Asked(prompts, [output] * batch, batch)}
 
 
-def _on_cpu(bench: Bench) -> dict[str, Asked]:
+def _chats(bench: Bench) -> dict[str, Asked]:
     few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
     chats = {
         f"{few} different prompts": different_chats(few),
@@ -69,7 +72,7 @@ def _on_cpu(bench: Bench) -> dict[str, Asked]:
     }
 
 
-def mixed(bench: Bench) -> dict[str, Asked]:
+def _mixed(bench: Bench) -> dict[str, Asked]:
     """Requests of very different lengths: transformers' batches are as long as their longest prompt
     and their longest answer."""
     count, at_once, prompt, output = bench.sizes.mixed
@@ -78,18 +81,7 @@ def mixed(bench: Bench) -> dict[str, Asked]:
     prompts = [tokens[:length] for tokens, length in zip(longest, lengths, strict=True)]
     outputs = mixed_lengths(count, at_once, output, seed=1)
     name = f"{count} requests of 1 to {max(lengths)} tokens, {at_once} at once"
-    if not bench.on_gpu:
-        return {name: Asked(prompts, outputs, at_once)}
-    return {
-        f"{name}, {_way(compiled)}": Asked(
-            prompts, outputs, at_once, static=True, compiled=compiled
-        )
-        for compiled in (False, True)
-    }
-
-
-def _way(compiled: bool) -> str:
-    return "static cache, compiled" if compiled else "static cache"
+    return {name: Asked(prompts, outputs, at_once)}
 
 
 def compare(bench: Bench, name: str, asked: Asked) -> None:

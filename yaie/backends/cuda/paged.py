@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,9 @@ def paged_attention(
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
     if len(q) == len(context_lens):
         return _decode(*operands)
-    if len(q) <= FEW_QUERIES and _takes_mma(q, key_pool, value_pool):
-        return mma(*operands)
+    if len(q) <= FEW_QUERIES and q.is_cuda:
+        with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
+            return mma(*operands)
     return paged_prefill(*operands)
 
 
@@ -229,15 +231,6 @@ def _multiprocessors(device: torch.device) -> int:
     if device.type != "cuda":
         return 1
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _takes_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> bool:
-    """Whether these tensors are on a card where mma.cu takes them."""
-    try:
-        _require_mma(q, key_pool, value_pool)
-    except Unsupported:
-        return False
-    return q.is_cuda
 
 
 def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
