@@ -17,9 +17,11 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yaie.course.core.observe import Found
 from yaie.course.expect import fail
 
 if TYPE_CHECKING:
+    from yaie.course.core.observe import Observer
     from yaie.emulator import Report
     from yaie.emulator.checks import Finding
     from yaie.emulator.signature import Launcher
@@ -195,3 +197,57 @@ def _first_error(said: str) -> str:
     if _PYTHON_LOOP.search("\n".join(lines)):
         lines.append("This is C++: for (int i = 0; i < n; ++i)")
     return "\n".join(lines)
+
+
+def run(
+    see: Observer,
+    path: Path,
+    name: str,
+    *arguments: Any,
+    explain: Explain | None = None,
+    order: str = "forward",
+    checked: bool = True,
+) -> Report | None:
+    """Run the launcher `name` of a `.cu` file, and note a fault, which ends the case.
+
+    Args:
+        arguments: CPU tensors and numbers, without the stream.
+        explain: what to tell for a kind of finding ("race") or an error that the launcher returns
+            ("cudaErrorInvalidConfiguration"), where no known mistake explains it; `EXPLAIN` has
+            the rest.
+        order: in which threads take their turns: "forward", "reverse" or "random".
+        checked: whether every load and store is looked at.
+
+    Returns:
+        The report of a checked run, which then has no findings.
+    """
+    from yaie.emulator import KernelError, settings
+
+    kernels = compiled(path, checked)
+    explain = {**EXPLAIN, **(explain or {})}
+    error = None
+    try:
+        with settings(order=order, time_limit=SECONDS):
+            getattr(kernels, name)(*arguments)
+    except KernelError as raised:
+        error = raised
+    if kernels.report and kernels.report.findings:
+        _note_finding(see, kernels.report.findings, kernels.source, explain)
+    if error is not None:
+        kind, told = next(((k, t) for k, t in explain.items() if k in str(error)), ("error", ""))
+        see.found(Found(kind), str(error), told(None) if callable(told) else told)
+    return kernels.report
+
+
+def _note_finding(
+    see: Observer, findings: Sequence[Finding], source: str, explain: Explain
+) -> None:
+    """Note the first finding that is no consequence: a barrier that not all reach causes races."""
+    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
+    lines = source.splitlines()
+    inside = 0 < finding.line <= len(lines) and not finding.header
+    text = lines[finding.line - 1].strip() if inside else ""
+    told = explain.get(finding.kind, "")
+    told = told(finding) if callable(told) else told
+    message = f"{finding.message}\n    {text}" if text else finding.message
+    see.found(Found(finding.kind, text), message, told)

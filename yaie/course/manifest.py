@@ -11,8 +11,8 @@ import difflib
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -62,12 +62,15 @@ class Exercise:
     minutes: int
     hints: tuple[str, str, str]
     proves: str
-    check: Callable[[Any], None]
+    check: Callable[[Any], None] | None = None
     picture: Callable[[Any], Any] | None = None
     part: str | None = None
     operator: str | None = None
     fit: Callable[[Any], Any] | None = None
     draft: str = ""
+    place: Path = Path()
+    cases: Callable[[], Iterable[Any]] | None = None
+    observe: Callable[[Any, Any, Any], None] | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\d\d\.\d", self.id):
@@ -142,7 +145,25 @@ def exercises() -> tuple[Exercise, ...]:
             if exercise.id in found:
                 raise ValueError(f"two exercises have the id {exercise.id}")
             found[exercise.id] = exercise
+    for exercise in _observed("yaie.course.exercises"):
+        found[exercise.id] = exercise
     return tuple(found[key] for key in sorted(found))
+
+
+def _observed(package: str) -> Iterable[Exercise]:
+    """The exercises that have a module of their own: its page, its cases, what is observed."""
+    for folder in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        notebook = importlib.import_module(folder.name)
+        for name in sorted(m.name for m in pkgutil.iter_modules(notebook.__path__)):
+            if re.match(r"ex\d_", name):
+                module = importlib.import_module(f"{folder.name}.{name}")
+                yield replace(
+                    module.EXERCISE,
+                    place=Path(module.__file__),
+                    cases=module.cases,
+                    observe=module.observe,
+                    picture=getattr(module, "draw", None),
+                )
 
 
 def find(exercise_id: str) -> Exercise:

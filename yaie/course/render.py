@@ -8,6 +8,7 @@ What comes out is formatted as ruff would format it, if the reference is.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import symtable
 import sys
@@ -181,6 +182,36 @@ def _imports(exercise: Exercise, tree: ast.Module, used: set[str]) -> str:
         parent, _, name = exercise.module.rpartition(".")
         members[parent].add(f"{name} as reference")
     return _sorted_imports(plain, {m: names for m, names in members.items() if names})
+
+
+def with_imports(exercise: Exercise, text: str) -> str:
+    """A solution that was edited, with imports of what it uses by now.
+
+    A name means what it means in the reference's module, or a module of the same name.
+
+    Raises ValueError for a name that means nothing.
+    """
+    tree = ast.parse(text)
+    used = set().union(*(_names_used(text, name) for name in exercise.names))
+    bound = {name for node in _statements(tree) for name in _defined(node)}
+    for node in tree.body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= {(a.asname or a.name).partition(".")[0] for a in node.names}
+    missing = used - bound - set(dir(builtins))
+    if not missing:
+        return text
+    module = ast.parse((ROOT / exercise.source).read_text(encoding="utf-8"))
+    lines = _imports(exercise, module, missing).splitlines()
+    lines = [line for line in lines if "__future__" not in line and " as reference" not in line]
+    found = {name for name in missing if re.search(rf"\b{name}\b", "\n".join(lines))}
+    modules = {n for n in missing - found if n in sys.stdlib_module_names or n == "torch"}
+    if unknown := missing - found - modules:
+        raise ValueError(f"{exercise.id}: {', '.join(sorted(unknown))} means nothing here")
+    lines += [f"import {name}" for name in sorted(modules)]
+    first = next(n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom, ast.Expr)))
+    above = min([first.lineno, *(d.lineno for d in first.decorator_list)]) - 1
+    old = text.splitlines()
+    return "\n".join([*old[:above], *lines, *old[above:]]) + "\n"
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:

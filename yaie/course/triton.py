@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from yaie.backends.interpreter import interpreted  # before Triton, which it may have to configure
+from yaie.course.core.observe import Found, Observer
 from yaie.course.expect import fail
 
 HAS_TRITON = importlib.util.find_spec("triton") is not None
@@ -282,6 +283,34 @@ def refuse_strays(trace: Trace, explain: Callable[[Access], str] | None = None) 
         stray = trace.strays[0]
         words = explain(stray) if explain else ""
         fail(f"{told(stray)}\n    {stray.text}\n{words}".rstrip())
+
+
+def run(
+    see: Observer,
+    kernel: Any,
+    grid: tuple[int, ...],
+    arguments: Mapping[str, Any],
+    explain: Callable[[Access], str] | None = None,
+    **constants: Any,
+) -> Trace:
+    """Launch a learner's kernel, watched, and note an access beyond a tensor's end, which ends
+    the case.
+
+    Args:
+        arguments: what is passed, in order; the names are those that messages use.
+        explain: what to say of such an access, where no known mistake explains it.
+    """
+    if isinstance(kernel, FunctionType):
+        problem = f"{kernel.__name__} is a plain function. Leave the line @triton.jit above it"
+        see.found(Found("no_kernel"), problem, "")
+    trace = attempt(kernel, grid, arguments, **constants)
+    if trace.strays:
+        stray = trace.strays[0]
+        message = f"{told(stray)}\n    {stray.text}"
+        see.found(
+            Found(f"stray {stray.kind}", stray.text), message, explain(stray) if explain else ""
+        )
+    return trace
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from yaie.cache import content_hash
 from yaie.course import cuda, progress
+from yaie.course.core import judge as core_judge
 from yaie.course.exercise import (
     Broken,
     describe,
@@ -47,6 +48,7 @@ class Verdict:
         message: why it does not pass, or what was proved.
         crashed: the code stopped with an error or ran out of time, rather than being rejected.
         picture: draws the learner's state at the failure, if the check offers it.
+        mistake: the name of the known mistake that the code makes, if it is one.
     """
 
     id: str
@@ -54,6 +56,7 @@ class Verdict:
     message: str
     crashed: bool = False
     picture: Callable[[], Any] | None = None
+    mistake: str = ""
 
 
 def judge(
@@ -103,7 +106,8 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
 
 def _fingerprint(exercise: Exercise, text: str) -> str:
     """Another one if the learner's file changed, or its reference, or its check."""
-    checks = sorted(Path(inspect.getfile(exercise.check)).parent.glob("*.py"))
+    where = Path(inspect.getfile(exercise.check)) if exercise.check else exercise.place
+    checks = sorted([*where.parent.glob("*.py"), *where.parent.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
     return content_hash(text, *(source.read_text(encoding="utf-8") for source in sources))
 
@@ -113,12 +117,33 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
         cuda.warm_up()
     else:
         importlib.import_module(exercise.module)  # its time is not the learner's
-    return _tried(exercise, path, seconds, lambda: exercise.check(load(exercise, path)))
+    return _tried(exercise, path, seconds, lambda: _check(exercise, load(exercise, path)))
 
 
 def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
     """Judge an object that was put together from files that pass."""
-    return _tried(exercise, learner_path(exercise), seconds, lambda: exercise.check(target))
+    return _tried(exercise, learner_path(exercise), seconds, lambda: _check(exercise, target))
+
+
+def _check(exercise: Exercise, target: Any) -> None:
+    """Raises CheckFailed, or the learner's own error."""
+    if exercise.check:
+        exercise.check(target)
+        return
+    core_judge.check(exercise, target)
+
+
+def _rejected(exercise: Exercise, path: Path, failure: core_judge.Failure) -> Verdict:
+    """A crash that no known mistake explains is told with its line."""
+    fact, name = failure.fact, failure.mistake.name if failure.mistake else ""
+    if fact.error is not None:
+        told = [failure.message, *where(fact.error, exercise, path)]
+        if not name:
+            told = ["Your code stopped with an error.", describe(fact.error, exercise, path)]
+        message, crashed = "\n".join(told), not name
+    else:
+        message, crashed = failure.message, False
+    return Verdict(exercise.id, "fails", message, crashed, fact.picture, name)
 
 
 def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[], None]) -> Verdict:
@@ -127,10 +152,13 @@ def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[],
             attempt()
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
+    except core_judge.CheckFailed as failed:
+        return _rejected(exercise, path, failed.failure)
     except CheckFailed as failed:
         return Verdict(exercise.id, "fails", failed.message, picture=failed.picture)
     except TimeUp as up:
-        message = "\n".join([_endless(seconds), *where(up, exercise, path)])
+        told = core_judge.endless(exercise) if exercise.observe else ""
+        message = "\n".join([_endless(seconds), *where(up, exercise, path), told]).strip()
         return Verdict(exercise.id, "fails", message, crashed=True)
     except (Exception, SystemExit) as error:
         if is_unsolved(error):

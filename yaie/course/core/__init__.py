@@ -1,0 +1,1 @@
+"""The machinery of exercises: the list, stubs and solutions, the judge, the words for a learner."""

@@ -1,0 +1,344 @@
+"""The judge: a learner's code over the cases of its exercise, and which known mistake it makes.
+
+The learner and an oracle meet in `observe`, case by case. At the first case with a wrong fact the
+known mistakes are run on that case too, and the one that gives the same facts tells what to mend.
+Where none does, the case, what came, what was wanted and why are told.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from yaie.course import render
+from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
+from yaie.course.core.observe import (
+    Case,
+    Fact,
+    Found,
+    Raised,
+    first_wrong,
+    is_tensor,
+    observed,
+    short,
+)
+from yaie.course.limit import TimeUp, time_limit
+from yaie.course.manifest import Exercise
+
+SHRINKING = 2.0  # seconds to look for a shorter trace
+DIAGNOSING = 4.0  # seconds after which no further mistake is begun
+ONE_MISTAKE = 2.0  # seconds that a mistake may take for one case
+MOST_COMPILED = 4  # mistakes that are compiled because they have the learner's symptom
+
+
+@dataclass
+class Failure:
+    """The first case that a learner's code gets wrong.
+
+    Attributes:
+        number: of the case.
+        facts: all that was observed in it.
+        mistake: the known mistake that it looks like, if any.
+    """
+
+    case: Case
+    number: int
+    facts: list[Fact]
+    mistake: Mistake | None = None
+
+    @property
+    def fact(self) -> Fact:
+        return first_wrong(self.facts)
+
+    @property
+    def message(self) -> str:
+        """What came, what was wanted, and what to mend."""
+        fact = self.fact
+        told = self.mistake.sentence if self.mistake else fact.because
+        lines = f"{fact.what} {fact.problem}".strip().splitlines()
+        place = str(self.case)
+        head = f"{place[:1].upper()}{place[1:]}: {lines[0]}" if place else lines[0]
+        if len(lines) > 1:  # a finding, with its source line below
+            return "\n".join(filter(None, [head, *lines[1:], told]))
+        return f"{head.rstrip('.')}. {told}".strip() if told else head
+
+
+class CheckFailed(AssertionError):
+    """The learner's code does something else than the exercise asks for."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+def check(exercise: Exercise, target: Any) -> None:
+    """Observe `target` in every case.
+
+    Raises:
+        CheckFailed: with the first wrong case and, if it is a known one, the mistake.
+    """
+    failure = first_failure(exercise, target)
+    if failure is None:
+        return
+    failure = shortest(exercise, target, failure)
+    failure.mistake = diagnose(exercise, target, failure)
+    raise CheckFailed(failure)
+
+
+def first_failure(exercise: Exercise, target: Any) -> Failure | None:
+    for number, case in enumerate(exercise.cases()):
+        facts = observed(exercise.observe, target, case)
+        if first_wrong(facts):
+            return Failure(case, number, facts)
+    return None
+
+
+def shortest(exercise: Exercise, target: Any, failure: Failure) -> Failure:
+    """The same failure with as short a trace as is found in a while."""
+    if not failure.case.trace:
+        return failure
+
+    def fails(trace: Sequence[Any]) -> Failure | None:
+        case = failure.case.with_trace(trace)
+        facts = observed(exercise.observe, target, case)
+        return Failure(case, failure.number, facts) if first_wrong(facts) else None
+
+    best, size = failure, len(failure.case.trace)
+    try:
+        with time_limit(SHRINKING):
+            while size := size // 2 if size > 1 else 0:
+                start = 0
+                while start < len(best.case.trace):
+                    trace = list(best.case.trace)
+                    del trace[start : start + size]
+                    if found := fails(trace):
+                        best = found
+                    else:
+                        start += size
+    except TimeUp:
+        pass
+    return best
+
+
+# ------------------------------------------------------------------------------------- diagnosis
+
+
+def diagnose(exercise: Exercise, target: Any, failure: Failure) -> Mistake | None:
+    """The known mistake that a learner's code makes, if it is one.
+
+    First those that get every earlier case right, as the learner does, then the others; of each,
+    one whose facts are all the learner's, or else one that begins as wrong.
+    """
+    with Versions(exercise) as versions:
+        late, early = [], []
+        for mistake in _candidates(exercise, failure):
+            if versions.seconds > DIAGNOSING:
+                break
+            (late if versions.passes_before(mistake, failure) else early).append(mistake)
+        for group in (late, early):
+            tried = []
+            for mistake in group:
+                facts = versions.facts(mistake, failure.case)
+                if facts is not None and first_wrong(facts):
+                    tried.append((mistake, facts))
+                if versions.seconds > 2 * DIAGNOSING:
+                    break
+            if same := _alike_ones(tried, failure):
+                return _told_apart(exercise, target, failure, same, versions)
+    return None
+
+
+def _alike_ones(tried: Sequence[tuple[Mistake, list[Fact]]], failure: Failure) -> list[Mistake]:
+    for strict in (True, False):
+        if same := [m for m, facts in tried if _same(facts, failure.facts, strict)]:
+            return same
+    return [m for m, facts in tried if first_wrong(facts).same(failure.fact, strict=False)]
+
+
+def endless(exercise: Exercise) -> str:
+    """What to tell of code that does not end."""
+    told = [m.sentence for m in mistakes(exercise) if "endless" in m.flags]
+    return " Or: ".join(told)
+
+
+def mistakes(exercise: Exercise) -> list[Mistake]:
+    """The entries of an exercise that are mistakes."""
+    return [m for m in entries(exercise) if not m.flags & {"right", "equal"}]
+
+
+def entries(exercise: Exercise) -> tuple[Mistake, ...]:
+    return read_mistakes(exercise.place.with_suffix(".mistakes"))
+
+
+def _candidates(exercise: Exercise, failure: Failure) -> list[Mistake]:
+    """The mistakes to run: all, or, where each must be compiled, those with this symptom."""
+    fact = failure.fact
+    found = [m for m in mistakes(exercise) if "endless" not in m.flags]
+    if isinstance(fact.got, Found) and fact.got.kind == "time_limit":
+        return []
+    known = symptoms(exercise)
+    if known is None:
+        return found
+    seen = symptom(failure)
+    alike = [m for m in found if _alike(known.get(m.name), seen)]
+    near = [m for m in found if m not in alike and (known.get(m.name) or [None])[:2] == seen[:2]]
+    return (alike + near)[:MOST_COMPILED]
+
+
+def _told_apart(
+    exercise: Exercise, target: Any, failure: Failure, same: list[Mistake], versions: Versions
+) -> Mistake:
+    """Of mistakes that agree with the learner on one case, those that do on later ones too."""
+    later = islice(exercise.cases(), failure.number + 1, None) if len(same) > 1 else ()
+    for case in later:
+        theirs = _limited(exercise, target, case)
+        agree = [m for m in same if _agrees(versions.facts(m, case), theirs)]
+        same = agree or same
+        if len(same) == 1 or versions.seconds > DIAGNOSING:
+            break
+    return same[0]
+
+
+def _limited(exercise: Exercise, target: Any, case: Case) -> list[Fact] | None:
+    try:
+        with time_limit(ONE_MISTAKE):
+            return observed(exercise.observe, target, case)
+    except (TimeUp, NotImplementedError):
+        return None
+
+
+def _agrees(facts: list[Fact] | None, theirs: list[Fact] | None) -> bool:
+    return facts is not None and theirs is not None and _same(facts, theirs, strict=False)
+
+
+def _same(facts: Sequence[Fact], others: Sequence[Fact], strict: bool) -> bool:
+    pairs = zip(facts, others, strict=False)
+    return len(facts) == len(others) and all(a.same(b, strict) for a, b in pairs)
+
+
+class Versions:
+    """The wrong and the right versions of an exercise, loaded as a learner's file is."""
+
+    def __init__(self, exercise: Exercise) -> None:
+        self.exercise = exercise
+        self.seconds = 0.0  # spent on running them
+        self._folder = tempfile.TemporaryDirectory()
+        self._loaded: dict[str, Any] = {}
+
+    def __enter__(self) -> Versions:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._folder.cleanup()
+
+    def text(self, entry: Mistake) -> str:
+        exercise = self.exercise
+        text = version(render.solution(exercise), entry, entries(exercise), exercise.is_cuda)
+        return text if exercise.is_cuda else render.with_imports(exercise, text)
+
+    def path(self, entry: Mistake) -> Path:
+        """The version as a file."""
+        path = Path(self._folder.name, entry.name + self.exercise.file.suffix)
+        if not path.exists():
+            path.write_text(self.text(entry), encoding="utf-8")
+        return path
+
+    def load(self, entry: Mistake) -> Any:
+        from yaie.course.exercise import Broken, load
+
+        if entry.name not in self._loaded:
+            try:
+                self._loaded[entry.name] = load(self.exercise, self.path(entry))
+            except Broken as broken:
+                raise BadMistake(f"{self.exercise.id} {entry.name}: {broken}") from None
+        return self._loaded[entry.name]
+
+    def passes_before(self, entry: Mistake, failure: Failure) -> bool:
+        """Whether a version gets all cases right that come before a failure's."""
+        for case in islice(self.exercise.cases(), failure.number):
+            facts = self.facts(entry, case)
+            if facts is None or first_wrong(facts):
+                return False
+        return True
+
+    def facts(self, entry: Mistake, case: Case) -> list[Fact] | None:
+        """What is observed of a version in a case; None if it takes too long."""
+        import time
+
+        began = time.monotonic()
+        try:
+            with time_limit(ONE_MISTAKE + (3.0 if self.exercise.is_cuda else 0.0)):
+                return observed(self.exercise.observe, self.load(entry), case)
+        except TimeUp:
+            return None
+        finally:
+            self.seconds += time.monotonic() - began
+
+
+# -------------------------------------------------------------------------------------- symptoms
+
+
+def symptom(failure: Failure) -> list[Any]:
+    """A failure in a few words that a file can keep: the case, the fact, a sketch of its value."""
+    return [str(failure.case), failure.fact.what, _sketch(failure.fact)]
+
+
+def symptoms(exercise: Exercise) -> dict[str, list[Any]] | None:
+    """The symptom of every mistake, for an exercise whose mistakes take long to run."""
+    path = symptoms_file(exercise)
+    return _read(path, path.stat().st_mtime_ns) if path.exists() else None
+
+
+def symptoms_file(exercise: Exercise) -> Path:
+    """Where the author's tool writes them."""
+    return exercise.place.with_suffix(".symptoms.json")
+
+
+def all_symptoms(exercise: Exercise) -> Iterator[tuple[str, list[Any]]]:
+    """Run every mistake over the cases: its name and symptom."""
+    with Versions(exercise) as versions:
+        for mistake in mistakes(exercise):
+            if "endless" not in mistake.flags:
+                failure = first_failure(exercise, versions.load(mistake))
+                if failure is None:
+                    raise ValueError(f"{exercise.id}: the check accepts {mistake.name}")
+                yield mistake.name, symptom(failure)
+
+
+@lru_cache(maxsize=32)
+def _read(path: Path, _mtime: int) -> dict[str, list[Any]]:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _sketch(fact: Fact) -> Any:
+    got = fact.got
+    if isinstance(got, Found):
+        return f"{got.kind}: {got.text}"
+    if isinstance(got, Raised):
+        return got.kind
+    if is_tensor(got) and got.numel():
+        flat = got.flatten()[: 1 << 16].double()
+        return [float(f"{x:.4g}") for x in flat[:: max(1, len(flat) // 8)][:8].tolist()]
+    return float(f"{got:.4g}") if isinstance(got, float) else short(got)
+
+
+def _alike(known: list[Any] | None, seen: list[Any]) -> bool:
+    """Whether two symptoms are the same, numbers within one in a hundred."""
+    if known is None or known[:2] != seen[:2]:
+        return False
+    mine, theirs = known[2], seen[2]
+    if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
+        return all(_close(a, b) for a, b in zip(mine, theirs, strict=True))
+    if isinstance(mine, float) and isinstance(theirs, float):
+        return _close(mine, theirs)
+    return mine == theirs
+
+
+def _close(a: float, b: float) -> bool:
+    return a == b or (a != a and b != b) or abs(a - b) <= 1e-2 * max(abs(a), abs(b)) + 1e-3

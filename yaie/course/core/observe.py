@@ -1,0 +1,353 @@
+"""What is observed of a learner's code in one case: facts, in order, beside what an oracle says.
+
+    def cases():
+        yield Case("a tree that holds [1, 2, 3, 4]", held=[1, 2, 3, 4], prompt=[1, 2, 9])
+
+    def observe(RadixTree, case, see):
+        tree = grown(RadixTree, case.held)
+        with see.call(f"match({case.prompt})"):
+            found = tree.match(case.prompt)
+        see.equal("its length", found.length, 2, because="The first two tokens agree.")
+
+Observing never stops at a wrong fact. The judge compares all facts of a case with those of the
+known mistakes, and tells the learner the first wrong one.
+"""
+
+from __future__ import annotations
+
+import copy
+import reprlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+UNSOLVED = "Exercise "  # how the message of a stub's NotImplementedError begins
+
+
+class Case(SimpleNamespace):
+    """One situation in which a learner's code is observed.
+
+    Args:
+        name: where we are, in words that a message can begin with: "a tree that holds [1, 2]".
+            A function of the case where the words follow from its trace.
+        trace: operations of which any subset is a valid case too. When a case with a trace fails,
+            the judge looks for a shortest trace that still fails.
+        data: whatever `observe` needs, under names of its own.
+    """
+
+    def __init__(
+        self, name: str | Callable[[Case], str], *, trace: Sequence[Any] | None = None, **data: Any
+    ) -> None:
+        super().__init__(**data)
+        self.name, self.trace = name, trace
+
+    def __str__(self) -> str:
+        return self.name(self) if callable(self.name) else self.name
+
+    def with_trace(self, trace: Sequence[Any]) -> Case:
+        """The same case with another trace."""
+        data = {key: value for key, value in vars(self).items() if key not in ("name", "trace")}
+        return Case(self.name, trace=trace, **data)
+
+
+@dataclass(frozen=True)
+class Raised:
+    """What came instead of a result: an error, by its type and message."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A finding of the emulator's checked mode, or an error that ended a launch.
+
+    Attributes:
+        kind: such as "race", "out_of_bounds", "time_limit".
+        text: the source line it is at, without its white space; "" if there is none.
+    """
+
+    kind: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One observation.
+
+    Attributes:
+        what: names it, such as "the length".
+        got: a copy of what came.
+        problem: says how that differs from what an oracle gives; "" if it does not.
+        because: why the oracle's value is right.
+        rtol, atol: how far two values of this fact may lie apart and still be the same.
+        error: the exception, for a fact that is `Raised`.
+        picture: draws the learner's state at this point.
+    """
+
+    what: str
+    got: Any
+    problem: str = ""
+    because: str = ""
+    rtol: float = 0.0
+    atol: float = 0.0
+    error: BaseException | None = None
+    picture: Callable[[], Any] | None = None
+
+    @property
+    def is_wrong(self) -> bool:
+        return bool(self.problem)
+
+    def same(self, other: Fact, strict: bool = True) -> bool:
+        """Whether another run gave the same; not strict: an error's message may differ."""
+        if self.what != other.what or self.is_wrong != other.is_wrong:
+            return False
+        if not strict and isinstance(self.got, Raised) and isinstance(other.got, Raised):
+            return self.got.kind == other.got.kind
+        if not strict and isinstance(self.got, Found) and isinstance(other.got, Found):
+            return self.got.kind == other.got.kind
+        return not difference(self.got, other.got, self.rtol, self.atol)
+
+
+class Stop(Exception):
+    """Ends the observation of a case in which nothing more can be observed."""
+
+
+class Observer:
+    """Notes facts. Each method takes what it is called, what came, and what an oracle says."""
+
+    def __init__(self) -> None:
+        self.facts: list[Fact] = []
+        self._picture: Callable[[], Any] | None = None
+        self._calls: list[str] = []
+
+    def equal(self, what: str, got: Any, want: Any, because: str = "") -> bool:
+        """Note `got`, which should equal `want`: numbers, strings, containers, tensors."""
+        return self._note(what, got, difference(got, want), because)
+
+    def close(
+        self,
+        what: str,
+        got: Any,
+        want: Any,
+        because: str = "",
+        rtol: float = 1e-4,
+        atol: float = 1e-5,
+    ) -> bool:
+        """Note a tensor or float that may differ by `atol + rtol * |want|`.
+
+        Kind, shape, dtype and the places of NaN have to agree.
+        """
+        problem = tensor_difference(got, want, rtol, atol)
+        return self._note(what, got, problem, because, rtol=rtol, atol=atol)
+
+    def true(self, what: str, condition: Any, problem: str, because: str = "") -> bool:
+        """Note whether a condition holds. `problem` continues `what` where it does not.
+
+        `see.true("match(…)", found is not None, "returned None")`
+        """
+        return self._note(what, bool(condition), "" if condition else problem, because)
+
+    def at_most(self, what: str, got: float, most: float, because: str = "") -> bool:
+        """Note a cost, which should not exceed `most`."""
+        problem = "" if got <= most else f"is {short(got)}, expected at most {short(most)}"
+        return self._note(what, got, problem, because)
+
+    def note(self, what: str, got: Any, problem: str = "", because: str = "") -> bool:
+        """Note a value of which the caller has decided whether, and how, it is wrong."""
+        return self._note(what, got, problem, because)
+
+    def raises(
+        self, what: str, kind: type[Exception], call: Callable[[], Any], because: str = ""
+    ) -> bool:
+        """Note what `call()` does, which should raise `kind`. `what` names the call."""
+        try:
+            got = call()
+        except Exception as error:
+            if is_unsolved(error):
+                raise
+            came = Raised(type(error).__name__, str(error))
+            right = isinstance(error, kind)
+            problem = "" if right else f"should raise {kind.__name__}, got {came.kind}: {error}"
+            return self._note(what, Raised(kind.__name__, "") if right else came, problem, because)
+        problem = f"should raise {kind.__name__}, returned {short(got)}"
+        return self._note(what, got, problem, because)
+
+    @contextmanager
+    def call(self, what: str) -> Iterator[None]:
+        """Name the call that the lines inside make, for the message if it raises."""
+        self._calls.append(what)
+        try:
+            yield
+        except (Stop, TimeoutError):
+            raise
+        except Exception as error:
+            if not hasattr(error, "given"):
+                error.given = what
+            raise
+        finally:
+            self._calls.pop()
+
+    def picture(self, draw: Callable[[], Any] | None) -> None:
+        """From here on, a wrong fact comes with the figure that `draw()` makes."""
+        self._picture = draw
+
+    def stop(self) -> None:
+        """End the case here: what follows would have no meaning."""
+        raise Stop
+
+    def crashed(self, error: Exception) -> None:
+        """Note an error that ended the case."""
+        what = getattr(error, "given", "") or "your code"
+        kind = type(error).__name__
+        self.facts.append(
+            Fact(
+                what,
+                Raised(kind, str(error)),
+                f"raised {kind}: {error}".rstrip(": "),
+                error=error,
+                picture=self._picture,
+            )
+        )
+
+    def found(self, found: Found, problem: str, because: str, draw: Any = None) -> None:
+        """Note a fault that the emulator found, and end the case."""
+        self.facts.append(Fact("", found, problem, because, picture=draw or self._picture))
+        self.stop()
+
+    def _note(
+        self, what: str, got: Any, problem: str, because: str, rtol: float = 0.0, atol: float = 0.0
+    ) -> bool:
+        fact = Fact(what, snapshot(got), problem, because, rtol, atol, picture=self._picture)
+        self.facts.append(fact)
+        return not problem
+
+
+def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: Case) -> list[Fact]:
+    """The facts of one case. Random numbers begin anew, so that a repetition gives the same.
+
+    Raises:
+        NotImplementedError: an unsolved stub was called.
+    """
+    import random
+    import sys
+
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    see = Observer()
+    try:
+        observe(target, case, see)
+    except Stop:
+        pass
+    except Exception as error:
+        if is_unsolved(error):
+            raise
+        see.crashed(error)
+    return see.facts
+
+
+def first_wrong(facts: Sequence[Fact]) -> Fact | None:
+    return next((fact for fact in facts if fact.is_wrong), None)
+
+
+def is_unsolved(error: BaseException) -> bool:
+    """Whether this is the error that a stub raises in place of its solution."""
+    return isinstance(error, NotImplementedError) and str(error).startswith(UNSOLVED)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is a torch tensor, without importing torch to find out."""
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
+
+
+def snapshot(value: Any) -> Any:
+    """A copy that later steps do not change; the text of what cannot be copied."""
+    if is_tensor(value):
+        return value.detach().clone()
+    if value is None or isinstance(value, (bool, int, float, str, bytes, Path, Raised, Found)):
+        return value
+    if type(value) in (list, tuple, set, frozenset):
+        return type(value)(map(snapshot, value))
+    if type(value) is dict:
+        return {key: snapshot(item) for key, item in value.items()}
+    try:
+        return copy.deepcopy(value)
+    except Exception:
+        return repr(value)
+
+
+_repr = reprlib.Repr()
+_repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = _repr.maxdeque = 12
+_repr.maxdict = 8
+_repr.maxstring = _repr.maxother = 80
+
+
+def short(value: Any) -> str:
+    """One line for a message: a tensor by its shape and dtype, everything else cut short."""
+    if is_tensor(value):
+        size = "×".join(map(str, value.shape)) or "scalar"
+        values = f" {value.tolist()}" if 0 < value.numel() <= 8 else ""
+        return f"a tensor {size} {str(value.dtype).removeprefix('torch.')}{values}"
+    return " ".join(_repr.repr(value).split())
+
+
+def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str:
+    """How `got` differs from `want`, as the rest of a sentence; "" if it does not."""
+    if is_tensor(want) or (rtol and isinstance(want, float)):
+        return tensor_difference(got, want, rtol, atol)
+    if is_tensor(got):
+        return f"is {short(got)}, expected {short(want)}"
+    if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        if type(got) is not type(want):
+            return f"is a {type(got).__name__} {short(got)}, expected a {type(want).__name__}"
+        for index, (a, b) in enumerate(zip(got, want, strict=False)):
+            if inner := difference(a, b, rtol, atol):
+                return f"is {short(got)}, expected {short(want)}: index {index} {inner}"
+        if len(got) != len(want):
+            lengths = f"{len(got)} entries, expected {len(want)}"
+            return f"is {short(got)}, expected {short(want)}: {lengths}"
+        return ""
+    if got is want or (got != got and want != want):  # the same, or both NaN
+        return ""
+    if isinstance(want, bool) != isinstance(got, bool) or got != want:
+        return f"is {short(got)}, expected {short(want)}"
+    return ""
+
+
+def tensor_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """How a tensor or float differs from `want` in kind, shape, dtype or any element."""
+    import torch
+
+    if not is_tensor(want):  # a Python number: how the other one is stored does not matter
+        if not isinstance(want, (int, float)):
+            return difference(got, want)
+        want = torch.tensor(want, dtype=torch.float64)
+        if isinstance(got, (int, float)) or (is_tensor(got) and got.numel() == 1):
+            got = torch.tensor(float(got), dtype=torch.float64)
+    if not is_tensor(got):
+        return f"is {short(got)}, expected {short(want)}"
+    if got.shape != want.shape:
+        return f"has shape {list(got.shape)}, expected {list(want.shape)}"
+    if got.dtype != want.dtype:
+        return f"has dtype {got.dtype}, expected {want.dtype}"
+    wrong = ~torch.isclose(got.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
+    if not bool(wrong.any()):
+        return ""
+    nan = got.isnan() & wrong
+    if bool(nan.any()):
+        return f"is NaN{_index(nan)}, expected {_item(want, nan)} ({int(nan.sum())} NaN in all)"
+    count = "" if wrong.numel() == 1 else f" ({int(wrong.sum())} of {wrong.numel()} differ)"
+    return f"is {_item(got, wrong)}{_index(wrong)}, expected {_item(want, wrong)}{count}"
+
+
+def _index(mask: Any) -> str:
+    return f" at index {mask.nonzero()[0].tolist()}" if mask.ndim else ""
+
+
+def _item(tensor: Any, mask: Any) -> str:
+    value = tensor[mask][0].item()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
