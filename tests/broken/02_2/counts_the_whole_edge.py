@@ -1,7 +1,7 @@
 """Adds the length of the edge instead of the tokens that agree."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "The whole edge was counted"
 

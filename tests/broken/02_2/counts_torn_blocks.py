@@ -1,7 +1,7 @@
 """Compares token by token, and does not round down to whole blocks."""
 
-from yaie import radix as reference
-from yaie.radix import Match, shared_prefix_length
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match, shared_prefix_length
 
 EXPECT = "Round what is shared down"
 

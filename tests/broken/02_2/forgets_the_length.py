@@ -1,7 +1,7 @@
 """Moves the node on and collects the values, but never adds to the length."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "The node and the values moved on, but the length is still 0: add what each edge shares"
 

@@ -1,7 +1,7 @@
 """Begins at the first root for every namespace."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "Begin at the root of its own namespace"
 

@@ -1,7 +1,7 @@
 """Splits, and goes on with the old node, which is the lower half now."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "split returns the new upper node"
 

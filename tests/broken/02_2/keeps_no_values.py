@@ -1,7 +1,7 @@
 """Never collects the values."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "The values of the nodes on the way are missing"
 

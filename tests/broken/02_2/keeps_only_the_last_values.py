@@ -1,7 +1,7 @@
 """Replaces the values at each node instead of extending them."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "Only the last node's values are there"
 

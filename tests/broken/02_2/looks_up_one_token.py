@@ -1,7 +1,7 @@
 """Looks a child up by its first token, whatever the block size."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "is that what you looked up"
 

@@ -1,7 +1,7 @@
 """Looks a child up by a slice of a list."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "make a tuple of token_ids"
 

@@ -1,7 +1,7 @@
 """Never counts what was matched, so it looks the same block up for ever."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "did not finish"
 

@@ -1,7 +1,7 @@
 """Subtracts one block from every partial match."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "one block too few"
 

@@ -1,7 +1,7 @@
 """Forgets the access time."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "gave its path no new `last_access`"
 

@@ -1,7 +1,7 @@
 """Stamps the access time of the last node only."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "did not refresh `last_access` all the way"
 

@@ -1,7 +1,7 @@
 """Returns the node whose edge matched only in part, with all of its values."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "the whole edge, but only part of it matched"
 

@@ -1,7 +1,7 @@
 """Right length and values, but the node goes on behind the match."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "That node goes on behind the match"
 

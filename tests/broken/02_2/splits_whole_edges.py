@@ -1,7 +1,7 @@
 """Splits even where the whole edge matched."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "split only if that is less than the whole key"
 

@@ -1,7 +1,7 @@
 """Stamps the whole edge and splits it then, so the unused half counts as used."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "Stamp the upper half after the split"
 

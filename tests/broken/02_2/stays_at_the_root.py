@@ -1,7 +1,7 @@
 """Counts tokens, but never moves the node down."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "move `node` down at every step"
 

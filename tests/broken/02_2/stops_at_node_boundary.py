@@ -1,7 +1,7 @@
 """Stops at the boundary of a node, when the match ends inside an edge."""
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix import Match
 
 EXPECT = "stopped at the node's boundary"
 
