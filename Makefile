@@ -46,7 +46,7 @@ model: $(READY)
 	@$(BIN)/yaie pull
 
 lab: model
-	@$(BIN)/python -m yaie.lab --port=$(PORT) $(LAB_ARGS)
+	@$(BIN)/python -m yaie.course.lab --port=$(PORT) $(LAB_ARGS)
 
 test: model
 	@$(BIN)/python .ci/test.py
@@ -59,7 +59,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 notebooks: model
-	$(BIN)/python -m yaie.course.authoring run
+	$(BIN)/python -m yaie.course.author run
 
 exercises: $(READY)
 	$(BIN)/python -m yaie.course build

@@ -25,7 +25,7 @@ STEPS = {
     "format": ["ruff", "format", "--check", "."],
     "generated files": ["yaie.course", "build", "--check"],
     "tests": ["pytest", "tests", "-m", "not browser", *WORKERS, BY_NAME, "--durations=20"],
-    "notebooks": ["yaie.course.authoring", "test", *WORKERS],
+    "notebooks": ["yaie.course.author", "test", *WORKERS],
     "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
 }
 

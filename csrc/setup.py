@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from yaie import ahead, nvcc
-from yaie.jit import CompileError
+from yaie.build import ahead, nvcc
+from yaie.build.jit import CompileError
 
 
 def main() -> int:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from tiny import make_batch, make_pools
 
-from yaie import draws
 from yaie.engine.engine import Engine
 from yaie.engine.request import RequestOutput
+from yaie.engine.sampling import SamplingKernel, SamplingParams
 from yaie.model.llama import Llama
-from yaie.sampling import SamplingKernel, SamplingParams
+from yaie.ops.reference import sampling as draws
 
 
 def recompute(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from yaie import jit, nvcc
+from yaie.build import jit, nvcc
 from yaie.emulator import settings
 
 LEAST = torch.iinfo(torch.int32).min  # what no kernel returns

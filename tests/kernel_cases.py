@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from yaie.attention import rotary_tables
 from yaie.ops import elementwise, matrix, norm, rotary
+from yaie.ops.reference.rotary import rotary_tables
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 EPS = 1e-2  # large enough to be missed

@@ -16,7 +16,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from yaie.radix import RadixNode, RadixTree
+from yaie.engine.radix import RadixNode, RadixTree
 
 LONG = os.environ.get("YAIE_LONG_TESTS", "") not in ("", "0")
 

@@ -10,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import examples, naive_attention, naive_rotary
 
-from yaie.attention import (
+from yaie.course.lessons.attention_block import RadixAttentionBlock
+from yaie.ops.reference.attention import (
     OnlineSoftmax,
-    RadixAttentionBlock,
-    apply_rotary,
     attention,
     causal_mask,
     merge_states,
     paged_attention,
-    rotary_tables,
 )
-from yaie.flash import flash_attention
+from yaie.ops.reference.flash import flash_attention
+from yaie.ops.reference.rotary import apply_rotary, rotary_tables
 
 INF = math.inf
 HEADS = [(1, 1), (3, 1), (3, 3), (8, 1), (9, 3), (8, 8)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie import jit
+from yaie.build import jit
 from yaie.emulator import settings
 from yaie.ops.attention import attention_forward
 from yaie.ops.attention_gradient import attention_backward, flash_attention

@@ -8,12 +8,11 @@ import importlib.util
 import pytest
 import torch
 
-from yaie.attention import rotary_tables
-from yaie.backends import registry
-from yaie.flat_tree import flatten
-from yaie.ops import norm, operators
+from yaie.engine.flat_tree import flatten
+from yaie.engine.radix import RadixTree
+from yaie.ops import norm, operators, registry
 from yaie.ops.kv import reshape_and_cache
-from yaie.radix import RadixTree
+from yaie.ops.reference.rotary import rotary_tables
 
 FP8 = torch.float8_e4m3fn
 

@@ -250,7 +250,7 @@ def test_bytes_are_those_of_inputs_and_outputs(case):
 @pytest.mark.parametrize(("num_q", "num_k"), [(1, 1), (1, 9), (5, 5), (3, 8)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_operations_of_attention_are_those_of_the_visible_scores(num_q, num_k, causal):
-    from yaie.attention import causal_mask
+    from yaie.ops.reference.attention import causal_mask
 
     visible = causal_mask(num_q, num_k).sum().item() if causal else num_q * num_k
     assert attention_flops(2, 3, num_q, num_k, 7, causal) == 2 * 3 * visible * (2 * 7 + 2 * 7)

@@ -262,9 +262,9 @@ def test_the_code_is_that_of_the_engine_and_its_kernels(tmp_path, monkeypatch):
     before = machine.code()["sources"]
     monkeypatch.setattr(machine, "PACKAGE", package)
     assert machine.code() == {"commit": "unknown", "sources": before}
-    (package / "viz" / "style.py").write_text("")
+    (package / "course" / "viz" / "style.py").write_text("")
     assert machine.code()["sources"] == before
-    (package / "radix.py").write_text("")
+    (package / "engine" / "radix.py").write_text("")
     assert machine.code()["sources"] != before
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from yaie import lab
-from yaie.course.authoring import METADATA
-from yaie.course.build import write_stubs
+from yaie.course import lab
+from yaie.course.author.build import write_stubs
+from yaie.course.author.notebooks import METADATA
 
 playwright_api = pytest.importorskip("playwright.sync_api")
 

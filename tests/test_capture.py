@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.capture import NotCapturable, Recording, capture_on_cpu
+from yaie.course.lessons.capture import NotCapturable, Recording, capture_on_cpu
 
 
 def test_replay_reads_and_writes_the_same_tensors():

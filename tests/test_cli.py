@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 import yaie
 from yaie import cli
 from yaie.chat import HELP, Chat
-from yaie.course import doctor
+from yaie.course.core import doctor
+from yaie.engine.sampling import SamplingParams
 from yaie.model.download import PullError
 from yaie.model.manifest import DamagedModel, write_manifest
-from yaie.sampling import SamplingParams
 
 COMMANDS = {
     *("doctor", "pull", "chat", "serve", "bench"),

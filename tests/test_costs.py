@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from yaie.attention import paged_attention
-from yaie.model import costs
+from yaie.course.lessons import costs
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
+from yaie.ops.reference.attention import paged_attention
 
 
 def tiny(**changes: int) -> ModelConfig:
@@ -75,7 +75,7 @@ def test_weights_are_those_of_the_model() -> None:
 
 
 def test_kv_bytes_are_those_of_the_cache() -> None:
-    from yaie.kv_cache import KVCacheManager
+    from yaie.engine.kv_cache import KVCacheManager
 
     config = tiny()
     kv = KVCacheManager(2, 4, config.num_key_value_heads, config.head_dim, torch.float16, 3)

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from yaie import radix
-from yaie.course import build, cuda, exercise, limit, manifest, notebook, plug, render, tell
-from yaie.course.exercise import Broken
-from yaie.course.manifest import Exercise, UnknownExercise, exercises, find, select
-from yaie.course.paths import ROOT
-from yaie.course.verdict import Verdict, judge
+from yaie.course.author import build
+from yaie.course.core import cuda, exercise, limit, manifest, notebook, plug, render, tell
+from yaie.course.core.exercise import Broken
+from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, select
+from yaie.course.core.paths import ROOT
+from yaie.course.core.verdict import Verdict, judge
+from yaie.engine import radix
 
 SOLVED = "\n".join(
     [
@@ -95,7 +96,7 @@ def test_parts_are_fields_of_the_engine() -> None:
 
 
 def test_listing_imports_no_torch() -> None:
-    code = "import sys; from yaie.course.manifest import exercises; exercises();"
+    code = "import sys; from yaie.course.core.manifest import exercises; exercises();"
     code += "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
@@ -124,14 +125,14 @@ def test_unknown_exercise_names_close_ones() -> None:
         {"difficulty": 4},
         {"hints": ("one",)},
         {"title": "x" * 49},
-        {"target": "yaie.radix:RadixTree.match, shared_prefix_length"},
+        {"target": "yaie.engine.radix:RadixTree.match, shared_prefix_length"},
     ],
 )
 def test_bad_exercise_is_refused(change: dict) -> None:
     from dataclasses import replace
 
     with pytest.raises(ValueError):
-        replace(made("yaie.radix:shared_prefix_length"), **change)
+        replace(made("yaie.engine.radix:shared_prefix_length"), **change)
 
 
 # ---------------------------------------------------------------------------- generated files
@@ -152,7 +153,7 @@ from .helpers import help_out
 from ..radix import shared_prefix_length
 
 if TYPE_CHECKING:
-    from yaie.kv_cache import BlockPool
+    from yaie.engine.kv_cache import BlockPool
 
 LIMIT = 3
 unused = 4
@@ -212,8 +213,8 @@ def test_solution_imports_what_its_body_uses_and_nothing_else(tricky: Exercise) 
         "import torch",
         "import torch.nn.functional as F",
         "",
-        "from yaie.kv_cache import BlockPool",
-        "from yaie.radix import shared_prefix_length",
+        "from yaie.engine.kv_cache import BlockPool",
+        "from yaie.engine.radix import shared_prefix_length",
         "from yaie.tricky import module as reference",
         "from yaie.tricky.helpers import help_out",
         "from yaie.tricky.module import LIMIT, Helper, _private, decorate",
@@ -412,7 +413,7 @@ def test_file_is_read_afresh_each_time() -> None:
         ("def shared_prefix_length(a, b)\n    return 0\n", ["line 1", "SyntaxError", "(a, b)"]),
         ("import no_such_module\n", ["line 1", "import no_such_module", "ModuleNotFoundError"]),
         ("x = 1\n", ["no longer defines shared_prefix_length", "yaie reset 00.1"]),
-        ("from yaie.radix import shared_prefix_length\n", ["no longer defines"]),
+        ("from yaie.engine.radix import shared_prefix_length\n", ["no longer defines"]),
         ("raise SystemExit(3)\n", ["line 1", "SystemExit: 3"]),
         ("\0", ["does not run"]),
     ],
@@ -435,12 +436,12 @@ def test_missing_and_undecodable_files() -> None:
 
 
 def test_class_must_keep_its_base_and_its_method() -> None:
-    split = made("yaie.radix:RadixTree.split")
-    head = "from yaie import radix as reference\n\n"
+    split = made("yaie.engine.radix:RadixTree.split")
+    head = "from yaie.engine import radix as reference\n\n"
     for text, words in [
         (f"{head}class RadixTree:\n    def split(self): ...\n", "must derive from"),
         (f"{head}class RadixTree(reference.RadixTree):\n    pass\n", "no longer defines"),
-        (f"{head}from yaie.radix import RadixTree\n", "no longer defines"),
+        (f"{head}from yaie.engine.radix import RadixTree\n", "no longer defines"),
     ]:
         path = write(text, split)
         with pytest.raises(Broken, match=words):
@@ -460,7 +461,7 @@ def test_crash_shows_the_learners_line_and_the_call() -> None:
 
 
 def test_crash_without_a_named_call_shows_the_arguments() -> None:
-    made_one = made("yaie.radix:shared_prefix_length", check=lambda f: f([1, 2], b=[]))
+    made_one = made("yaie.engine.radix:shared_prefix_length", check=lambda f: f([1, 2], b=[]))
     path = write("def shared_prefix_length(a, b):\n    return a[9]\n", made_one)
     message = judge(made_one, path).message
     assert message.endswith("IndexError: list index out of range\nThe call had a=[1, 2], b=[]")
@@ -471,13 +472,13 @@ def test_crash_in_reference_code_names_both_places() -> None:
         RadixTree().unlock(None)
 
     text = (
-        "from yaie import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
+        "from yaie.engine import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
         "    def unlock(self, node):\n        self.lock(node)\n"
     )
-    made_one = made("yaie.radix:RadixTree.unlock", check=check)
+    made_one = made("yaie.engine.radix:RadixTree.unlock", check=check)
     message = judge(made_one, write(text, made_one)).message
     assert "line 6, in unlock" in message
-    assert "raised in\nyaie/radix.py, line" in message
+    assert "raised in\nyaie/engine/radix.py, line" in message
 
 
 def test_endless_loop_is_stopped_and_its_line_named() -> None:
@@ -586,13 +587,13 @@ def test_card_and_solution_show_the_same_in_text_and_markdown() -> None:
 
 
 def test_picture_of_a_failure_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
-    from yaie.course.expect import CheckFailed
-    from yaie.course.picture import draw
+    from yaie.course.core.expect import CheckFailed
+    from yaie.course.core.picture import draw
 
     def check(function) -> None:
         raise CheckFailed("wrong", picture=lambda: 1 / 0)
 
-    made_one = made("yaie.radix:shared_prefix_length", check=check)
+    made_one = made("yaie.engine.radix:shared_prefix_length", check=check)
     got = judge(made_one, write(SOLVED, made_one))
     assert got.message == "wrong"
     assert draw(made_one, got) is None
@@ -613,7 +614,7 @@ def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
     from dataclasses import replace
 
     hints = ("a", "b", "word " * 40 + "\n\n    for x in y:\n        z")
-    text = tell.hint(replace(made("yaie.radix:shared_prefix_length"), hints=hints), 3)
+    text = tell.hint(replace(made("yaie.engine.radix:shared_prefix_length"), hints=hints), 3)
     assert text.endswith("\n\n      for x in y:\n          z")
     assert max(map(len, text.splitlines())) <= 92
 
@@ -623,7 +624,7 @@ def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
 
 def subclass(method: str, extra: str = "") -> str:
     return (
-        "from yaie import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
+        "from yaie.engine import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
         f"    def {method}(self, *a, **k):\n"
         f"        self.log.append('{method}')\n"
         f"        return getattr(reference.RadixTree, '{method}')(self, *a, **k)\n{extra}"
@@ -631,7 +632,9 @@ def subclass(method: str, extra: str = "") -> str:
 
 
 def test_composed_class_runs_every_method_that_passes() -> None:
-    chosen = [made(f"yaie.radix:RadixTree.{m}", number=n) for n, m in enumerate(("match", "split"))]
+    chosen = [
+        made(f"yaie.engine.radix:RadixTree.{m}", number=n) for n, m in enumerate(("match", "split"))
+    ]
     for e in chosen:
         write(subclass(e.names[0].partition(".")[2]), e)
     joined, report = plug.compose(chosen)
@@ -648,9 +651,9 @@ def test_composed_class_leaves_out_what_does_not_pass_or_would_hide() -> None:
     def fails(target) -> None:
         raise AssertionError
 
-    match = made("yaie.radix:RadixTree.match", number=1)
-    split = made("yaie.radix:RadixTree.split", number=2)
-    evict = made("yaie.radix:RadixTree.evict", number=3, check=fails)
+    match = made("yaie.engine.radix:RadixTree.match", number=1)
+    split = made("yaie.engine.radix:RadixTree.split", number=2)
+    evict = made("yaie.engine.radix:RadixTree.evict", number=3, check=fails)
     write(subclass("match", "    def _walk(self): ...\n"), match)
     write(subclass("split", "    def _walk(self): ...\n"), split)
     write(subclass("evict"), evict)
@@ -667,7 +670,7 @@ def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
         assert not (hasattr(RadixTree, "one") and hasattr(RadixTree, "two"))
 
     chosen = [
-        made(f"yaie.radix:RadixTree.{m}", check=check, number=n)
+        made(f"yaie.engine.radix:RadixTree.{m}", check=check, number=n)
         for n, m in enumerate(("match", "split"))
     ]
     for e, extra in zip(chosen, ("one", "two"), strict=True):
@@ -679,7 +682,12 @@ def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
 
 def test_only_one_class_can_be_composed() -> None:
     with pytest.raises(ValueError, match="one class"):
-        plug.compose([made("yaie.radix:RadixTree.match"), made("yaie.radix:TokenTrie.x", number=2)])
+        plug.compose(
+            [
+                made("yaie.engine.radix:RadixTree.match"),
+                made("yaie.course.lessons.trie:TokenTrie.x", number=2),
+            ]
+        )
 
 
 def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
@@ -689,7 +697,7 @@ def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
     assert got == Parts(report=got.report)
     assert got.report == ("The engine runs on the reference: none of its parts is yours yet.",)
 
-    split = made("yaie.radix:RadixTree.split", part="radix_tree")
+    split = made("yaie.engine.radix:RadixTree.split", part="radix_tree")
     write(subclass("split"), split)
     monkeypatch.setattr(plug, "exercises", lambda: (split,))
     got = learner_parts()
@@ -703,7 +711,9 @@ def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
 def test_solution_that_is_a_piece_of_a_part_is_fitted_in(monkeypatch) -> None:
     from dataclasses import replace
 
-    split = replace(made("yaie.radix:RadixTree.split", part="radix_tree"), fit=lambda mine: [mine])
+    split = replace(
+        made("yaie.engine.radix:RadixTree.split", part="radix_tree"), fit=lambda mine: [mine]
+    )
     monkeypatch.setattr(plug, "exercises", lambda: (split,))
     assert plug.learner_parts().radix_tree is radix.RadixTree
     write(subclass("split"), split)
@@ -712,7 +722,7 @@ def test_solution_that_is_a_piece_of_a_part_is_fitted_in(monkeypatch) -> None:
 
 
 def test_part_that_the_engine_does_not_have_is_an_error(monkeypatch) -> None:
-    wrong = made("yaie.radix:RadixTree.split", part="steering_wheel")
+    wrong = made("yaie.engine.radix:RadixTree.split", part="steering_wheel")
     monkeypatch.setattr(plug, "exercises", lambda: (wrong,))
     with pytest.raises(ValueError, match="steering_wheel"):
         plug.learner_parts()
@@ -723,7 +733,7 @@ def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
 
     first, second = (
         replace(
-            made("yaie.radix:RadixTree.split", number=number),
+            made("yaie.engine.radix:RadixTree.split", number=number),
             operator="rotary",
             fit=lambda mine, number=number: (number, mine),
         )
@@ -753,10 +763,10 @@ def test_only_exercises_that_the_engine_runs_can_be_asked_for() -> None:
 
 
 def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:
-    from yaie.course.paths import exercises_dir, state_dir
+    from yaie.course.core.paths import exercises_dir, state_dir
 
     monkeypatch.delenv("YAIE_STATE")
     monkeypatch.delenv("YAIE_EXERCISES_DIR")
     assert state_dir() == ROOT / ".yaie"
     assert exercises_dir() == ROOT / "exercises"
-    assert os.path.samefile(ROOT, Path(manifest.__file__).parents[2])
+    assert os.path.samefile(ROOT, Path(manifest.__file__).parents[3])

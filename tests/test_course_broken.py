@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from yaie.course import render
-from yaie.course.manifest import Exercise, exercises, find
-from yaie.course.verdict import judge
+from yaie.course.core import render
+from yaie.course.core.manifest import Exercise, exercises, find
+from yaie.course.core.verdict import judge
 
 BROKEN = Path(__file__).parent / "broken"
 ENDLESS = "did not finish"

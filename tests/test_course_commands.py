@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from yaie.course import build, render, watch
-from yaie.course.commands import app
-from yaie.course.exercise import learner_path
-from yaie.course.manifest import exercises, find
+from yaie.course.author import build
+from yaie.course.core import render, watch
+from yaie.course.core.commands import app
+from yaie.course.core.exercise import learner_path
+from yaie.course.core.manifest import exercises, find
 
 FIRST = find("00.1")
 WRONG = "def shared_prefix_length(a, b):\n    return len(a)\n"
@@ -220,7 +221,7 @@ def test_watch_waits_for_a_missing_file() -> None:
 def test_watch_reads_keys_from_a_terminal(folders: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "yaie.course.commands", "watch", "00.1"],
+        [sys.executable, "-m", "yaie.course.core.commands", "watch", "00.1"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

@@ -9,11 +9,12 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from yaie.course import build, cuda, exercise, notebook
-from yaie.course.expect import CheckFailed
-from yaie.course.manifest import find
-from yaie.course.paths import ROOT
-from yaie.course.verdict import MOST_LINES, Verdict, judge
+from yaie.course.author import build
+from yaie.course.core import cuda, exercise, notebook
+from yaie.course.core.expect import CheckFailed
+from yaie.course.core.manifest import find
+from yaie.course.core.paths import ROOT
+from yaie.course.core.verdict import MOST_LINES, Verdict, judge
 
 FIRST = find("13.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
@@ -112,7 +113,7 @@ def test_text_that_passed_is_judged_again_only_when_something_changed(monkeypatc
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert judge(FIRST).state == "passes"
     again = Verdict("13.1", "fails", "judged again")
-    monkeypatch.setattr("yaie.course.verdict._judge_elsewhere", lambda *_: again)
+    monkeypatch.setattr("yaie.course.core.verdict._judge_elsewhere", lambda *_: again)
     assert judge(FIRST).state == "passes"
     exercise.learner_path(FIRST).write_text(SOLVED + "// changed\n")
     assert judge(FIRST) is again

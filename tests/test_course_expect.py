@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.course.expect import CheckFailed, close, equal, fail, given, raises, short, true
+from yaie.course.core.expect import CheckFailed, close, equal, fail, given, raises, short, true
 
 
 def message(call, *arguments, **options) -> str:

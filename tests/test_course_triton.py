@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from yaie.course import build, exercise, notebook, render
-from yaie.course.expect import CheckFailed
-from yaie.course.manifest import find
-from yaie.course.paths import ROOT
-from yaie.course.triton import HAS_TRITON, can_watch, launch, tl, triton, watch
-from yaie.course.verdict import Verdict, judge
+from yaie.course.author import build
+from yaie.course.core import exercise, notebook, render
+from yaie.course.core.expect import CheckFailed
+from yaie.course.core.manifest import find
+from yaie.course.core.paths import ROOT
+from yaie.course.core.triton import HAS_TRITON, can_watch, launch, tl, triton, watch
+from yaie.course.core.verdict import Verdict, judge
 
 FIRST = find("10.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
@@ -67,9 +68,7 @@ def test_stub_is_not_started_until_a_line_is_written() -> None:
 def test_kernel_must_stay_a_kernel_of_the_file() -> None:
     got = verdict("@triton.jit\n", "")
     assert got.state == "broken" and "@triton.jit above add_kernel is gone" in got.message
-    exercise.learner_path(FIRST).write_text(
-        "from yaie.backends.triton.elementwise import add_kernel\n"
-    )
+    exercise.learner_path(FIRST).write_text("from yaie.ops.triton.elementwise import add_kernel\n")
     assert "no longer defines add_kernel" in judge(FIRST).message
 
 
@@ -82,7 +81,7 @@ def test_crash_names_the_learners_line() -> None:
 
 
 def test_another_process_judges_in_the_interpreter(monkeypatch) -> None:
-    monkeypatch.setattr("yaie.course.verdict._interprets", lambda: False)
+    monkeypatch.setattr("yaie.course.core.verdict._interprets", lambda: False)
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert judge(FIRST).state == "passes"
     got = verdict("offsets < size", "offsets <= size")
@@ -94,7 +93,7 @@ import importlib.util, sys
 there = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: None if name == "triton" else there(name, *more)
 sys.modules["triton"] = None
-from yaie.course.triton import HAS_TRITON, or_reference, tl, triton
+from yaie.course.core.triton import HAS_TRITON, or_reference, tl, triton
 from yaie.course import check, use
 
 @triton.jit
@@ -125,7 +124,7 @@ def test_without_triton_it_is_said_and_nothing_breaks() -> None:
 
 @needs_interpreter
 def test_use_gives_the_learners_kernel(capsys) -> None:
-    from yaie.backends.triton.elementwise import add_kernel
+    from yaie.ops.triton.elementwise import add_kernel
 
     assert notebook.use("10.1") is add_kernel
     exercise.learner_path(FIRST).write_text(SOLVED)
@@ -196,8 +195,8 @@ def test_launch_explains_a_stray() -> None:
 
 @needs_interpreter
 def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
-    from yaie.backends.triton.norm import add_rms_norm_kernel
     from yaie.course.checks.nb10.traffic import fused_bytes, unfused_bytes
+    from yaie.ops.triton.norm import add_rms_norm_kernel
 
     rows, size = 5, 48
     n = rows * size
@@ -211,7 +210,7 @@ def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
 
 @needs_interpreter
 def test_pictures_of_programs() -> None:
-    from yaie.viz.programs import Programs, draw_programs, draw_traffic, programs_of
+    from yaie.course.viz.programs import Programs, draw_programs, draw_traffic, programs_of
 
     x, out = torch.ones(14), torch.ones(14)
     with watch() as trace:
@@ -243,7 +242,7 @@ RECORD = {
 
 
 def test_picture_of_a_benchmark_leaves_out_what_has_no_time() -> None:
-    from yaie.viz import draw_bench
+    from yaie.course.viz import draw_bench
 
     words = [text.get_text() for ax in draw_bench(RECORD, ["softmax"]).axes for text in ax.texts]
     assert "A GPU, 2026-01-01, torch 2.0" in words and "softmax, 8 × 8, float32" in words
@@ -255,8 +254,8 @@ def test_picture_of_a_benchmark_leaves_out_what_has_no_time() -> None:
 
 @needs_interpreter
 def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypatch) -> None:
-    from yaie.backends.triton import elementwise, norm
-    from yaie.course.measure import plug_in
+    from yaie.course.lessons.measure import plug_in
+    from yaie.ops.triton import elementwise, norm
 
     kept = elementwise.add_kernel, norm.softmax_kernel
     monkeypatch.setattr(elementwise, "add_kernel", kept[0])
@@ -270,7 +269,7 @@ def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypat
 
 
 def test_measuring_without_a_gpu_ends_after_a_line(monkeypatch, capsys) -> None:
-    from yaie.course import measure
+    from yaie.course.lessons import measure
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     measure.main(["10.1", "10.2"])
@@ -281,7 +280,14 @@ def test_measuring_without_a_gpu_ends_after_a_line(monkeypatch, capsys) -> None:
 
 
 def test_waves_count_their_strips() -> None:
-    from yaie.course.tile_order import asked_bytes, grouped, loaded_bytes, row_major, strips, waves
+    from yaie.course.lessons.tile_order import (
+        asked_bytes,
+        grouped,
+        loaded_bytes,
+        row_major,
+        strips,
+        waves,
+    )
 
     for tiles_m, tiles_n, group in ((5, 3, 2), (3, 7, 8), (9, 9, 3), (1, 1, 1)):
         assert sorted(grouped(tiles_m, tiles_n, group)) == row_major(tiles_m, tiles_n)
@@ -299,9 +305,9 @@ def test_waves_count_their_strips() -> None:
 
 @needs_interpreter
 def test_pictures_of_products() -> None:
-    from yaie.backends.triton.matmul import matmul_kernel
-    from yaie.course.tile_order import grouped, row_major
-    from yaie.viz.tile_order import draw_product, draw_waves, record_product, record_waves
+    from yaie.course.lessons.tile_order import grouped, row_major
+    from yaie.course.viz.tile_order import draw_product, draw_waves, record_product, record_waves
+    from yaie.ops.triton.matmul import matmul_kernel
 
     m, n, k = 20, 24, 40
     a, b, c = torch.ones(m, k), torch.ones(k, n), torch.ones(m, n)

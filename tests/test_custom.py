@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.custom import launch_silu_and_mul
+from yaie.course.lessons.custom import launch_silu_and_mul
 
 
 def test_a_dtype_that_has_no_kernel_is_named():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from yaie.bench import kernels
-from yaie.course.data_nb09 import KEPT, SMALL, flops, from_record, kept, points
+from yaie.course.lessons.data_nb09 import KEPT, SMALL, flops, from_record, kept, points
 
 
 def test_kept_figures_are_below_the_roof():

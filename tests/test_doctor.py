@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from yaie.course import doctor
-from yaie.course.doctor import NOTE, OK, PROBLEM
+from yaie.course.core import doctor
+from yaie.course.core.doctor import NOTE, OK, PROBLEM
 
 
 @pytest.fixture

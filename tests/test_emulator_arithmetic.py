@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from yaie import nvcc
+from yaie.build import nvcc
 from yaie.emulator import Module
 
 SOURCE = Path(__file__).parent / "emulator" / "arithmetic.cu"

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from yaie.course.viz.access import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS
 from yaie.emulator.launch import Module
-from yaie.viz.access import draw_access, draw_banks, draw_sectors
 
 SOURCE = Path(__file__).parent / "emulator" / "counters.cu"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie import jit
+from yaie.build import jit
 
 SOURCE = r"""
 #include <cuda_runtime.h>

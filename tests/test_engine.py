@@ -22,13 +22,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
-from yaie.backends import registry
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
 from yaie.engine.engine import Engine
+from yaie.engine.sampling import SamplingKernel, SamplingParams
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingKernel, SamplingParams
+from yaie.ops import registry
 
 NUM_TOKENS = 24
 
@@ -688,7 +688,9 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
     wanted = "no CUDA graphs: silu_and_mul is computed by 'cuda' (test_engine:"
     assert capsys.readouterr().err.startswith(wanted)
     runner.model.backends["silu_and_mul"] = "reference"
-    assert "'reference' (yaie.functional:silu_and_mul)" in graphs.in_the_way(runner.model)
+    assert "'reference' (yaie.ops.reference.elementwise:silu_and_mul)" in graphs.in_the_way(
+        runner.model
+    )
 
 
 def test_sizes_of_graphs():

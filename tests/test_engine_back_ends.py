@@ -7,7 +7,7 @@ import torch
 from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
-from yaie.backends.interpreter import interpreted
+from yaie.ops.interpreter import interpreted
 
 # A long prompt beside short ones, one of which begins like another; chunks, blocks, cached heads.
 PROMPTS = [[7 + i % 11 for i in range(25)], [5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11, 1, 2], [40]]

@@ -13,9 +13,9 @@ from prompts import PROMPTS
 
 from yaie import LLM
 from yaie.engine.engine import Engine
+from yaie.engine.sampling import SamplingParams
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingParams
 
 pytestmark = [
     pytest.mark.gpu,

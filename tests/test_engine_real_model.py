@@ -22,9 +22,9 @@ from engines import check_whole, run
 from prompts import PROMPTS
 
 from yaie.engine.engine import Engine
+from yaie.engine.sampling import SamplingParams
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingParams
 
 pytestmark = [pytest.mark.real_model, pytest.mark.slow]
 

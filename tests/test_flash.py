@@ -9,9 +9,9 @@ import pytest
 import torch
 from oracles import naive_attention
 
-from yaie.attention import attention, merge_states, ragged_attention
-from yaie.flash import FlashAttention, flash_attention, hidden_keys, key_tiles
-from yaie.online_softmax import safe_softmax
+from yaie.ops.reference.attention import attention, merge_states, ragged_attention
+from yaie.ops.reference.flash import FlashAttention, flash_attention, hidden_keys, key_tiles
+from yaie.ops.reference.online_softmax import safe_softmax
 
 INF = math.inf
 HEADS = [(1, 1), (3, 1), (9, 3), (8, 1)]

@@ -13,12 +13,13 @@ import pytest
 import torch
 from oracles import naive_attention
 
-from yaie import attention, jit
-from yaie.backends.cuda import flash
-from yaie.backends.cuda.flash import RUNGS, Sequences
-from yaie.backends.registry import Unsupported
+from yaie.build import jit
 from yaie.emulator import settings
 from yaie.ops.attention import attention_forward, paged_attention_forward
+from yaie.ops.cuda import flash
+from yaie.ops.cuda.flash import RUNGS, Sequences
+from yaie.ops.reference import attention
+from yaie.ops.registry import Unsupported
 
 has_gpu = [
     pytest.mark.gpu,

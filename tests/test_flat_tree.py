@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_kernels import check_compiles, check_launches, each_device, ints, needs_gpu
 
-from yaie.flat_tree import FlatTree, flatten
-from yaie.kv_cache import BlockPool
+from yaie.engine.flat_tree import flatten
+from yaie.engine.kv_cache import BlockPool
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixNode, RadixTree
 from yaie.ops.radix import match_prefixes
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixNode, RadixTree
+from yaie.ops.reference.radix import FlatTree
 
 Prompts = list[list[int]]
 

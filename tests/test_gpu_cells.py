@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from yaie.course import gpu_cells
+from yaie.course.core import gpu_cells
 
 
 @pytest.fixture

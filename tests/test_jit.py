@@ -15,10 +15,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from yaie import ahead, cache, jit, nvcc
+from yaie.build import ahead, cache, jit, nvcc
+from yaie.build.jit import CompileError, KernelError
 from yaie.emulator import launch
 from yaie.emulator.build import compiler
-from yaie.jit import CompileError, KernelError
 
 SOURCE = """#include <cuda_runtime.h>
 #ifndef FACTOR
@@ -209,7 +209,7 @@ def test_the_time_is_told_where_it_is_wanted(own_cache, monkeypatch, capsys):
 
 CHILD = """
 import sys, torch
-from yaie import jit
+from yaie.build import jit
 x, out = torch.ones(40), torch.zeros(40)
 jit.load(sys.argv[1]).scale_f32(x, out, 40)
 assert (out == 2).all()
@@ -598,7 +598,7 @@ def test_gpu_a_compile_error_is_told_in_the_learners_lines(gpu):
 @pytest.mark.gpu
 def test_gpu_a_crash_is_told_by_a_later_call(gpu):
     code = (
-        "import sys, torch; from yaie import jit\n"
+        "import sys, torch; from yaie.build import jit\n"
         "module = jit.load(sys.argv[1])\n"
         "x = torch.zeros(8, device='cuda')\n"
         "module.scale_f32(None, x, 8)\n"

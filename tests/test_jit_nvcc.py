@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from yaie import ahead, nvcc
+from yaie.build import ahead, nvcc
+from yaie.build.jit import CompileError
 from yaie.emulator.rewrite import CSRC
-from yaie.jit import CompileError
 
 SOURCES = {path.relative_to(CSRC).as_posix(): path for path in sorted(CSRC.rglob("*.cu"))}
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with

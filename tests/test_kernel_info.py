@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import yaie
-from yaie import ahead, jit, nvcc
-from yaie.backends import info, registry
+from yaie.build import ahead, jit, nvcc
+from yaie.ops import info, registry
 
 SETUP = jit.CSRC / "setup.py"
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 from kernel_cases import CASES, DTYPES, EPS, Case, Draw, Shape, Tensors
 
-from yaie import jit
-from yaie.attention import rotary_tables
+from yaie.build import jit
 from yaie.emulator import settings
 from yaie.ops import elementwise, norm, rotary
+from yaie.ops.reference.rotary import rotary_tables
 
 SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}

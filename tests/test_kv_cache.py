@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from oracles import examples
 
-from yaie.kv_cache import BlockPool, KVCacheManager, OutOfBlocks, blocks_needed
+from yaie.engine.kv_cache import BlockPool, KVCacheManager, OutOfBlocks, blocks_needed
 
 
 def manager(num_blocks=8, block_size=4, **options) -> KVCacheManager:

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import torch
 
-from yaie import jit
+from yaie.build import jit
 from yaie.emulator import settings
 from yaie.ops import kv
 

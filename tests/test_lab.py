@@ -1,4 +1,4 @@
-"""`python -m yaie.lab`: it finds its own server, and leaves none behind."""
+"""`python -m yaie.course.lab`: it finds its own server, and leaves none behind."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from yaie import lab
+from yaie.course import lab
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_terminal_is_no_login_shell(named, monkeypatch, capsys) -> None:
 def test_term_ends_the_server_too() -> None:
     sleeper = "import os, time; print('server', os.getpid(), flush=True); time.sleep(600)"
     script = (
-        "import sys; from yaie import lab; lab.wait_until_up = lambda *_: None\n"
+        "import sys; from yaie.course import lab; lab.wait_until_up = lambda *_: None\n"
         f"lab.command = lambda *_: [sys.executable, '-c', {sleeper!r}]\n"
         "sys.exit(lab.main(['--no-browser']))"
     )

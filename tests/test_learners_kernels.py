@@ -7,12 +7,12 @@ import torch
 from tiny import make_tiny_model
 
 from yaie import SamplingParams
-from yaie.backends.interpreter import interpreted
-from yaie.backends.registry import register
-from yaie.course.exercise import lacks_triton
-from yaie.course.manifest import exercises
-from yaie.course.paths import ROOT
+from yaie.course.core.exercise import lacks_triton
+from yaie.course.core.manifest import exercises
+from yaie.course.core.paths import ROOT
 from yaie.engine.llm import LLM
+from yaie.ops.interpreter import interpreted
+from yaie.ops.registry import register
 
 OF_OPERATORS = [e.id for e in exercises() if e.operator]
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 8, 1], [40]]

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from oracles import LONG, PrefixOracle, agrees, contents, examples, path_of
 
-from yaie.kv_cache import KVCacheManager, OutOfBlocks
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixNode
+from yaie.engine.kv_cache import KVCacheManager, OutOfBlocks
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixNode
 
 
 @dataclass

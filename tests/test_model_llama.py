@@ -8,11 +8,11 @@ import pytest
 import torch
 from tiny import make_batch, make_pools, make_tiny_model
 
-from yaie.attention import apply_rotary
-from yaie.backends.registry import register
 from yaie.model.linear import Linear, rows_computed
 from yaie.model.weights import load_model
 from yaie.ops.attention import paged_attention_forward
+from yaie.ops.reference.rotary import apply_rotary
+from yaie.ops.registry import register
 
 LLAMA3 = {
     "rope_type": "llama3",

@@ -11,8 +11,15 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from yaie.course import authoring
-from yaie.course.authoring import IGNORE_OUTPUT, METADATA, ROOT, WIDGET_VIEW, normalize, problems
+from yaie.course.author import notebooks as authoring
+from yaie.course.author.notebooks import (
+    IGNORE_OUTPUT,
+    METADATA,
+    ROOT,
+    WIDGET_VIEW,
+    normalize,
+    problems,
+)
 
 
 @pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
@@ -22,7 +29,7 @@ def test_committed_notebooks_are_in_normal_form(path):
     assert not authoring.check(str(path))
     again = copy.deepcopy(notebook)
     normalize(again)
-    assert again == notebook, f"python -m yaie.course.authoring run {path.stem}"
+    assert again == notebook, f"python -m yaie.course.author run {path.stem}"
 
 
 @pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)

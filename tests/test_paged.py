@@ -16,11 +16,12 @@ import pytest
 import torch
 from test_paged_rungs import Shape, batch, each_device, oracle
 
-from yaie import attention, jit
-from yaie.backends.cuda import paged
-from yaie.backends.registry import Unsupported
+from yaie.build import jit
 from yaie.emulator import settings
 from yaie.ops.attention import paged_attention_forward, shared_prefix_attention
+from yaie.ops.cuda import paged
+from yaie.ops.reference import attention
+from yaie.ops.registry import Unsupported
 
 HALVES = (torch.float16, torch.bfloat16)
 # ‖out - wanted‖ / ‖wanted‖ of a row, whose weights and results are rounded.

@@ -13,10 +13,10 @@ from itertools import pairwise
 import pytest
 import torch
 
-from yaie import jit
-from yaie.backends.cuda.paged import RUNGS, arguments
-from yaie.backends.registry import Unsupported
+from yaie.build import jit
 from yaie.emulator import settings
+from yaie.ops.cuda.paged import RUNGS, arguments
+from yaie.ops.registry import Unsupported
 
 READABLE = ("one_block", "grouped", "split")
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}

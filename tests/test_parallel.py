@@ -16,11 +16,11 @@ from torch.nn.functional import linear
 
 from yaie.engine.llm import LLM
 from yaie.engine.parallel import _check_gpus
+from yaie.engine.ranks import RankFailed, Ranks
+from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.shards import Shard, column_parallel, heads_of, piece_of, row_parallel
 from yaie.model.weights import load_model
-from yaie.ranks import RankFailed, Ranks
-from yaie.sampling import SamplingParams
 
 PROMPTS = [[5, 6, 7], [9] * 40, [5, 6, 7, 8, 200], [300], list(range(3, 90))]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=12, ignore_eos=True)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles import check_tree, contents, examples, prompts
 
-from yaie.kv_cache import BlockPool, KVCacheManager
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixTree
+from yaie.engine.kv_cache import BlockPool, KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixTree
 
 
 def fill(cache: RadixCache, tokens: list[int], namespace: str = "") -> list[int]:

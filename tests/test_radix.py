@@ -21,7 +21,8 @@ from oracles import (
     prompts,
 )
 
-from yaie.radix import RadixTree, TokenTrie, shared_prefix_length
+from yaie.course.lessons.trie import TokenTrie
+from yaie.engine.radix import RadixTree, shared_prefix_length
 
 LENGTHS = [0, 1, 15, 16, 17, 31, 32, 33]
 sized = st.sampled_from([1, 4, 16])

@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import distributed as dist
 
-from yaie import ranks as module
-from yaie.ranks import RankFailed, Ranks, _limit_sends, _watch, before_leaving
+from yaie.engine import ranks as module
+from yaie.engine.ranks import RankFailed, Ranks, _limit_sends, _watch, before_leaving
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_an_interrupt_ends_the_ranks(monkeypatch):
         def interrupt(*_):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("yaie.ranks.wait", interrupt)  # for the results
+        monkeypatch.setattr("yaie.engine.ranks.wait", interrupt)  # for the results
         monkeypatch.setattr(ranks, "check", lambda: None)  # which waits as well
         with pytest.raises(KeyboardInterrupt):
             ranks.run(add_up, 1)
@@ -139,7 +139,7 @@ def test_a_rank_that_does_not_read_is_an_error():
 def test_ranks_end_with_the_process_that_started_them(tmp_path):
     """Even if it is killed."""
     code = (
-        "from yaie.ranks import Ranks\nimport os, sys\n"
+        "from yaie.engine.ranks import Ranks\nimport os, sys\n"
         "ranks = Ranks(2)\nprint(*ranks.run(os.getpid), flush=True)\nos.kill(os.getpid(), 9)\n"
     )
     script = tmp_path / "script.py"  # without a guard for __main__

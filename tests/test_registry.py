@@ -10,14 +10,13 @@ import warnings
 import pytest
 import torch
 
-from yaie import jit, nvcc
-from yaie.backends import registry
-from yaie.backends.cuda import launching
-from yaie.functional import transpose as plain_transpose
-from yaie.online_softmax import safe_softmax
-from yaie.ops import operators
+from yaie.build import jit, nvcc
+from yaie.ops import operators, registry
+from yaie.ops.cuda import launching
 from yaie.ops.matrix import transpose
 from yaie.ops.norm import rms_norm, softmax
+from yaie.ops.reference.matrix import transpose as plain_transpose
+from yaie.ops.reference.online_softmax import safe_softmax
 
 DOUBLED = """
 #include "common.cuh"

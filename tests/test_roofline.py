@@ -13,11 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from yaie.attention import causal_mask
-from yaie.model import costs
-from yaie.model.config import ModelConfig
-from yaie.model.intensity import decode_step, forward_pass, prefill_step, total
-from yaie.roofline import (
+from yaie.course.lessons import costs
+from yaie.course.lessons.intensity import decode_step, forward_pass, prefill_step, total
+from yaie.course.lessons.roofline import (
     MULTIPROCESSORS,
     Work,
     attainable,
@@ -28,6 +26,8 @@ from yaie.roofline import (
     ridge_point,
     thread_blocks_per_sm,
 )
+from yaie.model.config import ModelConfig
+from yaie.ops.reference.attention import causal_mask
 
 LLAMA_8B = ModelConfig(
     vocab_size=128256,
@@ -109,7 +109,7 @@ def tiny() -> ModelConfig:
 @pytest.mark.parametrize("config", [tiny(), LLAMA_8B], ids=["tiny", "8B"])
 @pytest.mark.parametrize(("new", "past"), [(1, 0), (1, 20), (7, 0), (5, 11)])
 def test_a_pass_is_what_costs_counts(config, new, past):
-    """`yaie.model.costs`, which is tested against torch's own counter, counts masked scores too."""
+    """`lessons.costs`, which is tested against torch's own counter, counts masked scores too."""
     operations = {operation.name: operation for operation in forward_pass(config, 1, new, past)}
     linears = sum(
         operation.work.flops

@@ -15,10 +15,11 @@ import pytest
 import torch
 from oracles import chi_square_p
 
-from yaie import draws, jit
+from yaie.build import jit
 from yaie.emulator import settings
+from yaie.engine.sampling import SamplingKernel
+from yaie.ops.reference import sampling as draws
 from yaie.ops.sampling import gumbel_sample, sample
-from yaie.sampling import SamplingKernel
 
 INF = math.inf
 LAST = 1 - 2**-53  # the largest uniform number

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from oracles import chi_square_p, examples
 
 from yaie.engine.parts import Parts
-from yaie.sampling import FastSampler, SamplingKernel, SamplingParams, check_logits
+from yaie.engine.sampling import FastSampler, SamplingKernel, SamplingParams, check_logits
 
 INF = math.inf
 kernel = SamplingKernel()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yaie.course.self_check import NOTEBOOKS, QUESTIONS, objectives, self_check
+from yaie.course.lessons.self_check import NOTEBOOKS, QUESTIONS, objectives, self_check
 
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 

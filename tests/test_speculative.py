@@ -8,9 +8,9 @@ import pytest
 from engines import recompute
 from tiny import make_tiny_model
 
-from yaie.model.speculative import Round, Verifier, accept, prompt_lookup, speculate
+from yaie.course.lessons.speculative import Round, Verifier, accept, prompt_lookup, speculate
+from yaie.engine.sampling import SamplingParams
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingParams
 
 
 @pytest.fixture(scope="module")

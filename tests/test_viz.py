@@ -17,10 +17,9 @@ import pytest
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 
-import yaie.viz
-from yaie.kv_cache import KVCacheManager
-from yaie.radix import RadixTree, TokenTrie
-from yaie.viz import (
+import yaie.course.viz
+from yaie.course.lessons.trie import TokenTrie
+from yaie.course.viz import (
     Extent,
     Filter,
     Step,
@@ -48,7 +47,9 @@ from yaie.viz import (
     snapshot_tree,
     style,
 )
-from yaie.viz.tree_state import compare
+from yaie.course.viz.tree_state import compare
+from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.radix import RadixTree
 
 pytestmark = pytest.mark.filterwarnings("error")
 AWKWARD = ["naïve 你好", "$x_1$ and $", "😀🫠", "a\nb\tc", "", " ", "\x00", "x" * 400]
@@ -230,10 +231,10 @@ def test_boxes_of_a_tree_do_not_overlap(seed):
 
 
 def test_every_exported_name_exists():
-    for name in yaie.viz.__all__:
-        assert getattr(yaie.viz, name) is not None
+    for name in yaie.course.viz.__all__:
+        assert getattr(yaie.course.viz, name) is not None
     with pytest.raises(AttributeError, match="no_such_picture"):
-        _ = yaie.viz.no_such_picture
+        _ = yaie.course.viz.no_such_picture
 
 
 # ---------------------------------------------------------------------------------- states
@@ -384,7 +385,7 @@ def test_slider_shows_the_strip_and_then_the_widget_without_text(monkeypatch):
         shown.append(list(data))
         assert ("image/png" in data) == bool(metadata and metadata["image/png"]["alt"])
 
-    monkeypatch.setattr("yaie.viz.slides.display", display)
+    monkeypatch.setattr("yaie.course.viz.slides.display", display)
     slider(pool_states(), draw_blocks)._ipython_display_()
     assert shown == [["image/png"], ["application/vnd.jupyter.widget-view+json"]]
     shown.clear()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.course import build, exercise
-from yaie.course.manifest import find
-from yaie.course.paths import ROOT
-from yaie.course.triton import HAS_TRITON, can_watch
-from yaie.viz.attention_programs import (
+from yaie.course.author import build
+from yaie.course.core import exercise
+from yaie.course.core.manifest import find
+from yaie.course.core.paths import ROOT
+from yaie.course.core.triton import HAS_TRITON, can_watch
+from yaie.course.viz.attention_programs import (
     Occupied,
     ProgramTiles,
     draw_occupied,
     draw_program_tiles,
     tiles_of,
 )
-from yaie.viz.splits import Part, draw_splits
+from yaie.course.viz.splits import Part, draw_splits
 
 needs_interpreter = pytest.mark.skipif(
     not (HAS_TRITON and can_watch()), reason="kernels are not interpreted here"
@@ -56,7 +57,7 @@ def test_splits_name_their_keys_and_blocks():
 
 @needs_interpreter
 def test_tiles_of_a_launch():
-    from yaie.course.triton import tl, triton, watch
+    from yaie.course.core.triton import tl, triton, watch
 
     @triton.jit
     def kernel(q_ptr, k_ptr, SIZE: tl.constexpr):
@@ -73,8 +74,8 @@ def test_tiles_of_a_launch():
 
 @needs_interpreter
 def test_what_a_learner_wrote_runs_in_the_attention_kernels(tmp_path, monkeypatch):
-    from yaie.backends.triton import flash, online, paged
-    from yaie.course.measure import plug_in
+    from yaie.course.lessons.measure import plug_in
+    from yaie.ops.triton import flash, online, paged
 
     monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
     monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from yaie.viz import draw_backends
+from yaie.course.viz import draw_backends
 
 
 def entry(operator, backend, available=True, chosen=False):

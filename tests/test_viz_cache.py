@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from yaie.kv_cache import KVCacheManager
-from yaie.prefix_cache import RadixCache
-from yaie.viz import draw_cache, film_strip, snapshot_cache
-from yaie.viz.tree_state import compare
+from yaie.course.viz import draw_cache, film_strip, snapshot_cache
+from yaie.course.viz.tree_state import compare
+from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
 
 
 def serve(manager: KVCacheManager, cache: RadixCache, name: str, tokens: list[int]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from yaie.bench.load import Trace
-from yaie.viz import Chart, draw_arrivals, draw_benchmark, draw_charts, draw_requests
+from yaie.course.viz import Chart, draw_arrivals, draw_benchmark, draw_charts, draw_requests
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.patches import FancyBboxPatch
 
-from yaie.viz import Tally, draw_chance, draw_counts
+from yaie.course.viz import Tally, draw_chance, draw_counts
 
 
 def words(figure) -> list[str]:

@@ -8,8 +8,8 @@ import struct
 
 import pytest
 
-from yaie.viz.draws import draw_bits, draw_rounds, draw_shares, ordered_key, rounds
-from yaie.viz.style import png
+from yaie.course.viz.draws import draw_bits, draw_rounds, draw_shares, ordered_key, rounds
+from yaie.course.viz.style import png
 
 
 def test_keys_descend_as_floats_ascend() -> None:

@@ -7,11 +7,11 @@ from itertools import pairwise
 import pytest
 import torch
 
-from yaie.course.data_nb17 import naive, owners, rescales
-from yaie.viz import film_strip
-from yaie.viz.flash import draw_tile_owners
-from yaie.viz.overlap import draw_overlap, overlap
-from yaie.viz.style import Picture
+from yaie.course.lessons.data_nb17 import naive, owners, rescales
+from yaie.course.viz import film_strip
+from yaie.course.viz.flash import draw_tile_owners
+from yaie.course.viz.overlap import draw_overlap, overlap
+from yaie.course.viz.style import Picture
 
 
 def drawn(figure) -> bool:

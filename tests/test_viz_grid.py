@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.viz import Call, Launch, draw_grid, draw_launches, draw_written
+from yaie.course.viz import Call, Launch, draw_grid, draw_launches, draw_written
 
 
 def words(figure) -> list[str]:

@@ -7,8 +7,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from yaie.viz import Stage, TileAccess, draw_costs, draw_reduction, draw_tile_banks, film_strip
-from yaie.viz.costs import statement
+from yaie.course.viz import (
+    Stage,
+    TileAccess,
+    draw_costs,
+    draw_reduction,
+    draw_tile_banks,
+    film_strip,
+)
+from yaie.course.viz.costs import statement
 
 
 def column(pitch: int, size: int = 4) -> TileAccess:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from yaie.flat_tree import flatten
-from yaie.radix import RadixTree
-from yaie.viz import (
+from yaie.course.viz import (
     FlatView,
     ScanStep,
     Search,
@@ -16,6 +14,8 @@ from yaie.viz import (
     draw_search,
     film_strip,
 )
+from yaie.engine.flat_tree import flatten
+from yaie.engine.radix import RadixTree
 
 
 def texts(figure) -> list[str]:

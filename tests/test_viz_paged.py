@@ -7,10 +7,10 @@ from itertools import pairwise
 
 import pytest
 
-from yaie.viz import film_strip
-from yaie.viz.prefix import Prefix, draw_prefix
-from yaie.viz.readers import Readers, draw_readers
-from yaie.viz.timeline import Timeline, draw_timeline, finished, started
+from yaie.course.viz import film_strip
+from yaie.course.viz.prefix import Prefix, draw_prefix
+from yaie.course.viz.readers import Readers, draw_readers
+from yaie.course.viz.timeline import Timeline, draw_timeline, finished, started
 
 
 def texts(figure) -> list[str]:

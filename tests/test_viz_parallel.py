@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from yaie.course.viz import HeadShares, Matrix, draw_head_shares, draw_matrices, draw_speculation
+from yaie.course.viz.style import png
 from yaie.model.shards import heads_of
-from yaie.viz import HeadShares, Matrix, draw_head_shares, draw_matrices, draw_speculation
-from yaie.viz.style import png
 
 
 def texts(figure) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from matplotlib.patches import FancyBboxPatch
 
-from yaie.viz import (
+from yaie.course.viz import (
     Level,
     Point,
     Roof,

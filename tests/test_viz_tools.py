@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from yaie.viz import (
+from yaie.course.viz import (
     Build,
     Piece,
     Tray,

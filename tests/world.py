@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from yaie.engine.kv_cache import BlockPool, KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixNode
 from yaie.engine.request import Request, Status
+from yaie.engine.sampling import SamplingParams
 from yaie.engine.scheduler import Scheduler, Step
-from yaie.kv_cache import BlockPool, KVCacheManager
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixNode
-from yaie.sampling import SamplingParams
 
 VOCABULARY = 3  # few tokens, so that prompts and outputs often begin alike
 

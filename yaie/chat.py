@@ -48,7 +48,7 @@ class Chat:
         seed: int | None = None,
         ask: Callable[[str], str] = input,
     ) -> None:
-        from yaie.sampling import SamplingParams
+        from yaie.engine.sampling import SamplingParams
 
         self.llm = llm
         self.ask = ask

@@ -15,8 +15,8 @@ import typer
 
 from yaie import __version__
 from yaie.chat import TEMPERATURE, TOP_P
-from yaie.course.commands import app as course_app
-from yaie.threads import share_processors
+from yaie.course.core.commands import app as course_app
+from yaie.engine.threads import share_processors
 
 app = typer.Typer(
     add_completion=False,
@@ -67,7 +67,7 @@ def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Examine this machine: what works, what does not, and how to mend it."""
-    from yaie.course import doctor
+    from yaie.course.core import doctor
 
     findings = doctor.examine()
     typer.echo(doctor.as_json(findings) if as_json else doctor.as_text(findings))
@@ -365,7 +365,7 @@ def bench_serve(
 
 def save_plot(record: dict, output: Path | None) -> None:
     """Draw the results beside their JSON, if there is anything to draw."""
-    from yaie.viz import benchmark
+    from yaie.course.viz import benchmark
 
     if output is not None and benchmark.can_draw(record):
         picture = output.with_suffix(".png")

@@ -5,7 +5,7 @@
 // Shapes    x, y and out [n], float32
 // Owns      a thread: four elements side by side; a thread block: 4 × THREADS
 // Moves     each input once and the output once: 12 × n bytes, as one element a thread does
-// Oracle    x + y, equal in every element (yaie/course/checks/nb13)
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
 // Idea      the same bytes in a quarter of the requests, so that each thread has more of them under
 //           way. The addresses have to be multiples of 16; where they are not, each thread takes one
 //           element.

@@ -7,7 +7,7 @@ Check it:     yaie check 00.1
 A hint:       yaie hint 00.1
 Start again:  yaie reset 00.1
 
-The reference is shared_prefix_length in yaie/radix.py.
+The reference is shared_prefix_length in yaie/engine/radix.py.
 """
 
 from __future__ import annotations

@@ -11,15 +11,15 @@ Check it:     yaie check 01.1
 A hint:       yaie hint 01.1
 Start again:  yaie reset 01.1
 
-The reference is attention in yaie/attention.py.
+The reference is attention in yaie/ops/reference/attention.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.attention import causal_mask
-from yaie.online_softmax import State, safe_softmax
+from yaie.ops.reference.attention import causal_mask
+from yaie.ops.reference.online_softmax import State, safe_softmax
 
 
 def attention(

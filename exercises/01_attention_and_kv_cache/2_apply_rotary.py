@@ -9,7 +9,7 @@ Check it:     yaie check 01.2
 A hint:       yaie hint 01.2
 Start again:  yaie reset 01.2
 
-The reference is apply_rotary in yaie/attention.py.
+The reference is apply_rotary in yaie/ops/reference/rotary.py.
 """
 
 from __future__ import annotations

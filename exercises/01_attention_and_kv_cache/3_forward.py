@@ -10,7 +10,7 @@ Check it:     yaie check 01.3
 A hint:       yaie hint 01.3
 Start again:  yaie reset 01.3
 
-The reference is RadixAttentionBlock.forward in yaie/attention.py.
+The reference is RadixAttentionBlock.forward in yaie/course/lessons/attention_block.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie import attention as reference
-from yaie.attention import apply_rotary, attention
+from yaie.course.lessons import attention_block as reference
+from yaie.ops.reference.attention import attention
+from yaie.ops.reference.rotary import apply_rotary
 
 
 class RadixAttentionBlock(reference.RadixAttentionBlock):

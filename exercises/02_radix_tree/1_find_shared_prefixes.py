@@ -8,7 +8,7 @@ Check it:     yaie check 02.1
 A hint:       yaie hint 02.1
 Start again:  yaie reset 02.1
 
-The reference is TokenTrie.find_shared_prefixes in yaie/radix.py.
+The reference is TokenTrie.find_shared_prefixes in yaie/course/lessons/trie.py.
 What this file does not define is inherited from there.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 
 class TokenTrie(reference.TokenTrie):

@@ -10,7 +10,7 @@ Check it:     yaie check 02.2
 A hint:       yaie hint 02.2
 Start again:  yaie reset 02.2
 
-The reference is RadixTree.match in yaie/radix.py.
+The reference is RadixTree.match in yaie/engine/radix.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix_node import Match
 
 
 class RadixTree(reference.RadixTree):

@@ -8,14 +8,14 @@ Check it:     yaie check 02.3
 A hint:       yaie hint 02.3
 Start again:  yaie reset 02.3
 
-The reference is RadixTree.split in yaie/radix.py.
+The reference is RadixTree.split in yaie/engine/radix.py.
 What this file does not define is inherited from there.
 """
 
 from __future__ import annotations
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix_node import RadixNode
 
 
 class RadixTree(reference.RadixTree):

@@ -10,7 +10,7 @@ Check it:     yaie check 02.4
 A hint:       yaie hint 02.4
 Start again:  yaie reset 02.4
 
-The reference is RadixTree.evict in yaie/radix.py.
+The reference is RadixTree.evict in yaie/engine/radix.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 
 class RadixTree(reference.RadixTree):

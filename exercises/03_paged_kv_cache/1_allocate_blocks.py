@@ -10,7 +10,7 @@ Check it:     yaie check 03.1
 A hint:       yaie hint 03.1
 Start again:  yaie reset 03.1
 
-The reference is KVCacheManager.allocate_blocks in yaie/kv_cache.py.
+The reference is KVCacheManager.allocate_blocks in yaie/engine/kv_cache.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from yaie import kv_cache as reference
-from yaie.kv_cache import OutOfBlocks, blocks_needed
+from yaie.engine import kv_cache as reference
+from yaie.engine.kv_cache import OutOfBlocks, blocks_needed
 
 
 class KVCacheManager(reference.KVCacheManager):

@@ -9,7 +9,7 @@ Check it:     yaie check 03.2
 A hint:       yaie hint 03.2
 Start again:  yaie reset 03.2
 
-The reference is BlockPool.release in yaie/kv_cache.py.
+The reference is BlockPool.release in yaie/engine/kv_cache.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 
 class BlockPool(reference.BlockPool):

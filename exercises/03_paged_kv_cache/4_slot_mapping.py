@@ -8,7 +8,7 @@ Check it:     yaie check 03.4
 A hint:       yaie hint 03.4
 Start again:  yaie reset 03.4
 
-The reference is KVCacheManager.slot_mapping in yaie/kv_cache.py.
+The reference is KVCacheManager.slot_mapping in yaie/engine/kv_cache.py.
 What this file does not define is inherited from there.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 
 class KVCacheManager(reference.KVCacheManager):

@@ -8,7 +8,7 @@ Check it:     yaie check 04.1
 A hint:       yaie hint 04.1
 Start again:  yaie reset 04.1
 
-The reference is RadixCache.match in yaie/prefix_cache.py.
+The reference is RadixCache.match in yaie/engine/prefix_cache.py.
 What this file does not define is inherited from there.
 """
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import prefix_cache as reference
-from yaie.radix import Match
+from yaie.engine import prefix_cache as reference
+from yaie.engine.radix import Match
 
 
 class RadixCache(reference.RadixCache):

@@ -8,7 +8,7 @@ Check it:     yaie check 04.2
 A hint:       yaie hint 04.2
 Start again:  yaie reset 04.2
 
-The reference is RadixCache.insert in yaie/prefix_cache.py.
+The reference is RadixCache.insert in yaie/engine/prefix_cache.py.
 What this file does not define is inherited from there.
 """
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import prefix_cache as reference
-from yaie.radix import RadixNode
+from yaie.engine import prefix_cache as reference
+from yaie.engine.radix import RadixNode
 
 
 class RadixCache(reference.RadixCache):

@@ -7,13 +7,13 @@ Check it:     yaie check 04.3
 A hint:       yaie hint 04.3
 Start again:  yaie reset 04.3
 
-The reference is RadixCache.evict, RadixCache.make_room in yaie/prefix_cache.py.
+The reference is RadixCache.evict, RadixCache.make_room in yaie/engine/prefix_cache.py.
 What this file does not define is inherited from there.
 """
 
 from __future__ import annotations
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 
 class RadixCache(reference.RadixCache):

@@ -8,7 +8,7 @@ Check it:     yaie check 05.1
 A hint:       yaie hint 05.1
 Start again:  yaie reset 05.1
 
-The reference is SamplingKernel.top_k in yaie/sampling.py.
+The reference is SamplingKernel.top_k in yaie/engine/sampling.py.
 What this file does not define is inherited from there.
 """
 
@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 
 class SamplingKernel(reference.SamplingKernel):

@@ -9,7 +9,7 @@ Check it:     yaie check 05.2
 A hint:       yaie hint 05.2
 Start again:  yaie reset 05.2
 
-The reference is SamplingKernel.top_p in yaie/sampling.py.
+The reference is SamplingKernel.top_p in yaie/engine/sampling.py.
 What this file does not define is inherited from there.
 """
 
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 
 class SamplingKernel(reference.SamplingKernel):

@@ -10,7 +10,7 @@ Check it:     yaie check 05.3
 A hint:       yaie hint 05.3
 Start again:  yaie reset 05.3
 
-The reference is SamplingKernel.sample in yaie/sampling.py.
+The reference is SamplingKernel.sample in yaie/engine/sampling.py.
 What this file does not define is inherited from there.
 """
 
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 
 class SamplingKernel(reference.SamplingKernel):

@@ -14,8 +14,8 @@ What this file does not define is inherited from there.
 from __future__ import annotations
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Request, Status
-from yaie.kv_cache import blocks_needed
 
 
 class Scheduler(reference.Scheduler):

@@ -9,7 +9,7 @@ Check it:     yaie check 07.1
 A hint:       yaie hint 07.1
 Start again:  yaie reset 07.1
 
-The reference is OnlineSoftmax.update in yaie/online_softmax.py.
+The reference is OnlineSoftmax.update in yaie/ops/reference/online_softmax.py.
 What this file does not define is inherited from there.
 """
 
@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import online_softmax as reference
-from yaie.online_softmax import finite
+from yaie.ops.reference import online_softmax as reference
+from yaie.ops.reference.online_softmax import finite
 
 
 class OnlineSoftmax(reference.OnlineSoftmax):

@@ -9,14 +9,14 @@ Check it:     yaie check 07.2
 A hint:       yaie hint 07.2
 Start again:  yaie reset 07.2
 
-The reference is merge_states in yaie/online_softmax.py.
+The reference is merge_states in yaie/ops/reference/online_softmax.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.online_softmax import State, finite
+from yaie.ops.reference.online_softmax import State, finite
 
 
 def merge_states(a: State, b: State) -> State:

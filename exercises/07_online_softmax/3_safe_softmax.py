@@ -8,14 +8,14 @@ Check it:     yaie check 07.3
 A hint:       yaie hint 07.3
 Start again:  yaie reset 07.3
 
-The reference is safe_softmax in yaie/online_softmax.py.
+The reference is safe_softmax in yaie/ops/reference/online_softmax.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.online_softmax import State
+from yaie.ops.reference.online_softmax import State
 
 
 def safe_softmax(scores: torch.Tensor) -> State:

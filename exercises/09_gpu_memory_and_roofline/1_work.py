@@ -8,12 +8,12 @@ Check it:     yaie check 09.1
 A hint:       yaie hint 09.1
 Start again:  yaie reset 09.1
 
-The reference is linear_work, decode_attention_work in yaie/roofline.py.
+The reference is linear_work, decode_attention_work in yaie/course/lessons/roofline.py.
 """
 
 from __future__ import annotations
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 
 def linear_work(tokens: int, in_features: int, out_features: int, itemsize: int = 2) -> Work:

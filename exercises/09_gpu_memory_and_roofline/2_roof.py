@@ -8,7 +8,7 @@ Check it:     yaie check 09.2
 A hint:       yaie hint 09.2
 Start again:  yaie reset 09.2
 
-The reference is attainable, ridge_point in yaie/roofline.py.
+The reference is attainable, ridge_point in yaie/course/lessons/roofline.py.
 """
 
 from __future__ import annotations

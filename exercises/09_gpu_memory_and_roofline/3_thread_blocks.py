@@ -9,12 +9,12 @@ Check it:     yaie check 09.3
 A hint:       yaie hint 09.3
 Start again:  yaie reset 09.3
 
-The reference is thread_blocks_per_sm in yaie/roofline.py.
+The reference is thread_blocks_per_sm in yaie/course/lessons/roofline.py.
 """
 
 from __future__ import annotations
 
-from yaie.roofline import HOPPER, WARP, Multiprocessor, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, Multiprocessor, round_up
 
 
 def thread_blocks_per_sm(

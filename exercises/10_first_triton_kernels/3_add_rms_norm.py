@@ -9,7 +9,7 @@ Check it:     yaie check 10.3
 A hint:       yaie hint 10.3
 Start again:  yaie reset 10.3
 
-The reference is add_rms_norm_kernel in yaie/backends/triton/norm.py.
+The reference is add_rms_norm_kernel in yaie/ops/triton/norm.py.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Check it:     yaie check 12.1
 A hint:       yaie hint 12.1
 Start again:  yaie reset 12.1
 
-The reference is online_step, finish in yaie/backends/triton/online.py.
+The reference is online_step, finish in yaie/ops/triton/online.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LN_2
+from yaie.ops.triton.online import LN_2
 
 
 @triton.jit

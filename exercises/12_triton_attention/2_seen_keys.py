@@ -10,7 +10,7 @@ Check it:     yaie check 12.2
 A hint:       yaie hint 12.2
 Start again:  yaie reset 12.2
 
-The reference is seen_keys in yaie/backends/triton/flash.py.
+The reference is seen_keys in yaie/ops/triton/flash.py.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Check it:     yaie check 12.3
 A hint:       yaie hint 12.3
 Start again:  yaie reset 12.3
 
-The reference is find_queries, find_slots in yaie/backends/triton/paged.py.
+The reference is find_queries, find_slots in yaie/ops/triton/paged.py.
 """
 
 from __future__ import annotations

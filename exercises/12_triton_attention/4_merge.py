@@ -10,7 +10,7 @@ Check it:     yaie check 12.4
 A hint:       yaie hint 12.4
 Start again:  yaie reset 12.4
 
-The reference is merge_kernel in yaie/backends/triton/paged.py.
+The reference is merge_kernel in yaie/ops/triton/paged.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LOWEST
+from yaie.ops.triton.online import LOWEST
 
 
 @triton.jit(do_not_specialize=["num_rows"])

@@ -10,7 +10,7 @@ Check it:     yaie check 18.4
 A hint:       yaie hint 18.4
 Start again:  yaie reset 18.4
 
-The reference is shared_prefix_attention in yaie/attention.py.
+The reference is shared_prefix_attention in yaie/ops/reference/attention.py.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 import torch
 
-from yaie.attention import attention, paged_attention
-from yaie.online_softmax import State, merge_states
+from yaie.ops.reference.attention import attention, paged_attention
+from yaie.ops.reference.online_softmax import State, merge_states
 
 
 def shared_prefix_attention(

@@ -8,14 +8,14 @@ Check it:     yaie check 21.1
 A hint:       yaie hint 21.1
 Start again:  yaie reset 21.1
 
-The reference is define_silu_and_mul in yaie/custom.py.
+The reference is define_silu_and_mul in yaie/course/lessons/custom.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.custom import launch_silu_and_mul
+from yaie.course.lessons.custom import launch_silu_and_mul
 
 
 def define_silu_and_mul(namespace: str) -> None:

@@ -8,7 +8,7 @@ Check it:     yaie check 21.3
 A hint:       yaie hint 21.3
 Start again:  yaie reset 21.3
 
-The reference is GraphedSteps.add, GraphedSteps.run in yaie/capture.py.
+The reference is GraphedSteps.add, GraphedSteps.run in yaie/course/lessons/capture.py.
 What this file does not define is inherited from there.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import torch
 
-from yaie import capture as reference
+from yaie.course.lessons import capture as reference
 
 
 class GraphedSteps(reference.GraphedSteps):

@@ -8,14 +8,14 @@ Check it:     yaie check 21.4
 A hint:       yaie hint 21.4
 Start again:  yaie reset 21.4
 
-The reference is limited_by in yaie/bottleneck.py.
+The reference is limited_by in yaie/course/lessons/bottleneck.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 
 def limited_by(metrics: Mapping[str, float]) -> str:

@@ -9,14 +9,14 @@ Check it:     yaie check 22.2
 A hint:       yaie hint 22.2
 Start again:  yaie reset 22.2
 
-The reference is compute in yaie/backends/registry.py.
+The reference is compute in yaie/ops/registry.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:

@@ -12,7 +12,7 @@ The reference is requests_that_fit in yaie/bench/load.py.
 
 from __future__ import annotations
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 
 def requests_that_fit(

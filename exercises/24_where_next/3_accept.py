@@ -8,7 +8,7 @@ Check it:     yaie check 24.3
 A hint:       yaie hint 24.3
 Start again:  yaie reset 24.3
 
-The reference is accept in yaie/model/speculative.py.
+The reference is accept in yaie/course/lessons/speculative.py.
 """
 
 from __future__ import annotations

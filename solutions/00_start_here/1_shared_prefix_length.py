@@ -3,7 +3,7 @@
 Two prompts arrive as lists of token ids. Return how many tokens they have in common at their
 start: what was computed for those need not be computed again.
 
-Generated from shared_prefix_length in yaie/radix.py.
+Generated from shared_prefix_length in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -7,7 +7,7 @@ merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumex
 imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
 here.
 
-Generated from attention in yaie/attention.py.
+Generated from attention in yaie/ops/reference/attention.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.attention import causal_mask
-from yaie.online_softmax import State, safe_softmax
+from yaie.ops.reference.attention import causal_mask
+from yaie.ops.reference.online_softmax import State, safe_softmax
 
 
 def attention(

@@ -5,7 +5,7 @@ Every head of every token is a list of points in a plane: component i and compon
 token's position. The tokens may belong to several sequences and need not begin at 0, so look the
 angles up at `positions`.
 
-Generated from apply_rotary in yaie/attention.py.
+Generated from apply_rotary in yaie/ops/reference/rotary.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -6,7 +6,7 @@ back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_pro
 `self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
 `self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis.
 
-Generated from RadixAttentionBlock.forward in yaie/attention.py.
+Generated from RadixAttentionBlock.forward in yaie/course/lessons/attention_block.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie import attention as reference
-from yaie.attention import apply_rotary, attention
+from yaie.course.lessons import attention_block as reference
+from yaie.ops.reference.attention import attention
+from yaie.ops.reference.rotary import apply_rotary
 
 
 class RadixAttentionBlock(reference.RadixAttentionBlock):

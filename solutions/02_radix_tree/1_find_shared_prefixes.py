@@ -4,7 +4,7 @@ A trie holds the prompts of several requests, one node a token. Walk down as far
 agrees with it, and return the ids of the requests that got there too, and how many tokens that
 is.
 
-Generated from TokenTrie.find_shared_prefixes in yaie/radix.py.
+Generated from TokenTrie.find_shared_prefixes in yaie/course/lessons/trie.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 
 class TokenTrie(reference.TokenTrie):

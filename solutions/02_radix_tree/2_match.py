@@ -6,7 +6,7 @@ on the way. `self._root_of(namespace)` is where to begin, `self._tick()` the tim
 `self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
 with `tokens[start:]`.
 
-Generated from RadixTree.match in yaie/radix.py.
+Generated from RadixTree.match in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import radix as reference
-from yaie.radix import Match
+from yaie.engine import radix as reference
+from yaie.engine.radix_node import Match
 
 
 class RadixTree(reference.RadixTree):

@@ -4,14 +4,14 @@ Cut the edge into `node` in two. Make a new upper node for the first `num_tokens
 `node`, with the rest, below it. Locks, request ids and access time hold for both halves.
 `RadixNode(key, values, parent)` makes a node.
 
-Generated from RadixTree.split in yaie/radix.py.
+Generated from RadixTree.split in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
 from __future__ import annotations
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix_node import RadixNode
 
 
 class RadixTree(reference.RadixTree):

@@ -6,7 +6,7 @@ smallest `last_access`. Find that leaf by walking the tree from `self.roots.valu
 counts. (The reference asks `self._oldest_leaf()`, which has them in a heap. Read it when yours
 passes.)
 
-Generated from RadixTree.evict in yaie/radix.py.
+Generated from RadixTree.evict in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 
 class RadixTree(reference.RadixTree):

@@ -6,7 +6,7 @@ requests already filled (`prefix_blocks`): these are shared. Whatever goes wrong
 changed. You have `blocks_needed`, and of the pool `allocate`, `share` and `release`, which are
 all or nothing.
 
-Generated from KVCacheManager.allocate_blocks in yaie/kv_cache.py.
+Generated from KVCacheManager.allocate_blocks in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from yaie import kv_cache as reference
-from yaie.kv_cache import OutOfBlocks, blocks_needed
+from yaie.engine import kv_cache as reference
+from yaie.engine.kv_cache import OutOfBlocks, blocks_needed
 
 
 class KVCacheManager(reference.KVCacheManager):

@@ -5,7 +5,7 @@ back to the free ones. Refuse to take away a user who is not there, and then rel
 counts are in the list `self._ref_counts`, the free blocks in the deque `self.free_block_list`,
 which `allocate` takes from the left; `self.ref_count(block)` checks the number before it looks.
 
-Generated from BlockPool.release in yaie/kv_cache.py.
+Generated from BlockPool.release in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 
 class BlockPool(reference.BlockPool):

@@ -6,7 +6,7 @@ fork uses as well, copy that block first, and write into the copy. You have
 `self._table(request_id)` (the table; KeyError if there is none), `self._copy_block(source,
 target)`, `self.slot_mapping(request_id, start, end)`, and the pool.
 
-Generated from KVCacheManager.append_tokens in yaie/kv_cache.py.
+Generated from KVCacheManager.append_tokens in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from yaie import kv_cache as reference
-from yaie.kv_cache import blocks_needed
+from yaie.engine import kv_cache as reference
+from yaie.engine.kv_cache import blocks_needed
 
 
 class KVCacheManager(reference.KVCacheManager):

@@ -4,7 +4,7 @@ A kernel that writes keys and values knows nothing of requests: it wants one num
 token, its slot in the pool seen as one long row. Translate the tokens `start` to `end` of a
 request into slots, through its block table. Refuse tokens that the request does not have.
 
-Generated from KVCacheManager.slot_mapping in yaie/kv_cache.py.
+Generated from KVCacheManager.slot_mapping in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 
 class KVCacheManager(reference.KVCacheManager):

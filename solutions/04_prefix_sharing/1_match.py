@@ -4,7 +4,7 @@ A request arrives. Ask the tree, `self.tree`, for the blocks that hold the begin
 tokens, but leave at least one token to compute: without a forward pass there are no logits, and
 without logits no next token.
 
-Generated from RadixCache.match in yaie/prefix_cache.py.
+Generated from RadixCache.match in yaie/engine/prefix_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import prefix_cache as reference
-from yaie.radix import Match
+from yaie.engine import prefix_cache as reference
+from yaie.engine.radix import Match
 
 
 class RadixCache(reference.RadixCache):

@@ -4,7 +4,7 @@ A request has computed some tokens, and `blocks` is its block table. Put the ful
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
 the request: it goes on, and releases its table when it ends.
 
-Generated from RadixCache.insert in yaie/prefix_cache.py.
+Generated from RadixCache.insert in yaie/engine/prefix_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from yaie import prefix_cache as reference
-from yaie.radix import RadixNode
+from yaie.engine import prefix_cache as reference
+from yaie.engine.radix import RadixNode
 
 
 class RadixCache(reference.RadixCache):

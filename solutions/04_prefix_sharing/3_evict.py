@@ -3,13 +3,13 @@
 `evict` gives the blocks used longest ago back to the pool. `make_room` evicts until a request's
 blocks are free: no more than needed, and nothing at all if it cannot succeed.
 
-Generated from RadixCache.evict, RadixCache.make_room in yaie/prefix_cache.py.
+Generated from RadixCache.evict, RadixCache.make_room in yaie/engine/prefix_cache.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
 from __future__ import annotations
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 
 class RadixCache(reference.RadixCache):

@@ -4,7 +4,7 @@ Set all but the `k` largest logits of each row to -inf. Every row has its own `k
 `_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of whatever came, and raises if
 it is out of range. What is kept keeps its place and its value.
 
-Generated from SamplingKernel.top_k in yaie/sampling.py.
+Generated from SamplingKernel.top_k in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 
 class SamplingKernel(reference.SamplingKernel):

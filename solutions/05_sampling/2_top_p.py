@@ -5,7 +5,7 @@ reached `p` already. Decide in sorted order, carry the decision back to the toke
 and set the logits that go to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of
 `p`.
 
-Generated from SamplingKernel.top_p in yaie/sampling.py.
+Generated from SamplingKernel.top_p in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 
 class SamplingKernel(reference.SamplingKernel):

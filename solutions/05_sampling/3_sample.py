@@ -6,7 +6,7 @@ which makes a column of a parameter; the filters `self.top_k`, `self.top_p`, `se
 `self.draw(probabilities, generators)`, which draws a token for each row from the generator of
 that row.
 
-Generated from SamplingKernel.sample in yaie/sampling.py.
+Generated from SamplingKernel.sample in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 
 class SamplingKernel(reference.SamplingKernel):

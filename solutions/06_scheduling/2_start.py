@@ -10,8 +10,8 @@ Edit it there, and run `python -m yaie.course build`.
 from __future__ import annotations
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Request, Status
-from yaie.kv_cache import blocks_needed
 
 
 class Scheduler(reference.Scheduler):

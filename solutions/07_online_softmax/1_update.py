@@ -5,7 +5,7 @@ A tile of scores arrives with the values behind them. Bring `self.maximum`, `sel
 was summed before is relative to the old maximum. Rows may be many, and some may have nothing but
 -inf so far; `finite`, which the file imports, helps there.
 
-Generated from OnlineSoftmax.update in yaie/online_softmax.py.
+Generated from OnlineSoftmax.update in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie import online_softmax as reference
-from yaie.online_softmax import finite
+from yaie.ops.reference import online_softmax as reference
+from yaie.ops.reference.online_softmax import finite
 
 
 class OnlineSoftmax(reference.OnlineSoftmax):

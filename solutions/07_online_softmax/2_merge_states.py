@@ -5,7 +5,7 @@ already, and its log-sum-exp. Return the output and the log-sum-exp over all the
 had been in one place. A part may have seen no key at all. `finite`, which the file imports, puts
 0 in the place of -inf.
 
-Generated from merge_states in yaie/online_softmax.py.
+Generated from merge_states in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from yaie.online_softmax import State, finite
+from yaie.ops.reference.online_softmax import State, finite
 
 
 def merge_states(a: State, b: State) -> State:

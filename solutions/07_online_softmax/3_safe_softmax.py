@@ -4,7 +4,7 @@ The softmax of whole rows, and its log-sum-exp, which must survive anything that
 puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
 It is what `attention` of notebook 01 runs on.
 
-Generated from safe_softmax in yaie/online_softmax.py.
+Generated from safe_softmax in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from yaie.online_softmax import State
+from yaie.ops.reference.online_softmax import State
 
 
 def safe_softmax(scores: torch.Tensor) -> State:

@@ -7,7 +7,7 @@ with `hidden_keys`), or not at all, `tokens_first` turns a result around before 
 Touch q, k, v, out and lse by slices of tokens only, such as `k[columns]`: that is the traffic
 that is counted.
 
-Generated from flash_forward in yaie/flash.py.
+Generated from flash_forward in yaie/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.flash import heads_first, hidden_keys, key_tiles, tokens_first
-from yaie.online_softmax import OnlineSoftmax, State
+from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.ops.reference.online_softmax import OnlineSoftmax, State
 
 
 def flash_forward(

@@ -6,7 +6,7 @@ formulas are in the docstring. A tile of keys is met by several tiles of queries
 several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
 group).
 
-Generated from flash_backward in yaie/flash.py.
+Generated from flash_backward in yaie/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.flash import heads_first, hidden_keys, key_tiles, tokens_first
-from yaie.online_softmax import finite
+from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.ops.reference.online_softmax import finite
 
 
 def flash_backward(

@@ -4,13 +4,13 @@ Count what a linear layer and the attention of a decode step must do at least: f
 operations, a multiplication and an addition being two, and bytes between memory and the chip,
 each number read once or written once. Return both as `Work(flops, num_bytes)`.
 
-Generated from linear_work, decode_attention_work in yaie/roofline.py.
+Generated from linear_work, decode_attention_work in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
 from __future__ import annotations
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 
 def linear_work(tokens: int, in_features: int, out_features: int, itemsize: int = 2) -> Work:

@@ -4,7 +4,7 @@ A device computes at most `peak` operations a second, and moves at most `bandwid
 second, both at once. Say how many operations a second it can reach at a given arithmetic
 intensity, and at which intensity the two limits meet.
 
-Generated from attainable, ridge_point in yaie/roofline.py.
+Generated from attainable, ridge_point in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

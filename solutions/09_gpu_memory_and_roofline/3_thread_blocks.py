@@ -5,13 +5,13 @@ thread block with some shared memory. Say how many thread blocks a multiprocesso
 the scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
 `WARP` are there for you.
 
-Generated from thread_blocks_per_sm in yaie/roofline.py.
+Generated from thread_blocks_per_sm in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
 from __future__ import annotations
 
-from yaie.roofline import HOPPER, WARP, Multiprocessor, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, Multiprocessor, round_up
 
 
 def thread_blocks_per_sm(

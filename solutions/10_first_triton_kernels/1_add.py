@@ -4,7 +4,7 @@ Write the kernel. Which elements are this program's block, which of them exist, 
 there, store the sum. `size` is any number, `BLOCK` a power of two, and the last block may stick
 out.
 
-Generated from add_kernel in yaie/backends/triton/elementwise.py.
+Generated from add_kernel in yaie/ops/triton/elementwise.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -5,7 +5,7 @@ kernel that does both: it stores the sum as `total`, and total / sqrt(mean(total
 as `out`, and loads x and the residual once. `tl.rsqrt(v)` is 1 / sqrt(v). The dtype behind a
 pointer is `total_ptr.dtype.element_ty`.
 
-Generated from add_rms_norm_kernel in yaie/backends/triton/norm.py.
+Generated from add_rms_norm_kernel in yaie/ops/triton/norm.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

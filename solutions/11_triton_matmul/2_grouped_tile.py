@@ -4,7 +4,7 @@ From the number of a program to the row and the column of its tile. Tiles come i
 rows of tiles. Inside a group: down its rows, then the next column. The last group may be lower.
 It is a function that kernels call, and `//`, `%` and `min` work as in Python.
 
-Generated from grouped_tile in yaie/backends/triton/matmul.py.
+Generated from grouped_tile in yaie/ops/triton/matmul.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

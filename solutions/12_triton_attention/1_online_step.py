@@ -6,7 +6,7 @@ nothing is loaded or stored. Exponentials are `tl.exp2`, powers of 2: `scale` ha
 What you need besides: `tl.maximum` of two blocks, `tl.max(x, 1)` and `tl.sum(x, 1)` along a row,
 `tl.log2`, `tl.where`, and LN_2, which the file imports.
 
-Generated from online_step, finish in yaie/backends/triton/online.py.
+Generated from online_step, finish in yaie/ops/triton/online.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LN_2
+from yaie.ops.triton.online import LN_2
 
 
 @triton.jit

@@ -6,7 +6,7 @@ first loop ends, where the second ends, and the last key of each query, which is
 compares with. `if CAUSAL:` is decided when the kernel is compiled. `tl.minimum` and `tl.maximum`
 work on numbers too; `a // b` of a negative number rounds towards zero.
 
-Generated from seen_keys in yaie/backends/triton/flash.py.
+Generated from seen_keys in yaie/ops/triton/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -6,7 +6,7 @@ log-sum-exps are natural here: `tl.exp`, `tl.log`. LOWEST, which the file import
 number below any score. Mask dims beyond HEAD_DIM, and cast the output to
 `out_ptr.dtype.element_ty`.
 
-Generated from merge_kernel in yaie/backends/triton/paged.py.
+Generated from merge_kernel in yaie/ops/triton/paged.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LOWEST
+from yaie.ops.triton.online import LOWEST
 
 
 @triton.jit(do_not_specialize=["num_rows"])

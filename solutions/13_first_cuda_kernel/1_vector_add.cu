@@ -14,7 +14,7 @@
 // Shapes    x, y and out [n]
 // Owns      a thread: one element; a thread block: THREADS of them, side by side
 // Moves     each input once and the output once: 12 × n bytes
-// Oracle    x + y, equal in every element (yaie/course/checks/nb13)
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
 // Idea      none yet: as many threads as elements, and a few more to fill the last thread block.
 #include <cuda_runtime.h>
 

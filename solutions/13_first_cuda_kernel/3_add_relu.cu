@@ -17,7 +17,7 @@
 // Owns      a thread: two elements side by side; a thread block: 2 × THREADS
 // Moves     each input once and the output once: 6 × n bytes. A kernel for the sum and another for
 //           the ReLU would move 10 × n.
-// Oracle    torch.relu(x + y), equal in every element (yaie/course/checks/nb13)
+// Oracle    torch.relu(x + y), equal in every element (yaie/course/exercises/nb13)
 // Idea      one instruction adds two numbers of 16 bits, and another compares two. The sum is
 //           rounded once to float16, as PyTorch rounds it, so the results are the same.
 #include <cuda_fp16.h>

@@ -13,7 +13,7 @@
 // Shapes    x, y and out [n], float32; thread_blocks: as many as the caller wants
 // Owns      a thread: every (thread_blocks × THREADS)-th element
 // Moves     each input once and the output once: 12 × n bytes
-// Oracle    x + y, equal in every element (yaie/course/checks/nb13)
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
 // Idea      the size of the grid follows the machine instead of the data. In every turn of the loop
 //           a warp's elements still lie side by side.
 #include <cuda_runtime.h>

@@ -6,7 +6,7 @@ own tokens, which lie behind the shared blocks, and all sequences together to th
 with one call of `attention`. Then merge. shared_len may be 0, and a sequence may have nothing of
 its own.
 
-Generated from shared_prefix_attention in yaie/attention.py.
+Generated from shared_prefix_attention in yaie/ops/reference/attention.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 import torch
 
-from yaie.attention import attention, paged_attention
-from yaie.online_softmax import State, merge_states
+from yaie.ops.reference.attention import attention, paged_attention
+from yaie.ops.reference.online_softmax import State, merge_states
 
 
 def shared_prefix_attention(

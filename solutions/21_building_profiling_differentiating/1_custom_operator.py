@@ -4,7 +4,7 @@ Register the kernel as an operator of torch, in the namespace that you are given
 and a fake, which says what the result will look like. `torch.library.custom_op` does both; a
 `torch.library.Library` is the long way.
 
-Generated from define_silu_and_mul in yaie/custom.py.
+Generated from define_silu_and_mul in yaie/course/lessons/custom.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import torch
 
-from yaie.custom import launch_silu_and_mul
+from yaie.course.lessons.custom import launch_silu_and_mul
 
 
 def define_silu_and_mul(namespace: str) -> None:

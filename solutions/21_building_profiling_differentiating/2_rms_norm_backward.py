@@ -4,7 +4,7 @@ The forward pass is there and has kept x, weight and the scale of each row. Writ
 pass, which gets the gradient of the result. The formulas are in the docstring; the last exercise
 of notebook 08 was of the same kind.
 
-Generated from RMSNorm.backward in yaie/custom.py.
+Generated from RMSNorm.backward in yaie/course/lessons/custom.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 
 class RMSNorm(reference.RMSNorm):

@@ -4,7 +4,7 @@
 nothing of its caller: it reads the tensors that it was captured with, whatever stands in them,
 and writes into one and the same result.
 
-Generated from GraphedSteps.add, GraphedSteps.run in yaie/capture.py.
+Generated from GraphedSteps.add, GraphedSteps.run in yaie/course/lessons/capture.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import torch
 
-from yaie import capture as reference
+from yaie.course.lessons import capture as reference
 
 
 class GraphedSteps(reference.GraphedSteps):

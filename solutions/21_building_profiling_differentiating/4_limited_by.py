@@ -4,7 +4,7 @@ Read a profile: from the percentages that each part of the GPU reached, the size
 the cycles that warps waited, say what holds the kernel back. The rules, in their order, are in
 the docstring.
 
-Generated from limited_by in yaie/bottleneck.py.
+Generated from limited_by in yaie/course/lessons/bottleneck.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 
 def limited_by(metrics: Mapping[str, float]) -> str:

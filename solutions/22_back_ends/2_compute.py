@@ -5,7 +5,7 @@ The heart of the registry. `resolve(operator, backend)` gives the function of a 
 `Unsupported` for arguments that it cannot do, and `announce(operator, backend, reason)` warns,
 once for each reason. Any backend but AUTO is a demand.
 
-Generated from compute in yaie/backends/registry.py.
+Generated from compute in yaie/ops/registry.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:

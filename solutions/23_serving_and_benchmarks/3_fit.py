@@ -9,7 +9,7 @@ Edit it there, and run `python -m yaie.course build`.
 
 from __future__ import annotations
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 
 def requests_that_fit(

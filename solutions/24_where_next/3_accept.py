@@ -4,7 +4,7 @@ A draft was verified in one pass: you know what the model chooses after the text
 drafted token. Return the tokens to append, exactly those that the model would have written one by
 one, and as many of them as are known.
 
-Generated from accept in yaie/model/speculative.py.
+Generated from accept in yaie/course/lessons/speculative.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

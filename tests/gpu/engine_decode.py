@@ -25,9 +25,9 @@ from torch.profiler import ProfilerActivity, profile
 from yaie.bench.machine import code, describe, versions
 from yaie.engine import graphs
 from yaie.engine.engine import Engine
+from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.weights import random_model
-from yaie.sampling import SamplingParams
 
 SMALL = ModelConfig(
     vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,

@@ -16,11 +16,11 @@ from unittest import mock
 
 import torch
 
-from yaie.backends.cuda import kv, paged
 from yaie.engine.inputs import Shape, write_batch
+from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
-from yaie.kv_cache import KVCacheManager
+from yaie.ops.cuda import kv, paged
 
 BLOCK_SIZE = 16
 Lengths = Sequence[tuple[int, int]]  # tokens of a request, and how many of them are new

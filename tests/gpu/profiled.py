@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from yaie import jit
-from yaie.backends.cuda.flash import RUNGS as flash_rungs
-from yaie.backends.cuda.paged import RUNGS as paged_rungs
+from yaie.build import jit
+from yaie.ops.cuda.flash import RUNGS as flash_rungs
+from yaie.ops.cuda.paged import RUNGS as paged_rungs
 
 # Of one H200, measured (notebook 09): bytes and operations a second.
 ROOFS = {"bytes": 4281e9, "float32": 51e12, "bfloat16": 736e12}

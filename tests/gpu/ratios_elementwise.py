@@ -18,12 +18,14 @@ from pathlib import Path
 
 import torch
 
-from yaie import functional, jit
 from yaie.bench.cases import Draw
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import Call, clock_for, compare, relative_error, row_error, why_wrong
-from yaie.nvcc import CSRC
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
 from yaie.ops import elementwise, norm
+from yaie.ops.reference import elementwise as plain_elementwise
+from yaie.ops.reference import norm as plain_norm
 
 EPS = 1e-6
 STREAMING = {
@@ -98,23 +100,23 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     cases: dict[str, tuple] = {
         "add_relu": (
             3 * count,
-            functional.add_relu(x, y).double(),
+            plain_elementwise.add_relu(x, y).double(),
             lambda: elementwise.add_relu(x, y, backend="cuda"),
-            (functional.add_relu, x, y),
+            (plain_elementwise.add_relu, x, y),
             ("elementwise/add_relu.cu", lambda m, out: m.add_relu_bf16(x, y, out, count)),
         ),
         "rms_norm": (
             2 * count + columns,
-            functional.rms_norm(wide[0], wide[2], EPS),
+            plain_norm.rms_norm(wide[0], wide[2], EPS),
             lambda: norm.rms_norm(x, weight, EPS, backend="cuda"),
-            (functional.rms_norm, x, weight, EPS),
+            (plain_norm.rms_norm, x, weight, EPS),
             ("norm/rms_norm.cu", lambda m, out: m.rms_norm_bf16(x, weight, out, *shape, EPS)),
         ),
         "add_rms_norm": (
             4 * count + columns,
-            functional.rms_norm(total.double(), wide[2], EPS),
+            plain_norm.rms_norm(total.double(), wide[2], EPS),
             lambda: norm.add_rms_norm(x, y, weight, EPS, backend="cuda")[0],
-            (functional.add_rms_norm, x, y, weight, EPS),
+            (plain_norm.add_rms_norm, x, y, weight, EPS),
             None,
         ),
     }

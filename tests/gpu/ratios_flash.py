@@ -24,9 +24,6 @@ import torch
 from report import Report, chosen, into_nan
 from report import arguments as common
 
-from yaie import jit
-from yaie.backends.cuda.flash import RUNGS, Sequences
-from yaie.backends.registry import resolve
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import prefill
 from yaie.bench.protocol import (
@@ -38,7 +35,10 @@ from yaie.bench.protocol import (
     tensors,
     why_wrong,
 )
-from yaie.nvcc import CSRC, build_for
+from yaie.build import jit
+from yaie.build.nvcc import CSRC, build_for
+from yaie.ops.cuda.flash import RUNGS, Sequences
+from yaie.ops.registry import resolve
 
 LIBRARY = "SDPA, FlashAttention-2"
 VARIANTS = {

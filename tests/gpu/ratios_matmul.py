@@ -18,8 +18,6 @@ from pathlib import Path
 
 import torch
 
-from yaie import jit
-from yaie.backends.cuda.matrix import RUNGS
 from yaie.bench.cases import Draw
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import (
@@ -32,7 +30,9 @@ from yaie.bench.protocol import (
     was_poisoned,
     why_wrong,
 )
-from yaie.nvcc import CSRC
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
+from yaie.ops.cuda.matrix import RUNGS
 
 LIBRARY = "cuBLAS"
 RUNGS_OF = {torch.bfloat16: list(RUNGS), torch.float32: ["naive", "shared_tile", "register_tile"]}

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import torch
 
-from yaie.backends.registry import resolve
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import running_order
+from yaie.ops.registry import resolve
 
 OPERATOR = "fill_draft_extend_metadata"
 BATCHES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)

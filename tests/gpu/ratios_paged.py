@@ -23,9 +23,6 @@ import torch
 from report import Report, chosen, into_nan
 from report import arguments as common
 
-from yaie import jit
-from yaie.backends import registry
-from yaie.backends.cuda import paged
 from yaie.bench.cases import Draw
 from yaie.bench.protocol import (
     Call,
@@ -36,7 +33,10 @@ from yaie.bench.protocol import (
     row_error,
     why_wrong,
 )
-from yaie.nvcc import CSRC
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
+from yaie.ops import registry
+from yaie.ops.cuda import paged
 
 WORKSPACE = 512 << 20  # bytes for FlashInfer's partial results
 Variant = tuple[jit.Module, dict[str, int]]  # and its constants

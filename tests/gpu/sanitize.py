@@ -19,7 +19,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import torch  # noqa: E402
 from kernel_cases import CASES, Case  # noqa: E402
 
-from yaie import jit  # noqa: E402
+from yaie.build import jit  # noqa: E402
 
 SUFFIXES = {torch.float32: "f32", torch.bfloat16: "bf16"}
 

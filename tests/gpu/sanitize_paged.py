@@ -21,8 +21,8 @@ import engine_step  # noqa: E402
 import test_paged as tests  # noqa: E402
 import torch  # noqa: E402
 
-from yaie.backends.cuda import paged  # noqa: E402
 from yaie.engine.inputs import Shape  # noqa: E402
+from yaie.ops.cuda import paged  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

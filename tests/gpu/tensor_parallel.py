@@ -28,12 +28,12 @@ from report import Report, arguments, chosen
 from torch import distributed as dist
 
 from yaie.engine.llm import LLM
+from yaie.engine.ranks import RankFailed, Ranks
+from yaie.engine.sampling import SamplingParams
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
 from yaie.model.parallel import own_shard
-from yaie.ranks import RankFailed, Ranks
-from yaie.sampling import SamplingParams
 
 CONFIG = ModelConfig(
     vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,

@@ -31,9 +31,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
 from profiled import METRICS, PROFILED, ROOFS  # noqa: E402
 from ways_to_build import HEAD, PROGRAMS, SLOW, TAIL  # noqa: E402
 
-from yaie import ahead, jit, nvcc  # noqa: E402
 from yaie.bench.machine import describe, versions  # noqa: E402
-from yaie.course.data_nb21 import FAULTS, PLANTED  # noqa: E402
+from yaie.build import ahead, jit, nvcc  # noqa: E402
+from yaie.course.lessons.data_nb21 import FAULTS, PLANTED  # noqa: E402
 
 FILE = "elementwise/vector_add_float4.cu"
 ADD = nvcc.CSRC / FILE

@@ -46,14 +46,14 @@ built = built or str(next(pathlib.Path(folder).rglob("lean*.so")))
 ctypes.CDLL(built).vector_add_float4_f32
 """,
     "yaie.jit.load": """
-from yaie import jit
+from yaie.build import jit
 x = torch.ones(4, device="cuda")
 begun = time.perf_counter()
 jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
 built = str(next(pathlib.Path(folder).rglob("*.so")))
 """,
     "yaie.jit.load, kept from before": """
-from yaie import jit
+from yaie.build import jit
 x = torch.ones(4, device="cuda")
 begun = time.perf_counter()
 jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)

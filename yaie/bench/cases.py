@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
-from yaie import attention, functional
-from yaie.backends import registry
 from yaie.bench.protocol import Call
+from yaie.ops import registry
+from yaie.ops.reference import elementwise as plain_elementwise
+from yaie.ops.reference import matrix as plain_matrix
+from yaie.ops.reference import norm as plain_norm
+from yaie.ops.reference import rotary as plain_rotary
 
 EPS = 1e-6
 Prepare = Callable[..., Call]  # arguments -> a call that returns the operator's outputs
@@ -128,19 +131,19 @@ def elementwise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
         Case(
             "add", shape, pair, 3 * count * size, 0,
             oracle=lambda x, y: x.double() + y.double(),
-            reference=functional.add, calls_reference="torch eager",
+            reference=plain_elementwise.add, calls_reference="torch eager",
         ),
         Case(
             "add_relu", shape, pair, 3 * count * size, 0,
             oracle=lambda x, y: (x.double() + y.double()).clamp(min=0.0),
-            reference=functional.add_relu,
+            reference=plain_elementwise.add_relu,
         ),
         Case(
             "silu_and_mul", f"{rows} × 2·{columns}",
             lambda draw: (draw.normal(rows, 2 * columns),),
             3 * count * size, 0,
             oracle=lambda x: _silu(x.double()[:, :columns]) * x.double()[:, columns:],
-            reference=functional.silu_and_mul,
+            reference=plain_elementwise.silu_and_mul,
             peers={
                 "torch eager": lambda x: lambda: F.silu(x[:, :columns]) * x[:, columns:],
                 "FlashInfer": _flashinfer_silu_and_mul,
@@ -154,7 +157,7 @@ def rotary(tokens: int, heads: int, head_dim: int, positions: int, dtype: torch.
     table = positions * head_dim // 2 * 4
 
     def arguments(draw: Draw) -> tuple:
-        tables = attention.rotary_tables(head_dim, positions)
+        tables = plain_rotary.rotary_tables(head_dim, positions)
         where = draw.permutation(tokens) % positions
         x = draw.normal(tokens, heads, head_dim)
         return x, where, *(table.to(draw.device) for table in tables)
@@ -167,7 +170,7 @@ def rotary(tokens: int, heads: int, head_dim: int, positions: int, dtype: torch.
     return Case(
         "rotary", f"{tokens} × {heads} × {head_dim}", arguments,
         2 * tokens * heads * head_dim * itemsize(dtype) + 8 * tokens + 2 * table, 0,
-        oracle=oracle, reference=attention.apply_rotary,
+        oracle=oracle, reference=plain_rotary.apply_rotary,
     )  # fmt: skip
 
 
@@ -205,18 +208,18 @@ def row_wise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
         Case(
             "row_sum", shape, one, count * size + rows * wide, 0,
             oracle=lambda x: x.double().sum(dim=1),
-            reference=functional.row_sum, writes=False,
+            reference=plain_norm.row_sum, writes=False,
             peers={"torch eager": lambda x: lambda: x.sum(dim=1, dtype=torch.float32)},
         ),
         Case(
             "softmax", shape, one, 2 * count * size, 0,
             oracle=lambda x: torch.softmax(x.double(), dim=1),
-            reference=functional.softmax,
+            reference=plain_norm.softmax,
             peers={"torch.softmax": lambda x: lambda: torch.softmax(x, dim=1)},
         ),
         Case(
             "rms_norm", shape, weighted, (2 * count + columns) * size, 0,
-            oracle=_rms_norm, reference=functional.rms_norm,
+            oracle=_rms_norm, reference=plain_norm.rms_norm,
             peers={
                 "F.rms_norm": lambda x, w, eps: lambda: F.rms_norm(x, (columns,), w, eps),
                 "FlashInfer": _flashinfer_rms_norm,
@@ -224,7 +227,7 @@ def row_wise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
         ),
         Case(
             "add_rms_norm", shape, residual, (4 * count + columns) * size, 0,
-            oracle=_add_rms_norm, reference=functional.add_rms_norm,
+            oracle=_add_rms_norm, reference=plain_norm.add_rms_norm,
             peers={"FlashInfer": _flashinfer_add_rms_norm},
         ),
     ]  # fmt: skip
@@ -272,12 +275,12 @@ def matrices(transposed: int, multiplied: int, dtype: torch.dtype) -> list[Case]
         Case(
             "transpose", f"{n} × {n}", lambda draw: (draw.normal(n, n),), 2 * n * n * size, 0,
             oracle=lambda x: x.double().t(),
-            reference=functional.transpose, calls_reference="torch eager",
+            reference=plain_matrix.transpose, calls_reference="torch eager",
         ),
         Case(
             "matmul", f"{m} × {m} × {m}", lambda draw: (draw.normal(m, m), draw.normal(m, m)),
             3 * m * m * size, 2 * m**3,
             oracle=lambda a, b: a.double() @ b.double(),
-            reference=functional.matmul, calls_reference="cuBLAS (torch.mm)", compiled=False,
+            reference=plain_matrix.matmul, calls_reference="cuBLAS (torch.mm)", compiled=False,
         ),
     ]  # fmt: skip

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from yaie import attention
 from yaie.bench.cases import Case, Draw, Prepare, itemsize
 from yaie.bench.protocol import Call
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.kv import copy_blocks, reshape_and_cache
+from yaie.ops.reference import attention
 
 WORKSPACE = 512 << 20  # bytes for FlashInfer's partial results
 

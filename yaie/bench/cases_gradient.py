@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from yaie import functional
 from yaie.bench.cases import Case, Draw, itemsize
 from yaie.bench.cases_attention import attention_flops
 from yaie.bench.protocol import Call
+from yaie.ops.reference import attention_gradient
 
 
 def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Case:
@@ -19,7 +19,7 @@ def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Cas
 
     def arguments(draw: Draw) -> tuple:
         grad_out, q, k, v = (draw.normal(tokens, heads, head_dim) for _ in range(4))
-        out, lse = functional.attention(q, k, v)
+        out, lse = attention_gradient.attention(q, k, v)
         delta = (grad_out.float() * out.float()).sum(-1)
         return grad_out, q, k, v, lse, delta, True, None
 
@@ -27,7 +27,7 @@ def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Cas
         "attention_backward", f"B1 H{heads} S{tokens} d{head_dim} causal", arguments,
         7 * count * itemsize(dtype) + 2 * rows,
         5 * attention_flops(1, heads, tokens, tokens, head_dim, causal=True) // 2,
-        oracle=_exact, reference=functional.attention_backward, compiled=False,
+        oracle=_exact, reference=attention_gradient.attention_backward, compiled=False,
         peers={"SDPA, FlashAttention-2": _sdpa},
         kernels={"SDPA, FlashAttention-2": "flash"},
     )  # fmt: skip

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from yaie import draft_metadata, flat_tree
 from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
-from yaie.radix import RadixTree
+from yaie.engine.flat_tree import flatten
+from yaie.engine.radix import RadixTree
+from yaie.ops.reference import metadata as draft_metadata
+from yaie.ops.reference.radix import match_prefixes
 
 TOPK = 2048  # keys that the sparse attention keeps
 DRAFTS = 5  # a request extends by 0 to so many tokens, less one
@@ -76,7 +78,7 @@ def prefix_lookup(batch: int, tokens: int, shared: int, block_size: int) -> Case
     tree = RadixTree(block_size)
     for i, row in enumerate(rows):
         tree.insert(row, range(i * blocks, (i + 1) * blocks))
-    flat = flat_tree.flatten(tree)
+    flat = flatten(tree)
 
     def arguments(draw: Draw) -> tuple:
         bounds = torch.arange(batch + 1, dtype=torch.int32, device=draw.device) * tokens
@@ -98,7 +100,7 @@ def prefix_lookup(batch: int, tokens: int, shared: int, block_size: int) -> Case
     return Case(
         "match_prefixes", f"{batch} prompts of {tokens} tokens", arguments,
         4 * (batch * tokens + batch + 1 + read + written), 0,
-        oracle=wanted, reference=flat_tree.match_prefixes, compiled=False, writes=False,
+        oracle=wanted, reference=match_prefixes, compiled=False, writes=False,
         peers={"RadixTree.match, one by one": lambda *_: lambda: _matches(tree, rows, _[0])},
     )  # fmt: skip
 

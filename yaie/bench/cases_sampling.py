@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import torch
 
-from yaie import draws
 from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
+from yaie.ops.reference import sampling as draws
 
 SLACK = 1e-6  # of a probability: what float32 may round
 

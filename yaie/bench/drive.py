@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from yaie.bench.load import Trace
 from yaie.engine.engine import Engine
 from yaie.engine.request import RequestOutput
-from yaie.sampling import SamplingParams
+from yaie.engine.sampling import SamplingParams
 
 Prompt = list[int]
 

@@ -20,8 +20,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from yaie import emulator, jit
+from yaie import emulator
 from yaie.bench.machine import processor
+from yaie.build import jit
 from yaie.emulator.build import compiler_version
 
 SOURCE = r"""#include <cuda_runtime.h>
@@ -92,7 +93,7 @@ N = 256  # of the matrix product
 # Loads a kernel and calls it once; prints the seconds from one to the other.
 CHILD = """
 import sys, time, torch
-from yaie import jit
+from yaie.build import jit
 from yaie.bench.jit import SOURCE
 nothing = torch.zeros(1, dtype=torch.int32, device=sys.argv[1])
 begun = time.perf_counter()

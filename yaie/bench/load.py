@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 
 @dataclass

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from yaie import jit
+from yaie.build import jit
 from yaie.model.pull import find_model
 
 PACKAGE = Path(__file__).resolve().parents[1]
-BESIDE = ("course", "viz")  # parts of the package that teach and draw: no figure depends on them
+BESIDE = ("course",)  # parts of the package that teach and draw: no figure depends on them
 PACKAGES = {"triton": "triton", "flashinfer": "flashinfer-python"}  # module -> its distribution
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors")
 PIECES, PIECE_BYTES = 256, 4096  # of a large file, what tells it from another

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.table import Table
 
-from yaie.radix import RadixTree
+from yaie.engine.radix import RadixTree
 
 BLOCK_SIZE = 16
 VOCABULARY = 49152

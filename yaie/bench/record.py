@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from yaie.backends.info import kernel_info
 from yaie.bench import files
 from yaie.bench.machine import code, describe, model_files, versions
 from yaie.engine.llm import switch
 from yaie.model.llama import OPERATORS
+from yaie.ops.info import kernel_info
 
 Row = dict[str, Any]
 PARTS = ("subject", "machine", "versions", "code", "model")  # which must be the same to go on

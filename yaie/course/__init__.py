@@ -5,8 +5,8 @@ from yaie.course import card, check, hint, solution, use
 In a notebook, a cell that begins with `%%gpu` is skipped without a GPU.
 """
 
-from yaie.course import gpu_cells
-from yaie.course.notebook import card, check, hint, solution, use
+from yaie.course.core import gpu_cells
+from yaie.course.core.notebook import card, check, hint, solution, use
 
 __all__ = ["card", "check", "hint", "solution", "use"]
 

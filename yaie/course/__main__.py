@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from yaie.course import build, verdict
-from yaie.course.manifest import find
+from yaie.course.author import build
+from yaie.course.core import verdict
+from yaie.course.core.manifest import find
 
 
 def main() -> int:

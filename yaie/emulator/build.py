@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
 
-from yaie.cache import Built, build_once, cache_root, content_hash
+from yaie.build.cache import Built, build_once, cache_root, content_hash
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.shared import shared_arrays, too_much
 

@@ -16,16 +16,16 @@ import torch
 
 from yaie.engine.checks import check_count, check_switch
 from yaie.engine.device import GIB, block_bytes, current, explain_shortage
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.logprobs import TokenLogprob, of_vocabulary, told
 from yaie.engine.parts import Parts
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.runner import Launched, Runner
+from yaie.engine.sampling import FastSampler, SamplingParams
 from yaie.engine.scheduler import Step
 from yaie.engine.text import OutputText
-from yaie.kv_cache import blocks_needed
 from yaie.model.llama import Llama
 from yaie.model.tokenizer import Tokenizer
-from yaie.sampling import FastSampler, SamplingParams
 
 
 class Engine:

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 
-from yaie.backends.registry import AUTO, location, order
-from yaie.capture import workspace_in_the_pool
 from yaie.engine.inputs import Shape
 from yaie.model.llama import Llama
+from yaie.ops.registry import AUTO, location, order
 
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
@@ -30,6 +30,22 @@ if TYPE_CHECKING:
 # from 384 on fewer than a third; and a step of more than 2,048 takes a GPU longer than it takes
 # Python to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
+
+
+@contextmanager
+def workspace_in_the_pool() -> Iterator[None]:
+    """Let cuBLAS work in memory of the graph that is captured meanwhile.
+
+    PyTorch keeps a workspace for cuBLAS on each stream, and a graph that works in one goes on
+    writing to it when it has long been somebody else's: `torch.compile` frees all of them whenever
+    it captures. So does this, before, so that the capture finds none and takes one from the graph's
+    pool; and behind it, so that no other product works in that one.
+    """
+    torch._C._cuda_clearCublasWorkspaces()
+    try:
+        yield
+    finally:
+        torch._C._cuda_clearCublasWorkspaces()
 
 
 @dataclass
@@ -82,12 +98,12 @@ def in_the_way(model: Llama) -> str | None:
 
     A graph repeats kernels, not the Python around them: a function that reads a tensor's values
     cannot be captured, and one that does anything else in Python does it only once. The functions
-    of `yaie.backends` only launch kernels; of one's own, whatever its name, nobody knows.
+    of `yaie.ops` only launch kernels; of one's own, whatever its name, nobody knows.
     """
     for operator, backend in model.backends.items():
         name = order(operator, "cuda")[0] if backend == AUTO else backend
         where = location(operator, name)
-        if not where.startswith("yaie.backends."):
+        if not where.startswith("yaie.ops."):
             return f"{operator} is computed by {name!r} ({where})"
     return None
 

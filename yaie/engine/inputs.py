@@ -23,9 +23,9 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.request import PENDING, Request
 from yaie.engine.scheduler import Step
-from yaie.kv_cache import KVCacheManager
 from yaie.model.batch import Batch
 
 

@@ -8,19 +8,19 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from yaie.backends.registry import AUTO, choose, register
 from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
+from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.llama import OPERATORS
 from yaie.model.parallel import smallest
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
-from yaie.sampling import SamplingParams
+from yaie.ops.registry import AUTO, choose, register
 
 _number = count(1)  # of engines with learners' operators, for the names of these back ends
 Prompt = str | Sequence[int]
@@ -51,7 +51,7 @@ class LLM:
         max_num_seqs, max_num_batched_tokens, enable_prefix_caching, enable_chunked_prefill,
             policy: see `Scheduler`.
         backend: who computes the operators: "auto", "reference", "triton", "cuda", or a mapping
-            with a back end for some of them; see `yaie.backends.registry`.
+            with a back end for some of them; see `yaie.ops.registry`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
             code runs: True for all of them, or an id, or a list of ids. By default
             YAIE_USE_EXERCISES decides (1, true or yes).

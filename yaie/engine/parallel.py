@@ -23,12 +23,12 @@ import torch
 
 from yaie.engine.checks import check_count
 from yaie.engine.engine import Engine
+from yaie.engine.ranks import RankFailed, Ranks, before_leaving
 from yaie.engine.request import RequestOutput
+from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
 from yaie.model.shards import WHOLE, Shard
-from yaie.ranks import RankFailed, Ranks, before_leaving
-from yaie.sampling import SamplingParams
 
 STEP_LIMIT = 300.0  # seconds that ranks wait for each other; kernels may have to be compiled
 PATIENCE = 2.0  # seconds in which a rank that failed can say why

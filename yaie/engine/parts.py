@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from yaie.engine.kv_cache import BlockPool, KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixTree
+from yaie.engine.sampling import FastSampler, SamplingKernel
 from yaie.engine.scheduler import Scheduler
-from yaie.kv_cache import BlockPool, KVCacheManager
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixTree
-from yaie.sampling import FastSampler, SamplingKernel
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,6 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
         ids: those that may be used; None for all.
     """
     # The engine stands below the course, so this is imported only when somebody asks for it.
-    from yaie.course.plug import learner_parts as parts
+    from yaie.course.core.plug import learner_parts as parts
 
     return parts(ids)

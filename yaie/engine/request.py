@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import torch
 
 from yaie.engine.logprobs import TokenLogprob
-from yaie.radix import RadixNode
-from yaie.sampling import SamplingParams
+from yaie.engine.radix import RadixNode
+from yaie.engine.sampling import SamplingParams
 
 PENDING = -1  # in the place of a token that is being computed
 

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.engine.graphs import Graph, capture, most_sequences, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
+from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
-from yaie.kv_cache import KVCacheManager
 from yaie.model.llama import Llama
 from yaie.ops import operators
+from yaie.ops.registry import AUTO
 
 MOST_SHAPES = 64  # of which is remembered where their fields are
 WARM_TOKENS = 512  # of a step that `Runner.warm` prepares for: more would take seconds at a start

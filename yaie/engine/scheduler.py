@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from yaie.engine.checks import check_count, check_switch
+from yaie.engine.kv_cache import KVCacheManager, blocks_needed
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.radix import RadixTree
 from yaie.engine.request import Request, Status
-from yaie.kv_cache import KVCacheManager, blocks_needed
-from yaie.prefix_cache import RadixCache
-from yaie.radix import RadixTree
 
 MOST_RANKED = 128  # waiting requests that "lpm" compares in a step: each is a lookup of its prompt
 

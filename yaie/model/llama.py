@@ -21,8 +21,6 @@ import torch
 from torch import nn
 from torch.nn.functional import embedding
 
-from yaie.attention import rotary_tables
-from yaie.backends.registry import AUTO, choose
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import Linear
@@ -32,6 +30,8 @@ from yaie.ops import operators
 from yaie.ops.attention import check_lengths
 from yaie.ops.checks import check_range
 from yaie.ops.kv import check_slots
+from yaie.ops.reference.rotary import rotary_tables
+from yaie.ops.registry import AUTO, choose
 
 OPERATORS = (
     *("rms_norm", "add_rms_norm", "silu_and_mul", "rotary"),
@@ -47,7 +47,7 @@ class Llama(nn.Module):
         dtype: of weights, activations and cache; logits are float32 in any case.
         device: where the weights lie.
         backends: who computes the operators (`OPERATORS`): one back end for all, or a mapping with
-            a back end for each, "auto" for those that it leaves out. See `yaie.backends.registry`.
+            a back end for each, "auto" for those that it leaves out. See `yaie.ops.registry`.
         shard: the part of the model that this process holds, if it is one of a group.
 
     Attributes:

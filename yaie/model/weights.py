@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from yaie.backends.registry import AUTO
 from yaie.model.config import ModelConfig, read_json
 from yaie.model.llama import Llama
 from yaie.model.manifest import DamagedModel, check
 from yaie.model.shards import WHOLE, Shard, piece_of
+from yaie.ops.registry import AUTO
 
 DTYPES = {
     "float32": torch.float32,

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops import (  # each registers its own
+from yaie.ops.interpreter import choose_interpreter
+
+choose_interpreter()  # before anything imports Triton
+
+from yaie.ops import (  # noqa: E402  # each registers its own
     attention,
     attention_gradient,
     elementwise,

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor, known
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def attention_forward(
@@ -26,10 +26,10 @@ def attention_forward(
     """Attention of one sequence, or of several that lie end to end.
 
     Args:
-        q, k, v, causal, scale: see `yaie.attention.attention`.
+        q, k, v, causal, scale: see `reference.attention.attention`.
         cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, where each sequence's queries and keys
-            begin; see `yaie.attention.ragged_attention`. Both or neither.
-        backend: see `yaie.backends.registry`.
+            begin; see `reference.attention.ragged_attention`. Both or neither.
+        backend: see `yaie.ops.registry`.
 
     Returns:
         Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`.
@@ -60,7 +60,7 @@ def paged_attention_forward(
     *,
     backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of a ragged batch over the paged cache; see `yaie.attention.paged_attention`."""
+    """Attention of a ragged batch over the paged cache; see `reference.attention`."""
     _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
     batch = len(context_lens)
@@ -87,7 +87,7 @@ def shared_prefix_attention(
     """A decode step of sequences with a prefix in common, which is read once for all of them.
 
     The result is that of `paged_attention_forward` with one query a sequence; see
-    `yaie.attention.shared_prefix_attention`.
+    `yaie.ops.reference.attention.shared_prefix_attention`.
     """
     _check_cache(q, key_pool, value_pool)
     block_size = key_pool.shape[1]

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.attention import attention_forward
 from yaie.ops.checks import FLOATS, check_heads, check_tensor
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def flash_attention(
@@ -29,8 +29,8 @@ def flash_attention(
     """Attention of one sequence, with gradients: `loss(flash_attention(q, k, v)[0]).backward()`.
 
     Args:
-        q, k, v, causal, scale: see `yaie.attention.attention`.
-        backend: of both passes; see `yaie.backends.registry`.
+        q, k, v, causal, scale: see `reference.attention.attention`.
+        backend: of both passes; see `yaie.ops.registry`.
 
     Returns:
         Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`. Both have gradients;
@@ -85,11 +85,11 @@ def attention_backward(
 
     Args:
         grad_out: gradient of the output, `[query tokens, heads, head_dim]`.
-        q, k, v, causal, scale: as the forward pass had them; see `yaie.attention.attention`.
+        q, k, v, causal, scale: as the forward pass had them; see `reference.attention.attention`.
         lse: the log-sum-exp that it returned, float32 `[query tokens, heads]`.
         delta: the sum of grad_out · out over each row, float32 `[query tokens, heads]`; less the
             gradient of the log-sum-exp, if that has one.
-        backend: see `yaie.backends.registry`.
+        backend: see `yaie.ops.registry`.
 
     Returns:
         Gradients of q, k and v, with their shapes and dtypes. A KV head's are the sum over the

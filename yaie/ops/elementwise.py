@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_tensor
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def add(x: torch.Tensor, y: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
@@ -22,7 +22,7 @@ def add_relu(x: torch.Tensor, y: torch.Tensor, *, backend: str = AUTO) -> torch.
 
 
 def silu_and_mul(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """silu(gate) × up of `[rows, 2 × size]`; see `yaie.functional.silu_and_mul`."""
+    """silu(gate) × up of `[rows, 2 × size]`; see `reference.elementwise.silu_and_mul`."""
     check_tensor("x", x, ("rows", "2 × size"), FLOATS, contiguous=True)
     if x.shape[1] % 2:
         raise ValueError(f"x must have an even number of columns, got {x.shape[1]}")

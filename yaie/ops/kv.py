@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_distinct, check_range, check_tensor, known
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 FP8 = torch.float8_e4m3fn
 

@@ -5,7 +5,7 @@ call, who computes. The public functions of this package check, then call it.
 
 The operators are for inference. They take tensors that require a gradient, but a backward pass
 through one raises, whatever back end computed it, rather than leave a part of the gradient out.
-The plain functions, `yaie.functional` and its like, are those that autograd differentiates.
+The plain functions, `yaie.ops.reference` and its like, are those that autograd differentiates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 from torch import _C
 from torch.autograd.graph import increment_version
 
-from yaie.backends.registry import AUTO, compute, location
+from yaie.ops.registry import AUTO, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_tensor
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def transpose(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import torch
 
-from yaie import jit
-from yaie.backends import registry
-from yaie.backends.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
-from yaie.backends.registry import AUTO
+from yaie.build import jit
+from yaie.ops import registry
 from yaie.ops.checks import check_tensor, known
+from yaie.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 _OPERATOR = "fill_draft_extend_metadata"
 _INT32 = (torch.int32,)
 
 
 def prefix_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """The sums of all prefixes of int32 `[n]`: `[n + 1]`; see `yaie.draft_metadata.prefix_sum`.
+    """The sums of all prefixes of int32 `[n]`: `[n + 1]`; see `reference.metadata.prefix_sum`.
 
     The sum of all must fit in 32 bits.
     """
@@ -34,7 +34,7 @@ def fill_draft_extend_metadata(
     *,
     backend: str = AUTO,
 ) -> int:
-    """Write how many keys each new token sees; see `yaie.draft_metadata`.
+    """Write how many keys each new token sees; see `reference.metadata`.
 
     Args:
         extend_seq_lens, seq_lens: int32 `[batch]`: new tokens and keys of each request.

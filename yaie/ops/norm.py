@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_tensor
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 _WIDE = {torch.float64: torch.float64}  # the dtype of sums; all else is summed in float32
 
 
 def row_sum(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """The sum of each row; see `yaie.functional.row_sum`."""
+    """The sum of each row; see `reference.norm.row_sum`."""
     check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
     return _row_sum(x, backend=backend)
 
 
 def softmax(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """Softmax of each row; see `yaie.functional.softmax`."""
+    """Softmax of each row; see `reference.norm.softmax`."""
     check_tensor("x", x, ("rows", "columns"), FLOATS, contiguous=True)
     return _softmax(x, backend=backend)
 
@@ -26,7 +26,7 @@ def softmax(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
 def rms_norm(
     x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6, *, backend: str = AUTO
 ) -> torch.Tensor:
-    """RMSNorm of each row; see `yaie.functional.rms_norm`."""
+    """RMSNorm of each row; see `reference.norm.rms_norm`."""
     check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
     check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)
     return _rms_norm(x, weight, eps, backend=backend)
@@ -40,7 +40,7 @@ def add_rms_norm(
     *,
     backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """RMSNorm of x + residual, and the sum; see `yaie.functional.add_rms_norm`."""
+    """RMSNorm of x + residual, and the sum; see `reference.norm.add_rms_norm`."""
     check_tensor("x", x, ("rows", "size"), FLOATS, contiguous=True)
     check_tensor("residual", residual, tuple(x.shape), (x.dtype,), like=x, contiguous=True)
     check_tensor("weight", weight, (x.shape[1],), (x.dtype,), like=x, contiguous=True)

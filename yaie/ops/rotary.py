@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_range, check_tensor
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def rotary(
@@ -17,7 +17,7 @@ def rotary(
     *,
     backend: str = AUTO,
 ) -> torch.Tensor:
-    """Rotate queries or keys by their positions; see `yaie.attention.apply_rotary`.
+    """Rotate queries or keys by their positions; see `reference.rotary.apply_rotary`.
 
     Args:
         x: `[tokens, heads, head_dim]`, head_dim even.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from yaie.backends.registry import AUTO
 from yaie.ops.checks import FLOATS, check_tensor, known
 from yaie.ops.library import define
+from yaie.ops.registry import AUTO
 
 
 def sample(
@@ -19,7 +19,7 @@ def sample(
     *,
     backend: str = AUTO,
 ) -> torch.Tensor:
-    """A token for each row of `[rows, size]`; see `yaie.draws.sample`.
+    """A token for each row of `[rows, size]`; see `reference.sampling.sample`.
 
     All parameters are tensors of a number a row, on the device. Their values are checked on a CPU
     only, where that costs no waiting. The kernel counts in units of 2**-31 of the largest
@@ -43,7 +43,10 @@ def gumbel_sample(
     *,
     backend: str = AUTO,
 ) -> torch.Tensor:
-    """A token for each row of `[rows, size]`, from its seed; see `yaie.draws.gumbel_sample`."""
+    """A token for each row of `[rows, size]`, from its seed.
+
+    See `reference.sampling.gumbel_sample`.
+    """
     _check_logits(logits)
     _check_row("temperature", temperature, torch.float32, logits, 0.0, None)
     _check_row("seed", seed, torch.int64, logits, None, None)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from yaie.sampling import SamplingParams
+from yaie.engine.sampling import SamplingParams
 
 Text = Annotated[str, Field(max_length=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]

@@ -21,7 +21,7 @@ from yaie.engine.device import still_works
 from yaie.engine.engine import Engine
 from yaie.engine.request import Metrics as RequestMetrics
 from yaie.engine.request import RequestOutput
-from yaie.sampling import SamplingParams
+from yaie.engine.sampling import SamplingParams
 from yaie.server.metrics import Metrics
 
 PATIENCE = 5.0  # seconds for the last step to end

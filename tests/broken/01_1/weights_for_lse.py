@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.attention import causal_mask
+from yaie.ops.reference.attention import causal_mask
 
 EXPECT = "the log-sum-exp has shape"
 

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from yaie import attention as reference
-from yaie.attention import apply_rotary
+from yaie.course.lessons import attention_block as reference
+from yaie.ops.reference.rotary import apply_rotary
 
 EXPECT = "aligned top-left"
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from yaie import attention as reference
-from yaie.attention import apply_rotary, attention
+from yaie.course.lessons import attention_block as reference
+from yaie.ops.reference.attention import attention
+from yaie.ops.reference.rotary import apply_rotary
 
 EXPECT = "There is no rotary angle for position 6"
 

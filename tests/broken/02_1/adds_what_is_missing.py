@@ -1,6 +1,6 @@
 """Makes the missing nodes while it looks."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "A lookup only reads"
 

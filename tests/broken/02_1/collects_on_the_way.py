@@ -1,6 +1,6 @@
 """Names every request that was met on the way, also those that left it."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "These are the requests that share the first token"
 

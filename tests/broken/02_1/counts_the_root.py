@@ -1,6 +1,6 @@
 """Begins to count at one, as if the root stood for a token."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "begin to count at 0"
 

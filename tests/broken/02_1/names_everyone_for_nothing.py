@@ -1,6 +1,6 @@
 """Returns the root's requests, all of them, when nothing is shared."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "With no token in common"
 

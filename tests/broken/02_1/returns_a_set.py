@@ -1,6 +1,6 @@
 """Returns the node's own set of ids."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "The ids are wanted as a sorted list"
 

@@ -1,6 +1,6 @@
 """Sorts ids that may be numbers and strings."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "sort them by their text"
 

@@ -1,6 +1,6 @@
 """Sorts ids by their value, so 2 comes before 10."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "they may be of different types"
 

@@ -1,6 +1,6 @@
 """Goes on with the next token when one is missing."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "a prefix ends there, for good"
 

@@ -1,6 +1,6 @@
 """Steps to a child that may not be there."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "ask before you step"
 

@@ -1,6 +1,6 @@
 """Finds nothing unless the whole prompt is in the trie."""
 
-from yaie import radix as reference
+from yaie.course.lessons import trie as reference
 
 EXPECT = "its longest known prefix counts"
 

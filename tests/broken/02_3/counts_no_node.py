@@ -1,7 +1,7 @@
 """Does not count the new node."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "There is one node more"
 

@@ -1,7 +1,7 @@
 """Cuts the list of values where it cuts the tokens."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "A value is for a block"
 

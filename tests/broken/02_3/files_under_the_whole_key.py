@@ -1,7 +1,7 @@
 """Files the lower half under its whole key."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "filed under the first block of its new key"
 

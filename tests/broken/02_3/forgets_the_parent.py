@@ -1,7 +1,7 @@
 """The old parent still leads to the lower half."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "or nobody finds the way to it"
 

@@ -1,7 +1,7 @@
 """The lower half still has the old parent."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "`parent` is not the upper node"
 

@@ -1,7 +1,7 @@
 """The lower half keeps the whole key."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "still has the whole edge"
 

@@ -1,7 +1,7 @@
 """The upper half knows no request."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "The split lost the request ids"
 

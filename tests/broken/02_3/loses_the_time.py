@@ -1,7 +1,7 @@
 """The upper half looks as if it had never been used."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "both halves were last used when the edge was"
 

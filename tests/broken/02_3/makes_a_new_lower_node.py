@@ -1,7 +1,7 @@
 """Shortens the node and moves the rest to a new one, so handles point too high."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "make the upper one new"
 

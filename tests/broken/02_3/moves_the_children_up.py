@@ -1,7 +1,7 @@
 """Gives the children of the edge to the upper half."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "goes on behind its lower half"
 

@@ -1,7 +1,7 @@
 """The locks move to the upper half."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "The lower half lost its locks"
 

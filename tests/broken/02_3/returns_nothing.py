@@ -1,7 +1,7 @@
 """Reaches its end without a return."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "without `return`"
 

@@ -1,7 +1,7 @@
 """Returns the node it was given."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "It returned the lower half"
 

@@ -1,7 +1,7 @@
 """Both halves hold the same set object."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "Give the upper node a copy"
 

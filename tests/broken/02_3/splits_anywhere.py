@@ -1,7 +1,7 @@
 """Does not refuse a cut outside the edge or through a block."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "should raise ValueError"
 

@@ -1,7 +1,7 @@
 """Takes the split for a use."""
 
-from yaie import radix as reference
-from yaie.radix import RadixNode
+from yaie.engine import radix as reference
+from yaie.engine.radix import RadixNode
 
 EXPECT = "A split is no use of the prefix"
 

@@ -1,6 +1,6 @@
 """Removes the leaf from its parent without keeping the counts."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "keep this count"
 

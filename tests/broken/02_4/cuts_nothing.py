@@ -1,6 +1,6 @@
 """Returns the values and leaves them in the tree."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "must be gone"
 

@@ -1,6 +1,6 @@
 """Walks from the first root only."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "all namespaces"
 

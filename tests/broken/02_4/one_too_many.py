@@ -1,6 +1,6 @@
 """Evicts one value more than asked for."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "That is more than asked for"
 

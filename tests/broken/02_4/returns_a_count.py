@@ -1,6 +1,6 @@
 """Returns how many values it removed."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "not how many they are"
 

@@ -1,6 +1,6 @@
 """Returns the beginning of the leaf while its tail is cut off."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "That is the beginning of a leaf"
 

@@ -1,6 +1,6 @@
 """Evicts nodes that have children."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "A node with children was evicted"
 

@@ -1,6 +1,6 @@
 """Does not look at the locks."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "A locked node was evicted"
 

@@ -1,6 +1,6 @@
 """Chooses before it looks whether there is a leaf."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "no leaf to choose"
 

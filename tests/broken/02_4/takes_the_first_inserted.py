@@ -1,6 +1,6 @@
 """Evicts in the order of insertion, whatever was used since."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "Something else was used longer ago"
 

@@ -1,6 +1,6 @@
 """Evicts the leaf that was used last."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "Something else was used longer ago"
 

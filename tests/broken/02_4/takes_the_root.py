@@ -1,6 +1,6 @@
 """Takes an empty root for a leaf."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "it is never a leaf to evict"
 

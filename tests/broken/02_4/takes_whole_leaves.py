@@ -1,6 +1,6 @@
 """Always removes the whole leaf."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "only the tail goes"
 

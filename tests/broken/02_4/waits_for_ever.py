@@ -1,6 +1,6 @@
 """Goes on although everything is locked."""
 
-from yaie import radix as reference
+from yaie.engine import radix as reference
 
 EXPECT = "did not finish"
 

@@ -1,6 +1,6 @@
 """Allocates first, so that a free block of the prefix is given out and then found in use."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "Share the prefix before you allocate"
 

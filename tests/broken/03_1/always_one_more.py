@@ -1,6 +1,6 @@
 """Adds a block even if the tokens fill theirs exactly."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "one too many where the tokens fill their last block"
 

@@ -1,6 +1,6 @@
 """Takes blocks one by one, and keeps them when the pool runs out."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "failed halfway and kept what it had taken"
 

@@ -1,6 +1,6 @@
 """Leaves the prefix shared when the allocation fails."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "release what was shared"
 

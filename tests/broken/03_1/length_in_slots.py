@@ -1,6 +1,6 @@
 """Records how many tokens the blocks could hold."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "That counts slots"
 

@@ -1,6 +1,6 @@
 """Does not record the number of tokens."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "how far the last block is filled"
 

@@ -1,6 +1,6 @@
 """Takes block numbers from the list without counting their users."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "`share` count them"
 

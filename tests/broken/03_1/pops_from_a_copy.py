@@ -1,6 +1,6 @@
 """Takes blocks from the manager's `free_block_list`, which is a copy, so the same one again."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "`self.free_block_list` is a copy"
 

@@ -1,6 +1,6 @@
 """Allocates blocks for the tokens of the prefix once more."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "hold the first tokens: allocate only the rest"
 

@@ -1,6 +1,6 @@
 """Returns and records the new blocks only."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "The table begins with prefix_blocks"
 

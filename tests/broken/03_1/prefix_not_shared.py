@@ -1,6 +1,6 @@
 """Writes the prefix into the table without telling the pool."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "the next request writes over what"
 

@@ -1,6 +1,6 @@
 """Compares blocks, not tokens, so that a full prefix may exceed the request."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "more than the request's 7"
 

@@ -1,6 +1,6 @@
 """Records the request before it has its blocks, and leaves the entry behind."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "record a request once it has its blocks"
 

@@ -1,6 +1,6 @@
 """Records the table and returns nothing."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "reach its end without `return`"
 

@@ -1,6 +1,6 @@
 """Returns the recorded list itself."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "Return a copy"
 

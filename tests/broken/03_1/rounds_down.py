@@ -1,6 +1,6 @@
 """Rounds down: 20 tokens in blocks of 16 get 1 block."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "`//` rounds down"
 

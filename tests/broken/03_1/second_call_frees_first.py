@@ -1,6 +1,6 @@
 """Frees the blocks of a request that asks again, though somebody reads them."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "has blocks [0, 1] already, should raise ValueError"
 

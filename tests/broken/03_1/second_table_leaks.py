@@ -1,6 +1,6 @@
 """Gives a request that has a table another one: the old blocks are leaked."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "leaks the old blocks"
 

@@ -1,6 +1,6 @@
 """Frees a block that is free already."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "block 7 was freed twice"
 

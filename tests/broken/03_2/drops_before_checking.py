@@ -1,6 +1,6 @@
 """Drops the count and checks it after that."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "count was dropped before the check"
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "a set forgets that"
 

@@ -1,6 +1,6 @@
 """Frees a block whatever its count is."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "freed while somebody still reads it"
 

@@ -1,6 +1,6 @@
 """Checks each block just before it releases it."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "look at all blocks first"
 

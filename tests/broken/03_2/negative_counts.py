@@ -1,6 +1,6 @@
 """Goes on counting below zero, without a word."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "its count went to -1"
 

@@ -1,6 +1,6 @@
 """Checks that every block has a user, not that it has enough of them."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "count how often a block occurs"
 

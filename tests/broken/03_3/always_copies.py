@@ -1,6 +1,6 @@
 """Copies a half-filled block that nobody else uses."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "there is nothing to copy"
 

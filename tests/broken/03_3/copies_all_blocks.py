@@ -1,6 +1,6 @@
 """Copies every shared block of the table, not only the one it writes."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "never written again, so it stays shared"
 

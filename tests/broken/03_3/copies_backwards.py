@@ -1,6 +1,6 @@
 """Copies the empty block over the shared one."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "copied in the wrong direction"
 

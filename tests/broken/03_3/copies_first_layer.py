@@ -1,6 +1,6 @@
 """Copies the first layer only."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "keys of layer 1"
 

@@ -1,6 +1,6 @@
 """Copies for an append of no tokens."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "Nothing is written, so nothing is copied"
 

@@ -1,6 +1,6 @@
 """Copies a shared last block although it is full."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "the new token lies in a new block, so nothing is copied"
 

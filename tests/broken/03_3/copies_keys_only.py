@@ -1,6 +1,6 @@
 """Copies the keys and forgets the values."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "values of layer 0"
 

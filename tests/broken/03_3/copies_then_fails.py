@@ -1,6 +1,6 @@
 """Makes the copy before it knows whether the other blocks can be had."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "It failed halfway"
 

@@ -1,6 +1,6 @@
 """Stays a user of the block it took a copy of."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "would never be free again"
 

@@ -1,6 +1,6 @@
 """Adds to the length before it has the blocks."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "record after that"
 

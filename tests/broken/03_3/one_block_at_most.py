@@ -1,6 +1,6 @@
 """Takes one block, however many tokens come."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "count what all of them need"
 

@@ -1,6 +1,6 @@
 """Returns the slots of all tokens."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "slots of the new tokens only"
 

@@ -1,6 +1,6 @@
 """Returns positions in the sequence."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "positions in the sequence, not slots"
 

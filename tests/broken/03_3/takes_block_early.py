@@ -1,6 +1,6 @@
 """Takes the next block as soon as the last one is full."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "the next is taken when it is needed"
 

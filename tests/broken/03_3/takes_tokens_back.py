@@ -1,6 +1,6 @@
 """Accepts a negative number of tokens."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "Tokens cannot be taken back"
 

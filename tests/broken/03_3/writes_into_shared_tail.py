@@ -1,6 +1,6 @@
 """Writes into a half-filled block that a fork uses as well."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "Take a copy first"
 

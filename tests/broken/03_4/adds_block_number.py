@@ -1,6 +1,6 @@
 """Adds the block's number, not the number of its first slot."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "block * block_size is its first slot"
 

@@ -1,6 +1,6 @@
 """Gives out slots behind the last token, which hold nothing of the request."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "has slots behind them"
 

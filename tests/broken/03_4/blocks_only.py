@@ -1,6 +1,6 @@
 """Returns the block of each token, without the offset."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "where in its block a token lies is missing"
 

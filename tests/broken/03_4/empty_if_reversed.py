@@ -1,6 +1,6 @@
 """Takes a reversed range for an empty one."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "`start` must not be behind `end`"
 

@@ -1,6 +1,6 @@
 """Counts tokens from `start`, as if nothing stood before."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "the slots of the first ones"
 

@@ -1,6 +1,6 @@
 """Includes the token at `end`."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "`end` is exclusive"
 

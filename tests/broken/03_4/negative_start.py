@@ -1,6 +1,6 @@
 """Checks the end of the range, and lets a negative start through."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "A negative index counts from the end"
 

@@ -1,6 +1,6 @@
 """Counts the offset from `start`."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "The offset counts from the block's beginning"
 

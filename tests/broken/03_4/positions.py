@@ -1,6 +1,6 @@
 """Takes a token's position for its slot, as in a contiguous cache."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "look each one's block up"
 

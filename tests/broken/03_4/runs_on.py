@@ -1,6 +1,6 @@
 """Goes on behind the end of a block as if the next one lay there."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "lies somewhere else"
 

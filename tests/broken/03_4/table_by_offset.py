@@ -1,6 +1,6 @@
 """Swaps quotient and remainder."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "token i is in number i // size"
 

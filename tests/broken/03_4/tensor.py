@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "is a tensor"
 

@@ -1,6 +1,6 @@
 """Returns every slot of the blocks that the range touches."""
 
-from yaie import kv_cache as reference
+from yaie.engine import kv_cache as reference
 
 EXPECT = "all slots of the blocks"
 

@@ -1,6 +1,6 @@
 """Leaves the last full block out even if a tail behind it is left to compute."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "a block too few"
 

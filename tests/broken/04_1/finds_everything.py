@@ -1,6 +1,6 @@
 """Finds all of a prompt, so that nothing is left to compute: a prefill of length zero."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "prefill would have length zero"
 

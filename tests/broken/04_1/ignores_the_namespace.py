@@ -1,6 +1,6 @@
 """Hands out keys and values that another adapter computed for the same tokens."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "computed in another namespace"
 

@@ -1,6 +1,6 @@
 """Takes the last token away from the caller's own list."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "changed its argument"
 

@@ -1,6 +1,6 @@
 """Keeps answers under a hash of the tokens, and gives blocks out that were evicted since."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "whoever gets them next overwrites them"
 

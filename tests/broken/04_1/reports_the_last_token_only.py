@@ -1,6 +1,6 @@
 """Takes one token off the length of a full hit, which leaves a part of a block."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "5 tokens are not whole blocks of 2"
 

@@ -1,6 +1,6 @@
 """Returns only the blocks, so that the caller has no node to lock."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "a Match is wanted"
 

@@ -1,6 +1,6 @@
 """Locks what it found, and its caller, who locks too, unlocks once only."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "A match takes no lock"
 

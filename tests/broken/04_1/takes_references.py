@@ -1,6 +1,6 @@
 """Counts the request as a user already, though its table will count it again."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "A match takes no reference"
 

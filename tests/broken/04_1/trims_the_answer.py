@@ -1,6 +1,6 @@
 """Searches for everything and shortens the answer, but not the node that is locked."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "the node ends after 6 tokens"
 

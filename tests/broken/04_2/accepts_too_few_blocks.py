@@ -1,6 +1,6 @@
 """Keeps as many tokens as there are blocks, and hides that the caller's table is too short."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "should raise ValueError"
 

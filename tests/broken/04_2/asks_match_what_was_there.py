@@ -1,6 +1,6 @@
 """Uses match to learn what was there: it leaves a token over, and so a block too many is new."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "so it does not say what was there"
 

@@ -1,6 +1,6 @@
 """Shares all full blocks each time, also those that the tree had."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "share only those it had not"
 

@@ -1,6 +1,6 @@
 """Releases the caller's duplicates, though its table still points at them."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "table still points at them"
 

@@ -1,6 +1,6 @@
 """Puts everybody's blocks where requests without an adapter find them."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "requests of every other namespace find them"
 

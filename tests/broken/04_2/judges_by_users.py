@@ -1,6 +1,6 @@
 """Takes every block with one user for new: so does a second request's copy of a cached prefix."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "New is what the tree did not have"
 

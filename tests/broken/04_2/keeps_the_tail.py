@@ -1,6 +1,6 @@
 """Fills the last block up with a padding token and caches it, though it is not full."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "The tree keeps full blocks only"
 

@@ -1,6 +1,6 @@
 """Slices blocks by a number of tokens, so that most new blocks are never counted."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "`length`, which counts tokens"
 

@@ -1,6 +1,6 @@
 """Puts the newer copy of a prefix into the tree, over blocks that others have matched."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "somebody may have matched them"
 

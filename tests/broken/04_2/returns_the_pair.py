@@ -1,6 +1,6 @@
 """Returns what the tree returned: a node and a length."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "the node at which the tokens end is wanted"
 

@@ -1,6 +1,6 @@
 """Takes a reference to the block that is not full, which the tree does not name: it leaks."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "Block 2 is not full"
 

@@ -1,6 +1,6 @@
 """Names blocks in the tree without being a user of them: they are free when the request ends."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "the cache is no user of"
 

@@ -1,6 +1,6 @@
 """Evicts all that can be evicted, whatever is needed."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "only what is missing is evicted"
 

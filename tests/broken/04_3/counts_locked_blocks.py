@@ -1,6 +1,6 @@
 """Promises blocks that it could only get by evicting what a request has locked."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "what is locked cannot be evicted"
 

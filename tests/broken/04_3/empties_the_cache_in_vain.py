@@ -1,6 +1,6 @@
 """Evicts first and looks afterwards whether it was enough."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "what was evicted for it is lost"
 

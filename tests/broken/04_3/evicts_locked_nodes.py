@@ -1,6 +1,6 @@
 """Walks to the leaves itself, oldest first, and overlooks that requests have locked some."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "What is locked stays"
 

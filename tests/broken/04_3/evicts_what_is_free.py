@@ -1,6 +1,6 @@
 """Evicts as many blocks as are wanted, though some are free already."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "Free blocks count"
 

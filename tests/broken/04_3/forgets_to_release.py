@@ -1,6 +1,6 @@
 """Takes blocks out of the tree and releases none: they are lost."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "neither cached nor free"
 

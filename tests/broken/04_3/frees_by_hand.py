@@ -1,6 +1,6 @@
 """Puts blocks on the free list without counting: they are free and have a user."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "behind the pool's back"
 

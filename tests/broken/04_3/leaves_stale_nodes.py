@@ -1,6 +1,6 @@
 """Frees blocks and leaves their nodes in the tree: the next match finds somebody else's tokens."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "the tree still names them"
 

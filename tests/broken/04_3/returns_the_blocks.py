@@ -1,6 +1,6 @@
 """Returns which blocks were evicted, where their number is wanted."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "how many blocks, not which"
 

@@ -1,6 +1,6 @@
 """Says that it evicted what was asked for, though there was less."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "how many there were"
 

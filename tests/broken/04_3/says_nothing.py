@@ -1,6 +1,6 @@
 """Makes room and does not say so."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "returned None, expected True"
 

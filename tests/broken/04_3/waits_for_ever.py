@@ -1,6 +1,6 @@
 """Goes on evicting until there is room, and there never is."""
 
-from yaie import prefix_cache as reference
+from yaie.engine import prefix_cache as reference
 
 EXPECT = "did not finish"
 

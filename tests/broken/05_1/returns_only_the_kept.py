@@ -1,7 +1,7 @@
 """Returns k logits instead of a row."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "dropped tokens stay in their place as -inf"
 

@@ -1,7 +1,7 @@
 """Takes a k of 0 at its word."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "0 means off"
 

@@ -1,7 +1,7 @@
 """Lifts a k of 0 to 1."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "Here it became 1"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie import sampling as reference
+from yaie.engine import sampling as reference
 
 EXPECT = "A wrong parameter must not become a wrong text"
 

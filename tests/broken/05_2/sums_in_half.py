@@ -1,7 +1,7 @@
 """Sums in the dtype of the logits."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "its running sum in float32"
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "compares with `[batch, vocabulary]`"
 

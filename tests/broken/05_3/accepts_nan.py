@@ -1,7 +1,7 @@
 """Does not look at the logits."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "An infinite or NaN logit gives no distribution"
 

@@ -1,7 +1,7 @@
 """Computes in the dtype of the logits."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "begin with `.float()`"
 

@@ -1,7 +1,7 @@
 """Gives the first generators to the drawn rows, as if the greedy ones were not there."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "generator i belongs to row i of the whole batch"
 

@@ -1,7 +1,7 @@
 """Divides by a temperature of 0."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "takes its most likely token"
 

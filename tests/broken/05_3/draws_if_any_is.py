@@ -1,7 +1,7 @@
 """Draws greedy rows too if one of the others is drawn."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "draw only the rows whose temperature is above 0"
 

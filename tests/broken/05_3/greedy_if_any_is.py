@@ -1,7 +1,7 @@
 """Takes the argmax of all rows if one of them is greedy."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "also where others are greedy"
 

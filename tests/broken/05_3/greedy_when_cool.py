@@ -1,7 +1,7 @@
 """Takes the argmax at small temperatures."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "A small temperature is not 0"
 

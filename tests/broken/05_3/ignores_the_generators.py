@@ -2,8 +2,8 @@
 
 import torch
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "The same seed must give the same tokens"
 

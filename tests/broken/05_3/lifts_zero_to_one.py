@@ -1,7 +1,7 @@
 """Treats a temperature of 0 as if none had been asked for."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "Nothing is divided by 0"
 

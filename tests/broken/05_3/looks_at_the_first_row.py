@@ -1,7 +1,7 @@
 """Looks for a NaN in the first row only."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "An infinite or NaN logit gives no distribution"
 

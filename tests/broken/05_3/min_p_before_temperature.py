@@ -1,7 +1,7 @@
 """Applies min-p before the temperature."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "min_p was applied before the temperature"
 

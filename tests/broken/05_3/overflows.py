@@ -1,7 +1,7 @@
 """Divides large logits by a tiny temperature."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "Subtract each row"
 

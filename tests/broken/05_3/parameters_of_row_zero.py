@@ -1,7 +1,7 @@
 """Uses the parameters of the first row for all."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "with the parameters of row 0"
 

@@ -1,7 +1,7 @@
 """Turns NaN into 0, and goes on."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column
 
 EXPECT = "An infinite or NaN logit gives no distribution"
 

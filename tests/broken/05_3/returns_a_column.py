@@ -1,7 +1,7 @@
 """Returns one column instead of a list of tokens."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "one token a row"
 

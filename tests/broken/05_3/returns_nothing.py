@@ -1,7 +1,7 @@
 """Reaches its end without a return."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "reach its end without"
 

@@ -1,7 +1,7 @@
 """Divides the model's own logits."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "changed the logits that it was given"
 

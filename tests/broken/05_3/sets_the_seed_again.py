@@ -1,7 +1,7 @@
 """Begins every generator anew at every token."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "do not set its seed"
 

@@ -1,7 +1,7 @@
 """Takes fewer generators than rows."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "One generator a row"
 

@@ -1,7 +1,7 @@
 """Applies top-p before the temperature."""
 
-from yaie import sampling as reference
-from yaie.sampling import _column, check_logits
+from yaie.engine import sampling as reference
+from yaie.engine.sampling import _column, check_logits
 
 EXPECT = "top_p was applied before the temperature"
 

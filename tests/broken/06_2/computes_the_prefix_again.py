@@ -1,8 +1,8 @@
 """Shares the blocks of the prefix, and has its tokens computed once more."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "would be computed once more"
 

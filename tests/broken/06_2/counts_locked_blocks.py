@@ -1,8 +1,8 @@
 """Counts every cached block as one that could be evicted."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "cached blocks under a lock cannot be evicted"
 

@@ -1,8 +1,8 @@
 """Reuses cached prefixes although prefix caching is off."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "Match no tokens then"
 

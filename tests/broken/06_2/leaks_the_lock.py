@@ -1,8 +1,8 @@
 """Keeps the lock on the prefix of a request that it refuses."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "Unlock what you locked"
 

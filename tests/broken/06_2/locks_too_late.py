@@ -1,8 +1,8 @@
 """Asks for room before it has locked the prefix that it will share."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "neither can the prefix that this request is about to share"
 

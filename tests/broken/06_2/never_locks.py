@@ -1,8 +1,8 @@
 """Shares a prefix without locking it."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "must be locked once"
 

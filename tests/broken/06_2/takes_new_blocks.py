@@ -1,8 +1,8 @@
 """Takes new blocks for tokens that the cache holds."""
 
 from yaie.engine import scheduler as reference
+from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.request import Status
-from yaie.kv_cache import blocks_needed
 
 EXPECT = "pass the prefix on"
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from yaie import online_softmax as reference
-from yaie.online_softmax import finite
+from yaie.ops.reference import online_softmax as reference
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "use a finite number for the subtraction only"
 

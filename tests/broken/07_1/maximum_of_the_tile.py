@@ -1,7 +1,7 @@
 """Forgets the maximum of the tiles before."""
 
-from yaie import online_softmax as reference
-from yaie.online_softmax import finite
+from yaie.ops.reference import online_softmax as reference
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "This is the maximum of the new tile alone"
 

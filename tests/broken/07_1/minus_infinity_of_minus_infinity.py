@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie import online_softmax as reference
+from yaie.ops.reference import online_softmax as reference
 
 EXPECT = "-inf - -inf is NaN"
 

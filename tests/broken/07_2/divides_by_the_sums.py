@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "This was divided twice"
 

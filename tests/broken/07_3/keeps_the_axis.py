@@ -1,6 +1,6 @@
 """Returns the log-sum-exp with an axis of 1."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "Drop the last axis"
 

@@ -1,6 +1,6 @@
 """Returns a log-sum-exp of 0 for a row that is hidden."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "expected -inf"
 

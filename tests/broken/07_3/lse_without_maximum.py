@@ -1,6 +1,6 @@
 """Forgets to add the maximum again."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "has to be added again"
 

@@ -1,6 +1,6 @@
 """Takes the maximum of no elements."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "amax of no elements is an error"
 

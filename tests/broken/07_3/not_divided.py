@@ -1,6 +1,6 @@
 """Returns exponentials."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "were not divided"
 

@@ -1,6 +1,6 @@
 """Divides a row without weights by its sum of 0."""
 
-from yaie.online_softmax import finite
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "NaN. Its maximum is -inf"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
 
 EXPECT = "Every tile was normalized by itself"
 

@@ -1,6 +1,6 @@
 """Calls the dense attention."""
 
-from yaie.attention import attention
+from yaie.ops.reference.attention import attention
 
 EXPECT = "a tensor of shape"
 

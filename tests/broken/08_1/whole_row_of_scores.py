@@ -2,8 +2,8 @@
 
 import torch
 
-from yaie.flash import heads_first, hidden_keys, key_tiles, tokens_first
-from yaie.online_softmax import OnlineSoftmax
+from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.ops.reference.online_softmax import OnlineSoftmax
 
 EXPECT = "a tensor of shape"
 

@@ -1,7 +1,7 @@
 """Computes all weights at once."""
 
-from yaie.flash import heads_first, hidden_keys, tokens_first
-from yaie.online_softmax import finite
+from yaie.ops.reference.flash import heads_first, hidden_keys, tokens_first
+from yaie.ops.reference.online_softmax import finite
 
 EXPECT = "a tensor of shape"
 

@@ -1,6 +1,6 @@
 """Ignores itemsize."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "same as for `itemsize=2`: use the argument"
 

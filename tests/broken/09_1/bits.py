@@ -1,6 +1,6 @@
 """Takes itemsize for bytes and counts bits."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "`itemsize` is in bytes already"
 

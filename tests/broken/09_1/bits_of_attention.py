@@ -1,6 +1,6 @@
 """Counts the bits of attention."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "`itemsize` is in bytes already"
 

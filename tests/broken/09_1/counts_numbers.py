@@ -1,6 +1,6 @@
 """Counts numbers in place of bytes."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "Each has `itemsize` bytes"
 

@@ -1,6 +1,6 @@
 """Lets the heads of a group compute once."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "Every one of the 10 query heads does its own products"
 

@@ -1,6 +1,6 @@
 """Reads keys and values once for each query head."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "keys and values once for each query head"
 

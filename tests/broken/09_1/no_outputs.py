@@ -1,6 +1,6 @@
 """Writes nothing."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "outputs must be written to memory too"
 

@@ -1,6 +1,6 @@
 """Counts neither queries nor outputs."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "queries must be read too"
 

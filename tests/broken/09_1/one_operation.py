@@ -1,6 +1,6 @@
 """Counts a multiply-add as one operation."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "addition of its product are two operations"
 

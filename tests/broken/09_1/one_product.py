@@ -1,6 +1,6 @@
 """Counts q · k and forgets weights × v."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "q · k and weights × v are two products"
 

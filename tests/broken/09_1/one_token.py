@@ -1,6 +1,6 @@
 """Forgets that every token is multiplied."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "there are 3 tokens"
 

@@ -1,6 +1,6 @@
 """Reads keys and no values."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "A cache has keys and values"
 

@@ -1,6 +1,6 @@
 """Counts no inputs and outputs."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "Inputs must be read too, and outputs written"
 

@@ -1,6 +1,6 @@
 """Reads one cache for the whole batch."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "Every sequence has a cache of its own"
 

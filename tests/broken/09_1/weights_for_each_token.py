@@ -1,6 +1,6 @@
 """Reads the weights once for each token of the batch."""
 
-from yaie.roofline import Work
+from yaie.course.lessons.roofline import Work
 
 EXPECT = "share them: one read serves all"
 

@@ -1,6 +1,6 @@
 """Ignores sm."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "is for `sm=HOPPER`, the default"
 

@@ -1,6 +1,6 @@
 """Divides without rounding."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "use integer division"
 

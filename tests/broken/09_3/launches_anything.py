@@ -1,6 +1,6 @@
 """Lets thread blocks be larger than one may be."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "Such a launch is refused by CUDA"
 

@@ -1,6 +1,6 @@
 """Takes the loosest limit."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "expected 8"
 

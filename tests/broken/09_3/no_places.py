@@ -1,6 +1,6 @@
 """Ignores that only so many thread blocks have places."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "there are only 32 places"
 

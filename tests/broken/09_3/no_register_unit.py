@@ -1,6 +1,6 @@
 """Hands out single registers."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "in multiples of 256"
 

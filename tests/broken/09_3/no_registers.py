@@ -1,6 +1,6 @@
 """Ignores the registers."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "The registers run out first"
 

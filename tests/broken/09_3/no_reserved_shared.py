@@ -1,6 +1,6 @@
 """Forgets what CUDA reserves."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "CUDA reserves `sm.reserved_shared` bytes"
 

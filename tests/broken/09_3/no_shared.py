@@ -1,6 +1,6 @@
 """Ignores shared memory."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "The shared memory runs out first"
 

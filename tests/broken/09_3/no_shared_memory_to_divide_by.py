@@ -1,6 +1,6 @@
 """Divides by the shared memory of a thread block that takes none."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "then that is no limit"
 

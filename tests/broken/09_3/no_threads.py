@@ -1,6 +1,6 @@
 """Ignores the threads."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "There are only 2048 threads"
 

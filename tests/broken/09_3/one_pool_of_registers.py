@@ -1,6 +1,6 @@
 """Takes the registers for one pool."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "they lie in 4 partitions"
 

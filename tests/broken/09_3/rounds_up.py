@@ -1,6 +1,6 @@
 """Lets a part of a thread block be resident."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "A part of a thread block is never resident"
 

@@ -1,6 +1,6 @@
 """Divides by threads in place of whole warps."""
 
-from yaie.roofline import HOPPER, WARP, round_up
+from yaie.course.lessons.roofline import HOPPER, WARP, round_up
 
 EXPECT = "Count whole warps"
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.matmul import grouped_tile
+from yaie.ops.triton.matmul import grouped_tile
 
 EXPECT = "has any value, and takes part"
 

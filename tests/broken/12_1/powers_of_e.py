@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LN_2
+from yaie.ops.triton.online import LN_2
 
 EXPECT = "powers of e"
 

@@ -3,7 +3,7 @@
 import triton
 import triton.language as tl
 
-from yaie.backends.triton.online import LOWEST
+from yaie.ops.triton.online import LOWEST
 
 EXPECT = "nothing was divided by their sum"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.attention import attention, merge_states, paged_attention
+from yaie.ops.reference.attention import attention, merge_states, paged_attention
 
 EXPECT = "attention has read 13 keys"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.attention import attention, paged_attention
+from yaie.ops.reference.attention import attention, paged_attention
 
 EXPECT = "the 12 shared ones three times"
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from yaie.custom import launch_silu_and_mul
+from yaie.course.lessons.custom import launch_silu_and_mul
 
 EXPECT = "its strides"
 

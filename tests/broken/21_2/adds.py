@@ -1,6 +1,6 @@
 """The second term is added."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "wrong sign"
 

@@ -1,6 +1,6 @@
 """The gradient of weight as a mean over rows."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "the sum, not the mean"
 

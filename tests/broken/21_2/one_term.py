@@ -1,6 +1,6 @@
 """The scale taken for a constant: the second term is missing."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "The second term is missing"
 

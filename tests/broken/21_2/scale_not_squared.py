@@ -1,6 +1,6 @@
 """The second term has the scale to the second power, not the third."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "stands squared"
 

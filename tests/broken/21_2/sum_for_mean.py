@@ -1,6 +1,6 @@
 """The sum over the row in place of the mean."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "in place of the mean"
 

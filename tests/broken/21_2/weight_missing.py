@@ -1,6 +1,6 @@
 """The weight is left out of the gradient of x."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "The weight is missing"
 

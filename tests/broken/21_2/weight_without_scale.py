@@ -1,6 +1,6 @@
 """The gradient of weight from x, not from the normalized x."""
 
-from yaie import custom as reference
+from yaie.course.lessons import custom as reference
 
 EXPECT = "The scale is missing"
 

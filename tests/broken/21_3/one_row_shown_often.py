@@ -1,6 +1,6 @@
 """The input tensors are one row of padding, expanded."""
 
-from yaie import capture as reference
+from yaie.course.lessons import capture as reference
 
 EXPECT = "expand copies nothing"
 

@@ -1,6 +1,6 @@
 """A copy of padding that is none where the size is 1."""
 
-from yaie import capture as reference
+from yaie.course.lessons import capture as reference
 
 EXPECT = "copies nothing where the size is 1"
 

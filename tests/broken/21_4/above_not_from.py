@@ -1,6 +1,6 @@
 """Wants more than 60 percent."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "`USED` included"
 

@@ -1,6 +1,6 @@
 """Names the busiest part, even if it is half idle."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "No part reached 60 percent"
 

@@ -1,6 +1,6 @@
 """Reads ncu's compute throughput as arithmetic."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "`compute` is no part"
 

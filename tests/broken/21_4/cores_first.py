@@ -1,6 +1,6 @@
 """The cores always come before memory."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "L1 to a higher percentage"
 

@@ -1,6 +1,6 @@
 """Takes loads for the reason, as they mostly are."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "most cycles"
 

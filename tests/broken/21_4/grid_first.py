@@ -1,6 +1,6 @@
 """Looks at the grid before it looks at the parts."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "can keep the GPU busy"
 

@@ -1,6 +1,6 @@
 """Takes the highest percentage, wherever it is."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "passes through L2 and L1"
 

@@ -1,6 +1,6 @@
 """Memory always comes before the cores."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "instruction issue to a higher percentage"
 

@@ -1,6 +1,6 @@
 """Returns what is to be written, not the key."""
 
-from yaie.bottleneck import CORES, MEMORY, NAMES, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, NAMES, USED, WAITS
 
 EXPECT = "Return the key"
 

@@ -1,6 +1,6 @@
 """Never looks at the grid."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "most of the GPU has no warps"
 

@@ -1,6 +1,6 @@
 """Takes a low occupancy for the limit."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "Occupancy is no limit"
 

@@ -1,6 +1,6 @@
 """Takes a whole wave for too little."""
 
-from yaie.bottleneck import CORES, MEMORY, USED, WAITS
+from yaie.course.lessons.bottleneck import CORES, MEMORY, USED, WAITS
 
 EXPECT = "not below it"
 

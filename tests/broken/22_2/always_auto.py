@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import Unsupported, announce, order, resolve
+from yaie.ops.registry import Unsupported, announce, order, resolve
 
 EXPECT = 'A name other than "auto" is a demand'
 

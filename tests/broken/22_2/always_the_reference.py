@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, Unsupported, resolve
+from yaie.ops.registry import AUTO, Unsupported, resolve
 
 EXPECT = "The reference computed it, though another stands before it"
 

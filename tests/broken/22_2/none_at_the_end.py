@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
 
 EXPECT = "a result of None would be a lie"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, Unsupported, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, order, resolve
 
 EXPECT = "it means: ask the next"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, ORDER, Unsupported, announce, backends, resolve
+from yaie.ops.registry import AUTO, ORDER, Unsupported, announce, backends, resolve
 
 EXPECT = "ORDER alone does not know of it"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.backends.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
 
 EXPECT = "has to name the operator, the back end and its reason"
 

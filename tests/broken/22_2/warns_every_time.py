@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from yaie.backends.registry import AUTO, Unsupported, order, resolve
+from yaie.ops.registry import AUTO, Unsupported, order, resolve
 
 EXPECT = "once is enough"
 

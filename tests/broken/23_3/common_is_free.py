@@ -1,6 +1,6 @@
 """Forgets that shared blocks lie in the pool."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "The shared blocks lie in the pool, too"
 

@@ -1,6 +1,6 @@
 """Stores the last token of the answer, too."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "the last token of an answer has no keys and values"
 

@@ -1,6 +1,6 @@
 """Fits fewer than none."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "Less than none"
 

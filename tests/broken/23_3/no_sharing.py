@@ -1,6 +1,6 @@
 """Shares nothing."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "Nothing is shared"
 

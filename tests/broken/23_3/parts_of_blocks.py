@@ -1,6 +1,6 @@
 """Shares blocks of which a part is the same."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "is not shared: round down"
 

@@ -1,6 +1,6 @@
 """Counts the prompt alone."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "Only the prompt is counted"
 

@@ -1,6 +1,6 @@
 """Rounds the number of requests up."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "It is rounded up"
 

@@ -1,6 +1,6 @@
 """Shares the block of the prompt's last token."""
 
-from yaie.kv_cache import blocks_needed
+from yaie.engine.kv_cache import blocks_needed
 
 EXPECT = "Who would compute its last token"
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import Any
 
-from yaie.course.expect import equal, given
-from yaie.course.manifest import Exercise
+from yaie.course.core.expect import equal, given
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "00_start_here"
 
@@ -60,7 +60,7 @@ def check_shared_prefix_length(shared_prefix_length: Callable[..., int]) -> None
 
 def draw_shared_prefix(shared_prefix_length: Callable[..., int]) -> Any:
     """Two prompts as rows of tokens; what they share, by the learner's count, in color."""
-    from yaie.viz import style
+    from yaie.course.viz import style
 
     a, b = [5, 8, 13, 2, 2, 7], [5, 8, 13, 9, 2, 7, 1, 4]
     shared = shared_prefix_length(a, b)
@@ -82,7 +82,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="shared_prefix_length",
         title="Count the tokens that two prompts share",
-        target="yaie.radix:shared_prefix_length",
+        target="yaie.engine.radix:shared_prefix_length",
         task=(
             "Two prompts arrive as lists of token ids. Return how many tokens they have in "
             "common at their start: what was computed for those need not be computed again."

@@ -16,7 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from yaie.course import render
+from yaie.course.core import render
+from yaie.course.core.limit import TimeUp, time_limit
+from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
 from yaie.course.core.observe import (
     Case,
@@ -28,8 +30,6 @@ from yaie.course.core.observe import (
     observed,
     short,
 )
-from yaie.course.limit import TimeUp, time_limit
-from yaie.course.manifest import Exercise
 
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun
@@ -250,7 +250,7 @@ class Versions:
         return path
 
     def load(self, entry: Mistake) -> Any:
-        from yaie.course.exercise import Broken, load
+        from yaie.course.core.exercise import Broken, load
 
         if entry.name not in self._loaded:
             try:

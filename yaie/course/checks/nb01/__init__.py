@@ -8,7 +8,7 @@ from typing import Any
 from yaie.course.checks.nb01.attention import check_attention, draw_weights
 from yaie.course.checks.nb01.block import check_forward, draw_steps
 from yaie.course.checks.nb01.rotary import check_apply_rotary, draw_angles
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "01_attention_and_kv_cache"
 
@@ -17,7 +17,7 @@ def attend_paged(attention: Callable[..., Any]) -> Callable[..., Any]:
     """Attention over the paged cache that computes every prompt with the learner's."""
     from functools import partial
 
-    from yaie.attention import paged_attention
+    from yaie.ops.reference.attention import paged_attention
 
     return partial(paged_attention, attention=attention)
 
@@ -28,7 +28,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="attention",
         title="Attention: causal, grouped, with its log-sum-exp",
-        target="yaie.attention:attention",
+        target="yaie.ops.reference.attention:attention",
         task=(
             "Queries, keys and values of one sequence arrive. Score every key for every query, "
             "hide the keys that a query must not see, turn the scores into weights, and average "
@@ -70,7 +70,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="apply_rotary",
         title="Turn queries and keys by their positions",
-        target="yaie.attention:apply_rotary",
+        target="yaie.ops.reference.rotary:apply_rotary",
         task=(
             "Every head of every token is a list of points in a plane: component i and component "
             "i + head_dim / 2 are the coordinates of point i. Turn each point by the angle that "
@@ -105,7 +105,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="forward",
         title="An attention layer with a KV cache",
-        target="yaie.attention:RadixAttentionBlock.forward",
+        target="yaie.course.lessons.attention_block:RadixAttentionBlock.forward",
         task=(
             "Put the layer together: project the new tokens to queries, keys and values, rotate "
             "queries and keys by their positions, put the keys and values behind those of the "

@@ -16,7 +16,7 @@ from yaie.course.checks.nb01.oracle import (
     random_tensor,
     visible,
 )
-from yaie.course.expect import close, equal, fail, given, short
+from yaie.course.core.expect import close, equal, fail, given, short
 
 # queries, keys, heads, KV heads, head_dim, causal: each row brings one new thing
 CASES = [
@@ -273,7 +273,7 @@ def draw_weights(attention: Callable[..., Any]) -> Any:
     """
     import torch
 
-    from yaie.viz import draw_attention, film_strip
+    from yaie.course.viz import draw_attention, film_strip
 
     texts = ["The", " cat", " sat", " on", " the", " mat", ",", " tired"]
     generator = torch.Generator().manual_seed(3)

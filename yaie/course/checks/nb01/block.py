@@ -16,7 +16,7 @@ from yaie.course.checks.nb01.oracle import (
     rotate_rounded,
     visible,
 )
-from yaie.course.expect import close, equal, fail, given, raises, short
+from yaie.course.core.expect import close, equal, fail, given, raises, short
 
 BASE = 1000.0
 
@@ -357,7 +357,7 @@ def draw_steps(RadixAttentionBlock: Any) -> Any:
     """
     import torch
 
-    from yaie.viz import draw_attention, film_strip
+    from yaie.course.viz import draw_attention, film_strip
 
     texts = ["The", " cat", " sat", " on", " the", " mat", ",", " tired"]
     size = len(texts)

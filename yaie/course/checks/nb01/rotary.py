@@ -14,7 +14,7 @@ from yaie.course.checks.nb01.oracle import (
     rotate_interleaved,
     tables,
 )
-from yaie.course.expect import close, equal, fail, given
+from yaie.course.core.expect import close, equal, fail, given
 
 BASE = 10000.0
 
@@ -180,7 +180,7 @@ def draw_angles(apply_rotary: Callable[..., Any]) -> Any:
     """The learner's rotation of a vector whose pairs all lie at (1, 0): cosines and sines."""
     import torch
 
-    from yaie.viz import draw_rotary
+    from yaie.course.viz import draw_rotary
 
     dim, count = 64, 64
     x = torch.zeros(count, 1, dim)

@@ -10,7 +10,7 @@ from yaie.course.checks.nb02.pictures import (
 )
 from yaie.course.checks.nb02.split import check_split
 from yaie.course.checks.nb02.trie import check_find_shared_prefixes
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "02_radix_tree"
 
@@ -20,7 +20,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="find_shared_prefixes",
         title="Find who begins like this prompt, in a trie",
-        target="yaie.radix:TokenTrie.find_shared_prefixes",
+        target="yaie.course.lessons.trie:TokenTrie.find_shared_prefixes",
         task=(
             "A trie holds the prompts of several requests, one node a token. Walk down as far as "
             "a new prompt agrees with it, and return the ids of the requests that got there too, "
@@ -54,7 +54,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="split",
         title="Split an edge and lose nothing",
-        target="yaie.radix:RadixTree.split",
+        target="yaie.engine.radix:RadixTree.split",
         task=(
             "Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` "
             "tokens and hang `node`, with the rest, below it. Locks, request ids and access time "
@@ -95,7 +95,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="evict",
         title="Evict what was used longest ago",
-        target="yaie.radix:RadixTree.evict",
+        target="yaie.engine.radix:RadixTree.evict",
         task=(
             "Remove up to `num_values` values: again and again the tail of the leaf that has no "
             "lock and the smallest `last_access`. Find that leaf by walking the tree from "

@@ -16,7 +16,7 @@ from yaie.course.checks.nb02.trees import (
     recognized,
     table,
 )
-from yaie.course.expect import equal, given, true
+from yaie.course.core.expect import equal, given, true
 
 
 def check_evict(RadixTree: type) -> None:
@@ -60,7 +60,7 @@ def _lock(tree: Any, tokens: list[int]) -> None:
 
 
 def _use(tree: Any, tokens: list[int]) -> None:
-    from yaie import radix
+    from yaie.engine import radix
 
     radix.RadixTree.match(tree, tokens)
 

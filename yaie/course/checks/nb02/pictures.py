@@ -19,7 +19,7 @@ def decode(tokens: Sequence[int]) -> str:
 
 
 def draw_trie_matches(TokenTrie: type) -> Any:
-    from yaie.viz import draw_tree, film_strip, snapshot_tree
+    from yaie.course.viz import draw_tree, film_strip, snapshot_tree
 
     trie = TokenTrie()
     trie.insert_request("a", [THE, CAT, SAT])
@@ -34,14 +34,14 @@ def draw_trie_matches(TokenTrie: type) -> Any:
 
 
 def film(states: list[Any], titles: list[str]) -> Any:
-    from yaie.viz import draw_tree, film_strip
+    from yaie.course.viz import draw_tree, film_strip
 
     return film_strip(states, partial(draw_tree, width=4.8), titles)
 
 
 def draw_growing(RadixTree: type) -> Any:
     """Insertions and a match, all of them walked by the learner's `match`."""
-    from yaie.viz import snapshot_tree
+    from yaie.course.viz import snapshot_tree
 
     tree = RadixTree()
     states, titles = [], []
@@ -65,8 +65,8 @@ def draw_growing(RadixTree: type) -> Any:
 
 def draw_split(RadixTree: type) -> Any:
     """One edge of three blocks, locked twice and used by two requests, cut after its first."""
-    from yaie import radix
-    from yaie.viz import snapshot_tree
+    from yaie.course.viz import snapshot_tree
+    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size=2)
     tokens = [THE, CAT, SAT, ON, A, MAT]
@@ -84,8 +84,8 @@ def draw_split(RadixTree: type) -> Any:
 
 def draw_evictions(RadixTree: type) -> Any:
     """Four blocks are asked for one after another; a locked leaf outlives a younger one."""
-    from yaie import radix
-    from yaie.viz import snapshot_tree
+    from yaie.course.viz import snapshot_tree
+    from yaie.engine import radix
 
     tree = radix.RadixTree()
     tree.insert([THE, CAT, SAT], [0, 1, 2])

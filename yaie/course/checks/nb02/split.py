@@ -16,7 +16,7 @@ from yaie.course.checks.nb02.trees import (
     random_tokens,
     table,
 )
-from yaie.course.expect import equal, fail, given, raises, true
+from yaie.course.core.expect import equal, fail, given, raises, true
 
 
 def check_split(RadixTree: type) -> None:
@@ -42,7 +42,7 @@ def check_split(RadixTree: type) -> None:
 
 def _locked_tree(RadixTree: type) -> tuple[Any, Any]:
     """An edge of three blocks with two children; "a" and "b" passed it, and two locks hold it."""
-    from yaie import radix
+    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size=2)
     tree.insert([1, 2, 3, 4, 5, 6, 7, 8], [10, 11, 12, 13])

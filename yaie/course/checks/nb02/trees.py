@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from yaie.course.expect import CheckFailed, equal, fail, true
+from yaie.course.core.expect import CheckFailed, equal, fail, true
 
 NO_RETURN = "Did the method reach its end without `return`?"
 
@@ -23,7 +23,7 @@ def grown(RadixTree: type, *sequences: Sequence[int], block_size: int = 1) -> An
     So the state is right, and the learner's methods meet it for the first time when the check
     calls them. The values of sequence 0 are 100, 101, …, those of sequence 1 are 200, 201, …
     """
-    from yaie import radix
+    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size)
     for number, tokens in enumerate(sequences, start=1):
@@ -142,7 +142,7 @@ def drawn(tree: Any, tokens: Sequence[int] = ()) -> Iterator[None]:
     before = copy.deepcopy(tree)
 
     def picture() -> Any:
-        from yaie.viz import draw_tree, snapshot_tree
+        from yaie.course.viz import draw_tree, snapshot_tree
 
         return draw_tree(snapshot_tree(tree, matched=tokens), snapshot_tree(before))
 

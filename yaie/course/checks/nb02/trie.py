@@ -10,7 +10,7 @@ from yaie.course.checks.nb02.trees import (
     random_tokens,
     recognized,
 )
-from yaie.course.expect import equal, given, true
+from yaie.course.core.expect import equal, given, true
 
 TRIES = [
     ({"a": [1, 2, 3], "b": [1, 2, 4]}, [1, 2, 3]),

@@ -6,7 +6,7 @@ from yaie.course.checks.nb03.allocate import check_allocate_blocks, draw_allocat
 from yaie.course.checks.nb03.append import check_append_tokens, draw_append_tokens
 from yaie.course.checks.nb03.release import check_release, draw_release
 from yaie.course.checks.nb03.slots import check_slot_mapping, draw_slot_mapping
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "03_paged_kv_cache"
 
@@ -16,7 +16,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="allocate_blocks",
         title="Give a new request its block table",
-        target="yaie.kv_cache:KVCacheManager.allocate_blocks",
+        target="yaie.engine.kv_cache:KVCacheManager.allocate_blocks",
         task=(
             "A request arrives with a number of tokens. Give it as many blocks as they need, "
             "record its table in `block_tables` and its number of tokens in `lengths`. It may "
@@ -53,7 +53,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="release",
         title="Take a user away, and free what nobody uses",
-        target="yaie.kv_cache:BlockPool.release",
+        target="yaie.engine.kv_cache:BlockPool.release",
         task=(
             "A user of some blocks is done with them. Count one user less for each; a block "
             "without users goes back to the free ones. Refuse to take away a user who is not "
@@ -84,7 +84,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="append_tokens",
         title="Grow a request, copy-on-write",
-        target="yaie.kv_cache:KVCacheManager.append_tokens",
+        target="yaie.engine.kv_cache:KVCacheManager.append_tokens",
         task=(
             "A request is about to compute more tokens. Make room for their keys and values and "
             "return their slots. Take new blocks where the last one is full. If the new tokens go "
@@ -124,7 +124,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="slot_mapping",
         title="Say where each token lies",
-        target="yaie.kv_cache:KVCacheManager.slot_mapping",
+        target="yaie.engine.kv_cache:KVCacheManager.slot_mapping",
         task=(
             "A kernel that writes keys and values knows nothing of requests: it wants one number "
             "for each token, its slot in the pool seen as one long row. Translate the tokens "

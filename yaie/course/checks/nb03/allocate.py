@@ -14,7 +14,7 @@ from yaie.course.checks.nb03.common import (
     state_of,
     unchanged,
 )
-from yaie.course.expect import equal, fail, given, raises, short, true
+from yaie.course.core.expect import equal, fail, given, raises, short, true
 
 
 def check_allocate_blocks(KVCacheManager: Any) -> None:
@@ -121,7 +121,7 @@ def refuse_a_second_table(KVCacheManager: Any) -> None:
 
 
 def refuse_when_full(KVCacheManager: Any) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     manager = new_manager(KVCacheManager, 4, 4)
     allocate_fresh(manager, "a", 8)
@@ -173,7 +173,7 @@ def share_a_prefix(KVCacheManager: Any) -> None:
 
 
 def refuse_when_full_behind_a_prefix(manager: Any, prefix: tuple[int, ...]) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     before = state_of(manager)
     call = f'allocate_blocks("c", 30, prefix_blocks={prefix}), which needs 6 new blocks,'
@@ -217,7 +217,7 @@ def refuse_a_bad_prefix(KVCacheManager: Any) -> None:
 
 
 def allocate_at_random(KVCacheManager: Any) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     generator = random.Random(0)
     for block_size in (1, 3, 4):
@@ -252,7 +252,7 @@ def allocate_at_random(KVCacheManager: Any) -> None:
 
 
 def draw_allocate_blocks(KVCacheManager: Any) -> Any:
-    from yaie.viz import draw_blocks, film_strip
+    from yaie.course.viz import draw_blocks, film_strip
 
     manager = new_manager(KVCacheManager, 12, 16)
     states, titles = [snapshot(manager)], ["empty"]

@@ -16,7 +16,7 @@ from yaie.course.checks.nb03.common import (
     state_of,
     unchanged,
 )
-from yaie.course.expect import equal, fail, given, raises, true
+from yaie.course.core.expect import equal, fail, given, raises, true
 
 
 def check_append_tokens(KVCacheManager: Any) -> None:
@@ -84,7 +84,7 @@ def append_alone(KVCacheManager: Any) -> None:
 
 
 def refuse_bad_appends(KVCacheManager: Any) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     manager = new_manager(KVCacheManager, 3, 4)
     manager.allocate_blocks("a", 3)
@@ -211,7 +211,7 @@ def append_nothing(KVCacheManager: Any) -> None:
 
 
 def refuse_when_full_after_a_fork(KVCacheManager: Any) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     manager = forked(KVCacheManager, 4, 6)
     before = state_of(manager)
@@ -229,7 +229,7 @@ def refuse_when_full_after_a_fork(KVCacheManager: Any) -> None:
 def append_at_random(KVCacheManager: Any) -> None:
     import torch
 
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     generator = random.Random(0)
     for block_size in (1, 3, 4):
@@ -273,7 +273,7 @@ def append_at_random(KVCacheManager: Any) -> None:
 
 
 def draw_append_tokens(KVCacheManager: Any) -> Any:
-    from yaie.viz import draw_blocks, film_strip
+    from yaie.course.viz import draw_blocks, film_strip
 
     manager = new_manager(KVCacheManager, 8, 16)
     manager.allocate_blocks("a", 40)

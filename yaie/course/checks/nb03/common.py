@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from yaie.course.expect import equal
+from yaie.course.core.expect import equal
 
 NO_RETURN = "Did the function reach its end without `return`?"
 
@@ -51,7 +51,7 @@ def picture_of(manager: Any, *before: Any) -> Callable[[], Any]:
     """Draw the state at a failure, with the state before it if that was recorded."""
 
     def draw() -> Any:
-        from yaie.viz import draw_blocks, snapshot_pool
+        from yaie.course.viz import draw_blocks, snapshot_pool
 
         return draw_blocks(snapshot_pool(manager), *before)
 
@@ -59,7 +59,7 @@ def picture_of(manager: Any, *before: Any) -> Callable[[], Any]:
 
 
 def snapshot(manager: Any) -> Any:
-    from yaie.viz import snapshot_pool
+    from yaie.course.viz import snapshot_pool
 
     return snapshot_pool(manager)
 

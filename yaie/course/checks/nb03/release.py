@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb03.common import snapshot, users_of
-from yaie.course.expect import equal, given, raises, true
+from yaie.course.core.expect import equal, given, raises, true
 
 
 def check_release(BlockPool: Any) -> None:
@@ -183,8 +183,8 @@ def release_at_random(BlockPool: Any) -> None:
 
 
 def draw_release(BlockPool: Any) -> Any:
-    from yaie.kv_cache import KVCacheManager
-    from yaie.viz import draw_blocks, film_strip
+    from yaie.course.viz import draw_blocks, film_strip
+    from yaie.engine.kv_cache import KVCacheManager
 
     manager = KVCacheManager(8, 16, num_heads=1, head_dim=2, pool=BlockPool(8))
     manager.allocate_blocks("chat", 48)

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb03.common import NO_RETURN, new_manager, oracle_slots
-from yaie.course.expect import equal, given, raises
+from yaie.course.core.expect import equal, given, raises
 
 
 def check_slot_mapping(KVCacheManager: Any) -> None:
@@ -103,7 +103,7 @@ def refuse_bad_ranges(manager: Any) -> None:
 
 
 def draw_slot_mapping(KVCacheManager: Any) -> Any:
-    from yaie.viz.slots import draw_slots
+    from yaie.course.viz.slots import draw_slots
 
     manager = scattered(KVCacheManager, [3, 0, 4], 4, 10)
     tokens = ["Why", "do", "cats", "purr", "?", "Because", "it", "feels", "good", "."]

@@ -6,7 +6,7 @@ from yaie.course.checks.nb04.evict import check_evict
 from yaie.course.checks.nb04.insert import check_insert
 from yaie.course.checks.nb04.match import check_match
 from yaie.course.checks.nb04.pictures import draw_evict, draw_insert, draw_match
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "04_prefix_sharing"
 
@@ -16,7 +16,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="match",
         title="Find the blocks that hold a prompt's beginning",
-        target="yaie.prefix_cache:RadixCache.match",
+        target="yaie.engine.prefix_cache:RadixCache.match",
         task=(
             "A request arrives. Ask the tree, `self.tree`, for the blocks that hold the beginning "
             "of its tokens, but leave at least one token to compute: without a forward pass "
@@ -50,7 +50,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="insert",
         title="Keep what a request has computed",
-        target="yaie.prefix_cache:RadixCache.insert",
+        target="yaie.engine.prefix_cache:RadixCache.insert",
         task=(
             "A request has computed some tokens, and `blocks` is its block table. Put the full "
             "blocks into the tree, and make the cache one more user of those that the tree did "
@@ -86,7 +86,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="evict",
         title="Give blocks back when memory runs short",
-        target="yaie.prefix_cache:RadixCache.evict, RadixCache.make_room",
+        target="yaie.engine.prefix_cache:RadixCache.evict, RadixCache.make_room",
         task=(
             "`evict` gives the blocks used longest ago back to the pool. `make_room` evicts until "
             "a request's blocks are free: no more than needed, and nothing at all if it cannot "

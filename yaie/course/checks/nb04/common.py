@@ -11,7 +11,7 @@ PROMPT = [1, 2, 3, 4, 5, 6]  # three full blocks
 
 def new_cache(RadixCache: Any, num_blocks: int = 12) -> Any:
     """The learner's cache over a pool of its own, with nothing in it."""
-    from yaie.kv_cache import BlockPool
+    from yaie.engine.kv_cache import BlockPool
 
     return RadixCache(BlockPool(num_blocks), SIZE)
 

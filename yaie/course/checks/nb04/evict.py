@@ -6,7 +6,7 @@ from typing import Any
 
 from yaie.course.checks.nb04.common import SIZE, counts, counts_of, keep, named, new_cache
 from yaie.course.checks.nb04.trace import check_trace
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.expect import equal, fail, given
 
 OLD, MIDDLE, NEW = [1, 2, 3, 4], [5, 6], [7, 8]
 FULL = f"on a cache that holds {OLD}, {MIDDLE} and {NEW}, oldest first, in blocks of {SIZE}"

@@ -6,7 +6,7 @@ from typing import Any
 
 from yaie.course.checks.nb04.common import PROMPT, SIZE, counts, counts_of, depth, named, new_cache
 from yaie.course.checks.nb04.trace import check_trace
-from yaie.course.expect import equal, given, raises, true
+from yaie.course.core.expect import equal, given, raises, true
 
 TORN = (
     "The last block is not full: the request goes on writing into it. The tree keeps full blocks "

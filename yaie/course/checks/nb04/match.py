@@ -6,7 +6,7 @@ from typing import Any
 
 from yaie.course.checks.nb04.common import PROMPT, SIZE, counts, counts_of, depth, keep, new_cache
 from yaie.course.checks.nb04.trace import check_trace
-from yaie.course.expect import equal, given, true
+from yaie.course.core.expect import equal, given, true
 
 ZERO_LENGTH = (
     "Everything is cached, so the prefill would have length zero: no forward pass, no logits, no "
@@ -55,7 +55,7 @@ def check_match(RadixCache: Any) -> None:
 
 
 def _match(cache: Any, prompt: list[int], call: str, namespace: str = "") -> Any:
-    from yaie.radix import Match
+    from yaie.engine.radix import Match
 
     tokens = list(prompt)
     with given(call):

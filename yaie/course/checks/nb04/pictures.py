@@ -20,7 +20,7 @@ def _decode(tokens: Sequence[int]) -> str:
 
 
 def _manager(RadixCache: Any, num_blocks: int) -> tuple[Any, Any]:
-    from yaie.kv_cache import KVCacheManager
+    from yaie.engine.kv_cache import KVCacheManager
 
     manager = KVCacheManager(num_blocks, SIZE, num_heads=1, head_dim=1)
     return manager, RadixCache(manager.pool, SIZE)
@@ -35,7 +35,7 @@ def _serve(manager: Any, cache: Any, name: str, tokens: Sequence[int]) -> None:
 
 def draw_match(RadixCache: Any) -> Any:
     """A longer prompt and the very same prompt, matched."""
-    from yaie.viz import draw_tree, film_strip, snapshot_tree
+    from yaie.course.viz import draw_tree, film_strip, snapshot_tree
 
     manager, cache = _manager(RadixCache, 8)
     prompt = [*SYSTEM, *SUNDAY][:16]
@@ -51,7 +51,7 @@ def draw_match(RadixCache: Any) -> Any:
 
 def draw_insert(RadixCache: Any) -> Any:
     """Two requests of one step that computed the same beginning."""
-    from yaie.viz import draw_cache, film_strip, snapshot_cache
+    from yaie.course.viz import draw_cache, film_strip, snapshot_cache
 
     manager, cache = _manager(RadixCache, 12)
     prompts = {"Sunday": [*SYSTEM, *SUNDAY], "night": [*SYSTEM, *NIGHT]}
@@ -70,7 +70,7 @@ def draw_insert(RadixCache: Any) -> Any:
 
 def draw_evict(RadixCache: Any) -> Any:
     """Room for a request that needs more than is free."""
-    from yaie.viz import draw_cache, film_strip, snapshot_cache
+    from yaie.course.viz import draw_cache, film_strip, snapshot_cache
 
     manager, cache = _manager(RadixCache, 8)
     for name, tokens in (("Sunday", [*SYSTEM, *SUNDAY]), ("night", [*SYSTEM, *NIGHT])):

@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb04.common import SIZE, named, new_cache
-from yaie.course.expect import equal, given
-from yaie.course.naive_cache import NaiveCache
+from yaie.course.core.expect import equal, given
+from yaie.course.lessons.naive_cache import NaiveCache
 
 STEPS = 400
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb05.filters import check_top_k, check_top_p
 from yaie.course.checks.nb05.pictures import draw_sample, draw_top_k, draw_top_p
 from yaie.course.checks.nb05.sample import check_sample
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "05_sampling"
 
@@ -15,7 +15,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="top_k",
         title="Keep the k most likely tokens",
-        target="yaie.sampling:SamplingKernel.top_k",
+        target="yaie.engine.sampling:SamplingKernel.top_k",
         task=(
             "Set all but the `k` largest logits of each row to -inf. Every row has its own `k`: "
             '`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of whatever came, '
@@ -50,7 +50,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="top_p",
         title="Keep the nucleus and the token that completes it",
-        target="yaie.sampling:SamplingKernel.top_p",
+        target="yaie.engine.sampling:SamplingKernel.top_p",
         task=(
             "Sort each row, likeliest first, and add up the probabilities. A token goes if those "
             "before it have reached `p` already. Decide in sorted order, carry the decision back "
@@ -87,7 +87,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="sample",
         title="From logits to tokens, a stream for each request",
-        target="yaie.sampling:SamplingKernel.sample",
+        target="yaie.engine.sampling:SamplingKernel.sample",
         task=(
             "Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with "
             "temperature 0 take the argmax. You have `check_logits(logits)`, which refuses NaN; "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from yaie.course.expect import fail, given, is_tensor, raises, short, true
+from yaie.course.core.expect import fail, given, is_tensor, raises, short, true
 
 NO_RETURN = "Did the function reach its end without `return`?"
 Filter = Callable[[Any, Any], Any]  # (logits, parameter) -> logits

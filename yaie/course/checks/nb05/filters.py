@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb05.common import filtered, keeps, logits_of, refuses
-from yaie.course.expect import true
+from yaie.course.core.expect import true
 
 BROADCAST = (
     "`k` and `p` may be a tensor with one entry a row. `_column(name, value, logits)` makes a "

@@ -11,7 +11,7 @@ PROBABILITIES = (0.09, 0.07, 0.28, 0.16, 0.2, 0.06, 0.05, 0.04, 0.03, 0.02)
 
 
 def _draw(stages: list[tuple[str, Any, dict]]) -> Any:
-    from yaie.viz import Filter, draw_sampling, snapshot_sampling
+    from yaie.course.viz import Filter, draw_sampling, snapshot_sampling
 
     filters = [Filter(name, logits[0], **marks) for name, logits, marks in stages]
     return draw_sampling(snapshot_sampling(filters, lambda ids: WORDS[ids[0]]))
@@ -38,7 +38,7 @@ def draw_sample(SamplingKernel: type) -> Any:
     """1,000 draws with each of three settings, beside what they should give."""
     import torch
 
-    from yaie.viz import Tally, draw_counts
+    from yaie.course.viz import Tally, draw_counts
 
     draws, sampler, reference = 1000, SamplingKernel(), torch.tensor(PROBABILITIES)
     logits = logits_of(PROBABILITIES)

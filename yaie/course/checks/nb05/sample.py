@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from yaie.course.checks.nb05.common import NO_RETURN, distributed, logits_of, seeded, shares
-from yaie.course.expect import equal, fail, given, is_tensor, raises, short, true
+from yaie.course.core.expect import equal, fail, given, is_tensor, raises, short, true
 
 EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
 DRAWS = 2000

@@ -6,7 +6,7 @@ from yaie.course.checks.nb06.leave import check_finish, check_preempt
 from yaie.course.checks.nb06.pictures import draw_admission, draw_preemption, draw_work
 from yaie.course.checks.nb06.schedule import check_schedule
 from yaie.course.checks.nb06.start import check_start
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "06_scheduling"
 

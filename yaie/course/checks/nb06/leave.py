@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from yaie.course.checks.nb06.scene import step_by_reference
-from yaie.course.expect import equal, given, true
-from yaie.course.simulate import Simulation
+from yaie.course.core.expect import equal, given, true
+from yaie.course.lessons.simulate import Simulation
 
 
 def running_request(scheduler_class: type, num_outputs: int) -> tuple[Simulation, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.simulate import Arrival, Simulation
+from yaie.course.lessons.simulate import Arrival, Simulation
 
 
 def draw_work(scheduler_class: type) -> Any:
@@ -27,7 +27,7 @@ def draw_preemption(scheduler_class: type) -> Any:
 
 def draw_run(simulation: Simulation, **arrivals: Arrival) -> Any:
     """Run a simulation, and draw its schedule."""
-    from yaie.viz import draw_schedule
+    from yaie.course.viz import draw_schedule
 
     return draw_schedule(
         simulation.run(arrivals, limit=60),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.simulate import Simulation
+from yaie.course.lessons.simulate import Simulation
 
 
 def step_by_reference(simulation: Simulation) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from yaie.course.checks.nb06.scene import step_by_reference
-from yaie.course.expect import equal, given, true
-from yaie.course.simulate import Simulation, counts
+from yaie.course.core.expect import equal, given, true
+from yaie.course.lessons.simulate import Simulation, counts
 
 
 def check_schedule(scheduler_class: type) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from yaie.course.expect import equal, given, true
-from yaie.course.simulate import Simulation
+from yaie.course.core.expect import equal, given, true
+from yaie.course.lessons.simulate import Simulation
 
 TOO_MANY = (
     "More blocks were promised than could be had. Only `make_room` knows: cached blocks under a "
@@ -21,8 +21,8 @@ def check_start(scheduler_class: type) -> None:
 
 
 def check_without_prefix(scheduler_class: type) -> None:
+    from yaie.engine.kv_cache import OutOfBlocks
     from yaie.engine.request import Status
-    from yaie.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=4)
     request = scene.add("a", 10)
@@ -49,7 +49,7 @@ def cache_a_prompt(scene: Simulation, tokens: list[int]) -> None:
 
 
 def check_prefix(scheduler_class: type) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=6)
     cache_a_prompt(scene, list(range(8)))
@@ -80,7 +80,7 @@ def check_prefix(scheduler_class: type) -> None:
 
 
 def check_own_prefix_counted(scheduler_class: type) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(12)))
@@ -102,8 +102,8 @@ def check_own_prefix_counted(scheduler_class: type) -> None:
 
 
 def check_locked_blocks_counted(scheduler_class: type) -> None:
+    from yaie.engine.kv_cache import OutOfBlocks
     from yaie.engine.scheduler import Scheduler
-    from yaie.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(8)))
@@ -122,8 +122,8 @@ def check_locked_blocks_counted(scheduler_class: type) -> None:
 
 
 def check_refusal(scheduler_class: type) -> None:
+    from yaie.engine.kv_cache import OutOfBlocks
     from yaie.engine.request import Status
-    from yaie.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=4)
     cache_a_prompt(scene, list(range(4)))
@@ -142,7 +142,7 @@ def check_refusal(scheduler_class: type) -> None:
 
 
 def check_caching_off(scheduler_class: type) -> None:
-    from yaie.kv_cache import OutOfBlocks
+    from yaie.engine.kv_cache import OutOfBlocks
 
     scene = Simulation(scheduler_class, num_blocks=6)
     cache_a_prompt(scene, list(range(8)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb07.merge import check_merge, draw_merges
 from yaie.course.checks.nb07.safe import check_safe, draw_weights
 from yaie.course.checks.nb07.update import check_update, draw_row
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "07_online_softmax"
 
@@ -15,7 +15,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="update",
         title="The update step of the online softmax",
-        target="yaie.online_softmax:OnlineSoftmax.update",
+        target="yaie.ops.reference.online_softmax:OnlineSoftmax.update",
         task=(
             "A tile of scores arrives with the values behind them. Bring `self.maximum`, "
             "`self.total` and `self.accumulator` to where they would be if this tile and all "
@@ -53,7 +53,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="merge_states",
         title="Merge two partial results",
-        target="yaie.online_softmax:merge_states",
+        target="yaie.ops.reference.online_softmax:merge_states",
         task=(
             "Two attentions of the same queries over different keys arrive, each with its output, "
             "divided already, and its log-sum-exp. Return the output and the log-sum-exp over all "
@@ -88,7 +88,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="safe_softmax",
         title="Softmax of rows with nothing to see",
-        target="yaie.online_softmax:safe_softmax",
+        target="yaie.ops.reference.online_softmax:safe_softmax",
         task=(
             "The softmax of whole rows, and its log-sum-exp, which must survive anything that a "
             "mask or a model puts into a row: scores too large for an exponential, some keys "

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.expect import close, equal, fail, given, short, true
+from yaie.course.core.expect import close, equal, fail, given, short, true
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -227,7 +227,7 @@ def draw_merges(merge_states: Callable[..., Any]) -> Any:
     """Sixteen keys in four parts, merged in pairs by the learner's function."""
     import torch
 
-    from yaie.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.merge import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(4)
     scores = torch.randn(1, 1, 16, generator=generator) * 2

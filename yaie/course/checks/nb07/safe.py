@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.expect import close, equal, fail, given, short, true
+from yaie.course.core.expect import close, equal, fail, given, short, true
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -142,8 +142,8 @@ def draw_weights(safe_softmax: Callable[..., Any]) -> Any:
     """Five queries whose first two see nothing, because there are only three keys."""
     import torch
 
-    from yaie.attention import causal_mask
-    from yaie.viz import draw_attention
+    from yaie.course.viz import draw_attention
+    from yaie.ops.reference.attention import causal_mask
 
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 3, generator=generator) * 2

@@ -6,7 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.expect import close, equal, fail, given, true
+from yaie.course.core.expect import close, equal, fail, given, true
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -279,8 +279,8 @@ def draw_row(OnlineSoftmax: type) -> Any:
     """Twelve scores in tiles of three, by the learner's updates."""
     import torch
 
-    from yaie.viz import film_strip
-    from yaie.viz.online import draw_online, record_online
+    from yaie.course.viz import film_strip
+    from yaie.course.viz.online import draw_online, record_online
 
     generator = torch.Generator().manual_seed(3)
     scores = (torch.randn(12, generator=generator) * 2).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb08.backward import check_backward, draw_backward
 from yaie.course.checks.nb08.forward import check_forward, draw_forward
 from yaie.course.checks.nb08.tiles import check_tiles, draw_sorted
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "08_flash_attention"
 
@@ -15,7 +15,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="flash_forward",
         title="Attention, a tile at a time",
-        target="yaie.flash:flash_forward",
+        target="yaie.ops.reference.flash:flash_forward",
         task=(
             "For each tile of queries: load it, begin an online softmax, go through the tiles of "
             "keys and values that it may see, finish, store. The file imports what you need: "
@@ -65,7 +65,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="key_tiles",
         title="Which tiles a causal mask leaves",
-        target="yaie.flash:key_tiles",
+        target="yaie.ops.reference.flash:key_tiles",
         task=(
             "A tile of queries is at the positions `first` to `last`, and tile j of the keys at "
             "j * tile_k and after. Count the tiles that every query sees whole, and the tiles of "
@@ -96,7 +96,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="flash_backward",
         title="The backward pass, recomputed",
-        target="yaie.flash:flash_backward",
+        target="yaie.ops.reference.flash:flash_backward",
         task=(
             "The gradients of q, k and v, by the same two loops as the forward pass. Each tile of "
             "weights is computed again, exp(scores - lse), and needs no running maximum: the "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb01.oracle import random_tensor, visible
 from yaie.course.checks.nb08.watch import size, watched
-from yaie.course.expect import close, equal, fail, given, short, true
+from yaie.course.core.expect import close, equal, fail, given, short, true
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -332,8 +332,8 @@ def draw_backward(flash_backward: Callable[..., Any]) -> Any:
     """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
     import torch
 
-    from yaie.course.memory import Memory
-    from yaie.viz.tiles import draw_tiles, record_tiles
+    from yaie.course.core.memory import Memory
+    from yaie.course.viz.tiles import draw_tiles, record_tiles
 
     generator = torch.Generator().manual_seed(0)
     q, k, v, grad_out = (random_tensor(generator, 64, 1, 16) for _ in range(4))

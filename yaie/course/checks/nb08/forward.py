@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb01.oracle import dense, random_tensor, visible
 from yaie.course.checks.nb08.watch import size, watched
-from yaie.course.expect import close, equal, fail, given, short, true
+from yaie.course.core.expect import close, equal, fail, given, short, true
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -283,7 +283,7 @@ def skips(flash_forward: Callable[..., Any], new: Callable[..., Tensor]) -> None
 
 def draw_forward(flash_forward: Callable[..., Any]) -> Any:
     """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
-    from yaie.viz.tiles import draw_tiles
+    from yaie.course.viz.tiles import draw_tiles
 
     return draw_tiles(run_steps(flash_forward)[-1])
 
@@ -291,9 +291,9 @@ def draw_forward(flash_forward: Callable[..., Any]) -> Any:
 def run_steps(flash_forward: Callable[..., Any]) -> Any:
     import torch
 
-    from yaie.course.memory import Memory
-    from yaie.model.attention_costs import AttentionShape, naive_cost
-    from yaie.viz.tiles import record_tiles
+    from yaie.course.core.memory import Memory
+    from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
+    from yaie.course.viz.tiles import record_tiles
 
     generator = torch.Generator().manual_seed(0)
     memory = Memory()

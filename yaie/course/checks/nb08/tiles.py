@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from yaie.course.expect import equal, fail, given, short
+from yaie.course.core.expect import equal, fail, given, short
 
 WRONG_SEEN = [
     (
@@ -156,7 +156,7 @@ def known(
 
 def draw_sorted(key_tiles: Callable[..., Any]) -> Any:
     """Tiles of 16 queries against tiles of 12 keys, 64 queries after a past of 8."""
-    from yaie.viz.tiles import draw_key_tiles
+    from yaie.course.viz.tiles import draw_key_tiles
 
     past, num_q, tile_q, tile_k = 8, 64, 16, 12
     rows = [

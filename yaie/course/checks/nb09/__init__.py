@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb09.occupancy import check_thread_blocks, draw_thread_blocks
 from yaie.course.checks.nb09.roof import check_roof, draw_roof
 from yaie.course.checks.nb09.work import check_work, draw_work
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "09_gpu_memory_and_roofline"
 
@@ -15,7 +15,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="work",
         title="Count operations and bytes",
-        target="yaie.roofline:linear_work, decode_attention_work",
+        target="yaie.course.lessons.roofline:linear_work, decode_attention_work",
         task=(
             "Count what a linear layer and the attention of a decode step must do at least: "
             "floating-point operations, a multiplication and an addition being two, and bytes "
@@ -46,7 +46,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="roof",
         title="The roofline and its ridge",
-        target="yaie.roofline:attainable, ridge_point",
+        target="yaie.course.lessons.roofline:attainable, ridge_point",
         task=(
             "A device computes at most `peak` operations a second, and moves at most `bandwidth` "
             "bytes a second, both at once. Say how many operations a second it can reach at a "
@@ -70,7 +70,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="thread_blocks",
         title="Thread blocks on a multiprocessor",
-        target="yaie.roofline:thread_blocks_per_sm",
+        target="yaie.course.lessons.roofline:thread_blocks_per_sm",
         task=(
             "A kernel is launched with thread blocks of some threads, each thread with some "
             "registers, each thread block with some shared memory. Say how many thread blocks a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import equal, fail, given, raises
+from yaie.course.core.expect import equal, fail, given, raises
 
 KIB = 1024
 NO_SHARED = "A thread block may take no shared memory at all; then that is no limit."
@@ -113,7 +113,7 @@ def what_makes_no_sense(thread_blocks_per_sm: Any) -> None:
 
 
 def at_random(thread_blocks_per_sm: Any) -> None:
-    from yaie.roofline import MULTIPROCESSORS
+    from yaie.course.lessons.roofline import MULTIPROCESSORS
 
     rng = random.Random(0)
     for number in range(300):
@@ -164,7 +164,7 @@ def ask(
     because: str = "",
     mistakes: list[tuple[int, str]] | None = None,
 ) -> None:
-    from yaie.roofline import MULTIPROCESSORS
+    from yaie.course.lessons.roofline import MULTIPROCESSORS
 
     sm = MULTIPROCESSORS[capability]
     threads, registers, shared = arguments
@@ -183,7 +183,7 @@ def ask(
 
 def draw_thread_blocks(thread_blocks_per_sm: Any) -> Any:
     """Resident warps of thread blocks of 256 threads, as each of them takes more."""
-    from yaie.viz.occupancy import draw_occupancy
+    from yaie.course.viz.occupancy import draw_occupancy
 
     def warps(registers: int, shared: int) -> int:
         return 8 * thread_blocks_per_sm(256, registers, shared)

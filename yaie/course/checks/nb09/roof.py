@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import close, fail, given, short
+from yaie.course.core.expect import close, fail, given, short
 
 
 def check_roof(learner: Any) -> None:
@@ -151,8 +151,8 @@ def number(call: str, function: Any) -> float:
 
 def draw_roof(learner: Any) -> Any:
     """The roof of an H200, and where the learner's functions put some intensities."""
-    from yaie.course.data_nb09 import kept
-    from yaie.viz.roofline import Point, draw_roofline
+    from yaie.course.lessons.data_nb09 import kept
+    from yaie.course.viz.roofline import Point, draw_roofline
 
     roof = kept().roof
     peak, bandwidth = roof.peak, roof.bandwidth

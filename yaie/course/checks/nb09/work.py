@@ -6,7 +6,7 @@ import random
 from itertools import product
 from typing import Any
 
-from yaie.course.expect import equal, fail, given, short
+from yaie.course.core.expect import equal, fail, given, short
 
 NO_WORK = "Return `Work(flops, num_bytes)`: the class is imported at the top of your file."
 
@@ -175,7 +175,7 @@ def compare(function: Any, name: str, arguments: tuple, flops: int, touched: set
 
 
 def ask(function: Any, name: str, arguments: tuple) -> Any:
-    from yaie.roofline import Work
+    from yaie.course.lessons.roofline import Work
 
     call = f"{name}{arguments}"
     with given(call):
@@ -190,8 +190,8 @@ def ask(function: Any, name: str, arguments: tuple) -> Any:
 
 def draw_work(learner: Any) -> Any:
     """A layer of Llama-3.1-8B under the roof of an H200, as the batch grows."""
-    from yaie.course.data_nb09 import kept
-    from yaie.viz.roofline import Point, draw_roofline
+    from yaie.course.lessons.data_nb09 import kept
+    from yaie.course.viz.roofline import Point, draw_roofline
 
     points = []
     for batch in (1, 4, 16, 64, 256):

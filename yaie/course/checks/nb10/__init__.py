@@ -8,14 +8,14 @@ from typing import Any
 from yaie.course.checks.nb10.add import check_add, draw_add
 from yaie.course.checks.nb10.norm import check_add_rms_norm, draw_norm
 from yaie.course.checks.nb10.softmax import check_softmax, draw_softmax
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "10_first_triton_kernels"
 
 
 def add_rms_norm_with(kernel: Any) -> Callable[..., Any]:
     """The operator, by the learner's kernel."""
-    from yaie.backends.triton.norm import add_rms_norm
+    from yaie.ops.triton.norm import add_rms_norm
 
     return lambda *arguments: add_rms_norm(*arguments, kernel)
 
@@ -26,7 +26,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="add",
         title="Add two vectors, a block a program",
-        target="yaie.backends.triton.elementwise:add_kernel",
+        target="yaie.ops.triton.elementwise:add_kernel",
         task=(
             "Write the kernel. Which elements are this program's block, which of them exist, load "
             "x and y there, store the sum. `size` is any number, `BLOCK` a power of two, and the "
@@ -59,7 +59,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="softmax",
         title="Softmax of rows, read once",
-        target="yaie.backends.triton.norm:softmax_kernel",
+        target="yaie.ops.triton.norm:softmax_kernel",
         task=(
             "Write the kernel for rows that fit in one block. Each row is loaded once and stored "
             "once; maximum, exponentials and sum stay in registers. There may be fewer programs "
@@ -96,7 +96,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="add_rms_norm",
         title="RMSNorm, fused with the addition before it",
-        target="yaie.backends.triton.norm:add_rms_norm_kernel",
+        target="yaie.ops.triton.norm:add_rms_norm_kernel",
         task=(
             "A layer's output is added to the residual, and the sum is normalized for the next "
             "layer. Write the kernel that does both: it stores the sum as `total`, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from yaie.course.checks.nb10.common import poisoned, randn, read_once, written_once
-from yaie.course.expect import CheckFailed, equal, fail, given
+from yaie.course.core.expect import CheckFailed, equal, fail, given
 
 SIZES = [(100, 32), (1, 8), (31, 32), (32, 32), (33, 32), (1000, 64), (1823, 256), (100_003, 2048)]
 
@@ -28,7 +28,7 @@ def add_once(
     kernel: Any, size: int, block: int, programs: int | None = None, dtype: Any = None
 ) -> Any:
     """Launch it with a program for each block; returns what its programs did."""
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     x, y = randn(size, seed=1, dtype=dtype), randn(size, seed=2, dtype=dtype)
     out = poisoned(size, dtype=dtype)
@@ -109,13 +109,13 @@ def told_missing(element: int, block: int, trace: Any) -> str:
 
 
 def draw_written(out: Any, want: Any, title: str) -> Any:
-    from yaie.viz.grid import draw_written
+    from yaie.course.viz.grid import draw_written
 
     return draw_written(out, want, title)
 
 
 def draw_add(kernel: Any) -> Any:
     """The programs of a small launch on their tensor."""
-    from yaie.viz.programs import draw_programs, programs_of
+    from yaie.course.viz.programs import draw_programs, programs_of
 
     return draw_programs(programs_of(add_once(kernel, 100, 32), "out", "store"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.expect import fail
+from yaie.course.core.expect import fail
 
 MARGIN = 4096  # elements of nothing around each tensor
 

@@ -13,7 +13,7 @@ from yaie.course.checks.nb10.common import (
     rows_begin,
     written_once,
 )
-from yaie.course.expect import close, equal, fail, given
+from yaie.course.core.expect import close, equal, fail, given
 
 EPS = 1e-2  # large, so that it shows
 
@@ -32,7 +32,7 @@ def check_add_rms_norm(kernel: Any) -> None:
 def norm_once(
     kernel: Any, rows: int, size: int, programs: int, scale: float = 1.0, dtype: Any = None
 ) -> Any:
-    from yaie.course.triton import launch, triton
+    from yaie.course.core.triton import launch, triton
 
     x, residual = (randn(rows, size, seed=s, dtype=dtype) for s in (1, 2))
     x.mul_(scale), residual.mul_(scale)
@@ -144,7 +144,7 @@ def compare(out: Any, x: Any, residual: Any, weight: Any, block: int) -> None:
 def draw_norm(kernel: Any) -> Any:
     """The bytes of one launch, beside those of operator after operator."""
     from yaie.course.checks.nb10.traffic import fused_bytes, unfused_bytes
-    from yaie.viz.programs import draw_traffic
+    from yaie.course.viz.programs import draw_traffic
 
     kinds = {
         "an operator at a time": unfused_bytes(64, 576),

@@ -15,7 +15,7 @@ from yaie.course.checks.nb10.common import (
     spaced,
     written_once,
 )
-from yaie.course.expect import close, fail, given
+from yaie.course.core.expect import close, fail, given
 
 
 def check_softmax(kernel: Any) -> None:
@@ -45,7 +45,7 @@ def hidden() -> Any:
 
 
 def softmax_once(kernel: Any, x: Any, what: str, programs: int = 4) -> Any:
-    from yaie.course.triton import launch, triton
+    from yaie.course.core.triton import launch, triton
 
     rows, columns = x.shape
     out = poisoned(rows, columns, dtype=x.dtype)
@@ -151,7 +151,7 @@ def wrong_outputs(x: Any, block: int) -> list[tuple[Any, str]]:
 
 def draw_softmax(kernel: Any) -> Any:
     """Seven rows of 5 by three programs."""
-    from yaie.viz.programs import draw_programs, programs_of
+    from yaie.course.viz.programs import draw_programs, programs_of
 
     trace = softmax_once(kernel, randn(7, 5, seed=6), "7 rows of 5 scores", programs=3)
     return draw_programs(programs_of(trace, "out", "store"))

@@ -9,7 +9,7 @@ def unfused_bytes(rows: int, size: int) -> dict[str, int]:
     """Bytes read and written in float32 if every operator of PyTorch is a kernel of its own."""
     import torch
 
-    from yaie.course.memory import Memory
+    from yaie.course.core.memory import Memory
 
     memory = Memory()
     x, residual = (memory.place(torch.randn(rows, size), name) for name in ("x", "residual"))
@@ -24,7 +24,7 @@ def fused_bytes(kernel: Any, rows: int, size: int) -> dict[str, int]:
     """Bytes that the programs of the fused kernel load and store, a program for each row."""
     import torch
 
-    from yaie.course.triton import launch, triton
+    from yaie.course.core.triton import launch, triton
 
     x, residual, weight = torch.randn(rows, size), torch.randn(rows, size), torch.randn(size)
     out, total = torch.empty_like(x), torch.empty_like(x)

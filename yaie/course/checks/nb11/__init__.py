@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from yaie.course.checks.nb11.order import check_grouped_tile, draw_order
 from yaie.course.checks.nb11.product import check_matmul, draw_matmul
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "11_triton_matmul"
 
@@ -14,7 +14,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="matmul",
         title="A matrix product, tile by tile",
-        target="yaie.backends.triton.matmul:matmul_kernel",
+        target="yaie.ops.triton.matmul:matmul_kernel",
         task=(
             "Write the kernel. A program asks `grouped_tile`, which the file imports, for its tile "
             "of c, walks along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes "
@@ -56,7 +56,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="grouped_tile",
         title="An order of tiles that loads less",
-        target="yaie.backends.triton.matmul:grouped_tile",
+        target="yaie.ops.triton.matmul:grouped_tile",
         task=(
             "From the number of a program to the row and the column of its tile. Tiles come in "
             "groups of GROUP rows of tiles. Inside a group: down its rows, then the next column. "

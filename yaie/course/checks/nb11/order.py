@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.expect import equal, fail, given
 
 CASES = [
     (4, 3, 2),
@@ -36,7 +36,7 @@ def order_of(grouped_tile: Any, tiles_m: int, tiles_n: int, group: int) -> list[
     import torch
 
     from yaie.course.checks.nb11.kernels import order_kernel
-    from yaie.course.triton import plain_errors
+    from yaie.course.core.triton import plain_errors
 
     out = torch.full((tiles_m * tiles_n, 2), -1, dtype=torch.int32)
     with plain_errors():
@@ -45,7 +45,7 @@ def order_of(grouped_tile: Any, tiles_m: int, tiles_n: int, group: int) -> list[
 
 
 def compare(got: list[tuple[int, int]], tiles_m: int, tiles_n: int, group: int) -> None:
-    from yaie.course.tile_order import grouped
+    from yaie.course.lessons.tile_order import grouped
 
     want = grouped(tiles_m, tiles_n, group)
     if got == want:
@@ -79,7 +79,7 @@ def told_outside(tile: tuple[int, int], tiles_m: int) -> str:
 
 def mistakes(tiles_m: int, tiles_n: int, group: int) -> list[tuple[str, list[tuple[int, int]]]]:
     """Known wrong orders."""
-    from yaie.course.tile_order import grouped, row_major
+    from yaie.course.lessons.tile_order import grouped, row_major
 
     swapped = [(m, n) for n, m in grouped(tiles_n, tiles_m, group)]
     groups_by_row = [
@@ -112,8 +112,8 @@ def shown(order: list[tuple[int, int]]) -> str:
 
 def draw_order(grouped_tile: Any) -> Any:
     """The first wave of nine programs on 9 × 9 tiles, without and with groups of three."""
-    from yaie.course.tile_order import row_major
-    from yaie.viz.tile_order import draw_waves, record_waves
+    from yaie.course.lessons.tile_order import row_major
+    from yaie.course.viz.tile_order import draw_waves, record_waves
 
     orders = {"row by row": row_major(9, 9), "groups of 3": order_of(grouped_tile, 9, 9, 3)}
     return draw_waves(record_waves(orders, 9, 9, together=9)[1])

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from yaie.course.checks.nb10.common import poisoned, randn, spaced, written_once
-from yaie.course.expect import CheckFailed, close, fail, given
+from yaie.course.core.expect import CheckFailed, close, fail, given
 
 BLOCK = 16  # of all three axes, unless a case says otherwise
 
@@ -25,7 +25,7 @@ def check_matmul(kernel: Any) -> None:
 def product_once(
     kernel: Any, m: int, n: int, k: int, blocks: tuple[int, int, int] = (BLOCK,) * 3, group: int = 2
 ) -> Any:
-    from yaie.course.triton import refuse_strays
+    from yaie.course.core.triton import refuse_strays
 
     a, b = randn(m, k, seed=1), randn(k, n, seed=2)
     c = poisoned(m, n)
@@ -45,7 +45,7 @@ def product_once(
 
 
 def multiply(kernel: Any, a: Any, b: Any, c: Any, blocks: tuple[int, int, int], group: int) -> Any:
-    from yaie.course.triton import attempt
+    from yaie.course.core.triton import attempt
 
     (m, k), n = a.shape, b.shape[1]
     programs = -(-m // blocks[0]) * -(-n // blocks[1])
@@ -80,7 +80,7 @@ def steps(trace: Any, m: int, n: int, k: int, blocks: tuple[int, int, int]) -> N
 
 def tiles(trace: Any, m: int, n: int, blocks: tuple[int, int, int], group: int) -> None:
     """Each program stores the tile that grouped_tile gives it."""
-    from yaie.course.tile_order import grouped, row_major
+    from yaie.course.lessons.tile_order import grouped, row_major
 
     tiles_m, tiles_n = -(-m // blocks[0]), -(-n // blocks[1])
     firsts = {x.program[0]: int(x.elements.ravel()[0]) for x in trace.of("c", "store")}
@@ -194,8 +194,8 @@ def in_half_precision(kernel: Any) -> None:
 
 def draw_matmul(kernel: Any) -> Any:
     """Some steps of the programs of a small product."""
-    from yaie.viz.film import film_strip
-    from yaie.viz.tile_order import draw_product, record_product
+    from yaie.course.viz.film import film_strip
+    from yaie.course.viz.tile_order import draw_product, record_product
 
     trace = product_once(kernel, 40, 56, 40)
     steps = record_product(trace, 40, 56, 40)

@@ -6,7 +6,7 @@ from yaie.course.checks.nb12.merge import check_merge, draw_merged
 from yaie.course.checks.nb12.places import check_places, draw_places
 from yaie.course.checks.nb12.seen import check_seen, draw_sorted
 from yaie.course.checks.nb12.step import check_online, draw_row
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "12_triton_attention"
 
@@ -16,7 +16,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="online_step",
         title="The online softmax in registers",
-        target="yaie.backends.triton.online:online_step, finish",
+        target="yaie.ops.triton.online:online_step, finish",
         task=(
             "Two functions that every attention kernel of the engine calls: the step for one tile "
             "of scores, and the end, which divides and takes the logarithm. They get and return "
@@ -58,7 +58,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="seen_keys",
         title="Two loops: what a tile of queries sees",
-        target="yaie.backends.triton.flash:seen_keys",
+        target="yaie.ops.triton.flash:seen_keys",
         task=(
             "The flash kernel goes through the keys in two loops: first the tiles that every "
             "query of its tile sees whole, without a mask; then those that need one. Compute, for "
@@ -96,7 +96,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="places",
         title="Rows of a tile, slots of the cache",
-        target="yaie.backends.triton.paged:find_queries, find_slots",
+        target="yaie.ops.triton.paged:find_queries, find_slots",
         task=(
             "The paged kernel serves all query heads of a KV head with one tile. `find_queries` "
             "says which query and which head each row of it is. `find_slots` looks up in the "
@@ -130,7 +130,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="merge",
         title="Merge the splits of a context",
-        target="yaie.backends.triton.paged:merge_kernel",
+        target="yaie.ops.triton.paged:merge_kernel",
         task=(
             "A whole kernel: program r loads the outputs and log-sum-exps that the splits have "
             "left for row r, and stores the merged output and log-sum-exp. Splits beyond a short "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from yaie.course.triton import tl, triton
+from yaie.course.core.triton import tl, triton
 
 
 @triton.jit

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from yaie.course.checks.nb10.common import poisoned, spaced, written_once
-from yaie.course.expect import close, fail, given
+from yaie.course.core.expect import close, fail, given
 
 NAN = (
     "Where no split saw anything every log-sum-exp is -inf, and so is their maximum; -inf - -inf "
@@ -32,7 +32,7 @@ def check_merge(merge_kernel: Any) -> None:
 
 def merge(merge_kernel: Any, parts: Any, lse: Any, dtype: Any = None) -> tuple[Any, Any]:
     """Launch the learner's kernel with a program for each row."""
-    from yaie.course.triton import launch, triton
+    from yaie.course.core.triton import launch, triton
 
     splits, rows, head_dim = parts.shape
     out, out_lse = poisoned(rows, head_dim, dtype=dtype), poisoned(rows)
@@ -178,7 +178,7 @@ def draw_merged(merge_kernel: Any) -> Any:
     """Four splits of 32 keys, one of them beyond the context, merged by the learner's kernel."""
     import torch
 
-    from yaie.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.merge import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(7)
     scores = torch.randn(26, generator=generator) * 2

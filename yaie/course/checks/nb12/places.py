@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb10.common import spaced
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.expect import equal, fail, given
 
 TWO_RETURNED = {
     ValueError: "It returns two blocks of the shape of `rows`: the queries and the heads.",
@@ -34,7 +34,7 @@ def one_tile(kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: i
     import torch
 
     from yaie.course.checks.nb12.kernels import queries_kernel
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     queries, heads = (spaced(torch.full((8,), -1, dtype=torch.int32)) for _ in range(2))
     of_kv_head = [h for h in range(group * kv_heads) if h // group == kv_head]
@@ -90,7 +90,7 @@ def one_part(
     """The slots of some keys of the second of two sequences, whose blocks lie anywhere."""
     import torch
 
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     blocks = random.Random(context).sample(range(1, 39), -(-context // block_size))
     tables = torch.full((2, len(blocks) + 2), -(1 << 20), dtype=torch.int32)
@@ -162,7 +162,7 @@ def far_away(kernels: Any) -> None:
     import torch
 
     from yaie.course.checks.nb12.kernels import slots_kernel
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     block = 150_000_000
     tables = spaced(torch.tensor([[block]], dtype=torch.int32))
@@ -194,8 +194,8 @@ def draw_places(kernels: Any) -> Any:
     import torch
 
     from yaie.course.checks.nb12.kernels import slots_kernel
-    from yaie.course.triton import launch
-    from yaie.viz.splits import Part, draw_splits
+    from yaie.course.core.triton import launch
+    from yaie.course.viz.splits import Part, draw_splits
 
     blocks = [13, 2, 20, 7, 16]
     tables = spaced(torch.tensor([blocks], dtype=torch.int32))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.checks.nb10.common import spaced
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.expect import equal, fail, given
 
 RETURNS = {
     ValueError: "It returns three values: last_key, a block of [BLOCK_M], unmasked and end.",
@@ -40,7 +40,7 @@ def run(seen_keys: Any, first_row: int, num_queries: int, num_keys: int, causal:
     import torch
 
     from yaie.course.checks.nb12.kernels import seen_kernel
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     last_key = spaced(torch.full((block_m,), NOBODY, dtype=torch.int32))
     bounds = spaced(torch.full((2,), NOBODY, dtype=torch.int32))
@@ -138,7 +138,7 @@ def visible(row: int, num_queries: int, num_keys: int, causal: bool) -> int:
 
 def draw_sorted(seen_keys: Any) -> Any:
     """A chunk of 40 queries after 24 others, sorted by the learner's function."""
-    from yaie.viz.tiles import draw_key_tiles
+    from yaie.course.viz.tiles import draw_key_tiles
 
     rows = []
     for first_row in range(0, 40, 16):

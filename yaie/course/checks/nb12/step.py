@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from yaie.course.checks.nb10.common import spaced
-from yaie.course.expect import close, fail, given
+from yaie.course.core.expect import close, fail, given
 
 LOWEST = -3.0e38
 LOG2_E = math.log2(math.e)
@@ -45,7 +45,7 @@ def step(kernels: Any, scores: Any, scale: float, state: Any) -> tuple[Any, Any,
     import torch
 
     from yaie.course.checks.nb12.kernels import step_kernel
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     rows, keys = scores.shape
     before = [spaced(x) for x in state]
@@ -64,7 +64,7 @@ def end(kernels: Any, state: Any) -> tuple[Any, Any]:
     import torch
 
     from yaie.course.checks.nb12.kernels import finish_kernel
-    from yaie.course.triton import launch
+    from yaie.course.core.triton import launch
 
     maximum, total, out = (spaced(x) for x in state)
     results = [spaced(torch.full_like(x, torch.nan)) for x in (out, total)]
@@ -301,8 +301,8 @@ def draw_row(kernels: Any) -> Any:
     """A row of sixteen scores in four tiles, through the learner's step."""
     import torch
 
-    from yaie.viz import film_strip
-    from yaie.viz.online import OnlineStep, draw_online
+    from yaie.course.viz import film_strip
+    from yaie.course.viz.online import OnlineStep, draw_online
 
     scores = torch.randn(1, 16, generator=torch.Generator().manual_seed(5)) * 1.5
     state = empty(1, 1)

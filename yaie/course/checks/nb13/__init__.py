@@ -6,7 +6,7 @@ from yaie.course.checks.nb13.add import check_vector_add
 from yaie.course.checks.nb13.float4 import check_float4, draw_float4
 from yaie.course.checks.nb13.relu import check_add_relu, draw_add_relu
 from yaie.course.checks.nb13.stride import check_stride
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "13_first_cuda_kernel"
 

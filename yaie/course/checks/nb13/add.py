@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.checks.nb13.common import WARP, add, compare, is_far_off, unwritten_tail, vector
-from yaie.course.expect import fail, given
+from yaie.course.core.expect import fail, given
 
 NAME = "vector_add_scalar_f32"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.cuda import EXPLAIN, Explain, launch, poisoned
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import EXPLAIN, Explain, launch, poisoned
+from yaie.course.core.expect import equal, fail, given
 
 WARP = 32
 
@@ -60,7 +60,7 @@ def say_why_nothing_came(path: Path, name: str, x: Any, y: Any, more: tuple[int,
 
 def compare(out: Any, want: Any, what: str, mistakes: Any = (), because: str = "") -> None:
     """Every element, exactly; the picture of a failure shows which are wrong."""
-    from yaie.course.expect import CheckFailed
+    from yaie.course.core.expect import CheckFailed
 
     try:
         with given(what):
@@ -71,7 +71,7 @@ def compare(out: Any, want: Any, what: str, mistakes: Any = (), because: str = "
 
 
 def draw(out: Any, want: Any, what: str) -> Any:
-    from yaie.viz import draw_written
+    from yaie.course.viz import draw_written
 
     return draw_written(out, want, what)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.checks.nb13.common import WARP, add, compare, unwritten_tail, vector
-from yaie.course.expect import fail, given
+from yaie.course.core.expect import fail, given
 
 NAME = "vector_add_float4_f32"
 UNALIGNED = (
@@ -27,7 +27,7 @@ def check_float4(path: Path) -> None:
 
 def add_once(path: Path, n: int, offsets: tuple[int, int, int] = (0, 0, 0), **options: Any) -> None:
     """Add slices that begin `offsets` elements behind an aligned address: x, y and out."""
-    from yaie.course.cuda import launch, poisoned
+    from yaie.course.core.cuda import launch, poisoned
 
     x, y = vector(n + offsets[0], 1)[offsets[0] :], vector(n + offsets[1], 2)[offsets[1] :]
     what = f"n = {n:,}"
@@ -105,7 +105,7 @@ def four_at_once(report: Any, n: int, what: str) -> None:
 
 
 def draw_float4(path: Path) -> Any:
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     x, y = vector(1024, 1), vector(1024, 2)
     _, report = add(path, NAME, x, y, what="n = 1,024", explain={})

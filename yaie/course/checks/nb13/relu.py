@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.checks.nb13.common import WARP, add, compare, is_far_off, vector
-from yaie.course.expect import fail, given
+from yaie.course.core.expect import fail, given
 
 NAME = "add_relu_half2_f16"
 
@@ -103,7 +103,7 @@ def draw_add_relu(path: Path) -> Any:
     """One request: 32 pairs are as many bytes as 32 floats."""
     import torch
 
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     x, y = vector(1000, 1, torch.float16), vector(1000, 2, torch.float16)
     _, report = add(path, NAME, x, y, what="n = 1,000", explain={})

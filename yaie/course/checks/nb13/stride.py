@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.checks.nb13.common import add, compare, unwritten_tail, vector
-from yaie.course.expect import fail, given
+from yaie.course.core.expect import fail, given
 
 NAME = "vector_add_stride_f32"
 

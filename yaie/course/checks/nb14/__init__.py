@@ -6,8 +6,8 @@ from yaie.course.checks.nb14.normalize import check_normalize, draw_normalize
 from yaie.course.checks.nb14.rms_norm import check_rms_norm, draw_rms_norm
 from yaie.course.checks.nb14.row_sum import check_row_sum, draw_row_sum
 from yaie.course.checks.nb14.transpose import check_transpose, draw_transpose
-from yaie.course.cuda import operator_by
-from yaie.course.manifest import Exercise
+from yaie.course.core.cuda import operator_by
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "14_memory_barriers_warps"
 
@@ -170,6 +170,6 @@ EXERCISES = [
         check=check_rms_norm,
         picture=draw_rms_norm,
         operator="rms_norm",
-        fit=operator_by("yaie.backends.cuda.norm:rms_norm_simple"),
+        fit=operator_by("yaie.ops.cuda.norm:rms_norm_simple"),
     ),
 ]

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.cuda import compiled, launch
-from yaie.course.expect import fail
+from yaie.course.core.cuda import compiled, launch
+from yaie.course.core.expect import fail
 
 if TYPE_CHECKING:
     from yaie.emulator import Report
@@ -117,7 +117,7 @@ def require_cheap(report: Report, told: Mapping[str, str]) -> None:
 
 
 def _drawn(access: Access) -> Any:
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     return draw_access(access)
 

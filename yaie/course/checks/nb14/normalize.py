@@ -16,8 +16,8 @@ from yaie.course.checks.nb14.common import (
     report_of,
     require_cheap,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -181,7 +181,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_normalize(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     x, out = inputs(4, 512, "f32")
     return draw_costs(report_of(path, "normalize_rows_f32", x, out, 4, 512, 2, 128))

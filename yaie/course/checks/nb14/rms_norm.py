@@ -13,8 +13,8 @@ from yaie.course.checks.nb14.common import (
     report_of,
     require_cheap,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, given
 
 THREADS = 256
 CASES = ((1, 256, 0.5), (3, 700, 0.5), (2, 1, 1e-6), (2, 33, 1e-6), (2, 1025, 1e-6), (0, 8, 1e-6))
@@ -152,7 +152,7 @@ def many(path: Path) -> None:
 
 def draw_rms_norm(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     x, weight, out = inputs(2, 1024, "f32")
     report = report_of(path, "rms_norm_simple_f32", x, weight, out, 2, 1024, 1e-6)

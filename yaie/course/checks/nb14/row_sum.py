@@ -13,8 +13,8 @@ from yaie.course.checks.nb14.common import (
     report_of,
     require_cheap,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator import Report
@@ -186,7 +186,7 @@ def races(path: Path, rows: int) -> bool:
 
 def draw_row_sum(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     x, out = inputs(4, 512)
     return draw_costs(report_of(path, "row_sum_shared_f32", x, out, 4, 512, 2, 128))

@@ -14,8 +14,8 @@ from yaie.course.checks.nb14.common import (
     report_of,
     require_cheap,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import equal, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import equal, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -141,8 +141,8 @@ def draw_transpose(path: Path) -> Any:
     """What a warp reads from the tile, and what it writes to `out`."""
     from functools import partial
 
-    from yaie.viz.access import draw_access
-    from yaie.viz.film import compose
+    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.film import compose
 
     x, out = matrices(64, 96, "f32")
     report = report_of(path, "transpose_f32", x, out, 64, 96)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb15.register_tile import check_register_tile, draw_register_tile
 from yaie.course.checks.nb15.shared_tile import check_shared_tile, draw_shared_tile
 from yaie.course.checks.nb15.swizzle import check_swizzle, draw_swizzle
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "15_tiled_matmul"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, given
 
 if TYPE_CHECKING:
     from yaie.emulator import Report

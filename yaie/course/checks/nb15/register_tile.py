@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import element_of, on_every_schedule, race_in_words, report_of
 from yaie.course.checks.nb15.common import Mistakes, factors, product, run, units
-from yaie.course.cuda import Explain
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -135,7 +135,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_register_tile(path: Path) -> Any:
     """Which lines cost how much, in your kernel."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     size = (TILE, TILE, 16)
     return draw_costs(report_of(path, f"{NAME}_f32", *factors(*size), *size))

@@ -12,8 +12,8 @@ from yaie.course.checks.nb14.common import (
     require_cheap,
 )
 from yaie.course.checks.nb15.common import Mistakes, factors, product, run, units
-from yaie.course.cuda import Explain, poisoned
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain, poisoned
+from yaie.course.core.expect import fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -167,8 +167,8 @@ def draw_shared_tile(path: Path) -> Any:
     from functools import partial
 
     from yaie.course.checks.nb14.common import report_of
-    from yaie.viz.access import draw_access
-    from yaie.viz.film import compose
+    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.film import compose
 
     a, b, c = factors(*WHOLE)
     report = report_of(path, f"{NAME}_f32", a, b, c, *WHOLE)

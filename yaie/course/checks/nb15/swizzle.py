@@ -7,8 +7,8 @@ from typing import Any
 
 from yaie.course.checks.nb14.common import report_of, require_cheap
 from yaie.course.checks.nb15.common import factors, run
-from yaie.course.cuda import Explain
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import fail, given
 
 NAME = "matmul_mma"
 SIZES = ((128, 256, 32), (40, 264, 72))
@@ -26,7 +26,7 @@ EXPLAIN: Explain = {"race": OWN, "out_of_bounds": OWN, "uninitialized": OWN}
 
 
 def check_swizzle(path: Path) -> None:
-    from yaie.course.data_nb15 import places
+    from yaie.course.lessons.data_nb15 import places
 
     for pieces in (4, 8, 32):
         table = places(path, pieces, ROWS).tolist()
@@ -111,9 +111,9 @@ def draw_swizzle(path: Path) -> Any:
     """Where the pieces of the first rows lie, by the learner's function."""
     from functools import partial
 
-    from yaie.course.data_nb15 import places
-    from yaie.viz.film import compose
-    from yaie.viz.matmul import draw_places
+    from yaie.course.lessons.data_nb15 import places
+    from yaie.course.viz.film import compose
+    from yaie.course.viz.matmul import draw_places
 
     panels = [partial(draw_places, places(path, pieces, 16)) for pieces in (4, 8)]
     return compose(panels, [("1", "rows of 4 pieces, as of a"), ("2", "rows of 8 pieces")])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from yaie.course.checks.nb16.copies import check_copies, draw_copies
 from yaie.course.checks.nb16.eight import check_fp8, draw_fp8
 from yaie.course.checks.nb16.write import check_write, draw_write
-from yaie.course.cuda import operator_by
-from yaie.course.manifest import Exercise
+from yaie.course.core.cuda import operator_by
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "16_kv_memory_operations"
 
@@ -53,7 +53,7 @@ EXERCISES = [
         check=check_write,
         picture=draw_write,
         operator="reshape_and_cache",
-        fit=operator_by("yaie.backends.cuda.kv:reshape_and_cache_simple"),
+        fit=operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple"),
     ),
     Exercise(
         id="16.2",

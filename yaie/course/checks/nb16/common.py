@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.course.expect import fail
+from yaie.course.core.expect import fail
 
 
 def pool_of(num_blocks: int, block_size: int, heads: int, dim: int, seed: int = 0) -> Any:

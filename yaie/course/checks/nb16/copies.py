@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of, thread
 from yaie.course.checks.nb16.common import pool_of
-from yaie.course.cuda import launch
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import launch
+from yaie.course.core.expect import equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -184,7 +184,7 @@ def costs(path: Path) -> None:
 
 
 def _drawn(access: Any) -> Any:
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     return draw_access(access)
 
@@ -193,7 +193,7 @@ def draw_copies(path: Path) -> Any:
     """What each line costs a warp."""
     import torch
 
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     pools = pools_of((16, 2, 32), 2)
     return draw_costs(report_of(path, NAME, pools, torch.tensor(APART), 2, 2, 4096, 16, 2))

@@ -7,8 +7,8 @@ from typing import Any
 
 from yaie.course.checks.nb14.common import dtypes, on_every_schedule, report_of
 from yaie.course.checks.nb16.common import pool_of
-from yaie.course.cuda import launch
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import launch
+from yaie.course.core.expect import equal, fail, given
 
 NAME = "reshape_and_cache_fp8"
 LARGEST = 448.0
@@ -227,7 +227,7 @@ def draw_fp8(path: Path) -> Any:
     """What each line costs a warp."""
     import torch
 
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     keys, ones = torch.randn(2, 2, 64, generator=torch.Generator().manual_seed(0)), torch.ones(1)
     pools = [torch.zeros(2, 4, 2, 64).to(torch.float8_e4m3fn) for _ in range(2)]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of
 from yaie.course.checks.nb16.common import pool_of, require_others_kept, rows_of
-from yaie.course.cuda import launch
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import launch
+from yaie.course.core.expect import equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -88,7 +88,7 @@ def inputs(
 
 
 def arguments(given: dict[str, Any]) -> tuple[Any, ...]:
-    from yaie.backends.cuda.launching import memory
+    from yaie.ops.cuda.launching import memory
 
     keys, values = given["keys"], given["values"]
     size = keys.element_size()
@@ -233,14 +233,14 @@ def wide(path: Path) -> None:
 
 
 def _drawn(access: Any) -> Any:
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     return draw_access(access)
 
 
 def draw_write(path: Path) -> Any:
     """Which token lies in which slot, as the kernel left it."""
-    from yaie.viz.slots import draw_slots
+    from yaie.course.viz.slots import draw_slots
 
     case = inputs((9, 2, 4, 4))
     before = rows_of(case["key_pool"]).clone()

@@ -7,7 +7,7 @@ from yaie.course.checks.nb17.bounds import check_bounds, draw_bounds
 from yaie.course.checks.nb17.draft import TILE_LOOP
 from yaie.course.checks.nb17.row import check_row, draw_row
 from yaie.course.checks.nb17.tile import check_tile, draw_tile
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "17_flash_attention_cuda"
 

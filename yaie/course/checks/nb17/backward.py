@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of
 from yaie.course.checks.nb17.common import TOLERANCE, Problem, attend, requests, tensors
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -282,7 +282,7 @@ def explanations() -> Explain:
 
 def draw_backward(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     given_arguments, _ = arguments(COUNTED)
     return draw_costs(report_of(path, f"{NAME}_f32", *given_arguments))

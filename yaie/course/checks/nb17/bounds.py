@@ -16,8 +16,8 @@ from yaie.course.checks.nb17.common import (
     seen_by,
 )
 from yaie.course.checks.nb17.tile import HEIGHT, KEYS, LEAVES, NAME
-from yaie.course.cuda import Explain
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -154,8 +154,8 @@ def explanations(problem: Problem) -> Explain:
 
 def draw_bounds(path: Path) -> Any:
     """Which tiles of keys each tile of queries brought, from the rows of k that were asked for."""
-    from yaie.course.data_nb17 import tiles_brought
-    from yaie.viz.tiles import draw_key_tiles
+    from yaie.course.lessons.data_nb17 import tiles_brought
+    from yaie.course.viz.tiles import draw_key_tiles
 
     rows, queries, keys = tiles_brought(path)
     return draw_key_tiles(rows, queries, keys, tile_q=HEIGHT, tile_k=KEYS)

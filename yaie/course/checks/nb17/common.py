@@ -13,8 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, given
 
 if TYPE_CHECKING:
     from yaie.emulator import Report

@@ -16,8 +16,8 @@ from yaie.course.checks.nb17.common import (
     seen_by,
     wrong,
 )
-from yaie.course.cuda import Explain
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -137,7 +137,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_row(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     given_arguments, _ = arguments(COUNTED)
     return draw_costs(report_of(path, f"{NAME}_f32", *given_arguments))

@@ -6,8 +6,8 @@ from yaie.course.checks.nb18.cascade import check_cascade, draw_cascade
 from yaie.course.checks.nb18.grouped import check_grouped, draw_grouped
 from yaie.course.checks.nb18.one_block import check_one_block, draw_one_block
 from yaie.course.checks.nb18.split import check_split, draw_split
-from yaie.course.cuda import operator_by
-from yaie.course.manifest import Exercise
+from yaie.course.core.cuda import operator_by
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "18_paged_attention_cuda"
 
@@ -61,7 +61,7 @@ EXERCISES = [
         check=check_one_block,
         picture=draw_one_block,
         operator="paged_attention",
-        fit=operator_by("yaie.backends.cuda.paged:one_block"),
+        fit=operator_by("yaie.ops.cuda.paged:one_block"),
     ),
     Exercise(
         id="18.2",
@@ -114,7 +114,7 @@ EXERCISES = [
         check=check_grouped,
         picture=draw_grouped,
         operator="paged_attention",
-        fit=operator_by("yaie.backends.cuda.paged:grouped"),
+        fit=operator_by("yaie.ops.cuda.paged:grouped"),
     ),
     Exercise(
         id="18.3",
@@ -161,14 +161,14 @@ EXERCISES = [
         check=check_split,
         picture=draw_split,
         operator="paged_attention",
-        fit=operator_by("yaie.backends.cuda.paged:split"),
+        fit=operator_by("yaie.ops.cuda.paged:split"),
     ),
     Exercise(
         id="18.4",
         notebook=NOTEBOOK,
         slug="shared_prefix",
         title="Read a shared prefix once",
-        target="yaie.attention:shared_prefix_attention",
+        target="yaie.ops.reference.attention:shared_prefix_attention",
         task=(
             "In Python, with two functions that are there: paged_attention computes each "
             "sequence's attention over what its table names, merge_states merges two partial "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from yaie.course.checks.nb18.common import Batch, batch_of, compare, lse_mistakes
-from yaie.course.expect import fail, given, true
+from yaie.course.core.expect import fail, given, true
 
 SHARED = 3  # blocks of 4
 MEANING = (
@@ -118,7 +118,7 @@ def twice(batch: Batch, shared_len: int) -> list[tuple[Any, str]]:
 
 def reads(function: Callable[..., Any]) -> None:
     """How many keys `attention` is given."""
-    from yaie.attention import attention
+    from yaie.ops.reference.attention import attention
 
     batch = batch_of((14, 22, 13), shared=SHARED)
     calls: list[tuple[int, int]] = []
@@ -144,8 +144,8 @@ def reads(function: Callable[..., Any]) -> None:
 
 def draw_cascade(shared_prefix_attention: Callable[..., Any]) -> Any:
     """What is merged, for one head of three sequences."""
-    from yaie.viz.film import film_strip
-    from yaie.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.film import film_strip
+    from yaie.course.viz.merge import MergeNode, draw_merge
 
     batch = batch_of((14, 22, 13), heads=1, dim=16, shared=SHARED)
     out, lse = shared_prefix_attention(*batch.tensors, 4 * SHARED)

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from yaie.course.cuda import launch
-from yaie.course.expect import close, fail, true
+from yaie.course.core.cuda import launch
+from yaie.course.core.expect import close, fail, true
 
 NO_BLOCK = 1 << 30  # what stands in a table behind the end of a context
 ROUNDING = {"float32": 1e-4, "float16": 2e-3, "bfloat16": 1.6e-2}
@@ -187,6 +187,6 @@ def outside(name: str) -> str:
 
 
 def drawn_access(access: Any) -> Any:
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     return partial(draw_access, access)

@@ -15,8 +15,8 @@ from yaie.course.checks.nb18.common import (
     lse_mistakes,
     outside,
 )
-from yaie.course.cuda import Explain
-from yaie.course.expect import fail, given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator import Report
@@ -247,7 +247,7 @@ def explanations() -> Explain:
 
 def draw_grouped(path: Path) -> Any:
     """What each line costs a warp."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     batch = batch_of((100,), 4, dim=64, block_size=16, dtype="float16")
     return draw_costs(call(path, NAME, batch)[2])

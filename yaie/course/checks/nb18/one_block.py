@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import element_of, on_every_schedule, race_in_words
 from yaie.course.checks.nb18.common import Batch, batch_of, call, compare, lse_mistakes, outside
-from yaie.course.cuda import Explain
-from yaie.course.expect import given
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -222,7 +222,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_one_block(path: Path) -> Any:
     """What each line costs a warp."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     batch = batch_of((100,), dim=64, block_size=16)
     return draw_costs(call(path, NAME, batch)[2])

@@ -16,8 +16,8 @@ from yaie.course.checks.nb18.common import (
     oracle,
     outside,
 )
-from yaie.course.cuda import Explain
-from yaie.course.expect import given, true
+from yaie.course.core.cuda import Explain
+from yaie.course.core.expect import given, true
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -239,7 +239,7 @@ def draw_split(path: Path) -> Any:
     """The partial states of one query head, and what they were merged to."""
     import torch
 
-    from yaie.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.merge import MergeNode, draw_merge
 
     batch = batch_of((44,), heads=1, dim=16)
     splits, part = 4, 12

@@ -6,7 +6,7 @@ from yaie.course.checks.nb19.fill import check_fill, draw_fill
 from yaie.course.checks.nb19.host import check_host
 from yaie.course.checks.nb19.lookup import check_lookup, draw_lookup
 from yaie.course.checks.nb19.scan import check_blelloch, draw_blelloch
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "19_radix_and_metadata_kernels"
 
@@ -156,7 +156,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="fill_on_the_host",
         title="Metadata in torch, without a hidden copy",
-        target="yaie.draft_metadata:fill_draft_extend_metadata",
+        target="yaie.ops.reference.metadata:fill_draft_extend_metadata",
         task=(
             "The same metadata in torch's operators, for all tokens at once, and what has to stand "
             "before any kernel: how many tokens there are, and whether the outputs have room for "

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of
 from yaie.course.checks.nb19.scan import ints
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -138,7 +138,7 @@ def explanations(batch: int, n: int) -> Explain:
 
 def draw_fill(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     lengths, keys = drawn(255)
     n = sum(lengths)

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from yaie.course.checks.nb19.scan import ints
-from yaie.course.cuda import poisoned
-from yaie.course.expect import equal, fail, given, raises
+from yaie.course.core.cuda import poisoned
+from yaie.course.core.expect import equal, fail, given, raises
 
 # new tokens, keys, topk
 EXAMPLES = (

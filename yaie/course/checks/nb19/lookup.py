@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, report_of
 from yaie.course.checks.nb19.scan import ints
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
-    from yaie.flat_tree import FlatTree
+    from yaie.ops.reference.radix import FlatTree
 
 Sequences = list[list[int]]
 
@@ -57,8 +57,8 @@ def drawn(seed: int) -> tuple[Sequences, Sequences, int, int]:
 
 
 def flat_tree(known: Sequences, block_size: int) -> FlatTree:
-    from yaie.flat_tree import flatten
-    from yaie.radix import RadixTree
+    from yaie.engine.flat_tree import flatten
+    from yaie.engine.radix import RadixTree
 
     tree = RadixTree(block_size)
     for number, sequence in enumerate(known):
@@ -210,7 +210,7 @@ EXPLAIN: Explain = {
 
 def draw_lookup(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     known, prompts, block_size, max_blocks = drawn(0)
     tokens, begins = ends_to_end(prompts)

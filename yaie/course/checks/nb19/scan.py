@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.checks.nb14.common import on_every_schedule, race_in_words, report_of
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import equal, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -171,7 +171,7 @@ def explanations() -> Explain:
 
 def draw_blelloch(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     n, threads = TIMED
     x, out = ints(drawn(n)), poisoned(n + 1, dtype=ints([]).dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb20.gumbel import check_gumbel, draw_gumbel
 from yaie.course.checks.nb20.stats import check_stats, draw_stats
 from yaie.course.checks.nb20.top_p import check_top_p, draw_top_p
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "20_sampling_kernels"
 

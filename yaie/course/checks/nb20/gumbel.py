@@ -11,8 +11,8 @@ from yaie.course.checks.nb14.common import (
     on_every_schedule,
     race_in_words,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import equal, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import equal, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -78,7 +78,7 @@ def run(
 def compare(tokens: Any, arguments: tuple, threads: int) -> None:
     import torch
 
-    from yaie.draws import gumbel_sample, uniforms
+    from yaie.ops.reference.sampling import gumbel_sample, uniforms
 
     logits, temperature, seed, step = arguments
     size = logits.shape[1]
@@ -223,7 +223,7 @@ def draw_gumbel(path: Path) -> Any:
     """How often each of 12 tokens came in 2,000 draws, beside how often it should."""
     import torch
 
-    from yaie.viz.draws import draw_shares
+    from yaie.course.viz.draws import draw_shares
 
     rows = 2000
     logits = torch.linspace(1.5, -2.0, 12)

@@ -12,8 +12,8 @@ from yaie.course.checks.nb14.common import (
     race_in_words,
     report_of,
 )
-from yaie.course.cuda import Explain, launch, poisoned
-from yaie.course.expect import close, equal, fail, given
+from yaie.course.core.cuda import Explain, launch, poisoned
+from yaie.course.core.expect import close, equal, fail, given
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -203,7 +203,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_stats(path: Path) -> Any:
     """What each line costs."""
-    from yaie.viz.costs import draw_costs
+    from yaie.course.viz.costs import draw_costs
 
     x, best, total = inputs(4, 512, "f32")
     return draw_costs(report_of(path, "softmax_stats_f32", x, best, total, 4, 512, 2, 128))

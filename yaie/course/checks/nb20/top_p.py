@@ -13,8 +13,8 @@ from yaie.course.checks.nb14.common import (
     on_every_schedule,
     race_in_words,
 )
-from yaie.course.cuda import Explain, compiled, launch, poisoned
-from yaie.course.expect import equal, given, true
+from yaie.course.core.cuda import Explain, compiled, launch, poisoned
+from yaie.course.core.expect import equal, given, true
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
@@ -207,7 +207,7 @@ def draw_top_p(path: Path) -> Any:
     """The four rounds: which bins held mass, and where the threshold was."""
     import torch
 
-    from yaie.viz.draws import draw_rounds, rounds
+    from yaie.course.viz.draws import draw_rounds, rounds
 
     x = (torch.randn(400, generator=torch.Generator().manual_seed(20)) * 2).unsqueeze(0)
     best = x.amax(1)

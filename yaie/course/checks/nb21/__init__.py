@@ -6,7 +6,7 @@ from yaie.course.checks.nb21.norm import check_norm
 from yaie.course.checks.nb21.operator import check_operator
 from yaie.course.checks.nb21.profile import check_limit, draw_limits
 from yaie.course.checks.nb21.steps import check_steps
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "21_building_profiling_differentiating"
 
@@ -16,7 +16,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="custom_operator",
         title="A kernel becomes an operator",
-        target="yaie.custom:define_silu_and_mul",
+        target="yaie.course.lessons.custom:define_silu_and_mul",
         task=(
             "Register the kernel as an operator of torch, in the namespace that you are given: "
             "what computes, and a fake, which says what the result will look like. "
@@ -51,7 +51,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="rms_norm_backward",
         title="The gradients of RMSNorm",
-        target="yaie.custom:RMSNorm.backward",
+        target="yaie.course.lessons.custom:RMSNorm.backward",
         task=(
             "The forward pass is there and has kept x, weight and the scale of each row. Write "
             "the backward pass, which gets the gradient of the result. The formulas are in the "
@@ -84,7 +84,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="graphed_steps",
         title="One capture, many batches",
-        target="yaie.capture:GraphedSteps.add, GraphedSteps.run",
+        target="yaie.course.lessons.capture:GraphedSteps.add, GraphedSteps.run",
         task=(
             "`add` captures the step for one batch size; `run` computes any batch by a replay. A "
             "replay knows nothing of its caller: it reads the tensors that it was captured with, "
@@ -122,7 +122,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="limited_by",
         title="What limits a kernel",
-        target="yaie.bottleneck:limited_by",
+        target="yaie.course.lessons.bottleneck:limited_by",
         task=(
             "Read a profile: from the percentages that each part of the GPU reached, the size of "
             "the grid, and the cycles that warps waited, say what holds the kernel back. The "

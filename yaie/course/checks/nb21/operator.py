@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from yaie.course.expect import close, equal, fail, given, true
+from yaie.course.core.expect import close, equal, fail, given, true
 
 _numbers = itertools.count()
 SHAPES = [(3, 16), (5, 66), (1, 2), (0, 8)]
@@ -42,7 +42,7 @@ def define_in_new_namespace(define: Callable[[str], None]) -> Any:
 def check_real(operator: Any) -> None:
     import torch
 
-    from yaie.functional import silu_and_mul
+    from yaie.ops.reference.elementwise import silu_and_mul
 
     for dtype in (torch.float32, torch.float16):
         for shape in SHAPES:
@@ -82,7 +82,7 @@ def check_fake(operator: Any) -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode, UnsupportedOperatorException
 
-    from yaie.jit import KernelError
+    from yaie.build.jit import KernelError
 
     for dtype in (torch.float32, torch.float16):
         x = torch.randn(3, 16).to(dtype)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from yaie.course.expect import equal, given
+from yaie.course.core.expect import equal, given
 
 PARTS = ("dram", "l2", "l1", "tensor", "fma", "issue")
 WAITS = ("wait_memory", "wait_shared", "wait_barrier", "wait_queue", "wait_mio", "wait_math")
@@ -63,7 +63,7 @@ CASES: list[tuple[str, dict[str, float], str, list[tuple[str, str]]]] = [
 
 def check_limit(limited_by: Callable[[Mapping[str, float]], str]) -> None:
     """Cases with a known answer, the kernels that were measured, then random profiles."""
-    from yaie.course.data_nb21 import kept
+    from yaie.course.lessons.data_nb21 import kept
 
     for name, metrics, wanted, mistakes in CASES:
         what = f"limited_by of {name} ({_told(metrics)})"
@@ -106,9 +106,9 @@ def _told(metrics: Mapping[str, float]) -> str:
 
 def draw_limits(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
     """The kept profiles, with what the function says of each."""
-    from yaie.bottleneck import NAMES
-    from yaie.course.data_nb21 import kept
-    from yaie.viz import draw_profile
+    from yaie.course.lessons.bottleneck import NAMES
+    from yaie.course.lessons.data_nb21 import kept
+    from yaie.course.viz import draw_profile
 
     record = kept()
     rows = {row["name"]: row["metrics"] for row in record["kernels"]["rows"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from yaie.course.expect import close, equal, fail, given, raises, true
+from yaie.course.core.expect import close, equal, fail, given, raises, true
 
 SLOTS, WIDTH = 12, 3
 FITS = "Not every number of rows is captured: take the smallest size that they fit in."
@@ -32,7 +32,7 @@ class Toy:
         return found * 2
 
     def capture(self, function: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
-        from yaie.capture import capture_on_cpu
+        from yaie.course.lessons.capture import capture_on_cpu
 
         seen = list(self.calls)
         result, replay = capture_on_cpu(function)

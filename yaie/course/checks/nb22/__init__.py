@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from yaie.course.checks.nb22.compute import check_compute
 from yaie.course.checks.nb22.silu import check_silu, draw_silu
-from yaie.course.cuda import operator_by
-from yaie.course.manifest import Exercise
+from yaie.course.core.cuda import operator_by
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "22_back_ends"
 
@@ -51,14 +51,14 @@ EXERCISES = [
         check=check_silu,
         picture=draw_silu,
         operator="silu_and_mul",
-        fit=operator_by("yaie.backends.cuda.elementwise:silu_and_mul_simple"),
+        fit=operator_by("yaie.ops.cuda.elementwise:silu_and_mul_simple"),
     ),
     Exercise(
         id="22.2",
         notebook=NOTEBOOK,
         slug="compute",
         title="Who computes an operator",
-        target="yaie.backends.registry:compute",
+        target="yaie.ops.registry:compute",
         task=(
             "The heart of the registry. `resolve(operator, backend)` gives the function of a back "
             "end, `order(operator, device)` the names that `auto` tries there, best first; a "

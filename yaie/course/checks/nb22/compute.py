@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from yaie.course.expect import CheckFailed, equal, fail, given, raises, true
+from yaie.course.core.expect import CheckFailed, equal, fail, given, raises, true
 
 OPERATOR = "exercise"
 
@@ -33,7 +33,7 @@ class Recorder:
 @contextmanager
 def operator(orders: dict[str, Sequence[str]], functions: dict[str, Any]) -> Iterator[None]:
     """An operator of its own for as long as the check runs, and the orders of the devices."""
-    from yaie.backends import registry
+    from yaie.ops import registry
 
     kept, announced = dict(registry.ORDER), set(registry._announced)
     registry._FUNCTIONS[OPERATOR] = dict(functions)
@@ -105,7 +105,7 @@ def the_first_that_can(compute: Callable[..., Any]) -> None:
                      "who is tried where.")])  # fmt: skip
                 equal(said, [], "the warnings", because="Nobody was passed over.")
         with given('prefer("exercise", "mine"), then "auto"'):
-            from yaie.backends.registry import prefer
+            from yaie.ops.registry import prefer
 
             prefer(OPERATOR, "mine")
             equal(call(compute, "auto")[0], "mine", "the result", because="order() puts the "
@@ -116,7 +116,7 @@ def the_first_that_can(compute: Callable[..., Any]) -> None:
 
 
 def who_cannot_is_passed_over(compute: Callable[..., Any]) -> None:
-    from yaie.backends.registry import Unsupported
+    from yaie.ops.registry import Unsupported
 
     seen = Recorder()
     functions = {
@@ -155,7 +155,7 @@ def who_cannot_is_passed_over(compute: Callable[..., Any]) -> None:
 
 
 def a_demand_is_a_demand(compute: Callable[..., Any]) -> None:
-    from yaie.backends.registry import Unsupported
+    from yaie.ops.registry import Unsupported
 
     seen = Recorder()
     functions = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from yaie.course.cuda import EXPLAIN, launch, poisoned
-from yaie.course.expect import close, fail, given
+from yaie.course.core.cuda import EXPLAIN, launch, poisoned
+from yaie.course.core.expect import close, fail, given
 
 WARP = 32
 NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
@@ -144,7 +144,7 @@ def neighbors(path: Path) -> None:
 
 def draw_silu(path: Path) -> Any:
     """The first request of a warp for x."""
-    from yaie.viz.access import draw_access
+    from yaie.course.viz.access import draw_access
 
     report = run(path, 4, 256)
     loads = [a for a in report.accesses if a.name == "x"]

@@ -6,7 +6,7 @@ from yaie.course.checks.nb23.arrivals import check_arrivals, draw_arrivals
 from yaie.course.checks.nb23.fit import check_fit, draw_fit
 from yaie.course.checks.nb23.knee import check_knee, draw_knee
 from yaie.course.checks.nb23.latency import check_latency, draw_latency
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "23_serving_and_benchmarks"
 

@@ -7,7 +7,7 @@ import statistics
 from itertools import pairwise
 from typing import Any
 
-from yaie.course.expect import equal, fail, given, raises, true
+from yaie.course.core.expect import equal, fail, given, raises, true
 
 RATE, COUNT = 5.0, 4000
 
@@ -119,7 +119,7 @@ def other_rates(poisson_arrivals: Any) -> None:
 
 
 def draw_arrivals(poisson_arrivals: Any) -> Any:
-    from yaie import viz
+    from yaie.course import viz
 
     times = {
         "evenly": [number / 4 for number in range(1, 61)],

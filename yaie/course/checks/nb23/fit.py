@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import equal, given, true
-from yaie.course.simulate import Simulation
+from yaie.course.core.expect import equal, given, true
+from yaie.course.lessons.simulate import Simulation
 
 
 def check_fit(requests_that_fit: Any) -> None:
@@ -156,7 +156,7 @@ def run_smoothly(num_blocks: int, prompt: int, output: int, shared: int, count: 
 
 
 def draw_fit(requests_that_fit: Any) -> Any:
-    from yaie.viz import Chart, draw_charts
+    from yaie.course.viz import Chart, draw_charts
 
     shared = range(0, 641, 16)
     curves = {

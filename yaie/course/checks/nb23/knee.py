@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import close, given, raises, true
+from yaie.course.core.expect import close, given, raises, true
 
 SERVER = {1: 0.5, 2: 0.98, 4: 1.84, 8: 3.1, 16: 4.4, 32: 5.0, 64: 4.8}
 
@@ -65,7 +65,7 @@ def made_up_servers(knee: Any) -> None:
 
 
 def draw_knee(knee: Any) -> Any:
-    from yaie.viz import Chart, draw_charts
+    from yaie.course.viz import Chart, draw_charts
 
     at = knee(SERVER)
     line = [(at * n / 20, SERVER[1] * at * n / 20) for n in range(2, 25)]

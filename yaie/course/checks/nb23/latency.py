@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from yaie.course.expect import close, equal, fail, given, raises
+from yaie.course.core.expect import close, equal, fail, given, raises
 
 TRACES = {
     # due, tokens: a pause in the middle of the first, and the second is sent late
@@ -243,6 +243,6 @@ def by_counting(values: list[float], percent: int) -> float:
 
 
 def draw_latency(learner: Any) -> Any:
-    from yaie.viz import draw_requests
+    from yaie.course.viz import draw_requests
 
     return draw_requests(dict(zip(TRACES, run_of(TRACES.values()), strict=True)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from yaie.course.checks.nb24.drafts import check_accept, draw_accept
 from yaie.course.checks.nb24.heads import check_heads, draw_heads
 from yaie.course.checks.nb24.linear import check_linear, draw_linear
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 NOTEBOOK = "24_where_next"
 
@@ -86,7 +86,7 @@ EXERCISES = [
         notebook=NOTEBOOK,
         slug="accept",
         title="Accept what the model would have said",
-        target="yaie.model.speculative:accept",
+        target="yaie.course.lessons.speculative:accept",
         task=(
             "A draft was verified in one pass: you know what the model chooses after the text, "
             "and after each drafted token. Return the tokens to append, exactly those that the "

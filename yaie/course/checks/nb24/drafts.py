@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import equal, given
+from yaie.course.core.expect import equal, given
 
 OWN = "Behind the tokens that agree comes the model's own choice, which costs nothing more."
 
@@ -104,8 +104,8 @@ def by_one_token_at_a_time(accept: Any, rng: random.Random) -> None:
 
 def draw_accept(accept: Any) -> Any:
     """A model that recites, and a drafter that looks up what came before."""
-    from yaie.model.speculative import prompt_lookup
-    from yaie.viz.speculation import draw_speculation
+    from yaie.course.lessons.speculative import prompt_lookup
+    from yaie.course.viz.speculation import draw_speculation
 
     recited = (
         "the cache keeps the keys and the values and the scheduler keeps the requests and the "

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from yaie.course.expect import equal, fail, given, true
+from yaie.course.core.expect import equal, fail, given, true
 
 SHARE = "The ranks take the query heads in order, equally many each."
 NEED = "A rank holds the KV heads that its query heads attend to, and no other."
@@ -262,8 +262,8 @@ def explain(
 
 def draw_heads(learner: Any) -> Any:
     """Eight query heads and two KV heads on two, four and eight ranks."""
-    from yaie.viz.film import film_strip
-    from yaie.viz.parallel import HeadShares, draw_head_shares
+    from yaie.course.viz.film import film_strip
+    from yaie.course.viz.parallel import HeadShares, draw_head_shares
 
     def shares(size: int) -> HeadShares:
         return HeadShares(8, 2, [learner.heads_of(rank, size, 8, 2) for rank in range(size)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from yaie.course.expect import close, given, true
+from yaie.course.core.expect import close, given, true
 
 SHAPES = {
     RuntimeError: (
@@ -191,7 +191,7 @@ def draw_linear(learner: Any) -> Any:
     import torch
     from torch.nn.functional import silu
 
-    from yaie.viz.parallel import Matrix, draw_matrices
+    from yaie.course.viz.parallel import Matrix, draw_matrices
 
     draw = torch.Generator().manual_seed(3)
     x, up, down = (torch.randn(*shape, generator=draw) for shape in ((4, 8), (12, 8), (10, 12)))

@@ -18,14 +18,14 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
-from yaie.course.manifest import Exercise
+from yaie.course.core.manifest import Exercise
 
 EXERCISE = Exercise(
     id="02.2",
     notebook=NOTEBOOK,
     slug="match",
     title="Match a prompt, even into the middle of an edge",
-    target="yaie.radix:RadixTree.match",
+    target="yaie.engine.radix:RadixTree.match",
     task=(
         "Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two "
         "part inside an edge, call `self.split` and go on with the upper half. Collect values "
@@ -107,7 +107,7 @@ def in_words(case: Case) -> str:
 
 
 def observe(RadixTree: type, case: Case, see: Observer) -> None:
-    from yaie import radix
+    from yaie.engine import radix
 
     oracle = PrefixTable(case.block_size)
     if case.trace is None:

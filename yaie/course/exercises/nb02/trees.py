@@ -21,7 +21,7 @@ def grown(RadixTree: type, *sequences: Sequence[int], block_size: int = 1) -> An
     So the state is right, and the learner's methods meet it for the first time when they are
     called. The values of sequence 0 are 100, 101, …, those of sequence 1 are 200, 201, …
     """
-    from yaie import radix
+    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size)
     for number, tokens in enumerate(sequences, start=1):
@@ -144,7 +144,7 @@ def tree_picture(tree: Any, tokens: Sequence[int] = ()) -> Callable[[], Any]:
     before = copy.deepcopy(tree)
 
     def picture() -> Any:
-        from yaie.viz import draw_tree, snapshot_tree
+        from yaie.course.viz import draw_tree, snapshot_tree
 
         return draw_tree(snapshot_tree(tree, matched=tokens), snapshot_tree(before))
 

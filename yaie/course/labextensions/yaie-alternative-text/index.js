@@ -2,7 +2,7 @@
 // {"image/png": {"alt": "..."}}, as nbconvert gives it to them. JupyterLab 4 itself drops it.
 //
 // An extension as JupyterLab loads it, without a build: `init` is called with the modules that
-// JupyterLab shares, then `get` for the plugin. `yaie/lab.py` says where it lies.
+// JupyterLab shares, then `get` for the plugin. `yaie/course/lab.py` says where it lies.
 "use strict";
 
 const PNG = "image/png";

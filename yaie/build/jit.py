@@ -1,0 +1,338 @@
+"""A `.cu` file as Python functions: on CUDA tensors compiled by nvcc, on CPU tensors emulated.
+
+kernels = load("norm/rms_norm.cu")
+kernels.rms_norm_f32(x, weight, out, rows, columns, eps)
+
+Each `extern "C" cudaError_t name(..., cudaStream_t stream)` of the file becomes a function. It
+takes contiguous tensors (or None) for pointers, a list of them for an array of pointers
+(`float* const*`), and numbers; the stream is torch's current one.
+Nothing is compiled before the first call, and then only for the device of its tensors. What was
+compiled once is kept in the cache folder, or was built ahead of time (`yaie.build.ahead`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yaie import emulator
+from yaie.build import ahead, nvcc
+from yaie.build.cache import Built, content_hash
+from yaie.emulator import CompileError, KernelError, Report
+from yaie.emulator.launch import error_name
+from yaie.emulator.rewrite import CSRC, rewrite
+from yaie.emulator.signature import Launcher, check_arguments, find_launchers, quick_values
+
+__all__ = ["CompileError", "KernelError", "Module", "load"]
+
+_building = threading.RLock()
+
+
+def _after_fork() -> None:
+    """In the child, where the thread that may have had it does not exist."""
+    global _building
+    _building = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+# Errors of kernels that were running: told by whatever call comes next, and by every later one.
+_LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
+_LATE = (
+    ": it may be an earlier kernel's, since launches return before the kernel runs; with "
+    "CUDA_LAUNCH_BLOCKING=1 each waits. This process cannot use the GPU any more"
+)
+
+
+def load(
+    path_or_source: str | Path,
+    checked: bool = False,
+    *,
+    name: str | None = None,
+    flags: Sequence[str] = (),
+    verbose: bool | None = None,
+) -> Module:
+    """The launchers of a CUDA C++ file or text.
+
+    Args:
+        path_or_source: a path, absolute, relative to the present folder or relative to `csrc/`; or
+            the source itself, which has more than one line.
+        checked: run emulated, with every load and store checked; `module.report` then tells of
+            the last call. Needs CPU tensors.
+        name: what messages call a source that is no file.
+        flags: further options for the compiler, nvcc or the C++ compiler.
+        verbose: say how long compiling took, at the first call. True says it in any case, with the
+            time that was taken back then if the result was kept; so a notebook's output stays the
+            same. None says it where somebody waits: at a terminal, when something was compiled.
+
+    Returns:
+        The same module as long as the file and the headers it includes are the same.
+
+    Raises:
+        FileNotFoundError; ValueError if the source has no launcher; TypeError if a launcher has a
+        parameter that Python cannot pass; CompileError if a launch `<<<…>>>` has no end. All other
+        errors of compiling are raised by the first call.
+    """
+    options = (checked, name, tuple(flags), verbose)
+    is_source = isinstance(path_or_source, str) and "\n" in path_or_source
+    path = Path(name or "kernel.cu") if is_source else _find(path_or_source)
+    known = _known.get((path_or_source if is_source else path, options))
+    if known is not None and known.up_to_date():
+        return known.module
+    source = path_or_source if is_source else path.read_text(encoding="utf-8")
+    with _short_names(path):
+        files = rewrite(source, path).files
+    headers = files[1:]
+    stamps = _stamps(headers if is_source else files)
+    key = (path, options, content_hash(source, *(header.read_text() for header in headers)))
+    if key not in _modules:
+        _modules[key] = Module(source, path, checked, flags, verbose)
+    _known[path_or_source if is_source else path, options] = _Known(
+        _modules[key], headers if is_source else files, stamps
+    )
+    return _modules[key]
+
+
+class How(str):
+    """Which code a call would run, in words; `available` says whether it can."""
+
+    available: bool
+
+    def __new__(cls, words: str, available: bool = True) -> How:
+        how = super().__new__(cls, words)
+        how.available = available
+        return how
+
+
+class Module:
+    """The launchers of one source, as functions of tensors and numbers. See `load`.
+
+    Attributes:
+        name: what messages call the source.
+        source: its text.
+        checked: whether every load and store is checked.
+        launchers: their signatures, by name.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        path: Path,
+        checked: bool = False,
+        flags: Sequence[str] = (),
+        verbose: bool | None = None,
+    ) -> None:
+        self.path = path
+        self.name = short_name(path)
+        self.source = source
+        self.checked = checked
+        self.flags = tuple(flags)
+        self.launchers = find_launchers(source)
+        if not self.launchers:
+            raise ValueError(f'{self.name} has no launcher: extern "C" cudaError_t name(...) {{')
+        self._verbose = verbose
+        self._on_cpu: emulator.Module | None = None
+        self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
+        for own in self.launchers:
+            if own in self.__dict__ or hasattr(type(self), own):
+                raise ValueError(
+                    f"{self.name}: a launcher cannot be named {own}, "
+                    f"since module.{own} is the module's own"
+                )
+
+    @property
+    def report(self) -> Report | None:
+        """What checked mode found in the last call; None before it and without `checked`."""
+        return self._on_cpu.report if self._on_cpu else None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        launchers = self.__dict__.get("launchers", {})
+        if name not in launchers:
+            raise AttributeError(
+                f"{self.__dict__.get('name')} has no launcher {name!r}, but {', '.join(launchers)}"
+            )
+        launcher = launchers[name]
+
+        def launch(*arguments: Any) -> None:
+            self._launch(launcher, arguments)
+
+        launch.__name__ = launch.__qualname__ = name
+        self.__dict__[name] = launch  # the next time without this function
+        return launch
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.launchers})
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self.name}: {', '.join(self.launchers)}>"
+
+    def _launch(self, launcher: Launcher, arguments: tuple[Any, ...]) -> None:
+        quick = quick_values(launcher, arguments)
+        if quick is not None and not self.checked:
+            values, index = quick
+            values.append(_stream(index))
+            self._launch_on_gpu(launcher, values, index)
+            return
+        device = check_arguments(launcher, arguments)
+        if device is None or device.type == "cpu":
+            self._emulated().call(launcher, arguments)
+        elif device.type == "cuda" and not self.checked:
+            values = launcher.values(arguments, _stream(device.index))
+            self._launch_on_gpu(launcher, values, device.index)
+        else:
+            wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
+            raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
+
+    def how(self, device: Any) -> How:
+        """Which code a call with tensors on this device would run. Compiles nothing.
+
+        "emulated", "built ahead of time", "compiled", "compiled at first use"; or what is missing,
+        and not available: "no nvcc", "no C++ compiler", "needs sm_90a". Raises ValueError for a GPU
+        that is not here.
+        """
+        import torch
+
+        device = torch.device(device)
+        if device.type == "cpu":
+            if nvcc.emulated(self.source):
+                return How("emulated")
+            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+        try:
+            capability = torch.cuda.get_device_capability(device)
+        except (AssertionError, RuntimeError) as error:
+            raise ValueError(f"there is no device {device} here: {error}") from None
+        if ahead.find(self.source, self.path, self.flags, capability):
+            return How("built ahead of time")
+        if not nvcc.able(nvcc.architectures_of(capability), self.source):
+            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+        if nvcc.find() is None:
+            return How("no nvcc", available=False)
+        if nvcc.kept(self.source, self.path, capability, self.flags).exists():
+            return How("compiled")
+        if not nvcc.has_host_compiler():
+            return How("no C++ compiler", available=False)
+        return How("compiled at first use")
+
+    # ------------------------------------------------------------------------ the devices
+
+    def _emulated(self) -> emulator.Module:
+        if self._on_cpu is None:
+            if not nvcc.emulated(self.source):
+                needed = nvcc.sm(nvcc.needs(self.source))
+                raise CompileError(
+                    f"{self.name} needs {needed}, for instructions that the emulator "
+                    "does not have: give it CUDA tensors"
+                )
+            with _building, _short_names(self.path):
+                if self._on_cpu is None:
+                    module = emulator.Module(self.source, self.path, self.checked, self.flags)
+                    self._tell(module.built, "for the CPU")
+                    self._on_cpu = module
+        return self._on_cpu
+
+    def _launch_on_gpu(self, launcher: Launcher, values: Sequence[Any], index: int) -> None:
+        import torch
+
+        functions = self._on_gpu.get(index) or self._compiled_for(index)
+        if torch._C._cuda_getDevice() == index:
+            error = functions[launcher.name](*values)
+        else:
+            with torch.cuda.device(index):
+                error = functions[launcher.name](*values)
+        if error:
+            late = _LATE if error in _LASTING else ""
+            raise KernelError(f"{launcher.name} returned {error_name(error)}{late}")
+
+    def _compiled_for(self, index: int) -> dict[str, Any]:
+        import torch
+
+        with _building, _short_names(self.path):
+            if index not in self._on_gpu:
+                capability = torch.cuda.get_device_capability(index)
+                library = ctypes.CDLL(str(self._library(capability)))
+                functions = {name: x.bind(library) for name, x in self.launchers.items()}
+                self._on_gpu[index] = functions
+        return self._on_gpu[index]
+
+    def _library(self, capability: tuple[int, int]) -> Path:
+        """The shared object for a card, built if there is none for this very source."""
+        found = ahead.find(self.source, self.path, self.flags, capability)
+        if found is not None:
+            return found
+        built = nvcc.build_for(self.source, self.path, capability, self.flags)
+        self._tell(built, f"for sm_{capability[0]}{capability[1]}")
+        return built.path
+
+    def _tell(self, built: Built, where: str) -> None:
+        waited = built.fresh and sys.stdout.isatty()
+        if self._verbose or (self._verbose is None and waited):
+            print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
+
+
+def _stream(index: int) -> int:
+    """The handle of torch's current stream; `current_stream` makes an object for it each time."""
+    import torch
+
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+# ------------------------------------------------------------------------------- sources
+
+_modules: dict[tuple, Module] = {}  # by path, options and content
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The module of a request, and the files that it was made of as they were then."""
+
+    module: Module
+    files: Sequence[Path]
+    stamps: tuple | None
+
+    def up_to_date(self) -> bool:
+        return self.stamps is not None and self.stamps == _stamps(self.files)
+
+
+_known: dict[tuple, _Known] = {}  # by path or source, and options
+
+
+def _stamps(files: Sequence[Path]) -> tuple | None:
+    """What changes when a file does; None if it may yet change within a tick of the clock."""
+    try:
+        found = [os.stat(file) for file in files]
+    except FileNotFoundError:
+        return None
+    if any(time.time() - stat.st_mtime < 1 for stat in found):
+        return None
+    return tuple((stat.st_mtime_ns, stat.st_size) for stat in found)
+
+
+def _find(name: str | Path) -> Path:
+    path = Path(name).expanduser()
+    for place in (path.absolute(), CSRC / path):
+        if place.is_file():
+            return place
+    raise FileNotFoundError(f"no file {path}, neither here nor in {CSRC}")
+
+
+def short_name(path: Path) -> str:
+    """What messages call a file: its path in csrc/, else in the repository, else whole."""
+    for base in (CSRC, CSRC.parent):
+        if path.is_relative_to(base):
+            return path.relative_to(base).as_posix()
+    return str(path)
+
+
+@contextmanager
+def _short_names(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (CompileError, SyntaxError) as error:
+        raise CompileError(str(error).replace(str(path), short_name(path))) from None

@@ -1,0 +1,326 @@
+"""CUDA C++ compiled for the GPU: the compiler, the architectures, and what it says of errors.
+
+Nothing here needs a GPU or loads torch, except `build_for`, which goes through torch's
+`load_inline` in its fast form: no torch header is read, and the result is a plain shared object.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from yaie.build.cache import Built, build_once, cache_root, content_hash
+from yaie.emulator.build import CompileError
+from yaie.emulator.rewrite import CSRC, rewrite
+
+OPTIONS = ("-O3", "-std=c++17", "-lineinfo")
+# torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
+_UNDONE = (
+    *("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__"),
+    *("-U__CUDA_NO_HALF2_OPERATORS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__"),
+)
+_path_lock = threading.Lock()
+
+
+def find() -> Path | None:
+    """Where nvcc is: in $CUDA_HOME or $CUDA_PATH if set; else on the path, or in /usr/local/cuda,
+    or among this Python's packages, where the wheel nvidia-cuda-nvcc puts it.
+    """
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    if home:
+        places = [Path(home, "bin", "nvcc")]
+    else:
+        on_path = shutil.which("nvcc")
+        places = [Path(on_path)] if on_path else [Path("/usr/local/cuda/bin/nvcc")]
+        places += sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/cu*/bin/nvcc"))
+    return next((place for place in places if place.is_file()), None)
+
+
+def is_wheel(compiler: Path) -> bool:
+    """Whether nvcc came as a Python package: no whole toolkit, so torch cannot use it."""
+    return (compiler.parent.parent / "lib" / "libcudart_static.a").exists() and not (
+        compiler.parent.parent / "lib64"
+    ).exists()
+
+
+def nvcc() -> Path:
+    """The compiler. Raises CompileError that says how to get it."""
+    found = find()
+    if found is None:
+        name = next((n for n in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(n)), None)
+        if name:
+            raise CompileError(
+                f"no nvcc: {name} is {os.environ[name]}, which has no bin/nvcc; set it to the "
+                "folder of the CUDA toolkit, or unset it, and nvcc is looked for on the path and "
+                "among the Python packages"
+            )
+        raise CompileError(
+            "no nvcc: pip install 'nvidia-cuda-nvcc==13.*' 'nvidia-cuda-cccl==13.*' (13 or what "
+            "torch.version.cuda says), or install the CUDA toolkit from "
+            "https://developer.nvidia.com/cuda-downloads and name its folder with CUDA_HOME if it "
+            "is not on the path"
+        )
+    return found
+
+
+def has_host_compiler() -> bool:
+    """Whether there is a C++ compiler for what nvcc leaves to one: the part for the host."""
+    if os.environ.get("NVCC_CCBIN"):  # a program or a folder: nvcc says if it is none
+        return True
+    names = (os.environ.get("CC"), os.environ.get("CXX"), "g++", "c++", "cl")
+    return any(name and shutil.which(name) for name in names)
+
+
+@lru_cache(maxsize=4)
+def version(compiler: Path) -> str:
+    """What nvcc says of itself, in one line."""
+    done = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.strip().splitlines()[-1]
+
+
+# -------------------------------------------------------------------------- architectures
+
+
+def parse_architectures(text: str) -> tuple[str, ...]:
+    """The architectures of a list such as "8.0;9.0a+PTX", written as for TORCH_CUDA_ARCH_LIST.
+
+    Raises ValueError for what is none.
+    """
+    found = tuple(dict.fromkeys(re.split(r"[;,\s]+", text.strip(" ;,"))))
+    for architecture in found:
+        if not re.fullmatch(r"\d+\.\d[af]?(\+PTX)?", architecture):
+            raise ValueError(
+                f"architectures are written like 9.0, 9.0a or 8.0+PTX, got {architecture!r}"
+            )
+    return found
+
+
+def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
+    """What to compile for a card: what it is, and no more.
+
+    From Hopper on with the instructions that only this very architecture has (9.0a).
+    TORCH_CUDA_ARCH_LIST does not count: containers set it to all cards that torch was built for,
+    perhaps without this one, and compiling for all takes several times as long.
+    """
+    major, minor = capability
+    return (f"{major}.{minor}{'a' if major >= 9 else ''}",)
+
+
+def architecture_flags(architectures: Sequence[str]) -> list[str]:
+    """The -gencode flags: machine code for each architecture, and PTX where +PTX is asked for."""
+    flags = []
+    for architecture in architectures:
+        number = architecture.removesuffix("+PTX").replace(".", "")
+        flags.append(f"-gencode=arch=compute_{number},code=sm_{number}")
+        if architecture.endswith("+PTX"):
+            flags.append(f"-gencode=arch=compute_{number},code=compute_{number}")
+    return flags
+
+
+def _number(architecture: str) -> tuple[int, int]:
+    major, minor = re.match(r"(\d+)\.(\d)", architecture).groups()
+    return int(major), int(minor)
+
+
+def _suffix(architecture: str) -> str:
+    """ "a" for one version's own, such as 9.0a; "f" for a family's, such as 10.0f; else ""."""
+    return re.search(r"\d([af]?)(\+PTX)?$", architecture)[1]
+
+
+def sm(architecture: str) -> str:
+    """As NVIDIA names it: sm_90a for 9.0a."""
+    return f"sm_{architecture.replace('.', '')}"
+
+
+def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
+    """Whether a card can run what was compiled for these architectures.
+
+    Machine code runs on cards of the same major version that are no older, and so does that of
+    10.0f and its like; that of 9.0a and its like runs on this very version. PTX is compiled by the
+    driver for every newer card, but with a suffix for no other than the machine code.
+    """
+    for architecture in architectures:
+        number = _number(architecture)
+        if number == capability:
+            return True
+        if _suffix(architecture) == "a" or number > capability:
+            continue
+        portable = architecture.endswith("+PTX") and not _suffix(architecture)
+        if number[0] == capability[0] or portable:
+            return True
+    return False
+
+
+def needs(source: str) -> str | None:
+    """The architecture that a header line "// Needs     sm_90a …" asks for, as 9.0a.
+
+    Files without such a line run on all cards since Turing, and on the emulator.
+    """
+    found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)([af]?)\b", source, re.MULTILINE)
+    return f"{found[1]}.{found[2]}{found[3]}" if found else None
+
+
+def emulated(source: str) -> bool:
+    """Whether the emulator runs a source: all that it needs of a card comes from mma.cuh, if any.
+
+    The emulator has its own version of the instructions in that header.
+    """
+    return needs(source) is None or ('#include "mma.cuh"' in source and "asm" not in source)
+
+
+def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
+    """Those of the architectures that have what a source needs."""
+    needed = needs(source)
+    if needed is None:
+        return tuple(architectures)
+    if _suffix(needed) == "a":
+        return tuple(a for a in architectures if a.removesuffix("+PTX") == needed)
+    if _suffix(needed) == "f":  # the versions' own have what their family has
+        return tuple(
+            a for a in architectures
+            if _suffix(a) and _number(a)[0] == _number(needed)[0] and _number(a) >= _number(needed)
+        )  # fmt: skip
+    return tuple(a for a in architectures if _number(a) >= _number(needed))
+
+
+# -------------------------------------------------------------------------------- building
+
+
+def build(
+    source: str, path: Path, architectures: Sequence[str], target: Path, flags: Sequence[str] = ()
+) -> str:
+    """Compile with nvcc alone; a target that ends in .o is only compiled, else it is linked.
+
+    Needs no GPU and no torch. Returns what nvcc said, if anything. Raises CompileError.
+    """
+    unit = target.with_name(f"{target.stem}.cu")
+    unit.write_text(marked(source, path))
+    compiler = nvcc()
+    kind = ["-shared", "-cudart=shared"]
+    if target.suffix == ".o":
+        kind = ["-c"]
+    elif is_wheel(compiler):
+        kind = ["-shared", f"-L{compiler.parent.parent / 'lib'}"]
+    command = [
+        *(str(compiler), *OPTIONS, *architecture_flags(architectures), "-Xcompiler", "-fPIC"),
+        *(*flags, *(f"-I{folder}" for folder in include_folders(path))),
+        *(*kind, str(unit), "-o", str(target)),
+    ]
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    unit.unlink()
+    if done.returncode:
+        raise CompileError(only_the_message(done.stdout + done.stderr, unit, path))
+    return done.stdout + done.stderr
+
+
+def build_for(
+    source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()
+) -> Built:
+    """Compile for a card through torch's load_inline, and keep the shared object in the cache.
+
+    Raises CompileError.
+    """
+    architectures = architectures_of(capability)
+    if not able(architectures, source):
+        raise CompileError(
+            f"{path} needs {sm(needs(source))}, "
+            f"but is to be compiled for {', '.join(map(sm, architectures))}"
+        )
+
+    def compile_in(folder: Path) -> Path:
+        if not is_wheel(nvcc()):
+            return load_inline(source, path, architectures, folder, flags)
+        build(source, path, architectures, folder / "kernel.so", flags)
+        return folder / "kernel.so"
+
+    return build_once(kept(source, path, capability, flags), compile_in)
+
+
+def kept(source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()) -> Path:
+    """Where `build_for` keeps what it compiles. Raises CompileError if there is no nvcc."""
+    import torch
+
+    key = content_hash(
+        *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability), *flags),
+        *(version(nvcc()), torch.__version__),
+    )
+    return cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
+
+
+def load_inline(
+    source: str, path: Path, architectures: Sequence[str], folder: Path, flags: Sequence[str] = ()
+) -> Path:
+    """Compile through torch's load_inline in an empty folder; returns the shared object in it.
+
+    The folder is this build's own, so there is no lock file of another build that torch could wait
+    for. Raises CompileError.
+    """
+    from torch.utils import cpp_extension
+
+    name = re.sub(r"\W", "_", path.stem)
+    with _path_lock:
+        before = os.environ.get("PATH", "")
+        # torch calls ninja by its name, which an environment that is not activated does not have.
+        os.environ["PATH"] = os.pathsep.join([sysconfig.get_path("scripts"), before])
+        try:
+            cpp_extension.load_inline(
+                name,
+                cpp_sources="",
+                cuda_sources=marked(source, path),
+                extra_cuda_cflags=[*OPTIONS, *_UNDONE, *architecture_flags(architectures), *flags],
+                extra_include_paths=[str(place) for place in include_folders(path)],
+                build_directory=str(folder),
+                no_implicit_headers=True,
+                is_python_module=False,
+            )
+        except RuntimeError as error:
+            raise CompileError(only_the_message(str(error), folder / "cuda.cu", path)) from None
+        finally:
+            os.environ["PATH"] = before
+    (built,) = folder.glob("*.so")  # the second of a name in a process is name_v1.so, and so on
+    return built
+
+
+def read_all(source: str, path: Path) -> list[str]:
+    """The text of a source and of every header of ours that it includes."""
+    return [source, *(header.read_text() for header in rewrite(source, path).files[1:])]
+
+
+def marked(source: str, path: Path) -> str:
+    """The source under its own name: what the compiler says is then said of the learner's file."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'#line 1 "{escaped}"\n{source}'
+
+
+def include_folders(path: Path) -> list[Path]:
+    """Where headers that a source names in quotes are looked for."""
+    return list(dict.fromkeys([path.resolve().parent, CSRC]))
+
+
+_SAID = re.compile(
+    r"\S.*\(\d+\): (\w+ )?(error|warning)"  # nvcc
+    r"|\S.*?:\d+:(\d+:)? "  # the C++ compiler behind it
+    r"|(ptxas|nvlink) (error|fatal|warning)"
+)
+_OTHERS = re.compile(r"\[\d+/\d+\]|FAILED|ninja: |\d+ errors? detected|In file included")
+
+
+def only_the_message(output: str, unit: Path, path: Path) -> str:
+    """What nvcc says of the source, without commands, and with its own name."""
+    kept, inside = [], False
+    for line in output.splitlines():
+        if _SAID.match(line):
+            inside = True
+        elif _OTHERS.match(line):
+            inside = False
+        if inside and line.strip():
+            kept.append(line.replace(str(unit), str(path)))
+    return "\n".join(kept) or output.strip()

@@ -1,0 +1,1 @@
+"""Tools for authors: `python -m yaie.course.author` for notebooks, `build` for exercises."""

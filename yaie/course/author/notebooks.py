@@ -1,0 +1,278 @@
+"""Edit, run and test the course's notebooks. A tool for authors, and the gate of `make test`.
+
+    python -m yaie.course.author text 02          notebook -> build/notebooks/02_radix_tree.py
+    python -m yaie.course.author build FILE.py    text -> notebooks/, formatted, run, normalized
+    python -m yaie.course.author run [02 ...]     run again and keep the outputs (default: all)
+    python -m yaie.course.author check [02 ...]   what would be wrong with committing it
+    python -m yaie.course.author test [02 ...]    run by nbval and compare with the kept outputs
+
+The notebook is the source; the text (jupytext's percent format) is only the form in which it is
+comfortable to edit. Needs the development tools (`pip install -e .[dev]`).
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from yaie.course.author.build import unsolved
+from yaie.course.core.gpu_cells import FIRST_LINE
+from yaie.course.core.paths import ROOT
+
+NOTEBOOKS = ROOT / "notebooks"
+TEXTS = ROOT / "build" / "notebooks"
+SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
+
+CELL_SECONDS = 120
+LARGEST_BYTES = 1024 * 1024
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+PNG = "image/png"
+IGNORE_OUTPUT = "nbval-ignore-output"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+# Paths that exist on one machine only. Outputs and sources are searched for them.
+MACHINE_PATH = re.compile(r"(?<![\w.:/])/(?:home|root|Users|tmp|work|opt|mnt|var)/|site-packages/")
+
+
+def find(name: str) -> Path:
+    """The notebook called `name`: its number ("02"), its stem or its path."""
+    path = Path(name)
+    if path.suffix == ".ipynb" and path.is_file():
+        return path
+    found = sorted(NOTEBOOKS.glob(f"{path.stem}.ipynb")) or sorted(
+        NOTEBOOKS.glob(f"{name}_*.ipynb")
+    )
+    if len(found) != 1:
+        there = ", ".join(p.stem for p in committed()) or "none"
+        raise ValueError(f"no notebook {name!r}; there are: {there}")
+    return found[0]
+
+
+def committed() -> list[Path]:
+    return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+def tags(cell) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+# Normal form: what is worth committing, and nothing that changes by itself.
+
+
+def normalize(notebook) -> None:
+    """Bring a notebook into the form in which it is committed, in place.
+
+    Machine metadata and timings go, alternative texts stay. A live widget cannot be stored without
+    its state, which code hosts cannot draw: it is dropped, and if it had a text beside it, which
+    would be missed, nbval is told not to compare that cell.
+    """
+    notebook.metadata = type(notebook.metadata)(METADATA)
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            widgets = [o.data for o in cell.outputs if WIDGET_VIEW in o.get("data", {})]
+            if any(len(data) > 1 for data in widgets) and IGNORE_OUTPUT not in tags(cell):
+                cell.metadata["tags"] = [*tags(cell), IGNORE_OUTPUT]
+            outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
+            cell.outputs = merge_streams(outputs)
+            for output in cell.outputs:
+                if "metadata" in output:
+                    alt = alternative_text(output)
+                    output.metadata = type(cell.metadata)({PNG: {"alt": alt}} if alt else {})
+        kept = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
+        cell.metadata = type(cell.metadata)(kept)
+
+
+def merge_streams(outputs: list) -> list:
+    """Join neighboring pieces of one stream: how they were cut depends on timing."""
+    merged = []
+    for output in outputs:
+        last = merged[-1] if merged else None
+        if (
+            last is not None
+            and output.output_type == last.output_type == "stream"
+            and output.name == last.name
+        ):
+            last.text += output.text
+        else:
+            merged.append(output)
+    return merged
+
+
+def problems(notebook, size: int = 0) -> list[str]:
+    """What is wrong with committing `notebook` (of `size` bytes) as it is; empty if nothing."""
+    found = []
+    if size > LARGEST_BYTES:
+        found.append(f"{size:,} bytes: more than {LARGEST_BYTES:,}; draw fewer or smaller pictures")
+    if notebook.metadata != METADATA:
+        found.append(f"metadata {dict(notebook.metadata)} should be {METADATA}")
+    expected_count = 0
+    for index, cell in enumerate(notebook.cells):
+        where = f"cell {index}"
+        if extra := set(cell.metadata) - {"tags", "jupyter"}:
+            found.append(f"{where}: metadata {sorted(extra)} should go")
+        if MACHINE_PATH.search(cell.source):
+            found.append(f"{where}: its source names a path of one machine")
+        if "gpu" in tags(cell) and not re.match(rf"{FIRST_LINE}\s*\n", cell.source):
+            found.append(
+                f"{where}: tagged gpu, but its first line is not {FIRST_LINE}, which skips it in "
+                "JupyterLab where there is no GPU"
+            )
+        if cell.cell_type != "code" or not cell.source.strip() or "gpu" in tags(cell):
+            continue
+        expected_count += 1
+        if cell.execution_count != expected_count:
+            found.append(
+                f"{where}: execution count {cell.execution_count}, not {expected_count}: "
+                "run the notebook from top to bottom"
+            )
+        found += [f"{where}: {problem}" for o in cell.outputs for problem in output_problems(o)]
+    return found
+
+
+def alternative_text(output) -> str | None:
+    """What a picture says to who cannot see it."""
+    return output.metadata.get(PNG, {}).get("alt")
+
+
+def output_problems(output) -> list[str]:
+    if output.output_type == "error":
+        return [f"ends in {output.ename}: {output.evalue}"]
+    found = []
+    if output.get("name") == "stderr":
+        found.append(f"writes to stderr: {output.text.strip()[:120]!r}")
+    data = output.get("data", {})
+    if WIDGET_VIEW in data:
+        found.append("holds a widget view, which needs state that is not stored")
+    if any(key.startswith("image/") for key in data) and not alternative_text(output):
+        found.append("shows a picture without an alternative text: draw it with yaie.course.viz")
+    texts = [output.get("text", ""), *(v for k, v in data.items() if k.startswith("text/"))]
+    if any(MACHINE_PATH.search(text) or str(ROOT) in text for text in texts):
+        found.append("prints a path of one machine")
+    return found
+
+
+# The commands.
+
+
+def text(name: str) -> Path:
+    """Write the notebook as percent-format text, to be edited and given to `build`."""
+    import jupytext
+
+    path = find(name)
+    TEXTS.mkdir(parents=True, exist_ok=True)
+    target = TEXTS / f"{path.stem}.py"
+    notebook = jupytext.read(path)
+    notebook.metadata.clear()
+    jupytext.write(notebook, target, fmt="py:percent")
+    return target
+
+
+def build(source: str) -> Path:
+    """Make or update a notebook from text: format, run, normalize. Cell ids are kept."""
+    import jupytext
+    import nbformat
+    from jupytext.combine import combine_inputs_with_outputs
+
+    source = Path(source)
+    path = NOTEBOOKS / f"{source.stem}.ipynb"
+    notebook = jupytext.read(source, fmt="py:percent")
+    if path.exists():
+        notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
+    normalize(notebook)
+    nbformat.write(notebook, path)
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(path)], check=True)
+    run(str(path))
+    return path
+
+
+def run(name: str) -> float:
+    """Run a notebook in place with this environment's kernel; returns the seconds it took."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from traitlets.config import Config
+
+    path = find(name)
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        config=Config(KernelManager={"transport_encryption": "auto"}),
+        skip_cells_with_tag="gpu",
+        record_timing=False,
+        coalesce_streams=True,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    started = time.perf_counter()
+    try:
+        with unsolved() as environment:  # the author's own exercises must not show
+            client.execute(env=environment)
+    except CellExecutionError as error:
+        raise SystemExit(f"{path.name}: {error}") from None
+    finally:
+        # Written even after an error, so that the author sees it in the notebook.
+        normalize(notebook)
+        nbformat.write(notebook, path)
+    return time.perf_counter() - started
+
+
+def check(name: str) -> list[str]:
+    import nbformat
+
+    path = find(name)
+    return problems(nbformat.read(path, as_version=4), path.stat().st_size)
+
+
+def test(names: list[str], pytest_args: list[str]) -> int:
+    """Run notebooks by nbval and compare every output; returns pytest's exit status."""
+    paths = [str(find(name)) for name in names] or [str(path) for path in committed()]
+    if not paths:
+        raise ValueError(f"no notebook in {NOTEBOOKS}")
+    command = [sys.executable, "-m", "pytest", "-p", "yaie.course.author.notebooks", "--nbval"]
+    command += ["--nbval-current-env", f"--nbval-cell-timeout={CELL_SECONDS}"]
+    command += [f"--nbval-sanitize-with={SANITIZER}", *pytest_args, *paths]
+    with unsolved() as environment:
+        return subprocess.run(command, cwd=ROOT, env=environment).returncode
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """This module is also a pytest plugin (see `test`): cells tagged `gpu` need a GPU."""
+    import pytest
+
+    for item in items:
+        cell = getattr(item, "cell", None)
+        if cell is not None and "gpu" in tags(cell):
+            item.add_marker(pytest.mark.skip(reason="needs a GPU"))
+
+
+def main(argv: list[str]) -> int:
+    command, *names = argv or ["help"]
+    if command == "test":
+        own = [name for name in names if not name.startswith("-")]
+        return test(own, [name for name in names if name.startswith("-")])
+    everything = [path.stem for path in committed()]
+    if command == "text" and names:
+        for name in names:
+            print(text(name).relative_to(ROOT))
+    elif command == "build" and names:
+        for name in names:
+            print(build(name).relative_to(ROOT))
+    elif command == "run":
+        for name in names or everything:
+            print(f"{name}: {run(name):.1f} s")
+    elif command == "check":
+        found = [(name, problem) for name in names or everything for problem in check(name)]
+        for name, problem in found:
+            print(f"{name}: {problem}")
+        return 1 if found else 0
+    else:
+        print(__doc__)
+        return 2
+    return 0

@@ -1,0 +1,253 @@
+"""What `.cu` exercises are loaded and checked with: they run on the CPU, every access checked.
+
+def check_vector_add(path):
+    for n in (1, 33, 1025):
+        a, b, out = torch.randn(n), torch.randn(n), poisoned(n)
+        with given(f"n = {n}"):
+            launch(path, "vector_add_f32", a, b, out, n, explain={"out_of_bounds": "…"})
+            equal(out, a + b, "out")
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.expect import fail
+from yaie.course.core.observe import Found
+
+if TYPE_CHECKING:
+    from yaie.build.jit import Module
+    from yaie.course.core.observe import Observer
+    from yaie.emulator import Report
+    from yaie.emulator.checks import Finding
+    from yaie.emulator.signature import Launcher
+
+SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
+
+# A finding or an error's name → what to tell. A function gets the finding (None for an error).
+Explain = Mapping[str, "str | Callable[[Any], str]"]
+
+EXPLAIN: Explain = {
+    "out_of_bounds": "No thread may touch memory that is not its tensors'.",
+    "misaligned": "A load or store of 8 or 16 bytes needs an address that is a multiple of that.",
+    "race": "Two threads touch it in no order, and one of them writes: which comes first is luck.",
+    "uninitialized": "Shared memory holds nothing until a thread of the thread block writes it.",
+    "divergent_barrier": "All threads of a thread block have to reach the same __syncthreads().",
+    "deadlock": "Some threads wait for others that wait for them.",
+    "inactive_lane": "What a shuffle gets from a lane that does not take part is undefined.",
+    "wrong_mask": "Every lane has to be in the mask that it passes itself.",
+    "time_limit": "Is there a loop whose condition never changes?",
+    "cudaErrorInvalidConfiguration": (
+        "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "
+        "thread block."
+    ),
+}
+
+
+def launch(
+    path: Path,
+    name: str,
+    *arguments: Any,
+    explain: Explain | None = None,
+    order: str = "forward",
+    checked: bool = True,
+) -> Report | None:
+    """Run the launcher `name` of a `.cu` file and reject the file for what is found wrong.
+
+    Args:
+        arguments: CPU tensors and numbers, without the stream.
+        explain: what to tell for a kind of finding ("race") or an error that the launcher returns
+            ("cudaErrorInvalidConfiguration"): a text, or a function from the finding to one.
+            `EXPLAIN` has the rest.
+        order: in which threads take their turns: "forward", "reverse" or "random".
+        checked: whether every load and store is looked at.
+
+    Returns:
+        The report of a checked run, which then has no findings.
+
+    Raises:
+        CheckFailed: the kernel crashed, hung, touched what is not its own, or was refused.
+    """
+    from yaie.emulator import KernelError, settings
+
+    kernels = compiled(path, checked)
+    explain = {**EXPLAIN, **(explain or {})}
+    try:
+        with settings(order=order, time_limit=SECONDS):
+            getattr(kernels, name)(*arguments)
+    except KernelError as error:
+        if kernels.report and kernels.report.findings:
+            _reject(kernels.report.findings, kernels.source, explain)
+        told = next((text for kind, text in explain.items() if kind in str(error)), "")
+        fail(f"{error}. {told(None) if callable(told) else told}".rstrip())
+    if kernels.report and kernels.report.findings:
+        _reject(kernels.report.findings, kernels.source, explain)
+    return kernels.report
+
+
+def _reject(findings: Sequence[Finding], source: str, explain: Explain) -> None:
+    """Tell the first finding that is no consequence: a barrier that not all reach causes races."""
+    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
+    lines = source.splitlines()
+    inside = 0 < finding.line <= len(lines) and not finding.header
+    text = lines[finding.line - 1].strip() if inside else ""
+    told = explain.get(finding.kind, "")
+    told = told(finding) if callable(told) else told
+    fail("\n".join(filter(None, [finding.message, f"    {text}" if text else "", told])))
+
+
+def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
+    """What makes a model's operator of a learner's file, for `Exercise.fit`.
+
+    Args:
+        function: the back end that takes such a file, as module:name; imported when it is asked.
+    """
+
+    def fit(file: Path) -> Callable[..., Any]:
+        module, _, name = function.partition(":")
+        return partial(getattr(importlib.import_module(module), name), file=file)
+
+    return fit
+
+
+def poisoned(*shape: int, dtype: Any = None) -> Any:
+    """An output in which every element that is not written shows: NaN, or the least integer."""
+    import torch
+
+    dtype = dtype or torch.float32
+    fill = float("nan") if dtype.is_floating_point else torch.iinfo(dtype).min
+    return torch.full(shape, fill, dtype=dtype)
+
+
+def compiled(path: Path, checked: bool = False) -> Module:
+    """The kernels of a `.cu` file as it is now; built once for each text."""
+    return _compiled(path.read_text(encoding="utf-8"), path, checked)
+
+
+@lru_cache(maxsize=32)
+def _compiled(source: str, path: Path, checked: bool) -> Module:
+    from yaie.build.jit import Module
+
+    return Module(source, path, checked)
+
+
+def warm_up() -> None:
+    """Load torch and the emulator, whose time is not the learner's."""
+    import torch  # noqa: F401
+
+    from yaie.emulator.runtime import checker
+
+    checker()
+
+
+def same_code(text: str, other: str) -> bool:
+    """Whether two files differ at most in comments and white space."""
+    return _COMMENT.sub("", text).split() == _COMMENT.sub("", other).split()
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def changed_launcher(text: str, reference: str) -> str | None:
+    """Which of the reference's launchers a file lacks, or has with other parameters."""
+    from yaie.emulator.signature import find_launchers
+
+    try:
+        found = find_launchers(text)
+    except TypeError as error:
+        return str(error)
+    for name, launcher in find_launchers(reference).items():
+        if name not in found:
+            return f"{name} is gone"
+        if _types(found[name]) != _types(launcher):
+            return f"{name} has other parameters"
+    return None
+
+
+def _types(launcher: Launcher) -> list[tuple[str, bool]]:
+    return [(p.kind, p.pointer) for p in launcher.parameters]
+
+
+def compile_errors(text: str, path: Path, shown: str) -> str | None:
+    """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
+    from yaie.emulator import CompileError, compile
+
+    try:
+        compile(text, path, checked=True)  # as the check will want it
+    except (CompileError, SyntaxError) as error:
+        return _first_error(str(error).replace(str(path), shown))
+    return None
+
+
+_PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
+
+
+def _first_error(said: str) -> str:
+    """What a compiler says of the first error: of those behind it many are its consequences."""
+    lines = [line for line in said.splitlines() if ": In " not in line]
+    errors = [number for number, line in enumerate(lines) if ": error: " in line]
+    more = len(errors) - 1
+    if more > 0:
+        lines[errors[1] :] = [f"and {more} more error{'s' * (more > 1)}, perhaps because of this."]
+    if _PYTHON_LOOP.search("\n".join(lines)):
+        lines.append("This is C++: for (int i = 0; i < n; ++i)")
+    return "\n".join(lines)
+
+
+def run(
+    see: Observer,
+    path: Path,
+    name: str,
+    *arguments: Any,
+    explain: Explain | None = None,
+    order: str = "forward",
+    checked: bool = True,
+) -> Report | None:
+    """Run the launcher `name` of a `.cu` file, and note a fault, which ends the case.
+
+    Args:
+        arguments: CPU tensors and numbers, without the stream.
+        explain: what to tell for a kind of finding ("race") or an error that the launcher returns
+            ("cudaErrorInvalidConfiguration"), where no known mistake explains it; `EXPLAIN` has
+            the rest.
+        order: in which threads take their turns: "forward", "reverse" or "random".
+        checked: whether every load and store is looked at.
+
+    Returns:
+        The report of a checked run, which then has no findings.
+    """
+    from yaie.emulator import KernelError, settings
+
+    kernels = compiled(path, checked)
+    explain = {**EXPLAIN, **(explain or {})}
+    error = None
+    try:
+        with settings(order=order, time_limit=SECONDS):
+            getattr(kernels, name)(*arguments)
+    except KernelError as raised:
+        error = raised
+    if kernels.report and kernels.report.findings:
+        _note_finding(see, kernels.report.findings, kernels.source, explain)
+    if error is not None:
+        kind, told = next(((k, t) for k, t in explain.items() if k in str(error)), ("error", ""))
+        see.found(Found(kind), str(error), told(None) if callable(told) else told)
+    return kernels.report
+
+
+def _note_finding(
+    see: Observer, findings: Sequence[Finding], source: str, explain: Explain
+) -> None:
+    """Note the first finding that is no consequence: a barrier that not all reach causes races."""
+    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
+    lines = source.splitlines()
+    inside = 0 < finding.line <= len(lines) and not finding.header
+    text = lines[finding.line - 1].strip() if inside else ""
+    told = explain.get(finding.kind, "")
+    told = told(finding) if callable(told) else told
+    message = f"{finding.message}\n    {text}" if text else finding.message
+    see.found(Found(finding.kind, text), message, told)

@@ -1,0 +1,208 @@
+"""The learner's file: where it is, what it defines, and how its errors are told."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import linecache
+import sys
+import traceback
+from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
+
+from yaie.course.core import cuda, render
+from yaie.course.core.expect import UNSOLVED, short
+from yaie.course.core.manifest import Exercise, find
+from yaie.course.core.paths import ROOT, exercises_dir
+
+
+class Broken(Exception):
+    """The learner's file cannot be used at all; the message says why and what to do."""
+
+
+def learner_path(exercise: Exercise) -> Path:
+    return exercises_dir() / exercise.file
+
+
+def load_learner(exercise_id: str) -> Any:
+    """Load what the learner wrote for an exercise, afresh, as its check takes it.
+
+    Raises:
+        UnknownExercise: no exercise has this id.
+        Broken: the file is missing, does not run, or no longer defines what it should.
+        ValueError: the whole folder is missing.
+    """
+    exercise = find(exercise_id)
+    return load(exercise, learner_path(exercise))
+
+
+def load_reference(exercise: Exercise) -> Any:
+    """The reference, as the exercise's check takes it."""
+    if exercise.is_cuda:
+        return ROOT / exercise.source
+    if lacks_triton(exercise):
+        from yaie.course.core.triton import Absent
+
+        return Absent()
+    return pick(exercise, importlib.import_module(exercise.module))
+
+
+def lacks_triton(exercise: Exercise) -> bool:
+    """Whether the exercise needs Triton, and there is none."""
+    return exercise.is_triton and importlib.util.find_spec("triton") is None
+
+
+def load(exercise: Exercise, path: Path) -> Any:
+    """Load a file of the shape of `exercise`: a class, a function, functions or a `.cu` path."""
+    text = read(exercise, path)
+    if exercise.is_cuda:
+        _require_kernels(exercise, path, text)
+        return path
+    try:
+        module = _run(exercise, path, text)
+    except Exception as error:
+        raise Broken(f"The file does not run.\n{describe(error, exercise, path)}") from error
+    _require_definitions(exercise, module)
+    return pick(exercise, module)
+
+
+def read(exercise: Exercise, path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if not exercises_dir().is_dir():
+            raise ValueError(
+                f"there is no folder {exercises_dir()} (YAIE_EXERCISES_DIR can name another): "
+                f"`yaie reset {exercise.id}` makes it"
+            ) from None
+        restore = f"`yaie reset {exercise.id}` restores it."
+        raise Broken(f"{exercise.shown} is missing. {restore}") from None
+    except UnicodeDecodeError as error:
+        raise Broken(f"{exercise.shown} is not UTF-8 text: {error}") from None
+
+
+def is_untouched(exercise: Exercise, text: str) -> bool:
+    """Whether every target still is what its stub is: a docstring, and the error that it raises.
+
+    In Triton it is a docstring and `pass`. CUDA C++ has none of these: there it is the stub's
+    text, comments aside.
+    """
+    if exercise.is_cuda:
+        return cuda.same_code(text, render.stub(exercise))
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    is_stub = _only_passes if exercise.is_triton else _only_raises
+    return all(is_stub(render.find(tree, name)) for name in exercise.names)
+
+
+def _only_raises(function: ast.AST | None) -> bool:
+    lines = function.body[1:] if function and ast.get_docstring(function) else []
+    return len(lines) == 1 and isinstance(lines[0], ast.Raise) and UNSOLVED in ast.dump(lines[0])
+
+
+def _only_passes(function: ast.AST | None) -> bool:
+    lines = function.body[1:] if function and ast.get_docstring(function) else []
+    return len(lines) == 1 and isinstance(lines[0], ast.Pass)
+
+
+def pick(exercise: Exercise, module: ModuleType) -> Any:
+    """From a module, take what the exercise is about, as its check takes it."""
+    if exercise.class_name:
+        return getattr(module, exercise.class_name)
+    found = {name: getattr(module, name) for name in exercise.names}
+    return next(iter(found.values())) if len(found) == 1 else SimpleNamespace(**found)
+
+
+def _run(exercise: Exercise, path: Path, text: str) -> ModuleType:
+    """Execute the file's text as a module.
+
+    The import system is avoided: it would reuse byte code if the file changed twice in one
+    second. The line cache gets the text that runs, so that tracebacks and `inspect` show it.
+    """
+    name = f"exercise_{exercise.id.replace('.', '_')}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    linecache.cache[str(path)] = (len(text), None, text.splitlines(keepends=True), str(path))
+    code = compile(text, str(path), "exec", dont_inherit=True)
+    sys.modules[name] = module  # where dataclasses and pickle look for it
+    exec(code, module.__dict__)
+    return module
+
+
+def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
+    """Refuse a file that would pass only because it uses the reference."""
+    restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
+    owner = module
+    if exercise.class_name:
+        owner = vars(module).get(exercise.class_name)
+        if not isinstance(owner, type) or owner.__module__ != module.__name__:
+            raise Broken(f"{exercise.shown} no longer defines {exercise.class_name}. {restore}")
+        if not issubclass(owner, load_reference(exercise)):
+            base = f"reference.{exercise.class_name}"
+            raise Broken(f"In {exercise.shown} {exercise.class_name} must derive from {base}.")
+    for name in exercise.names:
+        found = vars(owner).get(name.rpartition(".")[2])
+        if exercise.is_triton:
+            if isinstance(found, FunctionType):
+                raise Broken(f"In {exercise.shown} the line @triton.jit above {name} is gone.")
+            found = getattr(found, "fn", found)  # what Triton was given
+        imported = isinstance(found, FunctionType) and found.__module__ != module.__name__
+        if found is None or imported:
+            raise Broken(f"{exercise.shown} no longer defines {name}. {restore}")
+
+
+def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
+    """Refuse a `.cu` file that does not compile or lacks a launcher."""
+    if said := cuda.compile_errors(text, path, exercise.shown):
+        raise Broken(f"The file does not compile.\n{said}")
+    reference = (ROOT / exercise.source).read_text(encoding="utf-8")
+    if changed := cuda.changed_launcher(text, reference):
+        restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
+        raise Broken(f"The launcher in {exercise.shown} is not what it was: {changed}. {restore}")
+
+
+def describe(error: BaseException, exercise: Exercise, path: Path) -> str:
+    """Tell an error by the learner's own line, where it was raised, and what the call was."""
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        place = f"{exercise.shown}, line {error.lineno}\n    {(error.text or '').strip()}"
+        return f"{place}\n{type(error).__name__}: {error.msg}"
+    frames = list(traceback.walk_tb(error.__traceback__))
+    own = _own(frames, path)
+    lines = where(error, exercise, path)
+    if frames and not (own and own[-1] == frames[-1]):
+        frame, line = frames[-1]
+        shown = "/".join(Path(frame.f_code.co_filename).parts[-2:])
+        lines.append("raised in" if own else "raised outside your file, in")
+        lines += _line(frame, line, shown)
+    lines.append(f"{type(error).__name__}: {error}".rstrip(": "))
+    if given := getattr(error, "given", None):
+        lines.append(f"The check was at: {given}")
+    elif own and (arguments := _arguments(own[0][0])):
+        lines.append(f"The call had {arguments}")
+    return "\n".join(lines)
+
+
+def where(error: BaseException, exercise: Exercise, path: Path) -> list[str]:
+    """The learner's own line nearest to the error, if it passed one."""
+    own = _own(list(traceback.walk_tb(error.__traceback__)), path)
+    return _line(*own[-1], exercise.shown) if own else []
+
+
+def _own(frames: list[Any], path: Path) -> list[Any]:
+    return [(f, line) for f, line in frames if f.f_code.co_filename == str(path)]
+
+
+def _line(frame: Any, line: int, shown: str) -> list[str]:
+    text = linecache.getline(frame.f_code.co_filename, line).strip()
+    name = frame.f_code.co_name
+    return [f"{shown}, line {line}" + (f", in {name}" if name[0] != "<" else ""), f"    {text}"]
+
+
+def _arguments(frame: Any) -> str:
+    code = frame.f_code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    values = {n: frame.f_locals[n] for n in names if n != "self" and n in frame.f_locals}
+    return ", ".join(f"{name}={short(value)}" for name, value in values.items())

@@ -1,0 +1,200 @@
+"""The list of exercises: what each asks for, where its reference is, how it is checked.
+
+Every notebook's exercises live in one module or package, `yaie.course.checks.nbNN`, as a list
+named `EXERCISES` beside their check functions. Reading the list imports neither torch nor a
+reference: targets are strings, and checks import what they need when they run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LONGEST_TITLE = 48  # what a stub's line that names the exercise has room for
+
+
+class UnknownExercise(ValueError):
+    """No exercise has this id."""
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise.
+
+    Attributes:
+        id: notebook and number, such as "02.2".
+        notebook: the notebook's file name without suffix, such as "02_radix_tree".
+        slug: the rest of the exercise's file name, such as "match".
+        title: what is built, in a few words.
+        target: the reference. "yaie.engine.radix:RadixTree.match" is a method,
+            "yaie.engine.radix:shared_prefix_length" a function, names joined by commas are
+            several of one module, "yaie.ops.triton.norm:softmax_kernel" a function that Triton
+            compiles, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
+            comments `// exercise 16.2 begin` and `// exercise 16.2 end`.
+        task: what to do, in a few sentences.
+        difficulty: 1 (a few obvious lines) to 3 (a puzzle).
+        minutes: how long a learner needs.
+        hints: the idea, the invariant, the shape of the lines.
+        proves: one sentence that is true of every solution that passes the check.
+        check: takes the learner's class or function (for several functions a namespace of them,
+            for CUDA the file's path) and raises `CheckFailed`, or returns.
+        picture: takes what `check` takes, returns a matplotlib figure drawn by running it.
+        part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
+        operator: the operator of the model that the solution computes, if any.
+        fit: makes that part or operator of the solution, where the solution is not it already.
+        draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
+    """
+
+    id: str
+    notebook: str
+    slug: str
+    title: str
+    target: str
+    task: str
+    difficulty: int
+    minutes: int
+    hints: tuple[str, str, str]
+    proves: str
+    check: Callable[[Any], None] | None = None
+    picture: Callable[[Any], Any] | None = None
+    part: str | None = None
+    operator: str | None = None
+    fit: Callable[[Any], Any] | None = None
+    draft: str = ""
+    place: Path = Path()
+    cases: Callable[[], Iterable[Any]] | None = None
+    observe: Callable[[Any, Any, Any], None] | None = None
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\d\d\.\d", self.id):
+            raise ValueError(f'id must look like "02.2", got {self.id!r}')
+        if self.notebook[:3] != f"{self.id[:2]}_":
+            raise ValueError(f"{self.id}: notebook must begin with {self.id[:2]}_")
+        if len(self.title) > LONGEST_TITLE:
+            raise ValueError(f"{self.id}: title must have at most {LONGEST_TITLE} characters")
+        if self.difficulty not in (1, 2, 3):
+            raise ValueError(f"{self.id}: difficulty must be 1, 2 or 3, got {self.difficulty}")
+        if len(self.hints) != 3:
+            raise ValueError(f"{self.id}: hints must be three: idea, invariant, shape")
+        if not self.is_cuda and len({name.partition(".")[0] for name in self.names}) > 1:
+            dotted = [name for name in self.names if "." in name]
+            if dotted:
+                raise ValueError(f"{self.id}: a target is methods of one class, or functions")
+
+    @property
+    def is_cuda(self) -> bool:
+        return ".cu#" in self.target
+
+    @property
+    def is_triton(self) -> bool:
+        return self.target.startswith("yaie.ops.triton.")
+
+    @property
+    def module(self) -> str:
+        """The reference's module, or its file if it is CUDA."""
+        return self.target.partition("#" if self.is_cuda else ":")[0]
+
+    @property
+    def names(self) -> list[str]:
+        """What the learner writes, as it is called in the reference's module."""
+        return self.target.partition("#" if self.is_cuda else ":")[2].replace(" ", "").split(",")
+
+    @property
+    def class_name(self) -> str | None:
+        """The class whose methods these are; None for functions and CUDA."""
+        head, dot, _ = self.names[0].partition(".")
+        return head if dot and not self.is_cuda else None
+
+    @property
+    def what(self) -> str:
+        """The target in words, such as "RadixTree.match"."""
+        return ", ".join(self.names)
+
+    @property
+    def source(self) -> str:
+        """The reference's file, from the project's root."""
+        return self.module if self.is_cuda else self.module.replace(".", "/") + ".py"
+
+    @property
+    def file(self) -> Path:
+        """The exercise's file inside `exercises/` and `solutions/`."""
+        suffix = ".cu" if self.is_cuda else ".py"
+        return Path(self.notebook, f"{self.id[3:]}_{self.slug}{suffix}")
+
+    @property
+    def shown(self) -> str:
+        """The file's name for messages, the same wherever the folder really is."""
+        return f"exercises/{self.file.as_posix()}"
+
+
+@cache
+def exercises() -> tuple[Exercise, ...]:
+    """All exercises, in the order of the course."""
+    package = importlib.import_module("yaie.course.checks")
+    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
+    found: dict[str, Exercise] = {}
+    for name in names:
+        for exercise in importlib.import_module(f"{package.__name__}.{name}").EXERCISES:
+            if exercise.id in found:
+                raise ValueError(f"two exercises have the id {exercise.id}")
+            found[exercise.id] = exercise
+    for exercise in _observed("yaie.course.exercises"):
+        found[exercise.id] = exercise
+    return tuple(found[key] for key in sorted(found))
+
+
+def _observed(package: str) -> Iterable[Exercise]:
+    """The exercises that have a module of their own: its page, its cases, what is observed."""
+    for folder in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
+        notebook = importlib.import_module(folder.name)
+        for name in sorted(m.name for m in pkgutil.iter_modules(notebook.__path__)):
+            if re.match(r"ex\d_", name):
+                module = importlib.import_module(f"{folder.name}.{name}")
+                yield replace(
+                    module.EXERCISE,
+                    place=Path(module.__file__),
+                    cases=module.cases,
+                    observe=module.observe,
+                    picture=getattr(module, "draw", None),
+                )
+
+
+def find(exercise_id: str) -> Exercise:
+    """The exercise of this id; `UnknownExercise` names those that look like it."""
+    for exercise in exercises():
+        if exercise.id == exercise_id:
+            return exercise
+    raise UnknownExercise(_unknown(exercise_id, [e.id for e in exercises()]))
+
+
+def select(which: str) -> list[Exercise]:
+    """The exercises that `which` means: an id ("02.2"), a notebook ("02") or "all"."""
+    chosen = [e for e in exercises() if which in ("all", e.id, e.id[:2], e.notebook)]
+    if not chosen:
+        ids = [e.id for e in exercises()]
+        raise UnknownExercise(_unknown(which, ["all", *sorted({i[:2] for i in ids}), *ids]))
+    return chosen
+
+
+def _unknown(got: str, known: list[str]) -> str:
+    close = _near(got, known)
+    if close:
+        return f"there is no exercise {got!r}; did you mean {' or '.join(close)}?"
+    return f"there is no exercise {got!r}; `yaie status` lists them all"
+
+
+def _near(got: str, known: list[str]) -> list[str]:
+    """What is one slip away: the id with its zero, else those of its notebook, else of others."""
+    padded = re.sub(r"^(?=\d(\.|$))", "0", got)  # 2.2 is most likely 02.2
+    if padded in known:
+        return [padded]
+    close = difflib.get_close_matches(padded, known, n=len(known), cutoff=0.7)
+    same = [name for name in close if name[:2] == padded[:2]]
+    return sorted(same or close)[:4]

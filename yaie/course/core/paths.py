@@ -1,0 +1,19 @@
+"""Where the course keeps its files: beside the package, unless the environment says otherwise."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+SOLUTIONS = ROOT / "solutions"
+
+
+def exercises_dir() -> Path:
+    """The folder that the learner edits: YAIE_EXERCISES_DIR, or `exercises/` beside the package."""
+    return Path(os.environ.get("YAIE_EXERCISES_DIR") or ROOT / "exercises").expanduser().resolve()
+
+
+def state_dir() -> Path:
+    """Where progress and backups are kept: `YAIE_STATE`, or `.yaie/` beside the package."""
+    return Path(os.environ.get("YAIE_STATE") or ROOT / ".yaie")

@@ -1,0 +1,119 @@
+"""The course's words: cards, verdicts, hints, reports. Pure functions from facts to text."""
+
+from __future__ import annotations
+
+import textwrap
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.verdict import Verdict
+
+WIDTH = 90  # columns of what is printed
+
+HEADLINES = {
+    "passes": "passed",
+    "fails": "does not pass yet",
+    "broken": "cannot be checked",
+    "not started": "not started",
+}
+
+
+def card(exercise: Exercise) -> str:
+    dots = "●" * exercise.difficulty + "○" * (3 - exercise.difficulty)
+    return (
+        f"**Exercise {exercise.id} · {exercise.title}**\n\n"
+        f"{exercise.task}\n\n"
+        f"- Difficulty {dots}, about {exercise.minutes} minutes\n"
+        f"- Edit `{exercise.shown}`: {'repair' if exercise.draft else 'write'} `{exercise.what}`\n"
+        f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
+        f'- Stuck? `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
+    )
+
+
+def verdict(exercise: Exercise, verdict: Verdict, hint: str) -> str:
+    """Headline and message; `hint` is the command that helps on."""
+    head = f"{exercise.id} {exercise.title}: {HEADLINES[verdict.state]}."
+    if verdict.state == "passes":
+        return "\n".join([head, _filled(verdict.message)]) if verdict.message else head
+    if verdict.state == "not started":
+        return "\n".join([head, _filled(verdict.message), f"  Stuck? {hint}"])
+    lines = [head, _filled(verdict.message)]
+    if verdict.state == "fails":
+        lines.append(f"Edit {exercise.shown} and check again. Stuck? {hint}")
+    return "\n".join(lines)
+
+
+def _filled(text: str) -> str:
+    """Lines of at most `WIDTH` columns, indented; words, and lines that begin with a space, whole.
+
+    A line that begins with a space is code, or part of a traceback."""
+    wrapper = textwrap.TextWrapper(WIDTH - 2, break_long_words=False, break_on_hyphens=False)
+    lines = (line if line[:1] == " " else wrapper.fill(line) for line in text.splitlines())
+    return textwrap.indent("\n".join(lines), "  ")
+
+
+def hint(exercise: Exercise, tier: int) -> str:
+    """One hint; its paragraphs are filled, its indented lines (code) left as they are."""
+    kind = ("the idea", "the invariant", "the shape of the lines")[tier - 1]
+    text = _filled(exercise.hints[tier - 1].strip("\n"))
+    return f"Hint {tier} of {len(exercise.hints)} for {exercise.id}, {kind}:\n{text}"
+
+
+def next_hint(exercise: Exercise, tier: int | None, solution: str | None = None) -> str:
+    """The hint taken, or, once there is none left, the command that shows the reference."""
+    if tier is not None:
+        return hint(exercise, tier)
+    return (
+        f"That was the last one; {solution or f'yaie solution {exercise.id}'} shows the reference."
+    )
+
+
+def watches_another(asked: Exercise, following: Exercise) -> str:
+    return (
+        f"{asked.id} passes already; now watching {following.id}. "
+        f"Changes to {asked.id} are not checked."
+    )
+
+
+def learner_runs(exercise: Exercise) -> str:
+    return f"{exercise.id} {exercise.what}: yours, it passes its check."
+
+
+def computes(exercise: Exercise, operator: str) -> str:
+    return f"{exercise.id} {exercise.what}: yours, it computes {operator}."
+
+
+def waits(exercise: Exercise, operator: str, other: str) -> str:
+    """Of several exercises for one operator, one runs."""
+    return f"{exercise.id} {exercise.what}: passes, but your {other} computes {operator}."
+
+
+NOT_STARTED = "the reference, yours is not started."
+
+
+def reference_runs(exercise: Exercise, state: str) -> str:
+    if state == "not started":
+        return f"{exercise.id} {exercise.what}: {NOT_STARTED}"
+    why = {
+        "fails": "yours does not pass its check",
+        "broken": "yours cannot be loaded",
+    }[state]
+    return f"{exercise.id} {exercise.what}: the reference, {why}."
+
+
+def rest(some_are_mine: bool) -> str:
+    """The last line of an engine's report, about all the exercises that it did not name."""
+    if some_are_mine:
+        return "Everything else: the reference."
+    return "The engine runs on the reference: none of its parts is yours yet."
+
+
+def hidden(exercise: Exercise, other: str, names: str) -> str:
+    """Of two files that define the same names, only one can be used."""
+    why = f"yours also defines {names}, as your {other} does; give one of them another name"
+    return f"{exercise.id} {exercise.what}: the reference, {why}."
+
+
+def disagree(exercise: Exercise, failing: Exercise) -> str:
+    """Of files that pass one by one, but not as one class."""
+    why = f"your methods together do not pass the check of {failing.id}"
+    return f"{exercise.id} {exercise.what}: the reference, {why}."

@@ -1,0 +1,245 @@
+"""Judge an exercise: run its check on the learner's code, within a time limit."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from yaie.build.cache import content_hash
+from yaie.course.core import cuda, progress
+from yaie.course.core import judge as core_judge
+from yaie.course.core.exercise import (
+    Broken,
+    describe,
+    is_untouched,
+    lacks_triton,
+    learner_path,
+    load,
+    read,
+    where,
+)
+from yaie.course.core.expect import CheckFailed, is_unsolved
+from yaie.course.core.limit import TimeUp, can_limit, time_limit
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.paths import ROOT
+
+SECONDS = 20.0  # a check takes well under one; this is for loops that never end
+MOST_LINES, LONGEST_LINE = 40, 500  # of what is printed, that reach the learner
+
+_UNFINISHED = "This line of the stub still runs; put your code in its place:"
+
+State = Literal["not started", "broken", "fails", "passes"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known about the learner's code for one exercise.
+
+    Attributes:
+        message: why it does not pass, or what was proved.
+        crashed: the code stopped with an error or ran out of time, rather than being rejected.
+        picture: draws the learner's state at the failure, if the check offers it.
+        mistake: the name of the known mistake that the code makes, if it is one.
+    """
+
+    id: str
+    state: State
+    message: str
+    crashed: bool = False
+    picture: Callable[[], Any] | None = None
+    mistake: str = ""
+
+
+def judge(
+    exercise: Exercise, path: Path | None = None, seconds: float = SECONDS, trusted: bool = False
+) -> Verdict:
+    """Judge the learner's file, or the file at `path`. Never raises for what is in the file.
+
+    Of a kernel that is `trusted` not to crash the process, this one is used, which is quicker.
+    Triton's are judged in its interpreter, which sees where a program strays, and keeps it there.
+    """
+    path = learner_path(exercise) if path is None else path
+    if lacks_triton(exercise):
+        from yaie.ops.interpreter import how_triton_runs
+
+        return Verdict(exercise.id, "broken", how_triton_runs())
+    try:
+        text = read(exercise, path)
+    except Broken as broken:
+        return Verdict(exercise.id, "broken", str(broken))
+    if is_untouched(exercise, text):
+        return Verdict(exercise.id, "not started", f"Edit {exercise.shown} and save it.")
+    if exercise.is_cuda and not trusted:
+        return _judge_kernel(exercise, path, seconds, text)
+    if exercise.is_triton and not _interprets():
+        return _judge_kernel(exercise, path, seconds, text)
+    if can_limit():
+        return _judge_here(exercise, path, seconds)
+    return _judge_elsewhere(exercise, path, seconds)
+
+
+def _interprets() -> bool:
+    from yaie.ops.interpreter import interpreted
+
+    return interpreted()
+
+
+def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> Verdict:
+    """Judge in another process, which takes seconds: once for each text that passes."""
+    fingerprint = _fingerprint(exercise, text)
+    if progress.passed(exercise) == fingerprint:
+        return Verdict(exercise.id, "passes", exercise.proves)
+    verdict = _judge_elsewhere(exercise, path, seconds)
+    if verdict.state == "passes":
+        progress.remember_pass(exercise, fingerprint)
+    return verdict
+
+
+def _fingerprint(exercise: Exercise, text: str) -> str:
+    """Another one if the learner's file changed, or its reference, or its check."""
+    where = Path(inspect.getfile(exercise.check)) if exercise.check else exercise.place
+    checks = sorted([*where.parent.glob("*.py"), *where.parent.glob("*.mistakes")])
+    sources = [ROOT / exercise.source, *checks]
+    return content_hash(text, *(source.read_text(encoding="utf-8") for source in sources))
+
+
+def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
+    if exercise.is_cuda:
+        cuda.warm_up()
+    else:
+        importlib.import_module(exercise.module)  # its time is not the learner's
+    return _tried(exercise, path, seconds, lambda: _check(exercise, load(exercise, path)))
+
+
+def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
+    """Judge an object that was put together from files that pass."""
+    return _tried(exercise, learner_path(exercise), seconds, lambda: _check(exercise, target))
+
+
+def _check(exercise: Exercise, target: Any) -> None:
+    """Raises CheckFailed, or the learner's own error."""
+    if exercise.check:
+        exercise.check(target)
+        return
+    core_judge.check(exercise, target)
+
+
+def _rejected(exercise: Exercise, path: Path, failure: core_judge.Failure) -> Verdict:
+    """A crash that no known mistake explains is told with its line."""
+    fact, name = failure.fact, failure.mistake.name if failure.mistake else ""
+    if fact.error is not None:
+        told = [failure.message, *where(fact.error, exercise, path)]
+        if not name:
+            told = ["Your code stopped with an error.", describe(fact.error, exercise, path)]
+        message, crashed = "\n".join(told), not name
+    else:
+        message, crashed = failure.message, False
+    return Verdict(exercise.id, "fails", message, crashed, fact.picture, name)
+
+
+def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[], None]) -> Verdict:
+    try:
+        with time_limit(seconds):
+            attempt()
+    except Broken as broken:
+        return Verdict(exercise.id, "broken", str(broken))
+    except core_judge.CheckFailed as failed:
+        return _rejected(exercise, path, failed.failure)
+    except CheckFailed as failed:
+        return Verdict(exercise.id, "fails", failed.message, picture=failed.picture)
+    except TimeUp as up:
+        told = core_judge.endless(exercise) if exercise.observe else ""
+        message = "\n".join([_endless(seconds), *where(up, exercise, path), told]).strip()
+        return Verdict(exercise.id, "fails", message, crashed=True)
+    except (Exception, SystemExit) as error:
+        if is_unsolved(error):
+            message = "\n".join([_UNFINISHED, *where(error, exercise, path)])
+            return Verdict(exercise.id, "fails", message)
+        message = f"Your code stopped with an error.\n{describe(error, exercise, path)}"
+        return Verdict(exercise.id, "fails", message, crashed=True)
+    return Verdict(exercise.id, "passes", exercise.proves)
+
+
+def _endless(seconds: float) -> str:
+    limit = f"Your code did not finish within {seconds:g} s"
+    return f"{limit}; is there a loop whose condition never changes?"
+
+
+def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
+    """Judge in another process: outside the main thread Python has no alarm, and a kernel that
+    loops inside a compiled call hears none."""
+    command = [sys.executable, "-m", "yaie.course", "judge", exercise.id, str(path), str(seconds)]
+    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = {**os.environ, "PYTHONPATH": search}
+    if exercise.is_triton:
+        environment["TRITON_INTERPRET"] = "1"
+    startup = 60.0  # a cold import of torch on a slow disk
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "verdict.json")  # standard output is the learner's to print on
+        try:
+            done = subprocess.run(
+                [*command, str(answer)],
+                capture_output=True,
+                timeout=seconds + startup,
+                env=environment,
+            )
+        except subprocess.TimeoutExpired:
+            return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
+        _pass_on(done.stdout.decode(errors="replace"))
+        try:
+            verdict = Verdict(**json.loads(answer.read_text(encoding="utf-8")))
+            return replace(verdict, picture=_kept_picture(answer.with_suffix(".png")))
+        except (FileNotFoundError, json.JSONDecodeError):
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+    last = said[-1] if said else f"exit status {done.returncode}"
+    message = f"Your code ended the process that checked it: {last}"
+    return Verdict(exercise.id, "fails", message, crashed=True)
+
+
+def _pass_on(printed: str) -> None:
+    """Print what the learner's code printed, as far as anybody would read it."""
+    lines = printed.splitlines(keepends=True)
+    sys.stdout.writelines(line[:LONGEST_LINE] for line in lines[:MOST_LINES])
+    if len(lines) > MOST_LINES:
+        print(f"… and {len(lines) - MOST_LINES:,} more lines")
+
+
+def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
+    """Write the verdict as JSON, for `_judge_elsewhere`, and beside it the picture as PNG."""
+    verdict = _judge_here(exercise, path, seconds)
+    if verdict.picture is not None:
+        _keep_picture(verdict.picture, answer.with_suffix(".png"))
+    answer.write_text(json.dumps(asdict(replace(verdict, picture=None))), encoding="utf-8")
+
+
+def _keep_picture(draw: Callable[[], Any], path: Path) -> None:
+    """A state that is too wrong to be drawn has no picture."""
+    from yaie.course.viz.style import png
+
+    try:
+        with time_limit(5.0):
+            path.write_bytes(png(draw()))
+    except (Exception, TimeUp):
+        return
+
+
+def _kept_picture(path: Path) -> Callable[[], Any] | None:
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+
+    def draw() -> Any:
+        from yaie.course.viz.style import from_png
+
+        return from_png(content)
+
+    return draw

@@ -1,0 +1,1 @@
+"""What single lessons need beside the engine: naive versions, costs, data, simulations."""

@@ -1,0 +1,125 @@
+"""What `yaie bench kernels` measured on an H200, and where it stands under the roof."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from yaie.bench.ceilings import Ceilings
+from yaie.course.viz.roofline import Point, Roof
+
+KEPT = Path(__file__).resolve().parents[3] / "notebooks" / "data" / "bench_kernels_h200.json"
+# Operations for each component of the input or, for silu_and_mul, of the output; counted as in
+# yaie.course.lessons.intensity.
+SMALL = {
+    "add": 1,
+    "add_relu": 2,
+    "silu_and_mul": 4,
+    "rotary": 3,
+    "row_sum": 1,
+    "softmax": 5,  # the maximum, a difference, exp, the sum, a division
+    "rms_norm": 4,
+    "add_rms_norm": 5,
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What was measured on one machine.
+
+    Attributes:
+        name, when: the device and the date.
+        ceilings: those that were measured, as `yaie.bench.ceilings.Ceilings`.
+        results: rows of `yaie.bench.kernels.Row`, those without a time left out.
+    """
+
+    name: str
+    when: str
+    versions: dict[str, str]
+    ceilings: Ceilings
+    results: list[dict]
+
+    @property
+    def bandwidth(self) -> float:
+        """Bytes a second that a copy moves."""
+        return 1e9 * self.ceilings.copy
+
+    @property
+    def peak(self) -> float:
+        """Operations a second of the vendor's best product of two large matrices."""
+        return 1e12 * max(self.ceilings.matmul.values())
+
+    @property
+    def roof(self) -> Roof:
+        """Its roof, for a picture."""
+        return Roof(self.name, self.peak, self.bandwidth)
+
+    def find(self, operator: str, shape: str = "") -> list[dict]:
+        """Rows of an operator, of shapes that have these words, the fastest first."""
+        words = shape.split()
+        rows = [
+            row for row in self.results
+            if row["operator"] == operator and all(word in row["shape"].split() for word in words)
+        ]  # fmt: skip
+        return sorted(rows, key=lambda row: row["ms"])
+
+
+def kept() -> Machine:
+    """The measurements that are kept in `notebooks/data`."""
+    return from_record(json.loads(KEPT.read_text()))
+
+
+def from_record(record: dict) -> Machine:
+    """The measurements that `yaie.bench.kernels.run` returned, or saved."""
+    machine = record["machine"]
+    return Machine(
+        name=machine.get("gpu") or machine["processor"],
+        when=record["date"],
+        versions=record["versions"],
+        ceilings=Ceilings(**record["ceilings"]),
+        results=[row for row in record["results"] if row["ms"] is not None],
+    )
+
+
+def flops(row: dict) -> int:
+    """The operations of a row; the benchmark counts them only where matrices are multiplied."""
+    if row["flops"]:
+        return row["flops"]
+    sizes = [int(size) for size in re.findall(r"\d+", row["shape"].replace("2·", ""))]
+    return SMALL[row["operator"]] * math.prod(sizes)
+
+
+def as_point(row: dict, label: str, group: str) -> Point:
+    """Where a measured row stands under the roof."""
+    work = flops(row)
+    return Point(label, work / row["num_bytes"], work / (row["ms"] / 1e3), group)
+
+
+SHOWN = {  # operator and words of its shape -> how it is called in the picture
+    ("matmul", ""): "matmul 4096³",
+    ("ragged_attention", "d128 causal"): "prefill attention",
+    ("softmax", ""): "softmax",
+    ("paged_attention", "B64"): "decode attention, 64 sequences",
+    ("paged_attention", "B1"): "decode attention, 1 sequence",
+}
+LIBRARIES, PLAIN, ENGINE = "libraries", "plain PyTorch", "this engine"
+
+
+def points(machine: Machine) -> list[Point]:
+    """Of each operation in the picture the best library, plain PyTorch, and our best back end."""
+    found = []
+    for (operator, shape), name in SHOWN.items():
+        best: dict[str, dict] = {}
+        for row in machine.find(operator, shape):  # the fastest first
+            best.setdefault(_group(row), row)
+        found += [as_point(row, name, group) for group, row in best.items()]
+    return found
+
+
+def _group(row: dict) -> str:
+    if row["ours"]:
+        return ENGINE
+    return PLAIN if row["who"] in ("reference", "torch eager") else LIBRARIES

@@ -1,0 +1,106 @@
+"""What notebook 15 counts and shows: operations a byte, places of a swizzle, a warp's fragments."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.paths import ROOT
+
+KEPT = ROOT / "notebooks" / "data" / "15_matmul_h200.json"
+TABLE = """
+__global__ void fill_places(int* out, int pieces, int rows) {
+    for (int row = 0; row < rows; ++row)
+        for (int piece = 0; piece < pieces; ++piece)
+            *out++ = pieces == 4    ? swizzle<4>(row, piece)
+                     : pieces == 8  ? swizzle<8>(row, piece)
+                     : pieces == 16 ? swizzle<16>(row, piece)
+                                    : swizzle<32>(row, piece);
+}
+extern "C" cudaError_t swizzle_places(int* out, int pieces, int rows, cudaStream_t stream) {
+    fill_places<<<1, 1, 0, stream>>>(out, pieces, rows);
+    return cudaGetLastError();
+}
+"""
+PIECES = (4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A tile of c, and what computes it: a thread, a warp or a thread block.
+
+    Attributes:
+        name: whose tile it is.
+        rows, columns: of c.
+    """
+
+    name: str
+    rows: int
+    columns: int
+
+    def elements(self, k: int) -> int:
+        """Of a and b that it needs: `rows` rows of a and `columns` columns of b."""
+        return (self.rows + self.columns) * k
+
+    def flops(self, k: int) -> int:
+        """A multiplication and an addition for each element of c and each k."""
+        return 2 * self.rows * self.columns * k
+
+    def intensity(self, itemsize: int) -> float:
+        """Operations a byte, whatever k is."""
+        return self.flops(1) / (self.elements(1) * itemsize)
+
+
+def count_loads(m: int, n: int, k: int, tile: Tiling) -> int:
+    """Elements of a and b that all tiles of a product fetch, counted tile by tile."""
+    loads = 0
+    for row in range(0, m, tile.rows):
+        for column in range(0, n, tile.columns):
+            loads += (min(tile.rows, m - row) + min(tile.columns, n - column)) * k
+    return loads
+
+
+def places(path: Path, pieces: int, rows: int = 16) -> Any:
+    """Where a kernel's `swizzle` puts each piece of the first rows of a tile, int `[rows, pieces]`.
+
+    Args:
+        path: a file that defines `template <int PIECES> int swizzle(int row, int piece)`.
+        pieces: of a row, one of `PIECES`.
+    """
+    import torch
+
+    from yaie.build.jit import Module
+
+    if pieces not in PIECES:
+        raise ValueError(f"pieces must be one of {PIECES}, got {pieces}")
+    out = torch.full((rows, pieces), -1, dtype=torch.int32)
+    module = Module(path.read_text(encoding="utf-8") + TABLE, path)
+    module.swizzle_places(out, pieces, rows)
+    return out
+
+
+def owners() -> dict[str, list[list[tuple[int, int]]]]:
+    """Which lane holds each number of the tiles of one mma.sync, and in which of its registers.
+
+    Returns:
+        "A" (16 × 16), "B" (16 × 8) and "C" (16 × 8) as rows of (lane, register); a register of A
+        and B holds two numbers.
+    """
+    return {
+        "A": [
+            [(row % 8 * 4 + k % 8 // 2, row // 8 + k // 8 * 2) for k in range(16)]
+            for row in range(16)
+        ],
+        "B": [[(column * 4 + k % 8 // 2, k // 8) for column in range(8)] for k in range(16)],
+        "C": [
+            [(row % 8 * 4 + column // 2, row // 8 * 2 + column % 2) for column in range(8)]
+            for row in range(16)
+        ],
+    }
+
+
+def kept(path: Path = KEPT) -> dict[str, Any] | None:
+    """The figures of tests/gpu/ratios_matmul.py; None if there are none yet."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -1,0 +1,167 @@
+"""The results of `yaie bench engine` or `yaie bench serve` on one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from yaie.course.viz import style
+from yaie.course.viz.charts import BOTTOM, HEAD, Chart, draw_charts
+
+HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
+IN_A_ROW = 3  # charts
+Row = Mapping[str, Any]
+
+
+def can_draw(record: Mapping[str, Any]) -> bool:
+    """Whether a record has results that `draw_benchmark` draws."""
+    return any(record["results"].get(name) for name in (*SECTIONS, *ABLATIONS))
+
+
+def draw_benchmark(record: Mapping[str, Any]) -> Figure:
+    """Draw what a record has: curves of load, kinds of traffic, and what each idea is worth.
+
+    Raises:
+        ValueError: it has nothing that can be drawn.
+    """
+    results = record["results"]
+    rows = [draw(results[name]) for name, draw in SECTIONS.items() if results.get(name)]
+    worth = [draw(results[name]) for name, draw in ABLATIONS.items() if results.get(name)]
+    rows += [worth[at : at + IN_A_ROW] for at in range(0, len(worth), IN_A_ROW)]
+    if not rows:
+        known = ", ".join((*SECTIONS, *ABLATIONS))
+        raise ValueError(f"record must have one of {known}, got {list(results)}")
+    pitch = HEAD + HEIGHT + BOTTOM
+    picture = style.Picture(style.WIDTH, TOP + pitch * len(rows))
+    page = style.Page(style.WIDTH, TOP, style.Place(picture))
+    machine, subject = record["machine"], record["subject"]
+    name = machine.get("gpu") or machine["processor"]
+    words = f"{name}: {subject['model']}, {subject['dtype']}, {record['date']}"
+    style.put(page.ax, 0.12, 0.17, words, style.TITLE, weight="bold")
+    page.say(words)
+    for number, charts in enumerate(rows):
+        draw_charts(charts, HEIGHT, style.Place(picture, 0.0, TOP + pitch * number))
+    return picture
+
+
+def _curve(rows: Sequence[Row], x: str, y: str, scale: float = 1.0) -> list[tuple[float, float]]:
+    return [(row[x], scale * row[y]) for row in rows if row.get(y) is not None]
+
+
+def _waits(rows: Sequence[Row], x: str, what: str) -> dict[str, list[tuple[float, float]]]:
+    return {name: _curve(rows, x, f"{what}_{name}", 1e3) for name in ("p50", "p99")}
+
+
+def _matrix(rows: Sequence[Row]) -> list[Chart]:
+    throughput, between = {}, {}
+    for prompt, output in dict.fromkeys((row["prompt"], row["output"]) for row in rows):
+        own = [row for row in rows if (row["prompt"], row["output"]) == (prompt, output)]
+        throughput[f"{prompt} → {output}"] = _curve(own, "batch", "tokens_per_second")
+        between[f"{prompt} → {output}"] = _curve(own, "batch", "itl_p50", 1e3)
+    x = "requests at once"
+    return [
+        Chart("Throughput, prompt → output", x, "tokens/s", throughput, log_x=True, log_y=True),
+        Chart("Between tokens, p50", x, "ms", between, log_x=True),
+    ]
+
+
+def _first_token(rows: Sequence[Row]) -> list[Chart]:
+    points = {"": _curve(rows, "prompt", "ttft_p50", 1e3)}
+    x = "tokens of the prompt"
+    return [Chart("Time to first token", x, "ms", points, log_x=True, log_y=True)]
+
+
+def _at_once(rows: Sequence[Row]) -> list[Chart]:
+    return [
+        Chart("Answers a second", "clients", "", {"": _curve(rows, "at_once", "finished")},
+              log_x=True),
+        Chart("Time to first token", "clients", "ms", _waits(rows, "at_once", "ttft"),
+              log_x=True, log_y=True),
+        Chart("Between tokens", "clients", "ms", _waits(rows, "at_once", "itl"), log_x=True,
+              log_y=True),
+    ]  # fmt: skip
+
+
+def _arrivals(rows: Sequence[Row]) -> list[Chart]:
+    crowds = {f"{row['offered']:.3g}": row["under_way"] for row in rows[1::2]}
+    x = "requests sent a second"
+    return [
+        Chart("Answers a second", x, "", {"": _curve(rows, "offered", "finished")}),
+        Chart("Time to first token", x, "ms", _waits(rows, "offered", "ttft"), log_y=True),
+        Chart("Under way, by requests sent a second", "s", "requests", crowds, steps=True),
+    ]
+
+
+def _memory(rows: Sequence[Row]) -> list[Chart]:
+    x = "requests under way"
+    return [
+        Chart("Throughput, small pool", x, "tokens/s",
+              {"": _curve(rows, "at_once", "tokens_per_second")}),
+        Chart("KV blocks", x, "", {"": _curve(rows, "at_once", "most_blocks")}),
+        Chart("Preemptions", x, "", {"": _curve(rows, "at_once", "preemptions")}),
+    ]  # fmt: skip
+
+
+def _workloads(rows: Sequence[Row]) -> list[Chart]:
+    kinds = list(dict.fromkeys(row["workload"] for row in rows))
+
+    def bars(figure: str, scale: float = 1.0) -> dict[str, list[tuple[float, float]]]:
+        return {
+            name: [
+                (kinds.index(row["workload"]), scale * row[figure])
+                for row in rows
+                if row["prefix_cache"] == cache
+            ]
+            for name, cache in (("no prefix cache", False), ("prefix cache", True))
+        }
+
+    short = [kind.replace("chat of three turns", "three turns") for kind in kinds]
+    return [
+        Chart("Time to first token", "", "ms", bars("ttft_p50", 1e3), names=short),
+        Chart("KV blocks", "", "", bars("most_blocks"), names=short),
+    ]
+
+
+def _bars(
+    name: str, title: str, figure: str, unit: str = "ms", scale: float = 1e3
+) -> Callable[[Sequence[Row]], Chart]:
+    """A bar for each value of what an ablation changes."""
+
+    def draw(rows: Sequence[Row]) -> Chart:
+        bars = [(at, scale * row[figure]) for at, row in enumerate(rows)]
+        return Chart(title, "", unit, {"": bars}, names=[str(row[name]) for row in rows])
+
+    return draw
+
+
+def _cuda_graphs(rows: Sequence[Row]) -> Chart:
+    batches = sorted({row["batch"] for row in rows})
+    bars = {
+        name: [
+            (batches.index(row["batch"]), 1e3 * row["itl_p50"])
+            for row in rows
+            if row["cuda_graphs"] == switch
+        ]
+        for name, switch in (("kernel by kernel", "off"), ("CUDA graphs", "on"))
+    }
+    names = [f"batch {batch}" for batch in batches]
+    return Chart("CUDA graphs: between tokens", "", "ms", bars, names=names)
+
+
+SECTIONS = {
+    "matrix": _matrix,
+    "first_token": _first_token,
+    "at_once": _at_once,
+    "arrivals": _arrivals,
+    "memory": _memory,
+    "workloads": _workloads,
+}
+ABLATIONS = {
+    "prefix_cache": _bars("prefix_cache", "Prefix cache: first token", "ttft_p50"),
+    "chunked_prefill": _bars("chunked_prefill", "Chunks: between tokens, p99", "itl_p99"),
+    "block_size": _bars("block_size", "Block size: between tokens", "itl_p50"),
+    "cuda_graphs": _cuda_graphs,
+    "back_ends": _bars("back_end", "Back ends: throughput", "tokens_per_second", "tokens/s", 1.0),
+}

@@ -1,0 +1,135 @@
+"""From recorded states to a film strip that a page can show, and to a slider that a reader moves.
+
+A drawing function here is any `draw(state, at=None) -> Figure` of `yaie.course.viz`, or one like
+it. If it also takes `previous`, it is given the state before, so that it can mark what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from yaie.course.viz import style
+
+GAP = 0.4  # inches between panels
+TITLE_HEIGHT = 0.34
+
+Draw = Callable[..., Figure]
+
+
+def draw_frame(
+    states: Sequence[Any], draw: Draw, index: int, at: style.Place | None = None
+) -> Figure:
+    """Draw `states[index]`, compared with the state before if `draw` wants to know it."""
+    options: dict[str, Any] = {"at": at}
+    if "previous" in signature(draw).parameters:
+        options["previous"] = states[index - 1] if index else None
+    return draw(states[index], **options)
+
+
+def frame_sizes(states: Sequence[Any], draw: Draw) -> list[tuple[float, float]]:
+    """Width and height of every frame, in inches."""
+    return [tuple(draw_frame(states, draw, i).get_size_inches()) for i in range(len(states))]
+
+
+def film_strip(
+    states: Sequence[Any],
+    draw: Draw,
+    titles: Sequence[str] | None = None,
+    frames: Sequence[int] | None = None,
+    width: float = style.WIDTH,
+) -> Figure:
+    """Draw several states side by side, as many in a row as fit.
+
+    Args:
+        states: recorded states, oldest first.
+        draw: the picture of one state.
+        titles: one for each state.
+        frames: which states to show; all by default.
+        width: of the figure, in inches; more if a single panel is wider.
+    """
+    check_states(states, titles)
+    chosen = list(range(len(states))) if frames is None else list(frames)
+    if not chosen or any(not 0 <= index < len(states) for index in chosen):
+        raise ValueError(f"frames must be one or more of 0 to {len(states) - 1}, got {chosen}")
+    panels = [partial(draw_frame, states, draw, index) for index in chosen]
+    if titles is None:
+        return compose(panels, width=width)
+    return compose(panels, [(str(i + 1), titles[i]) for i in chosen], width)
+
+
+def compose(
+    panels: Sequence[Draw],
+    titles: Sequence[tuple[str, str]] | None = None,
+    width: float = style.WIDTH,
+) -> Figure:
+    """Put pictures of any kind on one figure.
+
+    Args:
+        panels: functions `panel(at=None) -> Figure`.
+        titles: a number and a title for each panel.
+        width: of the figure, in inches; more if a single panel is wider.
+    """
+    sizes = [tuple(panel().get_size_inches()) for panel in panels]
+    top = TITLE_HEIGHT if titles else 0.0
+    if titles:
+        sizes = [
+            (max(panel_width, title_width(title)), height)
+            for (panel_width, height), (_, title) in zip(sizes, titles, strict=True)
+        ]
+    corners, figure_width, figure_height = _flow(sizes, top, width)
+    figure = style.Picture(figure_width, figure_height)
+    page = style.Page(figure_width, figure_height, style.Place(figure))
+    for i, (x, y) in enumerate(corners):
+        if titles:
+            draw_title(page, x, y, *titles[i])
+            page.say("{}, {}:".format(*titles[i]))
+        panels[i](at=style.Place(figure, x, y + top))
+    return figure
+
+
+def draw_title(page: style.Page, x: float, y: float, number: str, title: str) -> None:
+    """Write a panel's number and title at its top left corner."""
+    middle = y + TITLE_HEIGHT / 2
+    badge = max(style.text_width(number, style.SMALL, "bold") + 0.1, 0.19)
+    x += 0.08
+    style.box(page.ax, x, middle - 0.095, badge, 0.19, style.INK, radius=0.095)
+    style.put(
+        page.ax, x + badge / 2, middle, number, style.SMALL, style.PAPER, "center", weight="bold"
+    )
+    style.put(page.ax, x + badge + 0.08, middle, title, 9.5, weight="bold")
+
+
+def title_width(title: str) -> float:
+    """Inches that a panel's number and title take."""
+    return style.text_width(title, 9.5, "bold") + 0.5
+
+
+def check_states(states: Sequence[Any], titles: Sequence[str] | None) -> None:
+    """Refuse an empty film, and titles that do not fit it."""
+    if len(states) == 0:
+        raise ValueError("states must hold at least one recorded state, got none")
+    if titles is not None and len(titles) != len(states):
+        raise ValueError(
+            f"titles must have one entry for each of the {len(states)} states, got {len(titles)}"
+        )
+
+
+def _flow(
+    sizes: Sequence[tuple[float, float]], title_height: float, width: float
+) -> tuple[list[tuple[float, float]], float, float]:
+    """Place panels left to right, then top to bottom; return corners, total width and height."""
+    corners: list[tuple[float, float]] = []
+    x = y = row_height = right = 0.0
+    for panel_width, panel_height in sizes:
+        if x > 0 and x + panel_width > width + 1e-6:
+            x, y, row_height = 0.0, y + row_height + GAP / 2, 0.0
+        corners.append((x, y))
+        right = max(right, x + panel_width)
+        row_height = max(row_height, title_height + panel_height)
+        x += panel_width + GAP
+    return corners, right, y + row_height

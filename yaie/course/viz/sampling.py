@@ -1,0 +1,224 @@
+"""From logits to a token: the likeliest tokens before and after each filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from yaie.course.viz import style
+
+MARGIN = 0.12
+ROW = 0.2
+HEADER = 0.5
+GAP = 0.3
+HALO = withStroke(linewidth=2.5, foreground=style.PAPER)
+SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What one filter made of the logits of one token position.
+
+    Attributes:
+        name: such as "top-k 5".
+        logits: `[vocab]`, as the filter returned them; -inf where it dropped a token.
+        top_p: the threshold to draw against the running sum of the probabilities before.
+        min_p: the threshold to draw, relative to the largest probability before.
+    """
+
+    name: str
+    logits: Any
+    top_p: float | None = None
+    min_p: float | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Probabilities after one filter, of the shown tokens and of all others together."""
+
+    name: str
+    probabilities: tuple[float, ...]
+    others: float
+    num_kept: int
+    top_p: float | None = None
+    min_p: float | None = None
+
+
+@dataclass(frozen=True)
+class SamplingState:
+    """A distribution on its way through the filters; tokens by falling probability."""
+
+    labels: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    vocab_size: int
+
+
+def snapshot_sampling(
+    filters: Sequence[Filter],
+    decode: Callable[[list[int]], str] | None = None,
+    num_tokens: int = 20,
+) -> SamplingState:
+    """Record the likeliest tokens of the first entry of `filters`, and what became of them.
+
+    Args:
+        filters: the logits as the model gave them, then after each filter in turn.
+        decode: token ids to text; without it the ids themselves are shown.
+        num_tokens: how many tokens to show; the rest is added up.
+    """
+    if not filters:
+        raise ValueError("filters must hold at least the model's logits, got none")
+    distributions = [_softmax(entry.logits) for entry in filters]
+    order = np.argsort(-distributions[0], kind="stable")[:num_tokens]
+    stages = tuple(
+        Stage(
+            entry.name,
+            tuple(float(p) for p in probabilities[order]),
+            float(np.delete(probabilities, order).sum()),
+            int((probabilities > 0).sum()),
+            entry.top_p,
+            entry.min_p,
+        )
+        for entry, probabilities in zip(filters, distributions, strict=True)
+    )
+    labels = tuple(str(int(t)) if decode is None else decode([int(t)]) for t in order)
+    return SamplingState(labels, stages, len(distributions[0]))
+
+
+def _softmax(logits: Any) -> np.ndarray:
+    values = style.numbers(logits, "logits", 1)
+    if not np.isfinite(values.max()):
+        raise ValueError(f"logits must have a largest value that is finite, got {values.max()}")
+    weights = np.exp(values - values.max())
+    return weights / weights.sum()
+
+
+# ---------------------------------------------------------------------------------- drawing
+
+
+def draw_sampling(
+    state: SamplingState,
+    scale: float | None = None,
+    at: style.Place | None = None,
+) -> Figure:
+    """Draw one column for each stage, one row for each token.
+
+    A blue bar is a token's probability after the stage; an outline is what it was before. The
+    bars of tokens that have been dropped are gray. Where a stage has a `top_p`, a line shows the
+    running sum of the probabilities before it, from 0 at the left to 1 at the right.
+
+    Args:
+        scale: the probability at the right end of every column; by default the largest, rounded
+            up. A slider wants the same for all states.
+    """
+    labels = [style.token_label(label) for label in state.labels]
+    label_width = min(1.5, max(style.text_width(label) for label in [*labels, "all others"]))
+    left = MARGIN + label_width + 0.12
+    columns = len(state.stages)
+    width = min(2.4, (style.WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
+    rows_height = ROW * (len(labels) + 1) + 0.08
+    page_width = left + columns * width + (columns - 1) * GAP + MARGIN
+    page = style.Page(page_width, HEADER + rows_height + 0.3, at)
+    largest = max(max(stage.probabilities) for stage in state.stages)
+    scale = scale or next(s for s in SCALES if s >= largest - 1e-9)
+    survives = [p > 0 for p in state.stages[-1].probabilities]
+    for row, (label, kept) in enumerate(zip(labels, survives, strict=True)):
+        shown = style.shorten(label, label_width)
+        ink = style.INK if kept else style.MUTED
+        style.put(page.ax, left - 0.1, _middle(row), shown, color=ink, ha="right")
+    if state.vocab_size > len(labels):
+        y = _middle(len(labels)) + 0.08
+        style.put(page.ax, left - 0.1, y, "all others", style.SMALL, style.MUTED, "right")
+    for i, stage in enumerate(state.stages):
+        x = left + i * (width + GAP)
+        before = state.stages[i - 1] if i else None
+        _draw_stage(page.ax, x, width, stage, before, scale, state.vocab_size)
+    for stage in state.stages:
+        best = sorted(zip(stage.probabilities, state.labels, strict=True), reverse=True)[:3]
+        said = (f"{style.quote(label)} {p:.3f}" for p, label in best if p)
+        page.say(
+            f"{stage.name}: {stage.num_kept:,} of {state.vocab_size:,} tokens, likeliest "
+            f"{style.some(said)}"
+        )
+    return page.figure
+
+
+def _middle(row: int) -> float:
+    return HEADER + (row + 0.5) * ROW
+
+
+def _draw_stage(
+    ax: Axes,
+    x: float,
+    width: float,
+    stage: Stage,
+    before: Stage | None,
+    scale: float,
+    vocab_size: int,
+) -> None:
+    style.put(ax, x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
+    words = f"{stage.num_kept:,} of {vocab_size:,} tokens"
+    style.put(ax, x, 0.36, style.shorten(words, width, style.SMALL), style.SMALL, style.MUTED)
+    bottom = _middle(len(stage.probabilities)) + 0.08 + ROW / 2
+    ax.plot([x, x], [HEADER, bottom], color=style.FAINT, lw=1.0)
+    unit = width / scale
+    for row, p in enumerate(stage.probabilities):
+        old = before.probabilities[row] if before else None
+        _draw_bar(ax, x, _middle(row), width, unit, p, old)
+    rest = before.others if before else None
+    _draw_bar(ax, x, bottom - ROW / 2, width, unit, stage.others, rest)
+    source = before or stage
+    if stage.top_p is not None:
+        _draw_running_sum(ax, x, width, source, stage.top_p)
+    if stage.min_p is not None:
+        line = stage.min_p * max(source.probabilities) * unit
+        ax.plot([x + line] * 2, [HEADER - 0.03, bottom], color=style.VERMILION, lw=1.2)
+        words = f"{stage.min_p:g} × the largest"
+        style.put(ax, x + line, bottom + 0.1, words, 7, style.VERMILION)
+
+
+def _draw_bar(
+    ax: Axes, x: float, middle: float, width: float, unit: float, p: float, old: float | None
+) -> None:
+    height = ROW * 0.62
+    top = middle - height / 2
+    length = min(p * unit, width)
+    if p > 0:
+        style.box(ax, x, top, length, height, style.tint(style.BLUE, 0.7), radius=0.0)
+    if old:
+        dropped = p == 0
+        face = style.tint(style.INK, 0.22) if dropped else "none"
+        edge = style.tint(style.INK, 0.35) if dropped else style.INK
+        style.box(ax, x, top, min(old * unit, width), height, face, edge, 0.7, radius=0.0, zorder=3)
+    if p >= 0.0005:
+        end = max(length, min((old or 0.0) * unit, width)) + 0.05
+        label = f"{p:.3f}".lstrip("0") if p < 1 else "1"
+        inside = end + style.text_width(label, 7) > width
+        style.put(
+            ax,
+            x + (length - 0.05 if inside else end),
+            middle,
+            label,
+            7,
+            style.PAPER if inside else style.MUTED,
+            "right" if inside else "left",
+            zorder=6,
+            path_effects=None if inside else [HALO],
+        )
+
+
+def _draw_running_sum(ax: Axes, x: float, width: float, before: Stage, top_p: float) -> None:
+    sums = np.cumsum(before.probabilities)
+    edges = [HEADER + ROW * row for row in range(len(sums) + 1)]
+    xs = [x + width * s for s in np.repeat(sums, 2)]
+    ys = [edge for row in range(len(sums)) for edge in (edges[row], edges[row + 1])]
+    ax.plot(xs, ys, color=style.ORANGE, lw=1.5, zorder=5)
+    line = x + width * top_p
+    ax.plot([line] * 2, [HEADER - 0.03, edges[-1]], color=style.VERMILION, lw=1.2, zorder=5)
+    words = f"running sum reaches {top_p:g}"
+    style.put(ax, x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")

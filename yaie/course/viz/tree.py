@@ -1,0 +1,249 @@
+"""Token tries and radix trees, drawn."""
+
+from __future__ import annotations
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Arc, PathPatch
+from matplotlib.path import Path
+
+from yaie.course.viz import style
+from yaie.course.viz.tree_layout import CHIP_GAP, LINE, PAD, Box, chip_width, lay_out, lock_width
+from yaie.course.viz.tree_state import Marks, TreeNode, TreeState, compare
+
+TAG_COLORS = {
+    "new": style.GREEN,
+    "split": style.ORANGE,
+    "matched": style.BLUE,
+    "evicted": style.VERMILION,
+}
+MARGIN = 0.12
+CAPTION = 0.3
+MOST_SAID = 24  # nodes that are told with their children
+DASHES = (0, (3, 2))
+
+
+def draw_tree(
+    state: TreeState,
+    previous: TreeState | None = None,
+    width: float = style.WIDTH,
+    max_nodes: int = 30,
+    at: style.Place | None = None,
+) -> Figure:
+    """Draw a tree from left to right, as the text reads.
+
+    Each box is a node: the text of its tokens, how many they are, when it was last used, its
+    locks, its values, the requests that pass it. What changed since `previous`, and what a match
+    found, carries a colored word.
+
+    Args:
+        width: inches that the picture must fit in; long labels are broken and shortened for it.
+        max_nodes: beyond this, the leaves used longest ago are counted instead of drawn.
+    """
+    full, marks = compare(state, previous)
+    boxes, tree_width, tree_height = lay_out(
+        _make_boxes(full, marks), width - 2 * MARGIN, max_nodes
+    )
+    caption = _caption(state, any(box.note for box in boxes))
+    content = max(tree_width, style.text_width(caption, style.SMALL))
+    page = style.Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
+    for box in boxes:
+        box.x += MARGIN
+    for box in boxes:
+        if box.parent is not None:
+            _draw_edge(page.ax, box.parent, box)
+    for box in boxes:
+        _draw_box(page.ax, box)
+    style.put(page.ax, MARGIN, page.height - CAPTION / 2, caption, style.SMALL, style.MUTED)
+    _say(page, full, marks)
+    return page.figure
+
+
+def _make_boxes(state: TreeState, marks: Marks) -> list[Box]:
+    boxes: list[Box] = []
+    for index, node in enumerate(state.nodes):
+        if node.parent is None:
+            box = Box(node.text or "root", kind="root")
+        else:
+            box = _make_box(node)
+            boxes[node.parent].add(box)
+        box.matched = marks.matched.get(index, 0.0)
+        box.tag = marks.tags.get(index) or ("matched" if box.matched and index else None)
+        if box.kind == "root":
+            box.tag = None
+        boxes.append(box)
+    return [box for box in boxes if box.parent is None]
+
+
+def _make_box(node: TreeNode) -> Box:
+    single = len(node.key) == 1
+    facts = []
+    if not node.is_rest and (node.values or not single):
+        facts.append(style.count(len(node.key), "token"))
+    if node.last_access is not None:
+        facts.append(f"t {node.last_access}")
+    has_values = any(value is not None for value in node.values)
+    return Box(
+        style.token_label(node.text) if single else style.printable(node.text),
+        tuple(facts),
+        tuple(str(value) for value in node.values) if has_values else (),
+        node.request_ids,
+        node.lock_count,
+        len(node.key),
+        node.last_access or 0,
+    )
+
+
+def _caption(state: TreeState, shows_times: bool) -> str:
+    tokens = sum(len(node.key) for node in state.nodes)
+    values = sum(len(node.values) for node in state.nodes)
+    parts = [style.count(len(state.nodes), "node"), style.count(tokens, "token")]
+    if values and state.block_size > 1:
+        parts.append(f"{style.count(values, 'block')} of {state.block_size}")
+    clock = shows_times and any(node.last_access for node in state.nodes)
+    return ", ".join(parts) + (";  t: time of last use" if clock else "")
+
+
+def _say(page: style.Page, state: TreeState, marks: Marks) -> None:
+    """The tree from its root down, then what changed and what a match found."""
+    below: dict[int | None, list[int]] = {}
+    for index, node in enumerate(state.nodes):
+        below.setdefault(node.parent, []).append(index)
+
+    def name(index: int) -> str:
+        return style.quote(state.nodes[index].text) if state.nodes[index].text else "root"
+
+    def path(index: int) -> str:
+        inner = "; ".join(map(path, below.get(index, ())))
+        return name(index) + (f" ({inner})" if inner else "")
+
+    gone = "evicted" in marks.tags.values()
+    tokens = sum(len(node.key) for node in state.nodes)
+    words = f"A tree of {style.count(len(state.nodes), 'node')}, {style.count(tokens, 'token')}"
+    page.say(words + (", those just evicted included" if gone else ""))
+    if len(state.nodes) <= MOST_SAID:
+        page.say(f"Each node with its children in brackets: {'; '.join(map(path, below[None]))}")
+    else:
+        page.say(f"Below the root: {style.some(map(name, below.get(0, ())))}")
+    for tag in ("new", "split", "evicted"):
+        found = [name(i) for i, mark in marks.tags.items() if mark == tag]
+        if found:
+            page.say(f"{tag}: {style.some(found)}")
+    if found := [name(i) for i in marks.matched if state.nodes[i].parent is not None]:
+        page.say(f"Matched: {style.some(found)}")
+
+
+def _draw_edge(ax: Axes, parent: Box, child: Box) -> None:
+    x0, y0 = parent.x + parent.width, parent.y + parent.height / 2
+    x1, y1 = child.x, child.y + child.height / 2
+    middle = (x0 + x1) / 2
+    path = Path([(x0, y0), (middle, y0), (middle, y1), (x1, y1)], [1, 4, 4, 4])
+    evicted = child.tag == "evicted"
+    color = "#aab1bc"
+    if child.matched:
+        color = style.BLUE
+    elif evicted:
+        color = style.VERMILION
+    ax.add_artist(
+        PathPatch(
+            path,
+            fill=False,
+            edgecolor=color,
+            linewidth=2.0 if child.matched else 1.2,
+            linestyle=DASHES if evicted else "solid",
+        )
+    )
+
+
+def _draw_box(ax: Axes, box: Box) -> None:
+    ghost = box.tag == "evicted"
+    quiet = ghost or box.kind != "node"
+    edge = TAG_COLORS[box.tag] if box.tag else (style.FAINT if quiet else "#8d949f")
+    face = style.PAPER if quiet else style.tint(edge, 0.1) if box.tag else style.WASH
+    style.box(
+        ax,
+        box.x,
+        box.y,
+        box.width,
+        box.height,
+        face,
+        edge,
+        line=1.8 if box.tag else 1.0,
+        linestyle=DASHES if quiet and box.kind != "root" else "solid",
+        zorder=2,
+    )
+    if box.matched > 0 and box.kind != "root":
+        style.box(
+            ax,
+            box.x,
+            box.y,
+            box.width * box.matched,
+            box.height,
+            style.tint(style.BLUE, 0.2),
+            zorder=2.1,
+        )
+    if box.tag:
+        _draw_tag(ax, box)
+    _write(ax, box, style.MUTED if quiet else style.INK)
+
+
+def _write(ax: Axes, box: Box, ink: str) -> None:
+    x, y = box.x + PAD, box.y + PAD + LINE / 2
+    right = box.x + box.width - PAD
+    centered = len(box.lines) == 1 and not (box.note or box.chips or box.requests or box.locks)
+    for line in box.lines:
+        if centered:
+            style.put(ax, box.x + box.width / 2, y, line, color=ink, ha="center", zorder=4)
+        else:
+            style.put(ax, x, y, line, color=ink, zorder=4)
+        y += LINE
+    if box.locks and not box.note and len(box.lines) == 1 and box.height < 2 * PAD + 1.5 * LINE:
+        _draw_lock(ax, right, y - LINE, box.locks)
+    elif box.note or box.locks:
+        style.put(ax, x, y, box.note, style.SMALL, style.MUTED, zorder=4)
+        if box.locks:
+            _draw_lock(ax, right, y, box.locks)
+        y += LINE
+    if box.chips:
+        _draw_chips(ax, box, y - LINE / 2)
+        y += 0.2
+    if box.requests:
+        style.put(ax, x, y, box.requests, style.SMALL, style.BLUE, zorder=4)
+
+
+def _draw_tag(ax: Axes, box: Box) -> None:
+    width = style.text_width(box.tag, 7, "bold") + 0.1
+    style.box(
+        ax, box.x + 0.06, box.y - 0.11, width, 0.15, TAG_COLORS[box.tag], radius=0.04, zorder=5
+    )
+    middle = box.x + 0.06 + width / 2
+    style.put(ax, middle, box.y - 0.036, box.tag, 7, style.PAPER, "center", weight="bold", zorder=6)
+
+
+def _draw_chips(ax: Axes, box: Box, y: float) -> None:
+    x = box.x + PAD
+    for chip in box.chips:
+        width = chip_width(chip)
+        style.box(ax, x, y + 0.02, width, 0.16, style.PAPER, style.FAINT, 0.8, 0.02, zorder=3)
+        style.put(ax, x + width / 2, y + 0.1, chip, 7, style.INK, "center", zorder=4)
+        x += width + CHIP_GAP
+
+
+def _draw_lock(ax: Axes, right: float, middle: float, count: int) -> None:
+    """A padlock and how often it is held, ending at `right`."""
+    label = str(count)
+    style.put(ax, right, middle, label, style.SMALL, style.INK, "right", weight="bold", zorder=4)
+    x = right - lock_width(count)
+    style.box(ax, x, middle - 0.02, 0.11, 0.085, style.ORANGE, radius=0.015, zorder=4)
+    ax.add_artist(
+        Arc(
+            (x + 0.055, middle - 0.02),
+            0.07,
+            0.12,
+            theta1=180,
+            theta2=360,
+            color=style.ORANGE,
+            linewidth=1.4,
+            zorder=4,
+        )
+    )

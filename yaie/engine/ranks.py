@@ -1,0 +1,398 @@
+"""Processes that compute together: the ranks of a group of torch.distributed, on one machine.
+
+Each rank is a fresh Python process, whatever this one is, a script, a notebook or a server. It
+gets functions to call through a pipe, and sends its tensors to the others by gloo, or between GPUs
+by NCCL. When this process ends, however it ends, the pipe closes, and so do the ranks. When one of
+them fails, or a call is interrupted, all are ended, and the error is raised here; nothing waits
+longer than the time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from threading import Thread
+from types import MethodType
+from typing import Any
+from weakref import WeakMethod, ref
+
+from yaie.engine.sending import pack, search_path
+
+START_LIMIT = 120.0  # seconds for Python and torch to load, on a busy machine
+END_LIMIT = 5.0  # seconds for a process to end before it is killed
+MOST_SHOWN = 2000  # characters of what a rank that failed has printed
+
+
+class RankFailed(RuntimeError):
+    """A rank raised an error, ended, or took too long. The group has ended."""
+
+
+class Ranks:
+    """A group of processes.
+
+    Args:
+        size: how many ranks.
+        device: "cpu", or "cuda" for a GPU each.
+        joined: make this process rank 0, so that only the others are started. Only one group can
+            be joined at a time.
+        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take;
+            and that a rank may leave a message unread which no longer fits its pipe.
+
+    Use it in a `with` statement, or call `close` at the end.
+
+    Attributes:
+        joined_here: whether this process is rank 0 of a group that it started itself.
+    """
+
+    joined_here = False
+
+    def __init__(
+        self, size: int, *, device: str = "cpu", joined: bool = False, timeout: float = 60.0
+    ) -> None:
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"size must be an int, at least 1, got {size!r}")
+        if device not in ("cpu", "cuda"):
+            raise ValueError(f'device must be "cpu" or "cuda", got {device!r}')
+        if joined and Ranks.joined_here:
+            raise ValueError("this process has joined other ranks: close those first")
+        if joined and _in_a_group():
+            raise ValueError("this process is a rank of another group already")
+        self.size, self.timeout = size, timeout
+        self._joined = joined
+        self._folder = tempfile.TemporaryDirectory(prefix="yaie-ranks-")
+        meeting = str(Path(self._folder.name, "meeting"))
+        self._ranks = [
+            _Process(rank, timeout, (rank, size, device, meeting, timeout))
+            for rank in range(1 if joined else 0, size)
+        ]
+        self._threads = _num_threads() if joined else 0
+        with self._ended_on_error():
+            self._collect(START_LIMIT)
+            if joined:
+                _join(0, size, device, meeting, timeout)
+                Ranks.joined_here = True
+                if device == "cuda":
+                    pipes = [process.pipe for process in self._ranks]
+                    Thread(target=_watch, args=(pipes, ref(self)), daemon=True).start()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the ranks have not ended, as far as is known."""
+        return bool(self._ranks) or self.size == self._joined
+
+    def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Let every rank call `function(*arguments)`, and return what each returned, by rank.
+
+        The function may come from a module, a notebook's cell or an exercise's file. From a cell
+        its source is sent, so it must import what it uses. Inside, `torch.distributed` is
+        initialized: `get_rank()` says who one is.
+
+        Raises:
+            RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.
+                The group has ended, as it has after an interrupt.
+        """
+        if self._joined:
+            raise ValueError("run is for groups that this process has not joined; post instead")
+        message = pack((function, arguments, True))
+        with self._ended_on_error():
+            self._send(message)
+            return self._collect(self.timeout)
+
+    def post(self, function: Callable[..., Any], *arguments: Any) -> None:
+        """Let every started rank call `function(*arguments)`, without waiting for it.
+
+        Raises:
+            RankFailed: one of the ranks has failed since, or reads nothing for `timeout` seconds.
+        """
+        message = pack((function, arguments, False))
+        with self._ended_on_error():
+            self._send(message)
+
+    def check(self, patience: float = 0.0) -> None:
+        """Raise `RankFailed` if a rank has failed, or fails in the next `patience` seconds."""
+        if not self.is_open:
+            raise RankFailed("the ranks have ended: start them again")
+        failed = wait([process.pipe for process in self._ranks], patience)
+        for process in self._ranks:
+            if process.pipe in failed:
+                self._receive(process)
+
+    def close(self) -> None:
+        """End all ranks. Calling it twice does no harm."""
+        self._end(END_LIMIT)
+
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_ranks", None):
+            self.close()
+
+    @contextlib.contextmanager
+    def _ended_on_error(self) -> Iterator[None]:
+        """End all ranks if what is done here fails, or is interrupted: half a message may be in a
+        pipe then, or a result on its way that the next call would take for its own."""
+        try:
+            yield
+        except BaseException:
+            self._end(0.0)
+            raise
+
+    def _end(self, patience: float) -> None:
+        ranks, self._ranks = self._ranks, []
+        for process in ranks:
+            process.hang_up()
+        if ranks and self._joined:
+            Ranks.joined_here = False
+            _leave()
+            _num_threads(self._threads)
+        for process in ranks:
+            process.end(patience)
+        self._folder.cleanup()
+
+    def _send(self, message: bytes) -> None:
+        self.check()
+        for process in self._ranks:
+            try:
+                process.pipe.send_bytes(message)
+            except BlockingIOError as error:
+                said = f"rank {process.rank} has left its messages unread for too long"
+                raise RankFailed(said) from error
+            except OSError:
+                self._fail()
+
+    def _collect(self, limit: float) -> list[Any]:
+        """The next message of every rank, in their order."""
+        results, deadline = {}, time.monotonic() + limit
+        while waiting := {p.pipe: p for p in self._ranks if p not in results}:
+            ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
+            for pipe in ready:
+                results[waiting[pipe]] = self._receive(waiting[pipe])
+            if not ready:
+                self._end(0.0)
+                late = [process.rank for process in waiting.values()]
+                raise RankFailed(f"no answer from {_names(late)} within {limit:g} s")
+        return [results[process] for process in self._ranks]
+
+    def _receive(self, process: _Process) -> Any:
+        result, failure = process.receive()
+        if failure:
+            self._fail({process: failure})
+        return result
+
+    def _fail(self, failures: dict[_Process, _Failure] | None = None) -> None:
+        """End all ranks, and raise the error that came first: the others' may be its effects."""
+        failures = failures or {}
+        for process in self._ranks:
+            if process not in failures and process.pipe.poll():
+                _, failure = process.receive()
+                failures |= {process: failure} if failure else {}
+        self._end(0.5)
+        if not failures:
+            raise RankFailed("a rank has closed its pipe")
+        process, failure = min(failures.items(), key=lambda item: item[1].time)
+        told = (failure.text or process.ended(), process.printed)
+        raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, told)]))
+
+
+def _names(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """When a rank failed, and its traceback; neither is known of one that ended without a word."""
+
+    time: float = 0.0
+    text: str = ""
+
+
+class _Process:
+    """One rank: its process, the pipe to it, and what it has `printed`, once it has ended."""
+
+    def __init__(self, rank: int, timeout: float, arguments: tuple) -> None:
+        self.rank = rank
+        self.pipe, theirs = Pipe()
+        _limit_sends(self.pipe, timeout)
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
+        command = f"from yaie.engine.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno()],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(search_path())},
+        )
+        theirs.close()
+
+    def receive(self) -> tuple[Any, _Failure | None]:
+        """The next message, once there is one: a result, or how the rank failed."""
+        try:
+            return pickle.loads(self.pipe.recv_bytes())
+        except (EOFError, OSError):
+            return None, _Failure()
+
+    def hang_up(self) -> None:
+        """Close the pipe, which tells the process to end. Closing alone would not: while a thread
+        of this process waits for the pipe, the system keeps it open."""
+        with contextlib.suppress(OSError), _socket(self.pipe) as end:
+            end.shutdown(socket.SHUT_RDWR)
+        self.pipe.close()
+
+    def end(self, patience: float) -> None:
+        """Wait for the process, whose pipe is closed, and if it does not end, end it."""
+        try:
+            self._process.wait(patience)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with self._output as output:
+            output.seek(0)
+            self.printed = output.read().decode(errors="replace").strip()[-MOST_SHOWN:]
+
+    def ended(self) -> str:
+        """How the process ended."""
+        code = self._process.returncode
+        by = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return f"The process ended {by}."
+
+
+def _limit_sends(pipe: Connection, seconds: float) -> None:
+    """Have writing to a full pipe raise BlockingIOError when nobody has read for so long."""
+    limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
+    with _socket(pipe) as end:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+
+def _socket(pipe: Connection) -> socket.socket:
+    """What a two-way pipe is, by another handle."""
+    return socket.socket(fileno=os.dup(pipe.fileno()))
+
+
+# ----------------------------------------------------------------------------- in every rank
+
+
+def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
+    """What a started rank does: call what it is asked to, until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started it
+    pipe = Connection(handle)
+    try:
+        import torch  # noqa: F401, it takes long, and `_join` has a time limit
+
+        pipe.send_bytes(pickle.dumps((None, None)))
+        _join(rank, size, device, meeting, timeout)
+        while True:
+            try:
+                message = pipe.recv_bytes()
+            except EOFError:
+                break
+            function, arguments, wants_result = pickle.loads(message)
+            result = function(*arguments)
+            if wants_result:
+                pipe.send_bytes(pickle.dumps((result, None)))
+    except BaseException:
+        failure = _Failure(time.time(), traceback.format_exc(limit=-3).strip())
+        pipe.send_bytes(pickle.dumps((None, failure)))
+        os._exit(1)  # at once: the others may be waiting for a tensor
+    _leave()
+
+
+def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
+    """Become a rank of the group whose members find each other through the file `meeting`.
+
+    The ranks share this machine's threads: with more of them than processors, each would wait for
+    the others between any two products.
+    """
+    import torch
+    from torch import distributed as dist
+
+    torch.set_num_threads(max(1, torch.get_num_threads() // size))
+    place = None
+    if device == "cuda":
+        place = torch.device("cuda", rank)
+        torch.cuda.set_device(place)
+    dist.init_process_group(
+        "nccl" if device == "cuda" else "gloo",
+        store=dist.FileStore(meeting, size),
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=timeout),
+        device_id=place,
+    )
+
+
+def _num_threads(wanted: int | None = None) -> int:
+    """How many threads an operator may use here; set to `wanted` if given."""
+    import torch
+
+    if wanted is not None:
+        torch.set_num_threads(wanted)
+    return torch.get_num_threads()
+
+
+def _in_a_group() -> bool:
+    from torch import distributed as dist
+
+    return dist.is_initialized()
+
+
+def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
+    """Free this process, should a rank fail while it waits for its tensor. Gloo notices that by
+    itself; kernels of NCCL go on waiting. The group is not kept alive by being watched."""
+    with contextlib.suppress(OSError):  # the pipes are closed when the group is
+        wait(pipes)
+    ranks = group()
+    if ranks is not None and ranks.is_open:
+        _abort()
+
+
+_to_release: list[WeakMethod] = []
+
+
+def before_leaving(release: MethodType) -> None:
+    """Call a bound method before this process leaves its group, if its object is still there.
+
+    NCCL ends a communicator only when no CUDA graph has its kernels any more, and waits for that.
+    """
+    _to_release.append(WeakMethod(release))
+
+
+def _release() -> None:
+    while _to_release:
+        if release := _to_release.pop()():
+            release()
+
+
+def _abort() -> None:
+    from torch.distributed import distributed_c10d
+
+    if distributed_c10d.is_initialized():
+        _release()
+        distributed_c10d._abort_process_group()
+
+
+def _leave() -> None:
+    from torch import distributed as dist
+
+    if dist.is_initialized():
+        _release()
+        dist.destroy_process_group()

@@ -1,0 +1,179 @@
+"""Flash attention by CUDA C++ kernels, in three rungs: dense, ragged, and over the paged cache.
+
+All rungs have one signature, that of `csrc/flash/flash.cuh`, and compute the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from yaie.ops.cuda.launching import (
+    call,
+    memory,
+    require_tensor_cores,
+    suffix,
+    token_rows,
+)
+from yaie.ops.registry import Unsupported, announce
+
+State = tuple[torch.Tensor, torch.Tensor]
+MOST_HEAD_DIM = 256
+ALIGNED = 16  # bytes of a copy to shared memory
+
+
+class Sequences(NamedTuple):
+    """How a batch lies: all None, one sequence; with starts, end to end; with tables, paged."""
+
+    starts_q: torch.Tensor | None = None
+    starts_k: torch.Tensor | None = None
+    block_tables: torch.Tensor | None = None
+    context_lens: torch.Tensor | None = None
+
+
+def attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None
+) -> State:
+    """Attention of one sequence; see `reference.attention.attention`."""
+    return _best(q, k, v, causal, scale, Sequences())
+
+
+def ragged_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+) -> State:
+    """Attention of several sequences that lie end to end; see `reference.attention`."""
+    return _best(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
+
+
+def paged_prefill(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None,
+    causal: bool = True,
+) -> State:
+    """Attention of several queries a sequence over the paged cache; see `reference.attention`."""
+    sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
+    return _best(q, key_pool, value_pool, causal, scale, sequences)
+
+
+def row(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Every row of scores on its own, with the online softmax."""
+    return _flash("flash/row.cu", q, k, v, causal, scale, sequences)
+
+
+def shared_tile(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Tiles of keys and values in shared memory, for a tile of queries: head_dim up to 128."""
+    if q.shape[2] > 128:
+        raise Unsupported(f"head_dim must be up to 128, got {q.shape[2]}")
+    return _flash("flash/shared_tile.cu", q, k, v, causal, scale, sequences)
+
+
+def mma(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
+) -> State:
+    """Tensor cores: float16 and bfloat16 from sm_80 on, head_dim up to 128."""
+    require_tensor_cores(q)
+    if q.shape[2] > 128 or q.shape[2] % 8:
+        raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
+    for x in (q, k, v):
+        if x.data_ptr() % ALIGNED or x.stride(0) * x.element_size() % ALIGNED:
+            raise Unsupported(
+                f"heads have to begin at multiples of {ALIGNED} bytes, here they begin "
+                f"{x.data_ptr() % ALIGNED} behind one, with strides {[*x.stride()]}"
+            )
+    return _flash("flash/mma.cu", q, k, v, causal, scale, sequences)
+
+
+RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
+
+
+def _best(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
+) -> State:
+    """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    for rung in (mma, shared_tile) if q.is_cuda else (shared_tile,):
+        try:
+            return rung(q, k, v, causal, scale, sequences)
+        except Unsupported as reason:
+            if q.is_cuda:
+                announce("attention", f"cuda's {rung.__name__}", str(reason))
+    return row(q, k, v, causal, scale, sequences)
+
+
+def _flash(
+    file: str | Path,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
+) -> State:
+    """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
+    name = f"flash_{Path(file).stem}_{suffix(q.dtype)}"
+    (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
+    if head_dim > MOST_HEAD_DIM:
+        raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")
+    out = q.new_empty(q.shape)
+    lse = q.new_empty(tokens, heads, dtype=torch.float32)
+    if out.numel() == 0:
+        return out, lse.fill_(-math.inf)
+    scale = head_dim**-0.5 if scale is None else scale
+    if scale < 0:  # the kernels scale the maximum of the scores, so the factor must be positive
+        q, scale = -q, -scale
+    starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
+    batch, keys, block_size, max_blocks = 1, len(k), 0, 0
+    if starts_q is not None:
+        batch = len(starts_q) - 1
+    if tables is not None:
+        keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
+        if k.shape[0] * block_size >= 2**31:
+            raise Unsupported(f"there may be 2³¹ slots, got {k.shape[0]} × {block_size}")
+        k, v = k.flatten(0, 1), v.flatten(0, 1)
+    q, k, v = map(token_rows, (q, k, v))
+    call(
+        *(file, name),
+        *(memory(q), memory(k), memory(v), out, lse, starts_q, starts_k, tables, lengths),
+        *(batch, tokens, keys, heads, kv_heads, head_dim),
+        *(q.stride(0), k.stride(0), v.stride(0), block_size, max_blocks),
+        *(max(scale, 1e-30), int(causal)),  # not 0, because -inf × 0 is NaN
+    )
+    return out, lse

@@ -1,0 +1,103 @@
+"""Calling the launchers of `csrc/`: which file, which dtype, and what they cannot do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.build import jit, nvcc
+from yaie.ops.registry import Unsupported
+
+SUFFIXES = {
+    **{torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"},
+    torch.int32: "i32",
+}
+LOOK_AGAIN = 0.1  # seconds for which a file is taken to be as it was
+SINCE_SM_80 = {torch.float16: (8, 0), torch.bfloat16: (8, 0)}  # of mma.sync as csrc/ uses it
+MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
+
+
+def launch(file: str | Path, name: str, dtype: torch.dtype, *arguments: Any) -> None:
+    """Call the launcher `name` of a file, from `csrc/` if it is relative: the variant for `dtype`.
+
+    Raises Unsupported for a dtype that has no variant, for tensors whose elements 32 bits cannot
+    count, and where there is no compiler.
+    """
+    name = f"{name}_{suffix(dtype)}"
+    for argument in arguments:
+        if type(argument) is torch.Tensor and argument.numel() > MOST:
+            size = argument.numel()
+            raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {size}")
+    call(file, name, *arguments)
+
+
+def call(file: str | Path, name: str, *arguments: Any) -> None:
+    """Call the launcher `name` of a file, from `csrc/` if it is relative.
+
+    Raises Unsupported where there is no compiler for a GPU's tensors, or none that it could ask
+    for the host's part.
+    """
+    try:
+        getattr(_module(file), name)(*arguments)
+    except jit.CompileError as error:
+        on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
+        if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):
+            raise Unsupported(str(error)) from None
+        raise
+
+
+def suffix(dtype: torch.dtype) -> str:
+    """What a launcher's name ends in for a dtype. Raises Unsupported if there is no variant."""
+    if dtype not in SUFFIXES:
+        raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
+    return SUFFIXES[dtype]
+
+
+def require_tensor_cores(
+    x: torch.Tensor, since: Mapping[torch.dtype, tuple[int, int]] = SINCE_SM_80
+) -> None:
+    """Raise Unsupported unless the tensor cores of x's card multiply its dtype; a CPU's do.
+
+    Args:
+        since: the first compute capability of each dtype.
+    """
+    if x.dtype not in since:
+        raise Unsupported(f"tensor cores take float16 and bfloat16 here, got {x.dtype}")
+    if x.is_cuda and (has := torch.cuda.get_device_capability(x.device)) < since[x.dtype]:
+        major, minor = since[x.dtype]
+        raise Unsupported(f"{x.dtype} needs sm_{major}{minor}, this is sm_{has[0]}{has[1]}")
+
+
+def token_rows(x: torch.Tensor) -> torch.Tensor:
+    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
+    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
+    return x if x.stride(2) == 1 and heads_touch and x.stride(0) >= 0 else x.contiguous()
+
+
+def memory(x: torch.Tensor) -> torch.Tensor:
+    """All memory from the first element of x to its last, as launchers take it: contiguous."""
+    if x.is_contiguous():
+        return x
+    last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
+    return x.as_strided((last + 1 if x.numel() else 0,), (1,))
+
+
+# Modules by file, each with the time until which it is not looked at again.
+_loaded: dict[str | Path, tuple[jit.Module, float]] = {}
+
+
+def _module(file: str | Path) -> jit.Module:
+    """The module of a file, of its present text or that of LOOK_AGAIN seconds ago.
+
+    `jit.load` looks at the file and at every header, which takes longer than a launch.
+    """
+    now = time.monotonic()
+    module, until = _loaded.get(file, (None, now))
+    if until <= now:
+        module = jit.load(jit.CSRC / file)
+        _loaded[file] = module, now + LOOK_AGAIN
+    return module

@@ -1,0 +1,36 @@
+"""RMSNorm by CUDA C++ kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from yaie.ops.cuda.launching import launch
+
+FILE, SIMPLE = "norm/rms_norm.cu", "norm/rms_norm_simple.cu"
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """RMSNorm of each row of `[rows, size]`."""
+    out = torch.empty_like(x)
+    launch(FILE, "rms_norm", x.dtype, x, weight, out, *x.shape, eps)
+    return out
+
+
+def rms_norm_simple(
+    x: torch.Tensor, weight: torch.Tensor, eps: float, file: str | Path = SIMPLE
+) -> torch.Tensor:
+    """The same by the first rung, or by a file like it."""
+    out = torch.empty_like(x)
+    launch(file, "rms_norm_simple", x.dtype, x, weight, out, *x.shape, eps)
+    return out
+
+
+def add_rms_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of x + residual, and the sum."""
+    out, total = torch.empty_like(x), torch.empty_like(x)
+    launch(FILE, "add_rms_norm", x.dtype, x, residual, weight, out, total, *x.shape, eps)
+    return out, total

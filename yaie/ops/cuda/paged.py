@@ -1,0 +1,258 @@
+"""Attention over the paged cache by CUDA C++ kernels: rungs, and which computes what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from yaie.ops.cuda.flash import paged_prefill
+from yaie.ops.cuda.launching import (
+    call,
+    memory,
+    require_tensor_cores,
+    suffix,
+    token_rows,
+)
+from yaie.ops.registry import Unsupported, announce
+
+State = tuple[torch.Tensor, torch.Tensor]
+Rung = Callable[..., State]
+STAGES, TILE = 3, 32  # as in csrc/paged/mma.cu
+LEAST_PART = 128  # keys of a part, in split.cu
+CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
+WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
+# Up to so many queries are faster with what cuts contexts into equal shares, even though each reads
+# its context by itself: of one prompt's last 16 tokens behind 4,000, a kernel of prompts keeps only
+# a few thread blocks busy (notebooks/data/22_engine_h200.json, "few queries").
+FEW_QUERIES = 32
+
+
+def paged_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None,
+) -> State:
+    """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
+
+    As many queries as sequences are taken for a decode step, one each. If they are not, the result
+    is still right. A few queries are computed like a decode step, though several be of a sequence.
+    """
+    operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
+    if len(q) == len(context_lens):
+        return _decode(*operands)
+    if len(q) <= FEW_QUERIES and q.is_cuda:
+        with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
+            return mma(*operands)
+    return paged_prefill(*operands)
+
+
+def shared_prefix_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None,
+) -> State:
+    """A decode step whose sequences have a prefix in common; see `reference.attention`.
+
+    If reading the prefix for every sequence takes less time than another launch, it is read.
+    """
+    operands = (q, key_pool, value_pool, block_tables, context_lens)
+    token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
+    if (len(q) - 1) * shared_len * token >= WORTH:
+        try:
+            return cascade(*operands, shared_len, scale)
+        except Unsupported as reason:
+            announce("shared_prefix_attention", "cuda's cascade", str(reason))
+    return _decode(*operands, None, scale)
+
+
+def _decode(*operands: Any) -> State:
+    """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    if operands[0].is_cuda:
+        try:
+            return mma(*operands)
+        except Unsupported as reason:
+            announce("paged_attention", "cuda's tensor cores", str(reason))
+    return split(*operands)
+
+
+def cascade(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None,
+) -> State:
+    """The prefix read once for all sequences, merged with what is each one's own."""
+    operands = (q, key_pool, value_pool, block_tables, context_lens, None, scale)
+    state = mma(*operands, skip=shared_len)
+    (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
+    if batch == 0 or shared_len == 0:
+        return state
+    tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
+    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    size = splits * batch * heads * (head_dim + 1)
+    workspace = q.new_empty(size, dtype=torch.float32)
+    workspace = workspace, shared_len, splits
+    return decode("paged/cascade.cu", "cascade", *operands, workspace=workspace, state=state)
+
+
+# ---------------------------------------------------------------------------------------- rungs
+
+
+def one_block(*operands: Any, file: str | Path = "paged/one_block.cu") -> State:
+    """A thread block for each query and query head; as in csrc/, or in a file like it."""
+    _require_dim("one_block", operands[0], 4096)
+    return decode(file, "one_block", *operands)
+
+
+def grouped(*operands: Any, file: str | Path = "paged/grouped.cu") -> State:
+    """A thread block for each query and KV head; as in csrc/, or in a file like it."""
+    _require_dim("grouped", operands[0], 256)
+    return decode(file, "grouped", *operands)
+
+
+def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/split.cu") -> State:
+    """Several thread blocks for each query and KV head, and a second kernel that merges.
+
+    Args:
+        file: as in csrc/, or one like it.
+        splits: into how many parts the longest context that the tables have room for is cut, by
+            default so many that there are 8 thread blocks for each multiprocessor.
+    """
+    q, key_pool, _, block_tables = operands[:4]
+    _require_dim("split", q, 256)
+    room = max(block_tables.shape[1] * key_pool.shape[1], 1)
+    if splits is None:
+        wanted = 8 * _multiprocessors(q.device) // max(len(q) * key_pool.shape[2], 1)
+        splits = max(1, min(wanted, room // LEAST_PART))
+    part = -(-room // splits)
+    parts = q.new_empty(splits, *q.shape, dtype=torch.float32)
+    part_lse = q.new_empty(splits, *q.shape[:2], dtype=torch.float32)
+    return decode(file, "split", *operands, workspace=(parts, part_lse, part, splits))
+
+
+def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
+    """Tensor cores, equal shares, any lengths: float16 and bfloat16 from sm_80 on.
+
+    Args:
+        skip: how many tokens at the beginning of every context are left out, a multiple of
+            block_size.
+        workers: thread blocks that share the work equally, by default as many as run together.
+    """
+    q, key_pool = operands[:2]
+    heads, head_dim = q.shape[1:]
+    group = heads // key_pool.shape[2]
+    _require_mma(q, key_pool, operands[2])
+    if workers is None:
+        workers = _workers(q.device, head_dim)
+    size = workers * (4 + 2 * group * (head_dim + 1))
+    workspace = q.new_empty(size, dtype=torch.float32)
+    return decode("paged/mma.cu", "mma", *operands, workspace=(workspace, skip, workers))
+
+
+# From the simplest on; all take the operator's arguments.
+RUNGS: dict[str, Rung] = {
+    "one_block": one_block,
+    "grouped": grouped,
+    "split": split,
+    "mma": mma,
+}
+
+
+def decode(
+    file: str | Path,
+    rung: str,
+    *operands: Any,
+    workspace: Sequence[Any] = (),
+    state: State | None = None,
+) -> State:
+    """Launch the rung of a file on the operator's arguments.
+
+    Args:
+        workspace: what its launcher takes behind those that all take.
+        state: what it changes, in place of new memory for the outputs.
+    """
+    q = operands[0]
+    name = f"paged_{rung}_{suffix(q.dtype)}"
+    state, given = arguments(*operands, state=state)
+    call(file, name, *given, *workspace)
+    return state
+
+
+def arguments(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor | None,
+    scale: float | None,
+    state: State | None = None,
+) -> tuple[State, list[Any]]:
+    """Outputs, and what the launchers of all rungs take, as in csrc/paged/paged.cuh."""
+    tokens, heads, head_dim = q.shape
+    q = token_rows(q)
+    if state is None:
+        state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
+    batch, max_blocks = block_tables.shape
+    scale = head_dim**-0.5 if scale is None else scale
+    if scale < 0:  # the last rungs scale the maximum of the scores, so the factor must be positive
+        q, scale = -q, -scale
+    return state, [
+        *(memory(q), key_pool, value_pool, block_tables.contiguous(), context_lens.contiguous()),
+        *(None if cu_seqlens is None else cu_seqlens.contiguous(), *state),
+        *(max(scale, 1e-30), tokens, batch, heads, key_pool.shape[2]),  # not 0: -inf × 0 is NaN
+        *(head_dim, key_pool.shape[1], max_blocks, q.stride(0)),
+    ]
+
+
+def _require_dim(rung: str, q: torch.Tensor, most: int) -> None:
+    if q.shape[2] > most:
+        raise Unsupported(f"{rung}.cu takes a head_dim of up to {most}, got {q.shape[2]}")
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
+    """Raise Unsupported unless mma.cu takes these tensors on this card."""
+    require_tensor_cores(q)
+    (num_blocks, block_size, kv_heads, head_dim), heads = key_pool.shape, q.shape[1]
+    if head_dim not in (64, 128) or heads > 16 * kv_heads:
+        raise Unsupported(
+            "mma.cu takes a head_dim of 64 or 128 and up to 16 query heads a KV head, "
+            f"got {head_dim} and {heads} for {kv_heads}"
+        )
+    if (key_pool.data_ptr() | value_pool.data_ptr()) % 16 or q.data_ptr() % 4 or q.stride(0) % 2:
+        raise Unsupported("pools have to begin at multiples of 16 bytes, queries of 4")
+    if block_size < 1 or num_blocks * block_size >= 2**31:
+        raise Unsupported(f"there may be 1 to 2³¹ slots, got {num_blocks} × {block_size}")
+
+
+@cache
+def _workers(device: torch.device, head_dim: int) -> int:
+    """How many thread blocks of mma.cu run together, by their shared memory."""
+    if device.type != "cuda":
+        return 4
+    properties = torch.cuda.get_device_properties(device)
+    each = STAGES * 2 * TILE * head_dim * 2 + 1024  # what the system takes of each
+    return properties.multi_processor_count * (properties.shared_memory_per_multiprocessor // each)

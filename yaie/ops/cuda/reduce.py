@@ -1,0 +1,14 @@
+"""Row sums by CUDA C++ kernels."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.ops.cuda.launching import launch
+
+
+def row_sum(x: torch.Tensor) -> torch.Tensor:
+    """The sum of each row of `[rows, columns]`, in float32."""
+    out = x.new_empty(x.shape[0], dtype=torch.float32)
+    launch("reduce/row_sum.cu", "row_sum", x.dtype, x, out, *x.shape)
+    return out

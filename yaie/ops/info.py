@@ -1,0 +1,132 @@
+"""`yaie.kernel_info()`: which code would compute each operator on this machine, and why."""
+
+from __future__ import annotations
+
+import importlib.util
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from yaie.build import jit
+from yaie.ops import registry
+from yaie.ops.interpreter import interpreted
+
+
+@dataclass(frozen=True)
+class KernelInfo:
+    """One operator on one back end.
+
+    Attributes:
+        how: "plain PyTorch", "interpreted", "emulated", "built ahead of time", "compiled",
+            "compiled at first use", or what is missing.
+        code: the function, as module:name, or the files of csrc/ that it launches.
+        available: whether it can run here at all; it may still refuse certain arguments.
+        chosen: whether `backend="auto"` asks it first.
+    """
+
+    operator: str
+    backend: str
+    how: str
+    code: str
+    available: bool
+    chosen: bool
+
+
+class KernelTable(tuple[KernelInfo, ...]):
+    """All operators on all back ends; prints as a table."""
+
+    device: str
+
+    def __new__(cls, entries: list[KernelInfo], device: str) -> KernelTable:
+        table = super().__new__(cls, entries)
+        table.device = device
+        return table
+
+    def of(self, operator: str, backend: str) -> KernelInfo:
+        """The entry of an operator on a back end."""
+        for entry in self:
+            if (entry.operator, entry.backend) == (operator, backend):
+                return entry
+        raise ValueError(f"no operator {operator!r} with a back end {backend!r}")
+
+    def __str__(self) -> str:
+        rows = [("operator", " ", "back end", "how", "code")]
+        before = ""
+        for entry in self:
+            name = entry.operator if entry.operator != before else ""
+            rows.append((name, "*" * entry.chosen, entry.backend, entry.how, entry.code))
+            before = entry.operator
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, "", f'* what backend="auto" asks first on {self.device}'])
+
+    __repr__ = __str__
+
+
+def kernel_info(device: str | torch.device | None = None) -> KernelTable:
+    """Which code would compute each operator with each back end. Compiles nothing.
+
+    Args:
+        device: of the tensors; None is the GPU if there is one, else the CPU.
+
+    Raises ValueError for a device that is not here.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type not in registry.ORDER:
+        raise ValueError(f"device must be {' or '.join(registry.ORDER)}, got {device}")
+    entries = []
+    for operator in registry.operators():
+        found = [_describe(operator, backend, device) for backend in registry.backends(operator)]
+        first = next(
+            name
+            for name in registry.order(operator, device.type)
+            if any(f[0] == name and f[3] for f in found)
+        )
+        entries += [
+            KernelInfo(operator, backend, how, code, available, backend == first)
+            for backend, how, code, available in found
+        ]
+    return KernelTable(entries, str(device))
+
+
+def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, str, str, bool]:
+    """(back end, how, code, whether it is available)."""
+    code = registry.location(operator, backend)
+    if backend == "triton":
+        if importlib.util.find_spec("triton") is None:
+            return backend, "not installed", code, False
+        return backend, "interpreted" if interpreted() else "compiled at first use", code, True
+    if backend.startswith("cuda"):  # or one of several ways, "cuda_binary"
+        files = cuda_files(registry.resolve(operator, backend))
+        if files:
+            states = [jit.load(jit.CSRC / file).how(device) for file in files]
+            available = all(state.available for state in states)
+            return backend, " or ".join(dict.fromkeys(states)), ", ".join(files), available
+    return backend, "plain PyTorch" if backend == "reference" else "Python", code, True
+
+
+def cuda_files(function: Callable) -> list[str]:
+    """The files of csrc/ that a function names, itself or by what it calls in its module."""
+    found: list[str] = []
+    seen: set[types.CodeType] = set()
+
+    def look(code: types.CodeType, names: dict) -> None:
+        if code in seen:
+            return
+        seen.add(code)
+        known = [names[name] for name in code.co_names if name in names]
+        constants = [x for c in code.co_consts for x in (c if isinstance(c, tuple) else (c,))]
+        for value in [*constants, *known]:
+            if isinstance(value, str) and value.endswith(".cu"):
+                found.append(value)
+            elif isinstance(value, types.FunctionType) and value.__globals__ is names:
+                look(value.__code__, names)
+
+    if isinstance(function, types.FunctionType):
+        look(function.__code__, function.__globals__)
+    return list(dict.fromkeys(found))

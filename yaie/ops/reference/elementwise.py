@@ -1,0 +1,30 @@
+"""Operators on each element by itself, in plain PyTorch.
+
+Each computes in float32 (float64 if given it) and rounds once, when it returns to the dtype of its
+input. The kernels do the same, so they differ from these only by the order of their additions.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.ops.reference.precision import wide_dtype
+
+
+def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """x + y, both of one shape."""
+    return x + y
+
+
+def add_relu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """max(x + y, 0): two tensors are read and one written, where two operators move five."""
+    return torch.relu(x + y)
+
+
+def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
+    """silu(gate) × up of `[..., 2 × size]`, gate in the first half and up in the second.
+
+    Returns `[..., size]`. silu(g) is g / (1 + exp(-g)).
+    """
+    gate, up = x.to(wide_dtype(x)).chunk(2, dim=-1)
+    return (torch.nn.functional.silu(gate) * up).to(x.dtype)

@@ -1,0 +1,300 @@
+"""Which code computes an operator.
+
+Every operator has a reference in plain PyTorch; most have kernels in Triton and in CUDA C++ as
+well. `auto` takes the first of a device's list that has the operator and can compute the arguments.
+Any other name is a demand: that back end computes it, or a ValueError says why it cannot. So
+`backend="cuda"` runs on a CPU too, through the emulator, and `backend="triton"` through Triton's
+interpreter: slowly, but the same kernels.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+AUTO = "auto"
+ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
+
+# Operator -> back end -> the function, as module:name. All functions of a row take the same
+# arguments, those of the operator, which `yaie.ops` has checked.
+_FUNCTIONS: dict[str, dict[str, str | Callable]] = {
+    "add": {
+        "reference": "yaie.ops.reference.elementwise:add",
+        "triton": "yaie.ops.triton.elementwise:add",
+        "cuda": "yaie.ops.cuda.elementwise:add",
+    },
+    "add_relu": {
+        "reference": "yaie.ops.reference.elementwise:add_relu",
+        "triton": "yaie.ops.triton.elementwise:add_relu",
+        "cuda": "yaie.ops.cuda.elementwise:add_relu",
+    },
+    "silu_and_mul": {
+        "reference": "yaie.ops.reference.elementwise:silu_and_mul",
+        "triton": "yaie.ops.triton.elementwise:silu_and_mul",
+        "cuda": "yaie.ops.cuda.elementwise:silu_and_mul",
+    },
+    "transpose": {
+        "reference": "yaie.ops.reference.matrix:transpose",
+        "cuda": "yaie.ops.cuda.matrix:transpose",
+    },
+    "row_sum": {
+        "reference": "yaie.ops.reference.norm:row_sum",
+        "triton": "yaie.ops.triton.norm:row_sum",
+        "cuda": "yaie.ops.cuda.reduce:row_sum",
+    },
+    "softmax": {
+        "reference": "yaie.ops.reference.norm:softmax",
+        "triton": "yaie.ops.triton.norm:softmax",
+        "cuda": "yaie.ops.cuda.sampling:softmax",
+    },
+    "rms_norm": {
+        "reference": "yaie.ops.reference.norm:rms_norm",
+        "triton": "yaie.ops.triton.norm:rms_norm",
+        "cuda": "yaie.ops.cuda.norm:rms_norm",
+    },
+    "add_rms_norm": {
+        "reference": "yaie.ops.reference.norm:add_rms_norm",
+        "triton": "yaie.ops.triton.norm:add_rms_norm",
+        "cuda": "yaie.ops.cuda.norm:add_rms_norm",
+    },
+    "rotary": {
+        "reference": "yaie.ops.reference.rotary:apply_rotary",
+        "triton": "yaie.ops.triton.rotary:rotary",
+        "cuda": "yaie.ops.cuda.rotary:rotary",
+    },
+    "matmul": {
+        "reference": "yaie.ops.reference.matrix:matmul",
+        "triton": "yaie.ops.triton.matmul:matmul",
+        "cuda": "yaie.ops.cuda.matrix:matmul",
+    },
+    "attention": {
+        "reference": "yaie.ops.reference.attention_gradient:attention",
+        "triton": "yaie.ops.triton.flash:attention",
+        "cuda": "yaie.ops.cuda.flash:attention",
+    },
+    "attention_backward": {
+        "reference": "yaie.ops.reference.attention_gradient:attention_backward",
+        "cuda": "yaie.ops.cuda.flash_backward:attention_backward",
+    },
+    "ragged_attention": {
+        "reference": "yaie.ops.reference.attention:ragged_attention",
+        "triton": "yaie.ops.triton.flash:ragged_attention",
+        "cuda": "yaie.ops.cuda.flash:ragged_attention",
+    },
+    "paged_attention": {
+        "reference": "yaie.ops.reference.attention:paged_attention",
+        "triton": "yaie.ops.triton.paged:paged_attention",
+        "cuda": "yaie.ops.cuda.paged:paged_attention",
+    },
+    "shared_prefix_attention": {
+        "reference": "yaie.ops.reference.attention:shared_prefix_attention",
+        "cuda": "yaie.ops.cuda.paged:shared_prefix_attention",
+    },
+    "reshape_and_cache": {
+        "reference": "yaie.ops.reference.kv:reshape_and_cache",
+        "triton": "yaie.ops.triton.kv:reshape_and_cache",
+        "cuda": "yaie.ops.cuda.kv:reshape_and_cache",
+    },
+    "reshape_and_cache_fp8": {
+        "reference": "yaie.ops.reference.kv:reshape_and_cache_fp8",
+        "cuda": "yaie.ops.cuda.kv:reshape_and_cache_fp8",
+    },
+    "copy_blocks": {
+        "reference": "yaie.ops.reference.kv:copy_blocks",
+        "cuda": "yaie.ops.cuda.kv:copy_blocks",
+    },
+    "gather_kv": {
+        "reference": "yaie.ops.reference.kv:gather_kv",
+        "cuda": "yaie.ops.cuda.kv:gather_kv",
+    },
+    "gather_kv_fp8": {
+        "reference": "yaie.ops.reference.kv:gather_kv_fp8",
+        "cuda": "yaie.ops.cuda.kv:gather_kv_fp8",
+    },
+    "prefix_sum": {
+        "reference": "yaie.ops.reference.metadata:prefix_sum",
+        "cuda": "yaie.ops.cuda.metadata:prefix_sum",
+    },
+    "fill_draft_extend_metadata": {
+        "reference": "yaie.ops.reference.metadata:fill",
+        "triton": "yaie.ops.triton.metadata:fill_draft_extend_metadata",
+        "cuda": "yaie.ops.cuda.metadata:fill_draft_extend_metadata",
+        "cuda_linear": "yaie.ops.cuda.metadata:fill_linear",
+        "cuda_binary": "yaie.ops.cuda.metadata:fill_binary",
+    },
+    "match_prefixes": {
+        "reference": "yaie.ops.reference.radix:match_prefixes",
+        "cuda": "yaie.ops.cuda.radix:match_prefixes",
+    },
+    "sample": {
+        "reference": "yaie.ops.reference.sampling:sample",
+        "cuda": "yaie.ops.cuda.sampling:sample",
+    },
+    "gumbel_sample": {
+        "reference": "yaie.ops.reference.sampling:gumbel_sample",
+        "cuda": "yaie.ops.cuda.sampling:gumbel_sample",
+    },
+}
+_preferred: dict[str, str] = {}
+_announced: set[tuple[str, str, str]] = set()
+
+
+class Unsupported(NotImplementedError):
+    """A back end cannot compute these arguments; the message says which and what it can.
+
+    Raised by a back end's function before it has written anything.
+    """
+
+
+class FallbackWarning(UserWarning):
+    """`auto` passed a back end over. Said once for each operator, back end and reason.
+
+    Reasons that differ in a number, such as a tensor's size, are the same.
+    """
+
+
+def register(operator: str, backend: str, function: Callable) -> None:
+    """Add a back end of your own, or replace one, for one operator.
+
+    Args:
+        operator: one of `operators()`.
+        backend: any name but "auto"; give it as `backend=` to have it used, or see `prefer`.
+        function: takes the operator's arguments, and may raise `Unsupported`.
+    """
+    functions = _of(operator)
+    if backend == AUTO:
+        raise ValueError('backend must be a name of its own, got "auto"')
+    if not callable(function):
+        raise TypeError(f"function must be callable, got {type(function).__name__}")
+    functions[backend] = function
+
+
+def prefer(operator: str, backend: str | None) -> None:
+    """Have `auto` try this back end first for one operator; None ends the preference."""
+    functions = _of(operator)
+    if backend is None:
+        _preferred.pop(operator, None)
+        return
+    if backend not in functions:
+        raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
+    _preferred[operator] = backend
+
+
+def operators() -> list[str]:
+    """The names of all operators."""
+    return list(_FUNCTIONS)
+
+
+def backends(operator: str) -> list[str]:
+    """The names of the back ends that have an operator."""
+    return list(_of(operator))
+
+
+def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str, str]:
+    """A back end for each of some operators.
+
+    Args:
+        names: the operators.
+        backends: one back end, or "auto", for all that have it, with "auto" for the rest; or a
+            mapping with a back end for some of them, and "auto" for the rest.
+
+    Raises ValueError for an operator or a back end that there is not.
+    """
+    names = list(names)
+    if isinstance(backends, str):
+        known = {AUTO}.union(*(_of(name) for name in names))
+        if backends not in known:
+            raise ValueError(f"backend must be {_names(sorted(known))}, got {backends!r}")
+        return {name: backends if backends in _of(name) else AUTO for name in names}
+    for name, backend in backends.items():
+        if name not in names:
+            raise ValueError(f"operators are {_names(names)}, got {name!r}")
+        if backend != AUTO and backend not in _of(name):
+            raise ValueError(f"backend of {name} must be {_names(_of(name))}, got {backend!r}")
+    return {name: backends.get(name, AUTO) for name in names}
+
+
+def order(operator: str, device: str) -> list[str]:
+    """The back ends that `auto` tries on a device, such as "cpu" or "cuda", best first.
+
+    On a device that is not in ORDER the reference is all that there is.
+    """
+    functions = _of(operator)
+    names = dict.fromkeys([_preferred.get(operator), *ORDER.get(device, ("reference",))])
+    return [name for name in names if name in functions]
+
+
+def resolve(operator: str, backend: str) -> Callable:
+    """The function of an operator's back end. The first use imports its module."""
+    functions = _of(operator)
+    function = functions.get(backend)
+    if function is None:
+        raise ValueError(f"backend of {operator} must be {_names(functions)}, got {backend!r}")
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        function = functions[backend] = getattr(importlib.import_module(module), name)
+    return function
+
+
+def location(operator: str, backend: str) -> str:
+    """Where the function of an operator's back end is, as module:name. Imports nothing."""
+    function = _of(operator)[backend]
+    if isinstance(function, str):
+        return function
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}:{name}"
+
+
+def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
+    """Compute an operator with a back end, or with the first that can if it is "auto".
+
+    Raises ValueError if `backend` cannot, or is unknown. A back end that `auto` passes over is
+    announced by a FallbackWarning.
+    """
+    if backend != AUTO:
+        try:
+            return resolve(operator, backend)(*arguments)
+        except Unsupported as reason:
+            raise ValueError(f"{operator}: backend {backend!r} cannot: {reason}") from reason
+    *better, last = order(operator, device)
+    for name in better:
+        try:
+            return resolve(operator, name)(*arguments)
+        except Unsupported as reason:
+            announce(operator, name, str(reason))
+    return resolve(operator, last)(*arguments)
+
+
+def announce(operator: str, backend: str, reason: str) -> None:
+    """Warn that a back end, or the kernel that it would rather launch, was passed over: once for
+    each reason."""
+    key = (operator, backend, re.sub(r"\b\d+\b", "#", reason))
+    if key not in _announced:
+        _announced.add(key)
+        message = f"{operator}: {backend!r} passed over: {reason}"
+        warnings.warn(message, FallbackWarning, stacklevel=_level_of_caller())
+
+
+def _level_of_caller() -> int:
+    """The stacklevel, for who asks for it, of the first frame that is not torch's or ours."""
+    frame, level = sys._getframe(1), 1
+    while frame is not None:
+        package = frame.f_globals.get("__name__", "").partition(".")[0]
+        if package not in ("torch", "yaie"):
+            return level
+        frame, level = frame.f_back, level + 1
+    return 1
+
+
+def _of(operator: str) -> dict[str, str | Callable]:
+    if operator not in _FUNCTIONS:
+        raise ValueError(f"operator must be {_names(_FUNCTIONS)}, got {operator!r}")
+    return _FUNCTIONS[operator]
+
+
+def _names(table: Iterable[str]) -> str:
+    return " or ".join(map(repr, table))

@@ -1,0 +1,14 @@
+"""The Triton back end: a module a subject, each kernel above the function that launches it.
+
+`runtime` holds what all of them need: the interpreter's limits, and the choice of a configuration.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+
+from yaie.ops.interpreter import how_triton_runs
+from yaie.ops.registry import Unsupported
+
+if importlib.util.find_spec("triton") is None:
+    raise Unsupported(how_triton_runs())

@@ -1,0 +1,74 @@
+"""Writing new keys and values into the paged cache."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from yaie.ops.triton.runtime import launches
+
+
+@triton.jit
+def reshape_and_cache_kernel(
+    keys_ptr,
+    values_ptr,  # [tokens, KV heads, head_dim], any strides but the last
+    key_pool_ptr,
+    value_pool_ptr,  # [slots, KV heads × head_dim]
+    slot_mapping_ptr,  # [tokens]
+    key_token_stride,
+    key_head_stride,
+    value_token_stride,
+    value_head_stride,
+    head_dim,
+    size,  # KV heads × head_dim
+    BLOCK: tl.constexpr,
+):
+    """A program moves BLOCK elements of one token's keys and values to the token's slot.
+
+    A negative slot is a row of padding, of which nothing is written.
+    """
+    token = tl.program_id(0).to(tl.int64)
+    offsets = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    slot = tl.load(slot_mapping_ptr + token)
+    inside = (offsets < size) & (slot >= 0)
+    head, dim = offsets // head_dim, offsets % head_dim
+    target = slot * size + offsets
+    head = head.to(tl.int64)  # heads may lie far apart
+    key_source = token * key_token_stride + head * key_head_stride + dim
+    value_source = token * value_token_stride + head * value_head_stride + dim
+    key = tl.load(keys_ptr + key_source, mask=inside)
+    value = tl.load(values_ptr + value_source, mask=inside)
+    tl.store(key_pool_ptr + target, key, mask=inside)
+    tl.store(value_pool_ptr + target, value, mask=inside)
+
+
+@launches(computes=False)
+def reshape_and_cache(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+) -> None:
+    """Write the keys and values of new tokens into their slots."""
+    tokens, num_heads, head_dim = keys.shape
+    if keys.numel() == 0:
+        return
+    if keys.stride(2) != 1 or values.stride(2) != 1:
+        keys, values = keys.contiguous(), values.contiguous()
+    size = num_heads * head_dim
+    block = min(triton.next_power_of_2(size), 2048)
+    reshape_and_cache_kernel[(tokens, triton.cdiv(size, block))](
+        keys,
+        values,
+        key_pool,
+        value_pool,
+        slot_mapping,
+        *keys.stride()[:2],
+        *values.stride()[:2],
+        head_dim,
+        size,
+        BLOCK=block,
+        num_warps=4 if block >= 1024 else 1,
+    )

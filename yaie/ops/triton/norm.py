@@ -1,0 +1,230 @@
+"""Row kernels: sum, softmax and RMSNorm, each reading its row from memory once.
+
+A row is read into registers whole, so whatever is computed of it, however many times it is looked
+at, costs one read. A program takes row after row, from its own number on in steps of the number of
+programs; with as many programs as rows, that is one row each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from yaie.ops.registry import Unsupported
+from yaie.ops.triton.runtime import Config, fastest, launches, num_processors
+
+LONGEST_ROW = 32768  # in registers: 32 elements for each of 1024 threads
+LARGE = 1 << 22  # elements from which on the configurations are timed
+
+
+@triton.jit(do_not_specialize=["rows"])
+def softmax_kernel(
+    x_ptr,  # [rows, columns], contiguous
+    out_ptr,  # [rows, columns], contiguous
+    rows,
+    columns,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Softmax of rows that fit in registers: one read, one write.
+
+    Program p computes the rows p, p + number of programs, and so on. BLOCK is a power of two of at
+    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU as many
+    turns of the loop over rows as `num_stages=STAGES` of `tl.range` says are under way together.
+    """
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < columns
+    first = tl.program_id(0)
+    for row in tl.range(first, rows, tl.num_programs(0), num_stages=STAGES):
+        start = tl.cast(row, tl.int64) * columns
+        # What lies beyond the row counts as -inf, whose exponential is 0.
+        x = tl.load(x_ptr + start + offsets, mask=inside, other=float("-inf")).to(tl.float32)
+        highest = tl.max(x)
+        highest = tl.where(highest == float("-inf"), 0.0, highest)  # -inf - -inf is NaN
+        weights = tl.exp(x - highest)
+        total = tl.sum(weights)
+        inverse = tl.where(total == 0.0, 0.0, 1.0 / total)  # a row of -inf alone gives zeros
+        tl.store(out_ptr + start + offsets, weights * inverse, mask=inside)
+
+
+@triton.jit
+def long_softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    """Softmax of one row of any length: a running maximum and sum, then a second read."""
+    start = tl.program_id(0).to(tl.int64) * columns
+    offsets = tl.arange(0, BLOCK)
+    highest = tl.full((), float("-inf"), tl.float32)
+    total = tl.full((), 0.0, tl.float32)
+    for column in range(0, columns, BLOCK):
+        inside = column + offsets < columns
+        x = tl.load(x_ptr + start + column + offsets, mask=inside, other=float("-inf"))
+        x = x.to(tl.float32)
+        higher = tl.maximum(highest, tl.max(x))
+        finite = tl.where(higher == float("-inf"), 0.0, higher)  # -inf - -inf is NaN
+        total = total * tl.exp(highest - finite) + tl.sum(tl.exp(x - finite))
+        highest = higher
+    highest = tl.where(highest == float("-inf"), 0.0, highest)
+    inverse = tl.where(total == 0.0, 0.0, 1.0 / total)
+    for column in range(0, columns, BLOCK):
+        inside = column + offsets < columns
+        x = tl.load(x_ptr + start + column + offsets, mask=inside).to(tl.float32)
+        tl.store(out_ptr + start + column + offsets, tl.exp(x - highest) * inverse, mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def rms_norm_kernel(
+    x_ptr, weight_ptr, out_ptr, rows, size, eps, BLOCK: tl.constexpr, STAGES: tl.constexpr
+):
+    """x / sqrt(mean(x²) + eps) × weight: the square, the sum and the product share one read."""
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < size
+    weight = tl.load(weight_ptr + offsets, mask=inside, other=0.0).to(tl.float32)
+    first = tl.program_id(0)
+    for row in tl.range(first, rows, tl.num_programs(0), num_stages=STAGES):
+        start = tl.cast(row, tl.int64) * size
+        x = tl.load(x_ptr + start + offsets, mask=inside, other=0.0).to(tl.float32)
+        scale = tl.rsqrt(tl.sum(x * x) / size + eps)
+        tl.store(out_ptr + start + offsets, x * scale * weight, mask=inside)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def add_rms_norm_kernel(
+    x_ptr,  # [rows, size], contiguous
+    residual_ptr,  # [rows, size], contiguous
+    weight_ptr,  # [size]
+    out_ptr,  # [rows, size], contiguous
+    total_ptr,  # [rows, size], contiguous
+    rows,
+    size,
+    eps,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """RMSNorm of x + residual, and the sum: it is in registers already, so no other read.
+
+    total = x + residual, rounded to its dtype; out = total / sqrt(mean(total²) + eps) × weight,
+    computed in float32. Program p computes the rows p, p + number of programs, and so on. BLOCK is
+    a power of two of at least `size`; `num_stages=STAGES` is for `tl.range`.
+    """
+    offsets = tl.arange(0, BLOCK)
+    inside = offsets < size
+    weight = tl.load(weight_ptr + offsets, mask=inside, other=0.0).to(tl.float32)
+    first = tl.program_id(0)
+    for row in tl.range(first, rows, tl.num_programs(0), num_stages=STAGES):
+        start = tl.cast(row, tl.int64) * size
+        x = tl.load(x_ptr + start + offsets, mask=inside, other=0.0).to(tl.float32)
+        residual = tl.load(residual_ptr + start + offsets, mask=inside, other=0.0).to(tl.float32)
+        # Rounded here, so that what is normalized is what the next layer adds to.
+        rounded = (x + residual).to(total_ptr.dtype.element_ty)
+        tl.store(total_ptr + start + offsets, rounded, mask=inside)
+        total = rounded.to(tl.float32)
+        scale = tl.rsqrt(tl.sum(total * total) / size + eps)
+        tl.store(out_ptr + start + offsets, total * scale * weight, mask=inside)
+
+
+@triton.jit
+def row_sum_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
+    """The sum of one row: each lane of the block adds up its own columns, then all lanes meet."""
+    row = tl.program_id(0).to(tl.int64)
+    offsets = tl.arange(0, BLOCK)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for column in range(0, columns, BLOCK):
+        inside = column + offsets < columns
+        x = tl.load(x_ptr + row * columns + column + offsets, mask=inside, other=0.0)
+        sums += x.to(tl.float32)
+    tl.store(out_ptr + row, tl.sum(sums))
+
+
+@launches()
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Softmax of each row of `[rows, columns]`."""
+    rows, columns = x.shape
+    out = torch.empty_like(x)
+    if columns > LONGEST_ROW and rows:
+        long_softmax_kernel[(rows,)](x, out, columns, BLOCK=8192, num_warps=16)
+    elif out.numel():
+
+        def launch(grid: tuple[int], **constants: int) -> None:
+            softmax_kernel[grid](x, out, rows, columns, **constants)
+
+        _over_rows("softmax", x, launch)
+    return out
+
+
+@launches()
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """RMSNorm of each row of `[rows, size]`."""
+    _check_size(x)
+    out = torch.empty_like(x)
+    if out.numel():
+
+        def launch(grid: tuple[int], **constants: int) -> None:
+            rms_norm_kernel[grid](x, weight, out, *x.shape, eps, **constants)
+
+        _over_rows("rms_norm", x, launch)
+    return out
+
+
+@launches()
+def add_rms_norm(
+    x: torch.Tensor,
+    residual: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    kernel: Any = add_rms_norm_kernel,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """RMSNorm of each row of x + residual, and the sum; `kernel` may be another like it."""
+    _check_size(x)
+    out, total = torch.empty_like(x), torch.empty_like(x)
+    if out.numel():
+
+        def launch(grid: tuple[int], **constants: int) -> None:
+            kernel[grid](x, residual, weight, out, total, *x.shape, eps, **constants)
+
+        _over_rows("add_rms_norm", x, launch)
+    return out, total
+
+
+@launches(float32_result=0)
+def row_sum(x: torch.Tensor) -> torch.Tensor:
+    """The sum of each row of `[rows, columns]`, float32."""
+    rows, columns = x.shape
+    out = x.new_empty(rows, dtype=torch.float32)
+    if rows:
+        block = min(triton.next_power_of_2(max(columns, 1)), 4096)
+        row_sum_kernel[(rows,)](x, out, columns, BLOCK=block, num_warps=4 if block > 512 else 1)
+    return out
+
+
+def _over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) -> None:
+    """Launch a kernel of this module over the rows of x, with the fastest configuration."""
+    rows, block = len(x), triton.next_power_of_2(x.shape[1])
+    processors = num_processors(x.device)
+
+    def launch_with(config: Config) -> None:
+        constants = dict(config)
+        each = constants.pop("programs")
+        launch((min(rows, each * processors) if each else rows,), BLOCK=block, **constants)
+
+    key = (name, block, x.dtype)
+    launch_with(fastest(key, _row_configs(block), launch_with, large=x.numel() >= LARGE))
+
+
+def _row_configs(block: int) -> list[Config]:
+    """Warps that leave 8 to 64 elements to a thread; `programs` a multiprocessor, 0 for all rows.
+
+    With few programs each loads its next row while it computes this one, in STAGES buffers.
+    """
+    warps = [n for n in (4, 8, 2, 16, 32, 1) if 8 <= block // (32 * n) <= 64] or [1]
+    configs = [{"num_warps": n, "programs": 0, "STAGES": 1} for n in warps]
+    for stages, programs in ((2, 4), (3, 2), (2, 8), (4, 2)):
+        configs += [{"num_warps": n, "programs": programs, "STAGES": stages} for n in warps[:3]]
+    return configs
+
+
+def _check_size(x: torch.Tensor) -> None:
+    if x.shape[1] > LONGEST_ROW:
+        raise Unsupported(f"rows have at most {LONGEST_ROW} elements, got {x.shape[1]}")

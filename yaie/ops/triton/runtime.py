@@ -1,0 +1,128 @@
+"""What every launch needs: the interpreter's limits, a device, and a configuration.
+
+Under the interpreter each kernel has one configuration, the first of its list. On a GPU a large
+problem is timed with each, once for every key, and the fastest is kept; a small one takes the
+first, since it would never earn the compilations back.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+import triton.language as tl
+
+from yaie.ops.interpreter import VARIABLE
+from yaie.ops.registry import Unsupported
+
+Config = dict[str, int]  # constants of the kernel, num_warps and num_stages
+
+INTERPRETED = triton.knobs.runtime.interpret
+TUNED: dict[tuple, tuple[Config, float]] = {}  # kernel and key -> fastest configuration, its ms
+
+if INTERPRETED and isinstance(tl.sum, triton.JITFunction):
+    raise ImportError(
+        f"triton was imported before {VARIABLE}=1 was set, and cannot change its mind: "
+        f"import yaie.ops first, or set {VARIABLE}=1 before Python starts"
+    )
+
+
+def launches(
+    float32_result: int | None = None, computes: bool = True
+) -> Callable[[Callable], Callable]:
+    """Decorate a function that launches kernels: say what Triton cannot do, choose the device.
+
+    The interpreter multiplies the bits of bfloat16 as if they were integers, so there bfloat16
+    arguments are widened to float32 before the kernel, and results are rounded after it.
+
+    Args:
+        float32_result: which result, if any, is float32 whatever the dtype of the arguments.
+        computes: False if the kernel only moves elements, whatever their bits mean.
+    """
+
+    def decorate(function: Callable) -> Callable:
+        @functools.wraps(function)
+        def launch(*arguments: Any) -> Any:
+            x = arguments[0]
+            if x.dtype == torch.float64 and computes:
+                raise Unsupported("the kernels compute in float32, got float64")
+            if INTERPRETED and not computes:
+                return function(*arguments)
+            if INTERPRETED:
+                with np.errstate(all="ignore"):  # a GPU does not warn of exp(-inf) either
+                    results = function(*map(_widened, arguments))
+                return _rounded(results, x.dtype, float32_result)
+            if x.device.type != "cuda":
+                raise Unsupported(
+                    f"the kernels are compiled for the GPU here, got a tensor on {x.device}; "
+                    f"set {VARIABLE}=1 before Python starts to run them on the CPU"
+                )
+            with torch.cuda.device(x.device):
+                return function(*arguments)
+
+        return launch
+
+    return decorate
+
+
+def _widened(argument: Any) -> Any:
+    is_narrow = isinstance(argument, torch.Tensor) and argument.dtype == torch.bfloat16
+    return argument.float() if is_narrow else argument
+
+
+def _rounded(results: Any, dtype: torch.dtype, float32_result: int | None) -> Any:
+    if not isinstance(results, tuple):
+        return _rounded((results,), dtype, float32_result)[0]
+    return tuple(
+        result if i == float32_result else result.to(dtype) for i, result in enumerate(results)
+    )
+
+
+def num_processors(device: torch.device) -> int:
+    """Streaming multiprocessors of the device; 1 under the interpreter, which is one program."""
+    return 1 if INTERPRETED else _num_processors(device.index)
+
+
+@functools.cache
+def _num_processors(index: int) -> int:
+    return torch.cuda.get_device_properties(index).multi_processor_count
+
+
+def fastest(
+    key: tuple, configs: Sequence[Config], launch: Callable[[Config], None], large: bool
+) -> Config:
+    """Choose the configuration that a kernel is launched with.
+
+    Args:
+        key: the kernel's name and whatever the choice depends on.
+        configs: the candidates; the first must work for any problem.
+        launch: launches the kernel with one of them; may be called many times.
+        large: whether the problem is worth timing all of them, if its key is new.
+    """
+    if key in TUNED:
+        return TUNED[key][0]
+    if INTERPRETED or not large or len(configs) == 1 or torch.cuda.is_current_stream_capturing():
+        return configs[0]
+    times = [_time(launch, config) for config in configs]
+    best = min(range(len(configs)), key=times.__getitem__)
+    TUNED[key] = configs[best], times[best]
+    return configs[best]
+
+
+def _time(launch: Callable[[Config], None], config: Config) -> float:
+    """The median milliseconds of a launch; infinite if it needs more than the device has."""
+    try:
+        return triton.testing.do_bench(
+            lambda: launch(config), warmup=10, rep=50, return_mode="median"
+        )
+    except (triton.runtime.errors.OutOfResources, triton.runtime.errors.PTXASError):
+        return float("inf")
+
+
+def tuned() -> str:
+    """The configurations chosen so far, one a line, with the time that each was chosen for."""
+    return "\n".join(f"{key}: {config}, {ms:.4f} ms" for key, (config, ms) in TUNED.items())
