@@ -1,0 +1,82 @@
+"""00.1: the number of leading tokens that two prompts have in common."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb00 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="00.1",
+    notebook=NOTEBOOK,
+    slug="shared_prefix_length",
+    title="Count the tokens that two prompts share",
+    target="yaie.engine.radix:shared_prefix_length",
+    task=(
+        "Two prompts arrive as lists of token ids. Return how many tokens they have in common at "
+        "their start: what was computed for those need not be computed again."
+    ),
+    difficulty=1,
+    minutes=5,
+    hints=(
+        "Walk along both sequences together, and stop where they part.",
+        "At every moment, your count is the length of a prefix that both sequences have. It may "
+        "only grow by one, and only while the next two tokens are equal. Either sequence may end "
+        "first.",
+        "A `for` over `zip(a, b)` ends with the shorter sequence. Inside it: if the two tokens "
+        "differ, `break`; otherwise add one. Return the count after the loop.",
+    ),
+    proves="It agrees with an independent oracle on 308 pairs, some empty, some equal.",
+)
+
+
+def cases() -> Iterator[Case]:
+    yield pair([5, 8, 13], [5, 8, 21, 34], "The third tokens differ.")
+    yield pair([5, 8, 13], [5, 8, 13], "Equal sequences share all of their tokens.")
+    yield pair([4, 7, 1, 2], [4, 2, 7, 1], "Only leading tokens count.")
+    yield pair([7, 1, 2], [3, 1, 2], "The first tokens already differ, so no prefix is shared.")
+    yield pair([1, 2, 9, 4, 5], [1, 2, 3, 4, 5], "A prefix ends at the first difference.")
+    yield pair([], [1, 2], "An empty sequence shares nothing.")
+    yield pair([], [], "An empty sequence shares nothing.")
+    yield pair([0, 0, 0], [0, 0, 0, 0], "The shorter one is a prefix of the longer one.")
+    generator = random.Random(0)
+    for _ in range(300):
+        a = [generator.randrange(3) for _ in range(generator.randrange(8))]
+        b = a[: generator.randrange(8)] + [generator.randrange(3) for _ in range(3)]
+        yield pair(a, b, "The oracle compares the two token by token.")
+
+
+def pair(a: list[int], b: list[int], because: str) -> Case:
+    return Case(f"the prompts {a} and {b}", a=a, b=b, because=because)
+
+
+def observe(shared_prefix_length: Callable[..., int], case: Case, see: Observer) -> None:
+    a, b = list(case.a), list(case.b)
+    with see.call("shared_prefix_length(a, b)"):
+        got = shared_prefix_length(a, b)
+    shared = list(takewhile(lambda both: both[0] == both[1], zip(case.a, case.b, strict=False)))
+    see.equal("shared_prefix_length(a, b)", got, len(shared), case.because)
+    see.equal("(a, b) after the call", (a, b), (case.a, case.b), "The caller still needs both.")
+
+
+def draw(shared_prefix_length: Callable[..., int]) -> Any:
+    """Two prompts as rows of tokens; what they share, by the learner's count, in color."""
+    from yaie.course.viz import style
+
+    a, b = [5, 8, 13, 2, 2, 7], [5, 8, 13, 9, 2, 7, 1, 4]
+    shared = shared_prefix_length(a, b)
+    page = style.Page(5.2, 1.4)
+    style.put(page.ax, 0.1, 0.22, f"{shared} shared tokens", style.TITLE)
+    for row, tokens in enumerate((a, b)):
+        for column, token in enumerate(tokens):
+            x, y = 0.1 + 0.63 * column, 0.42 + 0.47 * row
+            face = style.tint(style.SHARED, 0.5) if column < shared else style.WASH
+            style.box(page.ax, x, y, 0.57, 0.4, face)
+            style.put(page.ax, x + 0.285, y + 0.2, str(token), ha="center")
+    page.say(f"Two rows of tokens, {a} and {b}: {shared} shared tokens")
+    return page.figure
