@@ -16,6 +16,7 @@ known mistakes, and tells the learner the first wrong one.
 from __future__ import annotations
 
 import copy
+import math
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -318,15 +319,29 @@ def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str
     return ""
 
 
+def number_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """How a Python number differs from `want`, without torch."""
+    numbers = [isinstance(x, (int, float)) and not isinstance(x, bool) for x in (got, want)]
+    if not all(numbers):
+        return difference(got, want)
+    if got == want or (got != got and want != want):
+        return ""
+    if math.isfinite(want) and abs(got - want) <= atol + rtol * abs(want):
+        return ""
+    return f"is {got:.6g}, expected {want:.6g}"
+
+
 def tensor_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
     """How a tensor or float differs from `want` in kind, shape, dtype or any element."""
+    if not is_tensor(want) and not is_tensor(got):
+        return number_difference(got, want, rtol, atol)
     import torch
 
     if not is_tensor(want):  # a Python number: how the other one is stored does not matter
         if not isinstance(want, (int, float)):
             return difference(got, want)
         want = torch.tensor(want, dtype=torch.float64)
-        if isinstance(got, (int, float)) or (is_tensor(got) and got.numel() == 1):
+        if got.numel() == 1:
             got = torch.tensor(float(got), dtype=torch.float64)
     if not is_tensor(got):
         return f"is {short(got)}, expected {short(want)}"
