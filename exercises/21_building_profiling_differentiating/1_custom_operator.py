@@ -1,8 +1,8 @@
 """Exercise 21.1: A kernel becomes an operator.
 
-Register the kernel as an operator of torch, in the namespace that you are given: what computes,
-and a fake, which says what the result will look like. `torch.library.custom_op` does both; a
-`torch.library.Library` is the long way.
+Register the kernel as an operator of torch, in the namespace that you are given: the function
+that computes, and a fake, which says what the result will look like. `torch.library.custom_op`
+does both; a `torch.library.Library` is the long way.
 
 Check it:     yaie check 21.1
 A hint:       yaie hint 21.1

@@ -1,8 +1,8 @@
 """Exercise 21.2: The gradients of RMSNorm.
 
-The forward pass is there and has kept x, weight and the scale of each row. Write the backward
-pass, which gets the gradient of the result. The formulas are in the docstring; the last exercise
-of notebook 08 was of the same kind.
+The forward pass is given; it keeps x, weight and the scale of each row. Write the backward pass,
+which receives the gradient of the result. The formulas are in the docstring; the last exercise of
+notebook 08 was of the same kind.
 
 Check it:     yaie check 21.2
 A hint:       yaie hint 21.2

@@ -1,8 +1,8 @@
 """Exercise 21.3: One capture, many batches.
 
 `add` captures the step for one batch size; `run` computes any batch by a replay. A replay knows
-nothing of its caller: it reads the tensors that it was captured with, whatever stands in them,
-and writes into one and the same result.
+nothing of its caller: it reads the tensors that it was captured with, whatever they contain, and
+always writes into the same result.
 
 Check it:     yaie check 21.3
 A hint:       yaie hint 21.3

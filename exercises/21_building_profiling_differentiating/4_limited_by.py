@@ -1,8 +1,8 @@
 """Exercise 21.4: What limits a kernel.
 
 Read a profile: from the percentages that each part of the GPU reached, the size of the grid, and
-the cycles that warps waited, say what holds the kernel back. The rules, in their order, are in
-the docstring.
+the cycles that warps waited, say what limits the kernel. The rules, in their order, are in the
+docstring.
 
 Check it:     yaie check 21.4
 A hint:       yaie hint 21.4

@@ -1,8 +1,8 @@
 """Solution of exercise 21.2: The gradients of RMSNorm.
 
-The forward pass is there and has kept x, weight and the scale of each row. Write the backward
-pass, which gets the gradient of the result. The formulas are in the docstring; the last exercise
-of notebook 08 was of the same kind.
+The forward pass is given; it keeps x, weight and the scale of each row. Write the backward pass,
+which receives the gradient of the result. The formulas are in the docstring; the last exercise of
+notebook 08 was of the same kind.
 
 Generated from RMSNorm.backward in yaie/course/lessons/custom.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,8 +1,8 @@
 """Solution of exercise 21.3: One capture, many batches.
 
 `add` captures the step for one batch size; `run` computes any batch by a replay. A replay knows
-nothing of its caller: it reads the tensors that it was captured with, whatever stands in them,
-and writes into one and the same result.
+nothing of its caller: it reads the tensors that it was captured with, whatever they contain, and
+always writes into the same result.
 
 Generated from GraphedSteps.add, GraphedSteps.run in yaie/course/lessons/capture.py.
 Edit it there, and run `python -m yaie.course build`.

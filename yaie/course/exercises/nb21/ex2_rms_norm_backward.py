@@ -1,0 +1,126 @@
+"""21.2: the gradients of RMSNorm, beside autograd's, and where two large terms cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb21 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="21.2",
+    notebook=NOTEBOOK,
+    slug="rms_norm_backward",
+    title="The gradients of RMSNorm",
+    target="yaie.course.lessons.custom:RMSNorm.backward",
+    task=(
+        "The forward pass is given; it keeps x, weight and the scale of each row. Write the "
+        "backward pass, which receives the gradient of the result. The formulas are in the "
+        "docstring; the last exercise of notebook 08 was of the same kind."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "x acts in two ways: each element is multiplied by the scale of its row, and each element "
+        "has a part in that scale. The first gives scale × g × w, the second the term with the "
+        "mean.",
+        "Rows are independent except for weight, which all of them use: its gradient is a sum "
+        "over all rows, however many leading dimensions there are. Where two large terms cancel, "
+        "their rounding errors remain, so compute in the dtype of scale and round at the end.",
+        "    x, weight, scale = ctx.saved_tensors\n"
+        "    wide = x.to(scale.dtype)\n"
+        "    weighted = ...                                  # g w\n"
+        "    mean = (...).mean(dim=-1, keepdim=True)\n"
+        "    of_x = scale * (... - wide * scale.square() * ...)\n"
+        "    of_weight = (...).flatten(0, -2).sum(dim=0)\n"
+        "    return of_x.to(x.dtype), of_weight.to(...), None",
+    ),
+    proves=(
+        "The gradients are autograd's in float64, stay accurate in bfloat16 where the two terms "
+        "cancel, and pass gradcheck."
+    ),
+)
+EPS = 1e-2
+
+
+def cases() -> Iterator[Case]:
+    for shape in ((3, 8), (1, 1), (2, 3, 5), (0, 4), (40, 33)):
+        yield Case(f"float64 {list(shape)}", look=at_gradients, shape=shape)
+    yield Case("bfloat16 [8, 256], where the two terms nearly cancel", look=at_rounding)
+    yield Case("gradcheck, float64 [2, 5]", look=at_differences)
+
+
+def observe(RMSNorm: Any, case: Case, see: Observer) -> None:
+    case.look(RMSNorm, case, see)
+
+
+def drawn(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any, Any]:
+    """x, weight and the gradient of the result."""
+    import torch
+
+    generator = torch.Generator().manual_seed(1)
+    x, gradient = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
+    weight = 1.0 + 0.5 * torch.randn(shape[-1], generator=generator, dtype=torch.float64)
+    return x.to(dtype), weight.to(dtype), gradient.to(dtype)
+
+
+def at_gradients(RMSNorm: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    x, weight, gradient = drawn(case.shape, torch.float64)
+    got = gradients(see, RMSNorm, x, weight, gradient)
+    want = autograd(x, weight, gradient)
+    formula = "It is scale × (g w − x × scale² × mean of g w x over the row)."
+    see.close("the gradient of x", got[0], want[0], formula)
+    rows = x.numel() // x.shape[-1]
+    see.close(
+        "the gradient of weight", got[1], want[1], f"The sum of g × x × scale over {rows} rows."
+    )  # fmt: skip
+
+
+def gradients(see: Observer, RMSNorm: Any, x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:
+    """What the learner's function gives for x and weight; `gradient` stays what it was."""
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    incoming = gradient.clone()
+    with see.call("backward"):
+        RMSNorm.apply(x, weight, EPS).backward(incoming)
+    shared = "Autograd gives the same tensor to every operator that needs it."
+    see.equal("the incoming gradient afterwards", incoming, gradient, shared)
+    for name, tensor in (("x", x), ("weight", weight)):
+        forward = "forward has the arguments x, weight and eps, and backward a gradient for each."
+        see.true(f"the gradient of {name}", tensor.grad is not None, "is None", forward)
+    return x.grad, weight.grad
+
+
+def autograd(x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:
+    """What autograd makes of the formula."""
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    (x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * weight).backward(gradient)
+    return x.grad, weight.grad
+
+
+def at_rounding(RMSNorm: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    x, weight, noise = drawn((8, 256), torch.bfloat16)
+    gradient = (x.float() / weight.float() + 0.02 * noise.float()).bfloat16()
+    want = autograd(*(tensor.double() for tensor in (x, weight, gradient)))[0]
+    got = gradients(see, RMSNorm, x, weight, gradient)[0]
+    if got is None:
+        see.stop()
+    error = float((got.double() - want).norm() / want.norm())
+    once = "It is below 0.01 if everything is computed in float32 and rounded once."
+    see.at_most("the relative error of the gradient of x", round(error, 3), 0.01, once)
+
+
+def at_differences(RMSNorm: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    x, weight, _ = drawn((2, 5), torch.float64)
+    with see.call("gradcheck"):
+        torch.autograd.gradcheck(
+            lambda x, weight: RMSNorm.apply(x, weight, EPS),
+            (x.requires_grad_(), weight.requires_grad_()),
+        )

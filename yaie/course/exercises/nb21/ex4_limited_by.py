@@ -1,0 +1,140 @@
+"""21.4: what limits a kernel, read from a profile of one launch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb21 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="21.4",
+    notebook=NOTEBOOK,
+    slug="limited_by",
+    title="What limits a kernel",
+    target="yaie.course.lessons.bottleneck:limited_by",
+    task=(
+        "Read a profile: from the percentages that each part of the GPU reached, the size of "
+        "the grid, and the cycles that warps waited, say what limits the kernel. The rules, in "
+        "their order, are in the docstring."
+    ),
+    difficulty=1,
+    minutes=12,
+    hints=(
+        "First the parts that are used up, then the grid, then the waits. A kernel that has "
+        "reached the limit of a part can become faster only by using less of it, whatever else "
+        "is wrong with it.",
+        "Of DRAM, L2 and L1 at most one is a candidate: the first in this order that reached "
+        "60. All of the cores that did are candidates. The highest percentage among the "
+        "candidates wins. `MEMORY`, `CORES` and `WAITS` hold the keys in the right order.",
+        "    memory = [part for part in MEMORY if ...][:1]\n"
+        "    cores = [part for part in CORES if ...]\n"
+        "    if memory or cores:\n"
+        "        return max(..., key=lambda part: metrics[part])\n"
+        "    if ...:\n"
+        '        return "grid"\n'
+        "    return max(WAITS, key=...)",
+    ),
+    proves=(
+        "It names the limit of the kernels that were measured, and of 300 random profiles, as "
+        "the rules say."
+    ),
+)
+PARTS = ("dram", "l2", "l1", "tensor", "fma", "issue")
+WAITS = ("wait_memory", "wait_shared", "wait_barrier", "wait_queue", "wait_mio", "wait_math")
+
+
+def profile(**values: float) -> dict[str, float]:
+    """Metrics of a launch of which everything else is small."""
+    parts = {part: 10.0 for part in PARTS} | {wait: 0.1 for wait in WAITS}
+    return parts | {"waves": 4.0, "occupancy": 80.0, "compute": 30.0} | values
+
+
+PLANNED = {
+    "a copy": profile(dram=90.0, l2=45.0),
+    "a copy that keeps L2 busier than DRAM": profile(dram=89.7, l2=92.2),
+    "a product on tensor cores, at an occupancy of 12 %": profile(
+        tensor=73.2, l1=53.9, occupancy=12.5
+    ),
+    "the same in half a wave": profile(tensor=75.0, waves=0.5),
+    "products of numbers from shared memory": profile(l1=89.0, issue=42.7, compute=74.7),
+    "instructions that crowd": profile(l1=62.0, issue=85.0),
+    "shared memory that crowds": profile(l1=95.0, issue=65.0),
+    "multiply-adds": profile(fma=60.0, issue=59.9),
+    "four rows": profile(waves=0.01, wait_memory=6.3),
+    "attention on tensor cores": profile(
+        tensor=53.8, l1=50.4, issue=30.8, wait_memory=0.3, wait_shared=1.2, wait_math=0.6,
+        waves=2.0, occupancy=12.2,
+    ),
+    "one whole wave": profile(waves=1.0, wait_barrier=7.0),
+}  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    from yaie.course.lessons.data_nb21 import kept
+
+    for name, metrics in PLANNED.items():
+        yield Case(f"{name} ({in_words(metrics)})", metrics=metrics)
+    for row in kept()["kernels"]["rows"]:
+        name = f"the measured profile of {row['name']} ({in_words(row['metrics'])})"
+        yield Case(name, metrics=row["metrics"])
+    generator = random.Random(0)
+    for _ in range(300):
+        values = {part: generator.choice([20.0, 55.0, 60.0, 75.0, 90.0]) for part in PARTS}
+        if generator.random() < 0.5:
+            values = {part: min(value, 59.0) for part, value in values.items()}
+        values = {part: value + generator.random() / 2 for part, value in values.items()}
+        values |= {wait: generator.random() * 9 for wait in WAITS}
+        metrics = profile(**values, waves=generator.choice([0.2, 1.0, 3.0]))
+        yield Case(f"a profile of {in_words(metrics)}", metrics=metrics)
+
+
+def in_words(metrics: Mapping[str, float]) -> str:
+    parts = ", ".join(f"{part} {metrics[part]:.3g}" for part in PARTS)
+    waits = ", ".join(f"{wait[5:]} {metrics[wait]:.2g}" for wait in WAITS)
+    return f"{parts}; waves {metrics['waves']:.3g}; waits: {waits}"
+
+
+def observe(limited_by: Callable[[Mapping[str, float]], str], case: Case, see: Observer) -> None:
+    metrics = dict(case.metrics)
+    want, because = expected(metrics)
+    with see.call("limited_by(metrics)"):
+        got = limited_by(metrics)
+    see.equal("the limit", got, want, because)
+
+
+def expected(metrics: Mapping[str, float]) -> tuple[str, str]:
+    """The same rules, as a list of candidates in the order of their strength; and the rule."""
+    ranked: list[tuple[float, str]] = []
+    for outer, part in enumerate(("dram", "l2", "l1")):
+        hidden = any(metrics[other] >= 60 for other in ("dram", "l2", "l1")[:outer])
+        if metrics[part] >= 60 and not hidden:
+            ranked.append((metrics[part], part))
+    ranked += [(metrics[part], part) for part in PARTS[3:] if metrics[part] >= 60]
+    if ranked:
+        percent, part = max(ranked)
+        return part, f"{part} is used up, to {percent:.3g} percent."
+    if metrics["waves"] < 1:
+        return "grid", f"No part reached 60 percent, and waves is {metrics['waves']:.3g}, below 1."
+    cycles, wait = max((metrics[wait], wait) for wait in WAITS)
+    return wait, f"No part reached 60 percent, and warps wait longest, {cycles:.2g} cycles, there."
+
+
+def draw(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
+    """The measured profiles, with what the function says of each."""
+    from yaie.course.lessons.bottleneck import NAMES
+    from yaie.course.lessons.data_nb21 import kept
+    from yaie.course.viz import draw_profile
+
+    record = kept()
+    rows = {row["name"]: row["metrics"] for row in record["kernels"]["rows"]}
+    columns = {
+        "dram": "DRAM", "l2": "L2", "l1": "L1, shared", "tensor": "tensor", "fma": "FMA",
+        "issue": "issue", "occupancy": "occupancy",
+    }  # fmt: skip
+    said = [NAMES.get(limited_by(metrics), "?") for metrics in rows.values()]
+    title = f"percent of the peak · {record['machine']['gpu']}, {record['date']}"
+    return draw_profile(rows, columns, said, ("occupancy",), title)
