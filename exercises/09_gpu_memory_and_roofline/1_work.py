@@ -1,8 +1,8 @@
 """Exercise 09.1: Count operations and bytes.
 
 Count what a linear layer and the attention of a decode step must do at least: floating-point
-operations, a multiplication and an addition being two, and bytes between memory and the chip,
-each number read once or written once. Return both as `Work(flops, num_bytes)`.
+operations, where a multiplication and an addition are two, and bytes between memory and the chip,
+where each number is read once or written once. Return both as `Work(flops, num_bytes)`.
 
 Check it:     yaie check 09.1
 A hint:       yaie hint 09.1

@@ -1,8 +1,8 @@
 """Solution of exercise 09.2: The roofline and its ridge.
 
-A device computes at most `peak` operations a second, and moves at most `bandwidth` bytes a
-second, both at once. Say how many operations a second it can reach at a given arithmetic
-intensity, and at which intensity the two limits meet.
+A device computes at most `peak` operations per second, and at the same time moves at most
+`bandwidth` bytes per second. Say how many operations per second it can reach at a given
+arithmetic intensity, and at which intensity the two limits meet.
 
 Generated from attainable, ridge_point in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,9 +1,9 @@
 """Solution of exercise 09.3: Thread blocks on a multiprocessor.
 
-A kernel is launched with thread blocks of some threads, each thread with some registers, each
-thread block with some shared memory. Say how many thread blocks a multiprocessor holds at once:
-the scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
-`WARP` are there for you.
+A kernel is launched with a number of threads per thread block, of registers per thread, and of
+bytes of shared memory per thread block. Say how many thread blocks a multiprocessor holds at
+once: the scarcest of four resources decides. The docstring has the rules of allocation.
+`round_up` and `WARP` are there for you.
 
 Generated from thread_blocks_per_sm in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.

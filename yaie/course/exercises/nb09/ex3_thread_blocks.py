@@ -1,0 +1,156 @@
+"""09.3: `thread_blocks_per_sm`, beside a multiprocessor that takes thread blocks one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb09 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="09.3",
+    notebook=NOTEBOOK,
+    slug="thread_blocks",
+    title="Thread blocks on a multiprocessor",
+    target="yaie.course.lessons.roofline:thread_blocks_per_sm",
+    task=(
+        "A kernel is launched with a number of threads per thread block, of registers per thread, "
+        "and of bytes of shared memory per thread block. Say how many thread blocks a "
+        "multiprocessor holds at once: the scarcest of four resources decides. The docstring "
+        "has the rules of allocation. `round_up` and `WARP` are there for you."
+    ),
+    difficulty=2,
+    minutes=18,
+    hints=(
+        "Compute four numbers, one for each resource: how many thread blocks would fit if "
+        "only that one were scarce? Then think about how the hardware hands it out.",
+        "Thread blocks are whole, so all divisions round down. The hardware hands out whole warps "
+        "and whole units, so what a thread block takes is rounded up. A warp's registers lie in "
+        "one partition: count the warps that fit into one, then multiply by the partitions.",
+        "After the ValueError, and `return 0` for what one thread block may not have:\n"
+        "    warps = ...                            # of a thread block\n"
+        "    registers_a_warp = round_up(...)\n"
+        "    warps_with_registers = sm.partitions * (... // registers_a_warp)\n"
+        "    shared_a_block = round_up(...)\n"
+        "    return min(four numbers)\n"
+        "On capability 7.5 a thread block may take no shared memory at all: mind the division.",
+    ),
+    proves=(
+        "It agrees with placing thread blocks one by one, for 300 random kernels on five "
+        "generations of GPUs."
+    ),
+)
+KIB = 1024
+ONE_BY_ONE = "That many fit when they are placed one after another."
+REFUSED = "CUDA refuses such a launch, so none is resident."
+
+
+def cases() -> Iterator[Case]:
+    yield kernel(256, 16, 0, "2048 threads are 8 × 256.")
+    yield kernel(384, 16, 0, "5 × 384 threads fit into 2048, 6 × 384 do not.")
+    yield kernel(32, 32, 0, "There is room for 32 thread blocks, however small.")
+    yield kernel(100, 16, 0, "100 threads occupy 4 whole warps, as 128 do: 2048 / 128.")
+    yield kernel(256, 64, 0, "256 threads × 64 registers are a quarter of the 65536.")
+    why = "A warp takes 32 × 33 = 1056 registers, rounded up to 1280: 4 × 12 warps, in blocks of 8."
+    yield kernel(256, 33, 0, why)
+    why = "A warp takes 2560 registers; each of the 4 partitions has 16384, room for 6 warps."
+    yield kernel(32, 80, 0, why)
+    yield kernel(128, 32, 50 * KIB, "Each thread block takes 51 KiB of the 228.")
+    why = "With the 1 KiB that CUDA reserves in each, a thread block takes 58 KiB: 3 in 228."
+    yield kernel(128, 32, 57 * KIB, why)
+    why = "Each thread block takes 24917 + 1024 bytes, rounded up to 25984: 8 in 233472."
+    yield kernel(128, 32, 24917, why)
+    yield kernel(1024, 64, 100 * KIB, "The registers are all taken by one thread block.")
+    yield kernel(256, 16, 0, "A multiprocessor of capability 8.6 has 1536 threads.", "8.6")
+    yield kernel(256, 16, 0, "No shared memory is taken, so it limits nothing.", "7.5")
+    yield kernel(1025, 16, 0, f"A thread block has at most 1024 threads. {REFUSED}")
+    yield kernel(32, 256, 0, f"A thread has at most 255 registers. {REFUSED}")
+    yield kernel(32, 32, 227 * KIB + 1, f"A thread block has at most 227 KiB. {REFUSED}")
+    yield kernel(1024, 65, 0, "32 warps of 2304 registers each are more than there are.")
+    for arguments in ((0, 32, 0), (32, 0, 0), (32, 32, -1)):
+        yield kernel(*arguments, "No kernel can have such a number.")
+    from yaie.course.lessons.roofline import MULTIPROCESSORS
+
+    generator = random.Random(0)
+    for number in range(300):
+        capability = list(MULTIPROCESSORS)[number % len(MULTIPROCESSORS)]
+        most = MULTIPROCESSORS[capability].shared_per_block
+        threads = generator.choice([generator.randint(1, 1024), 32 * generator.randint(1, 32)])
+        registers = generator.randint(16, 255)
+        shared = generator.choice([0, generator.randint(0, most // 8), generator.randint(0, most)])
+        yield kernel(threads, registers, shared, ONE_BY_ONE, capability)
+
+
+def kernel(
+    threads: int, registers: int, shared: int, because: str, capability: str = "9.0"
+) -> Case:
+    name = f"on a multiprocessor of capability {capability}"
+    arguments = {"threads": threads, "registers": registers, "shared_bytes": shared}
+    return Case(name, arguments=arguments, capability=capability, because=because)
+
+
+def observe(thread_blocks_per_sm: Any, case: Case, see: Observer) -> None:
+    from yaie.course.lessons.roofline import MULTIPROCESSORS
+
+    sm = MULTIPROCESSORS[case.capability]
+    values = list(case.arguments.values())
+    shown = ", ".join(f"{name}={value}" for name, value in case.arguments.items())
+    call = f"thread_blocks_per_sm({shown})"
+    if min(values[:2]) < 1 or values[2] < 0:
+        see.raises(call, ValueError, lambda: thread_blocks_per_sm(*values), case.because)
+        return
+    with see.call(call):
+        got = thread_blocks_per_sm(*values, *([] if case.capability == "9.0" else [sm]))
+    want = placed_one_by_one(*values, sm)
+    if isinstance(got, float):
+        see.note(call, got, f"is {got}, expected {want}, an int", "Thread blocks are whole.")
+        return
+    see.equal(call, got, want, case.because)
+
+
+def placed_one_by_one(threads: int, registers: int, shared_bytes: int, sm: Any) -> int:
+    """Thread blocks that a simulated multiprocessor takes until one does not fit."""
+    if threads > sm.threads_per_block or shared_bytes > sm.shared_per_block:
+        return 0
+    if registers > sm.registers_per_thread:
+        return 0
+    free_warps, free_shared = sm.threads // 32, sm.shared_bytes
+    partitions = [sm.registers // sm.partitions] * sm.partitions
+    of_a_warp = 0
+    while of_a_warp < 32 * registers:
+        of_a_warp += sm.register_unit
+    of_a_block = 0
+    while of_a_block < shared_bytes + sm.reserved_shared:
+        of_a_block += sm.shared_unit
+    placed = 0
+    while placed < sm.thread_blocks:
+        free_shared -= of_a_block
+        for _ in range(0, threads, 32):
+            free_warps -= 1
+            emptiest = partitions.index(max(partitions))
+            partitions[emptiest] -= of_a_warp
+        if free_shared < 0 or free_warps < 0 or min(partitions) < 0:
+            break
+        placed += 1
+    return placed
+
+
+def draw(thread_blocks_per_sm: Any) -> Any:
+    """Resident warps of thread blocks of 256 threads, as each of them takes more."""
+    from yaie.course.viz.occupancy import draw_occupancy
+
+    def warps(registers: int, shared: int) -> int:
+        return 8 * thread_blocks_per_sm(256, registers, shared)
+
+    by_registers = [(r, warps(r, 0)) for r in range(16, 256)]
+    by_shared = [(k, warps(32, k * KIB)) for k in range(228)]
+    return draw_occupancy(
+        {
+            "registers per thread (thread blocks of 256 threads)": by_registers,
+            "KiB of shared memory per thread block (of 256 threads)": by_shared,
+        },
+        most=64,
+    )
