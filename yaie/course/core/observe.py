@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import re
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -157,9 +158,14 @@ class Observer:
         problem = "" if got <= most else f"is {short(got)}, expected at most {short(most)}"
         return self._note(what, got, problem, because)
 
-    def note(self, what: str, got: Any, problem: str = "", because: str = "") -> bool:
-        """Note a value of which the caller has decided whether, and how, it is wrong."""
-        return self._note(what, got, problem, because)
+    def note(
+        self, what: str, got: Any, problem: str = "", because: str = "", atol: float = 0.0
+    ) -> bool:
+        """Note a value of which the caller has decided whether, and how, it is wrong.
+
+        Two tensors that differ by at most `atol`, such as two samples, are the same symptom.
+        """
+        return self._note(what, got, problem, because, atol=atol)
 
     def raises(
         self, what: str, kind: type[Exception], call: Callable[[], Any], because: str = ""
