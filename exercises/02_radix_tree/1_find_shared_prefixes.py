@@ -1,8 +1,7 @@
 """Exercise 02.1: Find who begins like this prompt, in a trie.
 
-A trie holds the prompts of several requests, one node a token. Walk down as far as a new prompt
-agrees with it, and return the ids of the requests that got there too, and how many tokens that
-is.
+A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
+agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.
 
 Check it:     yaie check 02.1
 A hint:       yaie hint 02.1

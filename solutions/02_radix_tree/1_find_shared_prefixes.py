@@ -1,8 +1,7 @@
 """Solution of exercise 02.1: Find who begins like this prompt, in a trie.
 
-A trie holds the prompts of several requests, one node a token. Walk down as far as a new prompt
-agrees with it, and return the ids of the requests that got there too, and how many tokens that
-is.
+A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
+agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.
 
 Generated from TokenTrie.find_shared_prefixes in yaie/course/lessons/trie.py.
 Edit it there, and run `python -m yaie.course build`.

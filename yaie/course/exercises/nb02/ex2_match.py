@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import NOTEBOOK
 from yaie.course.exercises.nb02.trees import (
     PrefixTable,
     all_nodes,
+    deep_tree,
     handed_over,
     path_to,
     random_tokens,
@@ -18,7 +20,6 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
-from yaie.course.core.manifest import Exercise
 
 EXERCISE = Exercise(
     id="02.2",
@@ -79,10 +80,9 @@ def cases() -> Iterator[Case]:
         held = [([1, 2], "adapter"), ([1, 3], "")]
         yield Case(
             "a tree that holds [1, 2] in namespace 'adapter' and [1, 3] in ''",
-            block_size=1, held=held, prompt=[1, 2], namespace=space, cuts=(),
+            block_size=1, held=held, prompt=[1, 2], namespace=space, depth=0,
         )  # fmt: skip
-    deep = planned(1, [[1] * DEEP], [1] * DEEP)
-    yield Case(f"a path of {DEEP:,} nodes", trace=None, block_size=1, held=deep.held, prompt=deep.prompt, namespace="", cuts=range(DEEP - 1, 0, -1))
+    yield Case(f"a path of {DEEP:,} nodes", depth=DEEP)
     generator = random.Random(0)
     for _ in range(60):
         turns = []
@@ -98,7 +98,7 @@ def planned(block_size: int, sequences: list[list[int]], prompt: list[int]) -> C
     name = f"a tree{blocks} that holds {' and '.join(map(str, sequences))}"
     held = [(tokens, "") for tokens in sequences]
     name = name if sequences else "an empty tree"
-    return Case(name, block_size=block_size, held=held, prompt=prompt, namespace="", cuts=())
+    return Case(name, block_size=block_size, held=held, prompt=prompt, namespace="", depth=0)
 
 
 def in_words(case: Case) -> str:
@@ -109,6 +109,9 @@ def in_words(case: Case) -> str:
 def observe(RadixTree: type, case: Case, see: Observer) -> None:
     from yaie.engine import radix
 
+    if case.trace is None and case.depth:
+        tree, oracle = deep_tree(case.depth)
+        return observe_match(see, handed_over(tree, RadixTree), oracle, [1] * case.depth, "")
     oracle = PrefixTable(case.block_size)
     if case.trace is None:
         tree = radix.RadixTree(case.block_size)
@@ -116,8 +119,6 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
             values = [100 * number + block for block in range(len(tokens))]
             tree.insert(tokens, values, space)
             oracle.insert(tokens, values, space)
-        for length in case.cuts:
-            tree.match(case.prompt[:length])
         observe_match(see, handed_over(tree, RadixTree), oracle, case.prompt, case.namespace)
         return
     tree = RadixTree(case.block_size)
@@ -174,8 +175,11 @@ def observe_times(
     while getattr(node, "parent", None) is not None:
         on_path.add(id(node))
         node = node.parent
-    new = {path for space, path, other in all_nodes(tree)
-           if other.last_access > clock or other.last_access != times.get((space, path), clock)}  # fmt: skip
+    new = {
+        path
+        for space, path, other in all_nodes(tree)
+        if other.last_access > clock or other.last_access != times.get((space, path), clock)
+    }
     want = {path for _, path, other in all_nodes(tree) if id(other) in on_path}
     fresh = "A match uses every node on its path, and no other: eviction goes by these times."
     see.equal(f"the paths with a new last_access after {call}", sorted(new), sorted(want), fresh)

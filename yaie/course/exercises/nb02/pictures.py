@@ -65,8 +65,8 @@ def draw_growing(RadixTree: type) -> Any:
 
 def draw_split(RadixTree: type) -> Any:
     """One edge of three blocks, locked twice and used by two requests, cut after its first."""
-    from yaie.engine import radix
     from yaie.course.viz import snapshot_tree
+    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size=2)
     tokens = [THE, CAT, SAT, ON, A, MAT]
@@ -84,8 +84,8 @@ def draw_split(RadixTree: type) -> Any:
 
 def draw_evictions(RadixTree: type) -> Any:
     """Four blocks are asked for one after another; a locked leaf outlives a younger one."""
-    from yaie.engine import radix
     from yaie.course.viz import snapshot_tree
+    from yaie.engine import radix
 
     tree = radix.RadixTree()
     tree.insert([THE, CAT, SAT], [0, 1, 2])

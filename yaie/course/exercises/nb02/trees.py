@@ -36,6 +36,18 @@ def handed_over(tree: Any, RadixTree: type) -> Any:
     return mine
 
 
+def deep_tree(depth: int) -> tuple[Any, PrefixTable]:
+    """A path of `depth` nodes with one token and one value each, and the same as a table."""
+    from yaie.engine import radix
+
+    tree, oracle, tokens = radix.RadixTree(), PrefixTable(1), [1] * depth
+    tree.insert(tokens, list(range(depth)))
+    oracle.insert(tokens, list(range(depth)))
+    for length in range(depth - 1, 0, -1):
+        tree.match(tokens[:length])
+    return tree, oracle
+
+
 class PrefixTable:
     """Does what a radix tree does, by a table of prefixes.
 

@@ -1,0 +1,191 @@
+"""02.3: what `RadixTree.split` moves, and what both halves keep."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02 import NOTEBOOK
+from yaie.course.exercises.nb02.trees import (
+    all_nodes,
+    grown,
+    handed_over,
+    path_to,
+    random_tokens,
+    see_consistent,
+    table,
+    tree_picture,
+)
+
+EXERCISE = Exercise(
+    id="02.3",
+    notebook=NOTEBOOK,
+    slug="split",
+    title="Split an edge and lose nothing",
+    target="yaie.engine.radix:RadixTree.split",
+    task=(
+        "Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` tokens "
+        "and hang `node`, with the rest, below it. Locks, request ids and access time hold for "
+        "both halves. `RadixNode(key, values, parent)` makes a node."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Draw it: parent, edge, node become parent, edge, upper, edge, node. Two links that lead "
+        "down change, and two that lead up. Everything that the old node knew about the whole "
+        "edge is true of both halves.",
+        "Before and after, every block of the tree has the same value, the same lock count, the "
+        "same time and the same requests; only the number of nodes grew. `node` ends where it "
+        "did: a request that holds it as its handle is not affected. A child's label is the first "
+        "block of its key, so when the key changes, the label does.",
+        "Refuse first: a `num_tokens` that is not strictly inside the key, or no multiple of "
+        "`self.block_size`. Then make `upper` from the first part of `node.key` and "
+        "`node.values`. How many values are `num_tokens` tokens?\n\n"
+        "    upper.lock_count = ...\n"
+        "    upper.last_access = ...\n"
+        "    upper.request_ids = ...      # a set of its own\n"
+        "    node.parent.children[...] = upper\n"
+        "    node.key, node.values = ..., ...\n"
+        "    node.parent = upper\n"
+        "    upper.children[...] = node\n\n"
+        "Count the node, and return the upper one.",
+    ),
+    proves=(
+        "No block lost its value, locks, requests or access time, in any of the splits tried; "
+        "a cut through a block or outside the edge is refused."
+    ),
+    part="radix_tree",
+)
+
+
+def cases() -> Iterator[Case]:
+    edge = "an edge of the tokens 1 to 6 in blocks of 2, with two children and two locks"
+    for cut in (2, 4):
+        yield Case(edge, cut=cut, refused="")
+    for cut, refused in (
+        (0, "The upper half would be empty."),
+        (6, "The lower half would be empty."),
+        (8, "The edge has only 6 tokens."),
+        (3, "A block of 2 would be torn."),
+    ):
+        yield Case(edge, cut=cut, refused=refused)
+    generator = random.Random(0)
+    for _ in range(60):
+        size = generator.randrange(1, 4)
+        trace = [random_tokens(generator, 6 * size) for _ in range(4)]
+        trace += [(generator.randrange(1000), generator.randrange(1000)) for _ in range(3)]
+        yield Case(in_words, trace=trace, block_size=size)
+
+
+def in_words(case: Case) -> str:
+    held = [step for step in case.trace if isinstance(step, list)]
+    return f"a tree of block_size {case.block_size} that holds {held}"
+
+
+def observe(RadixTree: type, case: Case, see: Observer) -> None:
+    if case.trace is not None:
+        observe_random(RadixTree, case, see)
+    elif case.refused:
+        tree, node = locked_tree(RadixTree)
+        before = table(tree)
+        call = f"split(node, {case.cut})"
+        see.raises(call, ValueError, lambda: tree.split(node, case.cut), case.refused)
+        see.equal(f"the tree after {call}", table(tree), before, "Test before you change anything.")
+    else:
+        observe_one(RadixTree, case.cut, see)
+
+
+def locked_tree(RadixTree: type) -> tuple[Any, Any]:
+    """An edge of three blocks with two children; "a" and "b" passed it, and two locks hold it."""
+    from yaie.engine import radix
+
+    tree = radix.RadixTree(block_size=2)
+    tree.insert([1, 2, 3, 4, 5, 6, 7, 8], [10, 11, 12, 13])
+    tree.insert_request("a", [1, 2, 3, 4, 5, 6, 7, 8])
+    tree.insert_request("b", [1, 2, 3, 4, 5, 6, 9, 9])
+    node = tree.match([1, 2, 3, 4, 5, 6]).node
+    tree.lock(node)
+    tree.lock(tree.match([1, 2, 3, 4, 5, 6, 7, 8]).node)
+    return handed_over(tree, RadixTree), node
+
+
+def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
+    """Split the locked edge, and look at both halves and all links between them."""
+    tree, node = locked_tree(RadixTree)
+    key, values, parent, time = node.key, node.values, node.parent, node.last_access
+    below = list(node.children)
+    see.picture(tree_picture(tree))
+    call = f"split(node, {cut})"
+    with see.call(call):
+        upper = tree.split(node, cut)
+    if not see.true(call, hasattr(upper, "children"), f"returned {upper!r}, expected a node"):
+        see.stop()
+    see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
+    see.equal(f"the upper node's key after {call}", upper.key, key[:cut])
+    see.equal(f"the lower node's key after {call}", node.key, key[cut:])
+    blocks = f"There is one value per block: {cut} tokens are {cut // 2} of 3 values."
+    see.equal(f"the upper node's values after {call}", upper.values, values[: cut // 2], blocks)
+    see.equal(f"the lower node's values after {call}", node.values, values[cut // 2 :], blocks)
+    names = {id(parent): "parent", id(upper): "upper", id(node): "lower"}
+
+    def named(children: dict) -> dict:
+        return {label: names.get(id(child), "another") for label, child in children.items()}
+
+    for half, other, above in (("upper", upper, "parent"), ("lower", node, "upper")):
+        got = names.get(id(other.parent), "another")
+        see.equal(f"the {half} node's parent after {call}", got, above)
+    lead = "A child's label is the first block of its key, as a tuple."
+    what = f"the children of the node above after {call}"
+    see.equal(what, named(parent.children), {key[:2]: "upper"}, lead)
+    want = {key[cut : cut + 2]: "lower"}
+    see.equal(f"the upper node's children after {call}", named(upper.children), want, lead)
+    rest = "What followed the edge now follows its lower half."
+    see.equal(f"the lower node's children after {call}", list(node.children), below, rest)
+    halves = f"of upper and lower node after {call}"
+    locks = "Each lock holds the whole prefix."
+    see.equal(f"the lock counts {halves}", (upper.lock_count, node.lock_count), (2, 2), locks)
+    times = "A split does not use the prefix: both halves were last used when the edge was."
+    see.equal(f"last_access {halves}", (upper.last_access, node.last_access), (time, time), times)
+    passed = "Requests a and b passed the edge, so they passed both halves."
+    both = {"a", "b"}
+    got = upper.request_ids, node.request_ids
+    see.equal(f"the request ids {halves}", got, (both, both), passed)
+    shared = upper.request_ids is node.request_ids
+    see.equal(f"whether one set has the ids {halves}", shared, False, "Each half needs its own.")
+    see_consistent(see, tree, call)
+
+
+def observe_random(RadixTree: type, case: Case, see: Observer) -> None:
+    """Split any edges of a tree; what each block of the tree is has to stay the same."""
+    size = case.block_size
+    held = [step for step in case.trace if isinstance(step, list)]
+    tree = grown(RadixTree, *held, block_size=size)
+
+    def facts(node: Any) -> tuple:
+        return node.lock_count, node.last_access
+
+    for choice, where in (step for step in case.trace if isinstance(step, tuple)):
+        wide = [node for _, _, node in all_nodes(tree) if len(node.key) > size]
+        if not wide:
+            return
+        node = wide[choice % len(wide)]
+        cut = size * (1 + where % (len(node.key) // size - 1))
+        call = f"split(the node at {path_to(node)}, {cut})"
+        tree.lock(node)
+        before = table(tree, facts)
+        see.picture(tree_picture(tree))
+        with see.call(call):
+            tree.split(node, cut)
+        kept = "A split changes no block."
+        what = f"value, locks and time of each block after {call}"
+        see.equal(what, table(tree, facts), before, kept)
+        see_consistent(see, tree, call)
+
+
+def draw(RadixTree: type) -> Any:
+    from yaie.course.exercises.nb02.pictures import draw_split
+
+    return draw_split(RadixTree)

@@ -1,0 +1,151 @@
+"""02.4: what `RadixTree.evict` may take, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02 import NOTEBOOK
+from yaie.course.exercises.nb02.trees import (
+    PrefixTable,
+    deep_tree,
+    handed_over,
+    random_tokens,
+    see_consistent,
+    table,
+    tree_picture,
+)
+
+EXERCISE = Exercise(
+    id="02.4",
+    notebook=NOTEBOOK,
+    slug="evict",
+    title="Evict what was used longest ago",
+    target="yaie.engine.radix:RadixTree.evict",
+    task=(
+        "Remove up to `num_values` values: repeatedly take the tail of the leaf that has no lock "
+        "and the smallest `last_access`. Find that leaf by walking the tree from "
+        "`self.roots.values()`. `self._cut(leaf, keep)` shortens a leaf to its first `keep` "
+        "values, or removes it, and keeps the counts. (The reference asks "
+        "`self._oldest_leaf()`, which has them in a heap. Read it when yours passes.)"
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "A block is of no use once its prefix is gone, so eviction works from the ends: it takes "
+        "leaves, and of a leaf its tail. When the last child of a node goes, the node itself "
+        "becomes a leaf and is next in the queue.",
+        "After every single removal, what is left is still a tree of prefixes without gaps, and "
+        "every locked node is still in it. So choose anew after every removal: among all nodes "
+        "that have a parent, no children and a lock count of 0, the smallest `last_access`. If "
+        "there is none, stop: waiting in the loop unlocks nothing.",
+        "With `evicted` as the list to return:\n\n"
+        "    while len(evicted) < num_values:\n"
+        "        leaves = ...             # walk with a stack; roots are no leaves\n"
+        "        if not leaves:\n"
+        "            break\n"
+        "        leaf = min(leaves, key=...)\n"
+        "        keep = ...               # how many of its values may stay, at least 0\n"
+        "        evicted.extend(leaf.values[keep:])\n"
+        "        self._cut(leaf, keep)",
+    ),
+    proves=(
+        "In 40 random traces it took the same values as a table of every prefix did, and never a "
+        "locked one, never one that another stands on. It walks 1,100 nodes down."
+    ),
+    part="radix_tree",
+)
+DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
+
+
+def cases() -> Iterator[Case]:
+    a, b, c = [1, 2, 3], [7, 8], [1, 2, 4]
+    yield planned(("insert", a), ("insert", b), ("evict", 0))
+    yield planned(("insert", a), ("insert", b), ("evict", 2))
+    yield planned(("insert", a), ("insert", b), ("match", a), ("evict", 1))
+    yield planned(("insert", a), ("lock", a), ("insert", b), ("evict", 2))
+    yield planned(("insert", a), ("lock", a), ("insert", b), ("lock", b), ("evict", 1))
+    yield planned(("insert", a), ("insert", c), ("match", c), ("match", a), ("evict", 2))
+    yield planned(("insert", a), ("insert", c), ("evict", 4))
+    yield planned(("insert", a), ("insert", b), ("evict", 9))
+    yield planned(("insert", a), ("insert", [1, 2]), ("evict", 1))
+    yield planned(("insert", [1, 2, 3, 4, 5, 6]), ("evict", 1), block_size=2)
+    yield planned(("insert", [5, 6], "adapter"), ("insert", [5, 7]), ("evict", 3))
+    yield Case(f"a path of {DEEP:,} nodes", depth=DEEP)
+    generator = random.Random(0)
+    for _ in range(40):
+        size, trace = generator.randrange(1, 4), []
+        for turn in range(25):
+            tokens, space = random_tokens(generator, 9), generator.choice(("", "", "adapter"))
+            action = generator.choice(("insert", "insert", "match", "lock", "unlock", "evict"))
+            about = generator.randrange(5) if action in ("unlock", "evict") else tokens
+            trace.append((action, about, space, 100 * turn))
+        yield Case(in_words, trace=trace, block_size=size)
+
+
+def planned(*steps: tuple, block_size: int = 1) -> Case:
+    """A trace as `cases` spells it: action, what about, and for namespaces other than "", that."""
+    trace = [(*step[:2], *(step[2:] or [""]), 100 * turn) for turn, step in enumerate(steps)]
+    return Case(in_words, trace=trace, block_size=block_size)
+
+
+def in_words(case: Case) -> str:
+    steps = [
+        f"{action} {about}{f' in {space!r}' if space else ''}"
+        for action, about, space, _ in case.trace
+        if action in ("insert", "match", "lock")
+    ]
+    size = f"of block_size {case.block_size}"
+    return f"a tree {size}, after {'; '.join(steps)}" if steps else f"an empty tree {size}"
+
+
+def observe(RadixTree: type, case: Case, see: Observer) -> None:
+    if case.trace is None:
+        tree, oracle = deep_tree(case.depth)
+        observe_evict(see, handed_over(tree, RadixTree), oracle, 3)
+        return
+    tree, oracle, locked = RadixTree(case.block_size), PrefixTable(case.block_size), []
+    for action, about, space, value in case.trace:
+        if action == "insert":
+            values = [value + block for block in range(len(about))]
+            tree.insert(about, values, space)
+            oracle.insert(about, values, space)
+        elif action in ("match", "lock"):
+            found = tree.match(about, space)
+            oracle.match(about, space)
+            if action == "lock":
+                tree.lock(found.node)
+                locked.append((found.node, about[: found.length], space))
+                oracle.lock(*locked[-1][1:], +1)
+        elif action == "unlock" and locked:
+            node, tokens, its_space = locked.pop(about % len(locked))
+            tree.unlock(node)
+            oracle.lock(tokens, its_space, -1)
+        elif action == "evict":
+            observe_evict(see, tree, oracle, about)
+        if action != "evict":
+            see.equal(f"what the tree holds after {action}", table(tree), oracle.values())
+            see_consistent(see, tree, action)
+
+
+def observe_evict(see: Observer, tree: Any, oracle: PrefixTable, count: int) -> None:
+    """Call `evict`, and look at what it returns and leaves behind."""
+    see.picture(tree_picture(tree) if tree.num_nodes < 50 else None)
+    call = f"evict({count})"
+    with see.call(call):
+        got = tree.evict(count)
+    got = sorted(got) if isinstance(got, (list, tuple, set)) else got
+    oldest = "These lie at the ends of the unlocked leaves with the smallest `last_access`."
+    see.equal(f"{call}, sorted,", got, sorted(oracle.evict(count)), oldest)
+    gone = "What was returned must be gone, and nothing else."
+    see.equal(f"what is left after {call}", table(tree), oracle.values(), gone)
+    see_consistent(see, tree, call)
+
+
+def draw(RadixTree: type) -> Any:
+    from yaie.course.exercises.nb02.pictures import draw_evictions
+
+    return draw_evictions(RadixTree)
