@@ -12,6 +12,7 @@ import torch
 from yaie.course.viz.access import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS
 from yaie.emulator.launch import Module
+from yaie.emulator.runtime import settings
 
 SOURCE = Path(__file__).parent / "emulator" / "counters.cu"
 
@@ -140,6 +141,58 @@ def test_the_message_of_an_access_out_of_bounds(kernels):
     )
     assert torch.equal(out[:25], x[::8])
     assert not out[25:].any()  # those threads ended before they did harm
+
+
+RACES = """
+constexpr int TILE = 8, PAD = 4;
+template <typename T>
+__global__ void f(const T* x, T* out) {
+    __shared__ T tile[TILE][TILE + PAD / sizeof(T)];
+    __shared__ float one[4], rows[2][64];
+    int column = threadIdx.x % TILE, row = threadIdx.x / TILE;
+    tile[row][column] = x[threadIdx.x];
+    out[threadIdx.x] = tile[column][row];
+    rows[1][threadIdx.x] = 1;
+    out[threadIdx.x] = rows[1][63 - threadIdx.x];
+    one[0] = threadIdx.x;
+}
+__global__ void g(const float* x, float* out) {
+    extern __shared__ float sums[];
+    if (threadIdx.x < 33) atomicAdd(&sums[threadIdx.x], 1.0f);
+    out[threadIdx.x] = sums[threadIdx.x / 2 + 2];
+}
+extern "C" cudaError_t run(const float* x, float* out, cudaStream_t stream) {
+    f<float><<<1, 64, 0, stream>>>(x, out);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t blocks(const float* x, float* out, cudaStream_t stream) {
+    g<<<2, 64, 1024, stream>>>(x, out);
+    return cudaGetLastError();
+}
+"""
+
+
+def test_races_in_words(tmp_path):
+    """Lines, threads, and the element as the file declares it."""
+    kernels = Module(RACES, tmp_path / "mine.cu", checked=True)
+    x, out = torch.zeros(64), torch.zeros(64)
+    no_barrier = "and no barrier stands between the two"
+    kernels.run(x, out)
+    assert {finding.message for finding in kernels.report.races} == {
+        f"In line 9 thread 1 reads tile[1][0], which thread 8 writes in line 8, {no_barrier} "
+        "(28 times).",
+        f"In line 11 thread 31 reads rows[1][32], which thread 32 writes in line 10, {no_barrier} "
+        "(32 times).",
+        "In line 12 thread 1 and thread 0 both write one[0] (63 times).",
+    }
+    with settings(cores=1):
+        kernels.blocks(x, out)
+    assert {finding.message for finding in kernels.report.races} == {
+        f"In line 17 thread 0 reads sums[2], which thread 2 changes atomically in line 16, "
+        f"{no_barrier} (4 times).",
+        "In line 17 thread 0 of thread block 1 and thread 0 of thread block 0 both write out[0] "
+        "(64 times).",
+    }
 
 
 def test_pictures(kernels):

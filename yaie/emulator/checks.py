@@ -11,26 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from yaie.emulator import runtime
-from yaie.emulator.lines import Lines, Place
+from yaie.emulator.lines import Lines
+from yaie.emulator.words import Memory, name_of, sentence
 
 LIMITS = (
     "Not modeled: time, caches, occupancy, registers, tensor cores, copy engines (TMA), asynchrony."
     " The counts describe the loads and stores of the C++ compiler, not the GPU's machine code."
 )
-# Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
-_UNNAMED = {-2: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A stretch of memory that the checker knows by name: an argument or a shared array.
-
-    `lead` is how many bytes it begins behind the beginning of a sector.
-    """
-
-    name: str
-    size: int  # bytes
-    lead: int = 0
 
 
 @dataclass(frozen=True)
@@ -241,9 +228,9 @@ def make_report(
     sites = runtime.sites()
     addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
     lines = Lines(library, addresses)
-    findings = merge([describe(failure, lines, memories) for failure in raw])
+    findings = merge([describe(failure, lines, memories, source) for failure in raw])
     truncated = bool(runtime.checker().emulator_counters_truncated())
-    untracked = [_name(number, memories) for number in runtime.untracked()]
+    untracked = [name_of(number, memories) for number in runtime.untracked()]
     return Report(findings, _accesses(sites, lines, memories), source, truncated, untracked)
 
 
@@ -275,7 +262,7 @@ def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list
     for site in sites:
         place = lines.place(site.address)
         memory, kind = runtime.MEMORIES[site.memory], runtime.ACCESSES[site.access]
-        name = _name(site.range, memories)
+        name = name_of(site.range, memories)
         key = (place, memory, kind, name, site.size)
         if key not in found:
             found[key] = Access(place.line, memory, kind, site.size, name, header=place.header)
@@ -293,16 +280,15 @@ def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list
     return [access for access in found.values() if access.requests]
 
 
-def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) -> Finding:
+def describe(
+    raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory], source: str = ""
+) -> Finding:
     """Say in a sentence what happened, to whom and where."""
     kind = runtime.KINDS[raw.kind]
     here, there = lines.place(raw.site), lines.place(raw.other_site)
-    who = f"thread block {raw.block}, thread {raw.thread}"
-    words = _WORDS[kind](raw, here, there, memories)
-    often = f" ({raw.count:,} times)" if raw.count > 1 else ""
     return Finding(
         kind,
-        f"{here}: {words}; {who}{often}",
+        sentence(raw, here, there, memories, source),
         here.line,
         there.line,
         raw.count,
@@ -311,103 +297,9 @@ def describe(raw: runtime.RawFailure, lines: Lines, memories: Sequence[Memory]) 
         (raw.block.x, raw.block.y, raw.block.z),
         (raw.other_thread.x, raw.other_thread.y, raw.other_thread.z),
         (raw.other_block.x, raw.other_block.y, raw.other_block.z),
-        _name(raw.range, memories),
+        name_of(raw.range, memories),
         raw.offset,
         runtime.ACCESSES[raw.access],
         runtime.ACCESSES[raw.other_access],
         here.header,
     )
-
-
-def _name(number: int, memories: Sequence[Memory]) -> str:
-    if 0 <= number < len(memories):
-        return memories[number].name
-    return _UNNAMED.get(number, "memory")
-
-
-def _verb(raw: runtime.RawFailure) -> str:
-    return f"a {runtime.ACCESSES[raw.access]} of {raw.size} byte{'s' * (raw.size != 1)}"
-
-
-def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
-    if raw.address < 4096:
-        return f"{_verb(raw)} through a null pointer"
-    if raw.range == -1:
-        return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
-    name = _name(raw.range, memories)
-    if raw.offset < 0:
-        return f"{_verb(raw)}, {-raw.offset:,} bytes before {name}"
-    size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
-    if size is None:
-        return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
-    past, what = raw.offset - size, f"the end of {name} ({size:,} bytes)"
-    if past < 0:
-        return f"{_verb(raw)} that begins inside and ends {past + raw.size:,} bytes past {what}"
-    return f"{_verb(raw)}, {past:,} bytes past {what}"
-
-
-def _misaligned(raw, here, there, memories) -> str:
-    name = _name(raw.range, memories)
-    where = f"byte {raw.offset:,} of {name}"
-    return f"{_verb(raw)} at an address that is no multiple of {raw.size}, {where}"
-
-
-def _race(raw, here, there, memories) -> str:
-    one, other = runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]
-    name = _name(raw.range, memories)
-    whose = f"thread {raw.other_thread}"
-    blocks = [(b.x, b.y, b.z) for b in (raw.block, raw.other_block)]
-    if blocks[0] != blocks[1]:
-        whose = f"thread block {raw.other_block}, {whose}"
-    return (
-        f"race in {runtime.MEMORIES[raw.memory]} memory: this {one} and the {other} of {there} "
-        f"({whose}) touch byte {raw.offset:,} of {name} in no order"
-    )
-
-
-def _uninitialized(raw, here, there, memories) -> str:
-    name = _name(raw.range, memories)
-    return f"reads byte {raw.offset:,} of {name}, which no thread of the thread block has written"
-
-
-def _divergent_barrier(raw, here, there: Place, memories) -> str:
-    if there.line:
-        return f"not all threads reach this barrier: thread {raw.other_thread} is at {there}"
-    return f"not all threads reach this barrier: thread {raw.other_thread} has returned"
-
-
-def _deadlock(raw, here, there: Place, memories) -> str:
-    if there.line:
-        return f"deadlock: waits here for thread {raw.other_thread}, which waits at {there}"
-    return "deadlock: waits here for lanes that never come"
-
-
-def _inactive_lane(raw, here, there, memories) -> str:
-    if raw.address >> raw.offset & 1:
-        why = "has returned, or is not at this call"
-    else:
-        why = f"is not in the mask 0x{raw.address:08x}"
-    return f"a shuffle reads lane {raw.offset}, which {why}"
-
-
-_WORDS = {
-    "out_of_bounds": _out_of_bounds,
-    "misaligned": _misaligned,
-    "race": _race,
-    "uninitialized": _uninitialized,
-    "divergent_barrier": _divergent_barrier,
-    "deadlock": _deadlock,
-    "inactive_lane": _inactive_lane,
-    "wrong_mask": lambda raw, *_: f"lane {raw.offset} is not in the mask that it passes",
-    "divergent_collective": lambda raw, here, there, _: (
-        f"lanes of one warp meet at different calls: thread {raw.other_thread} is at {there}"
-    ),
-    "segmentation_fault": lambda raw, *_: (
-        f"segmentation fault at address 0x{raw.address:x}: a pointer that leads nowhere"
-    ),
-    "stack_overflow": lambda *_: "stack overflow: local arrays too large, or recursion",
-    "division": lambda *_: "integer division by zero",
-    "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
-    "assertion": lambda raw, *_: f"assertion failed: {raw.text.decode(errors='replace')}",
-    "trap": lambda *_: "__trap() was called",
-}

@@ -13,11 +13,12 @@ from typing import Any
 
 from yaie.emulator import runtime
 from yaie.emulator.build import build
-from yaie.emulator.checks import Memory, Report, describe, make_report
+from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.shared import shared_arrays
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
+from yaie.emulator.words import Memory
 
 GAP = 1 << 20  # bytes of nobody's memory between two arguments
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
@@ -132,13 +133,13 @@ class Checker:
         lib.emulator_check_begin()
         groups = self._groups()
         tables = [a for p, a in zip(self._launcher.wanted, self._given, strict=True) if p.table]
-        sizes = [end - begin for begin, end, _ in groups] + [8 * len(t or ()) for t in tables]
+        sizes = [end - begin for begin, end, *_ in groups] + [8 * len(t or ()) for t in tables]
         constant = {p.name for p in self._launcher.wanted if p.constant}
         self._arena = mmap.mmap(-1, sum(size + GAP + ALIGNMENT for size in sizes) + GAP)
         self._anchor = ctypes.c_char.from_buffer(self._arena)
         self._cursor = ctypes.addressof(self._anchor)
-        for begin, end, names in groups:
-            place = self._take(end - begin, " and ".join(names), begin % 32)
+        for begin, end, names, item in groups:
+            place = self._take(end - begin, " and ".join(names), begin % 32, item)
             ctypes.memmove(place, begin, end - begin)
             self._places.append((begin, end - begin, place))
             # memory that is only read may be mapped read-only
@@ -155,11 +156,11 @@ class Checker:
         ]
         return self
 
-    def _take(self, size: int, name: str, lead: int = 0) -> int:
+    def _take(self, size: int, name: str, lead: int = 0, item: int = 0) -> int:
         """Room for an argument, with nothing around it; `lead` bytes behind an aligned address."""
         place = -(-(self._cursor + GAP) // ALIGNMENT) * ALIGNMENT + lead
         runtime.checker().emulator_check_range(place, size, len(self._memories))
-        self._memories.append(Memory(name, size, lead))
+        self._memories.append(Memory(name, size, lead, item))
         self._cursor = place + size
         return place
 
@@ -182,8 +183,11 @@ class Checker:
         module = self._module
         return make_report(module.library, module.source, self._memories, stopped)
 
-    def _groups(self) -> list[tuple[int, int, list[str]]]:
-        """(begin, end, names) of the tensors' memory; tensors that overlap are one group."""
+    def _groups(self) -> list[tuple[int, int, list[str], int]]:
+        """(begin, end, names, bytes of an element) of the tensors' memory.
+
+        Tensors that overlap are one group, of which an element has no size.
+        """
         spans = []
         for parameter, argument in zip(self._launcher.wanted, self._given, strict=True):
             if not parameter.pointer or argument is None:
@@ -192,16 +196,16 @@ class Checker:
             if parameter.table:
                 named = [(f"{parameter.name}[{i}]", tensor) for i, tensor in enumerate(argument)]
             for name, tensor in named:
-                begin, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-                if size:
-                    spans.append((begin, begin + size, name))
-        groups: list[tuple[int, int, list[str]]] = []
-        for begin, end, name in sorted(spans):
+                begin, item = tensor.data_ptr(), tensor.element_size()
+                if size := tensor.numel() * item:
+                    spans.append((begin, begin + size, name, item))
+        groups: list[tuple[int, int, list[str], int]] = []
+        for begin, end, name, item in sorted(spans):
             if groups and begin < groups[-1][1]:
-                first, last, names = groups[-1]
-                groups[-1] = (first, max(last, end), [*names, name])
+                first, last, names, _ = groups[-1]
+                groups[-1] = (first, max(last, end), [*names, name], 0)
             else:
-                groups.append((begin, end, [name]))
+                groups.append((begin, end, [name], item))
         return groups
 
     def _moved(self, argument: Any) -> Any:

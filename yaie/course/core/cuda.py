@@ -24,10 +24,14 @@ if TYPE_CHECKING:
     from yaie.build.jit import Module
     from yaie.course.core.observe import Observer
     from yaie.emulator import Report
-    from yaie.emulator.checks import Finding
+    from yaie.emulator.checks import Access, Finding
     from yaie.emulator.signature import Launcher
 
 SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
+
+ORDERS = ("forward", "reverse", "random")  # in which threads may take their turns
+SUFFIXES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}  # of launchers' names
+ROUNDING = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}  # two roundings of each dtype
 
 # A finding or an error's name → what to tell. A function gets the finding (None for an error).
 Explain = Mapping[str, "str | Callable[[Any], str]"]
@@ -251,3 +255,39 @@ def _note_finding(
     told = told(finding) if callable(told) else told
     message = f"{finding.message}\n    {text}" if text else finding.message
     see.found(Found(finding.kind, text), message, told)
+
+
+def report_of(path: Path, name: str, *arguments: Any) -> Report:
+    """The report of a checked run that is known to be clean."""
+    module = compiled(path, checked=True)
+    getattr(module, name)(*arguments)
+    return module.report
+
+
+def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
+    """Note what loads and stores cost, which should move no more than their bytes need.
+
+    Args:
+        told: why a cost is too high, for each kind of access that is looked at: "global load",
+            "global store", "shared load", "shared store".
+    """
+    for kind, because in told.items():
+        dear = [a for a in report.accesses
+                if f"{a.memory} {a.kind}" == kind and a.units > a.ideal_units]  # fmt: skip
+        problem = ""
+        if dear:
+            see.picture(partial(_draw_access, dear[0]))
+            text = report.source.splitlines()[dear[0].line - 1].strip()
+            problem = (
+                f"cost more than they need. In line {dear[0].line} a request of a warp to "
+                f"{dear[0].name} takes {dear[0].per_request:.4g} {dear[0].unit}, and "
+                f"{dear[0].ideal:.4g} would do\n    {text}"
+            )
+        costs = sorted((round(a.per_request, 2), round(a.ideal, 2)) for a in dear)
+        see.note(f"the {kind}s", costs, problem, because)
+
+
+def _draw_access(access: Access) -> Any:
+    from yaie.course.viz.access import draw_access
+
+    return draw_access(access)

@@ -1,0 +1,261 @@
+"""A fault in a sentence: what happened, to which element, by which threads, in which lines."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from yaie.emulator import runtime
+from yaie.emulator.lines import Place
+from yaie.emulator.rewrite import hide
+
+# Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
+_DYNAMIC = -2
+_UNNAMED = {_DYNAMIC: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A stretch of memory that the checker knows by name: an argument or a shared array.
+
+    `lead` is how many bytes it begins behind the beginning of a sector, `item` how many bytes an
+    element has; 0 if that is not known.
+    """
+
+    name: str
+    size: int  # bytes
+    lead: int = 0
+    item: int = 0
+
+
+def name_of(number: int, memories: Sequence[Memory]) -> str:
+    if 0 <= number < len(memories):
+        return memories[number].name
+    return _UNNAMED.get(number, "memory")
+
+
+def sentence(
+    raw: runtime.RawFailure, here: Place, there: Place, memories: Sequence[Memory], source: str
+) -> str:
+    """What a finding is called in a report."""
+    kind = runtime.KINDS[raw.kind]
+    often = f" ({raw.count:,} times)" if raw.count > 1 else ""
+    if kind == "race":
+        return f"{_race(raw, here, there, memories, source)}{often}."
+    if kind == "uninitialized":
+        what = element(raw, memories, source)
+        words = f"reads {what}, which no thread of the thread block has written"
+    else:
+        words = _WORDS[kind](raw, here, there, memories)
+    return f"{here}: {words}; thread block {raw.block}, thread {raw.thread}{often}"
+
+
+# ------------------------------------------------------------------------------------------ races
+
+_DOES = {"load": "reads", "store": "writes", "atomic": "changes atomically"}
+
+
+def _race(raw, here: Place, there: Place, memories, source: str) -> str:
+    """In line 12 thread 5 reads partial[3], which thread 37 writes in line 14, and …"""
+    blocks = [(b.x, b.y, b.z) for b in (raw.block, raw.other_block)]
+    threads = [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)]
+    names = _numbers("thread", threads)
+    across = blocks[0] != blocks[1]
+    if across:
+        pairs = zip(names, _numbers("thread block", blocks), strict=True)
+        names = [f"{thread} of {block}" for thread, block in pairs]
+    kinds = [runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]]
+    what = element(raw, memories, source)
+    if kinds == ["store", "store"] and here == there:
+        return f"In {here} {names[0]} and {names[1]} both write {what}"
+    sides = list(zip(names, kinds, (here, there), strict=True))
+    sides.sort(key=lambda side: ("load", "store", "atomic").index(side[1]))
+    (one, does, line), (other, too, other_line) = sides
+    also = "also " if does == too else ""
+    why = "thread blocks run in no order" if across else "no barrier stands between the two"
+    return (
+        f"In {line} {one} {_DOES[does]} {what}, which {other} {also}{_DOES[too]} in {other_line}, "
+        f"and {why}"
+    )
+
+
+def _numbers(what: str, indices: Sequence[tuple[int, int, int]]) -> list[str]:
+    """`thread 5`, or `thread (5, 2)` where one of them has a row, all written alike."""
+    used = max((3 if z else 2 if y else 1) for _, y, z in indices)
+    return [f"{what} {i[0]}" if used == 1 else f"{what} {i[:used]}" for i in indices]
+
+
+# --------------------------------------------------------------------------------------- elements
+
+_BYTES = {
+    **{"char": 1, "bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2, "__half": 2, "half": 2},
+    **{"__nv_bfloat16": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8, "long": 8},
+    **{"int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "size_t": 8, "float2": 8},
+    **{"__half2": 4, "__nv_bfloat162": 4, "float4": 16, "int2": 8, "int4": 16},
+}
+_SHARED = re.compile(r"(?P<extern>\bextern\s+)?\b__shared__\s+(?P<rest>[^;{}]*);")
+_ALIGNED = re.compile(r"\b(alignas|__align__)\s*\([^()]*\)|\bvolatile\b|\bstatic\b")
+_ARRAY = re.compile(r"(\w+)((?:\s*\[[^\]]*\])*)\s*$")
+
+
+def element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
+    """`tile[1][0]` for a byte of an array, as the file declares it, or else which byte it is."""
+    name = name_of(raw.range, memories)
+    memory = memories[raw.range] if 0 <= raw.range < len(memories) else Memory(name, 0)
+    if memory.item:
+        return f"{name}[{raw.offset // memory.item}]"
+    if runtime.MEMORIES[raw.memory] == "shared":
+        numbers = _constants(source)
+        declared = list(_declared(hide(source)))
+        if raw.range == _DYNAMIC:
+            found = {(kind, given) for dynamic, kind, given, _ in declared if dynamic}
+            if len(found) == 1:
+                kind, name = found.pop()
+                if _BYTES.get(kind, 1) > 1:
+                    return f"{name}[{raw.offset // _BYTES[kind]}]"
+        for dynamic, kind, given, bounds in declared:
+            if not dynamic and given == name:
+                if not bounds:
+                    return name
+                if index := _index(kind, bounds, memory.size, raw, numbers):
+                    return f"{name}{index}"
+    return f"byte {raw.offset:,} of {name}"
+
+
+def _declared(source: str) -> Iterator[tuple[bool, str, str, list[str]]]:
+    """Of each `__shared__` variable: whether it is dynamic, its type, name and bounds."""
+    for match in _SHARED.finditer(source):
+        text = _ALIGNED.sub("", match["rest"]).strip()
+        kind = ""
+        for part in re.split(r",(?![^<(\[]*[>)\]])", text):
+            if array := _ARRAY.search(part.strip()):
+                kind = part.strip()[: array.start()].strip() or kind
+                bounds = re.findall(r"\[([^\]]*)\]", array[2])
+                last = kind.split()[-1] if kind else ""
+                yield bool(match["extern"]), last, array[1], bounds
+
+
+def _index(
+    kind: str, bounds: list[str], size: int, raw: runtime.RawFailure, numbers: dict[str, int]
+) -> str:
+    """`[1][0]`, or "" if the size of an element or of a row is not known."""
+    known = _BYTES.get(kind)
+    for item in [known] if known else [raw.size, 2, 4, 8, 16]:
+        widths = [_value(bound, numbers, item) for bound in bounds]
+        if None in widths[1:]:
+            continue
+        if None not in widths:
+            if not known and "sizeof" not in "".join(bounds):
+                item = size // max(1, math.prod(widths))  # a struct, or a type of the template
+            if not item or math.prod(widths) * item != size:
+                continue
+        index, indices = raw.offset // item, []
+        for width in reversed(widths[1:]):
+            indices.insert(0, index % width)
+            index //= width
+        return "".join(f"[{i}]" for i in [index, *indices])
+    return ""
+
+
+def _constants(source: str) -> dict[str, int]:
+    """The whole numbers that a file gives a name: `constexpr int TILE = 32;`."""
+    found: dict[str, int] = {}
+    pattern = r"\bconst(?:expr)?\s+(?:unsigned\s+|long\s+)*\w+\s+([^;()]*=[^;]*);"
+    for match in re.finditer(pattern, hide(source)):
+        for part in match[1].split(","):
+            name, _, text = part.partition("=")
+            if (value := _value(text, found, 0)) is not None:
+                found[name.strip()] = value
+    for name, text in re.findall(r"^\s*#define\s+(\w+)\s+(.+)$", source, re.MULTILINE):
+        if (value := _value(text, found, 0)) is not None:
+            found[name] = value
+    return found
+
+
+def _value(expression: str, numbers: dict[str, int], item: int) -> int | None:
+    """The value of an expression of constants such as `TILE + 4 / sizeof(T)`."""
+
+    def size(of: re.Match) -> str:
+        return str(_BYTES.get(of[1], item))
+
+    text = re.sub(r"\bsizeof\s*\(\s*(\w+)\s*\)", size, expression)
+    text = re.sub(r"[A-Za-z_]\w*", lambda name: str(numbers.get(name[0], "?")), text)
+    if not re.fullmatch(r"[\d\s+*/%()-]+", text):
+        return None
+    try:
+        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
+    except (SyntaxError, ZeroDivisionError, TypeError):
+        return None
+
+
+# ---------------------------------------------------------------------------------- other faults
+
+
+def _verb(raw: runtime.RawFailure) -> str:
+    return f"a {runtime.ACCESSES[raw.access]} of {raw.size} byte{'s' * (raw.size != 1)}"
+
+
+def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
+    if raw.address < 4096:
+        return f"{_verb(raw)} through a null pointer"
+    if raw.range == -1:
+        return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
+    name = name_of(raw.range, memories)
+    if raw.offset < 0:
+        return f"{_verb(raw)}, {-raw.offset:,} bytes before {name}"
+    size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
+    if size is None:
+        return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
+    past, what = raw.offset - size, f"the end of {name} ({size:,} bytes)"
+    if past < 0:
+        return f"{_verb(raw)} that begins inside and ends {past + raw.size:,} bytes past {what}"
+    return f"{_verb(raw)}, {past:,} bytes past {what}"
+
+
+def _misaligned(raw, here, there, memories) -> str:
+    name = name_of(raw.range, memories)
+    where = f"byte {raw.offset:,} of {name}"
+    return f"{_verb(raw)} at an address that is no multiple of {raw.size}, {where}"
+
+
+def _divergent_barrier(raw, here, there: Place, memories) -> str:
+    if there.line:
+        return f"not all threads reach this barrier: thread {raw.other_thread} is at {there}"
+    return f"not all threads reach this barrier: thread {raw.other_thread} has returned"
+
+
+def _deadlock(raw, here, there: Place, memories) -> str:
+    if there.line:
+        return f"deadlock: waits here for thread {raw.other_thread}, which waits at {there}"
+    return "deadlock: waits here for lanes that never come"
+
+
+def _inactive_lane(raw, here, there, memories) -> str:
+    if raw.address >> raw.offset & 1:
+        why = "has returned, or is not at this call"
+    else:
+        why = f"is not in the mask 0x{raw.address:08x}"
+    return f"a shuffle reads lane {raw.offset}, which {why}"
+
+
+_WORDS = {
+    "out_of_bounds": _out_of_bounds,
+    "misaligned": _misaligned,
+    "divergent_barrier": _divergent_barrier,
+    "deadlock": _deadlock,
+    "inactive_lane": _inactive_lane,
+    "wrong_mask": lambda raw, *_: f"lane {raw.offset} is not in the mask that it passes",
+    "divergent_collective": lambda raw, here, there, _: (
+        f"lanes of one warp meet at different calls: thread {raw.other_thread} is at {there}"
+    ),
+    "segmentation_fault": lambda raw, *_: (
+        f"segmentation fault at address 0x{raw.address:x}: a pointer that leads nowhere"
+    ),
+    "stack_overflow": lambda *_: "stack overflow: local arrays too large, or recursion",
+    "division": lambda *_: "integer division by zero",
+    "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
+    "assertion": lambda raw, *_: f"assertion failed: {raw.text.decode(errors='replace')}",
+    "trap": lambda *_: "__trap() was called",
+}
