@@ -1,9 +1,10 @@
-"""Exercise 03.2: Take a user away, and free what nobody uses.
+"""Exercise 03.2: Release blocks, free those without users.
 
 A user of some blocks is done with them. Count one user less for each; a block without users goes
-back to the free ones. Refuse to take away a user who is not there, and then release nothing. The
-counts are in the list `self._ref_counts`, the free blocks in the deque `self.free_block_list`,
-which `allocate` takes from the left; `self.ref_count(block)` checks the number before it looks.
+back to the free ones. If a block has fewer users than it is to lose, raise ValueError and release
+nothing. The counts are in the list `self._ref_counts`, the free blocks in the deque
+`self.free_block_list`, which `allocate` takes from the left; `self.ref_count(block)` checks the
+number before it looks.
 
 Check it:     yaie check 03.2
 A hint:       yaie hint 03.2
@@ -32,4 +33,4 @@ class BlockPool(reference.BlockPool):
             ValueError: a number is outside the pool, or a block has fewer users than it is to
                 lose. Nothing is released: the pool is as it was.
         """
-        raise NotImplementedError("Exercise 03.2: Take a user away, and free what nobody uses")
+        raise NotImplementedError("Exercise 03.2: Release blocks, free those without users")

@@ -1,0 +1,98 @@
+"""03.4: from a token's position to its slot in the pool."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb03 import NOTEBOOK
+from yaie.course.exercises.nb03.books import new_manager, slots
+
+EXERCISE = Exercise(
+    id="03.4",
+    notebook=NOTEBOOK,
+    slug="slot_mapping",
+    title="Say where each token lies",
+    target="yaie.engine.kv_cache:KVCacheManager.slot_mapping",
+    task=(
+        "A kernel that writes keys and values knows nothing of requests: it wants one number "
+        "for each token, its slot in the pool seen as one long row. Translate the tokens "
+        "`start` to `end` of a request into slots, through its block table. Refuse tokens that "
+        "the request does not have."
+    ),
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "An operating system does the same with an address: the upper part picks the page "
+        "in a table, the lower part stays.",
+        "Token i is in the table's entry number i // block_size, at offset i % block_size. "
+        "Both count from the beginning of the request, wherever `start` is.",
+        "Take the table by `self._table(request_id)`. Raise ValueError unless\n"
+        "    0 <= start <= end <= self.lengths[request_id]\n"
+        "and return a list with, for each i from start to end,\n"
+        "    (block of i) * block_size + (offset of i)",
+    ),
+    proves="It agrees with slots written out one by one for 208 ranges and four block sizes.",
+    part="kv_cache",
+)
+BEYOND = "The request has 10 tokens; the slots of its last block after them hold nothing of it."
+
+
+def cases() -> Iterator[Case]:
+    for start, end in ((5, 9), (0, 10), (4, 8), (9, 10), (3, 5), (0, 0), (4, 4), (10, 10)):
+        yield case([2, 0, 5], 4, 10, start, end)
+    bad = ((8, 11, BEYOND), (0, 13, BEYOND), (-1, 2, "There are no tokens before the first."),
+           (6, 5, "`start` must not be after `end`."))  # fmt: skip
+    for start, end, because in bad:
+        yield case([2, 0, 5], 4, 10, start, end, because=because)
+    yield case([2, 0, 5], 4, 10, 0, 1, request="nobody")
+    generator = random.Random(0)
+    for _ in range(200):
+        size = generator.choice((1, 3, 4, 16))
+        length = generator.randrange(1, 6 * size)
+        table = generator.sample(range(12), -(-length // size))
+        start = generator.randrange(length)
+        yield case(table, size, length, start, generator.randrange(start, length + 1))
+
+
+def case(table: list[int], size: int, length: int, start: int, end: int, **more: str) -> Case:
+    data = {"request": "a", "because": "", **more}
+    name = f"{length} tokens of 'a' in blocks {table} of {size}"
+    return Case(name, table=table, size=size, length=length, start=start, end=end, **data)
+
+
+def observe(KVCacheManager: type, case: Case, see: Observer) -> None:
+    manager = scattered(KVCacheManager, case.table, case.size, case.length)
+    arguments = case.request, case.start, case.end
+    call = f"slot_mapping{arguments}"
+    if case.request != "a":
+        because = f"{case.request!r} has no block table."
+        see.raises(call, KeyError, lambda: manager.slot_mapping(*arguments), because)
+    elif case.because:
+        see.raises(call, ValueError, lambda: manager.slot_mapping(*arguments), case.because)
+    else:
+        with see.call(call):
+            got = manager.slot_mapping(*arguments)
+        want = slots(case.table, case.size, case.start, case.end)
+        see.equal(call, got, want, "A slot is block * block_size + offset.")
+
+
+def scattered(KVCacheManager: Any, table: list[int], block_size: int, length: int) -> Any:
+    """A request "a" whose blocks lie as `table` says."""
+    manager = new_manager(KVCacheManager, 12, block_size)
+    for block in table:
+        manager.pool.free_block_list.remove(block)
+    manager.pool.free_block_list.extendleft(reversed(table))
+    manager.allocate_blocks("a", length)
+    return manager
+
+
+def draw(KVCacheManager: Any) -> Any:
+    from yaie.course.viz.slots import draw_slots
+
+    manager = scattered(KVCacheManager, [3, 0, 4], 4, 10)
+    tokens = ["Why", "do", "cats", "purr", "?", "Because", "it", "feels", "good", "."]
+    return draw_slots(tokens, manager.slot_mapping("a", 0, 10), num_blocks=6, block_size=4)
