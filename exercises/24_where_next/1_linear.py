@@ -1,8 +1,8 @@
 """Exercise 24.1: Split a linear layer in both ways.
 
 Compute a rank's part of a linear layer, split by its outputs and split by its inputs.
-`part(count, rank, size)` gives a rank's slice. The second needs what the other ranks have: call
-`all_reduce` once, at the right place, and mind the bias.
+`part(count, rank, size)` gives a rank's slice. The second split needs what the other ranks have:
+call `all_reduce` once, at the right place, and mind the bias.
 
 Check it:     yaie check 24.1
 A hint:       yaie hint 24.1
