@@ -147,6 +147,20 @@ __global__ void f(float* x, int after) {
     assert lines == expected  # byte 2 is the half's, byte 0 only the float's
 
 
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize(("order", "ran"), [("forward", [0, 1]), ("reverse", [6, 7])])
+def test_only_some_thread_blocks_run(tmp_path, order, ran, checked):
+    source = HEAD + "__global__ void f(float* x) { x[blockIdx.x] = gridDim.x; }\n"
+    source += launcher("run", "float* x", "    f<<<8, 1, 0, stream>>>(x);")
+    module = Module(source, tmp_path / "mine.cu", checked=checked)
+    x = torch.zeros(8)
+    with settings(order=order, most_blocks=2):
+        module.run(x)
+    assert x.nonzero().flatten().tolist() == ran and set(x[ran].tolist()) == {8.0}
+    module.run(x)
+    assert x.eq(8).all()
+
+
 def test_time_in_which_a_kernel_does_not_compute_does_not_count(tmp_path):
     """As when others have the processor: on a busy machine a right kernel may take its time."""
     source = (

@@ -63,7 +63,7 @@ def library() -> ctypes.CDLL:
     return _load(
         "core",
         {
-            "emulator_configure": (None, [c_int, u64, c_double, c_int]),
+            "emulator_configure": (None, [c_int, u64, c_double, c_int, u64]),
             "emulator_begin": (None, []),
             "emulator_failure": (c_int, [POINTER(RawFailure)]),
             "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
@@ -101,12 +101,16 @@ def _load(part: str, signatures: dict[str, tuple]) -> ctypes.CDLL:
     return lib
 
 
-_present = ("forward", 0, 60.0, 0)
+_present = ("forward", 0, 60.0, 0, 0)
 
 
 @contextmanager
 def settings(
-    order: str = "forward", seed: int = 0, time_limit: float = 60.0, cores: int = 0
+    order: str = "forward",
+    seed: int = 0,
+    time_limit: float = 60.0,
+    cores: int = 0,
+    most_blocks: int = 0,
 ) -> Iterator[None]:
     """Run kernels in this block with another schedule, time limit or number of cores.
 
@@ -116,6 +120,8 @@ def settings(
         time_limit: seconds that a core may compute before the launch is given up; what others of
             the machine compute meanwhile does not count.
         cores: over how many cores thread blocks are spread; 0 means all that the machine lends.
+        most_blocks: how many thread blocks of a launch run, the first in `order`; 0 means all. A
+            grid may then be larger than could be emulated as a whole.
     """
     global _present
     if order not in ORDERS:
@@ -124,7 +130,9 @@ def settings(
         raise ValueError(f"time_limit must be seconds above 0, got {time_limit}")
     if cores < 0:
         raise ValueError(f"cores must be 0 or more, got {cores}")
-    before, _present = _present, (order, seed, time_limit, cores)
+    if most_blocks < 0:
+        raise ValueError(f"most_blocks must be 0 or more, got {most_blocks}")
+    before, _present = _present, (order, seed, time_limit, cores, most_blocks)
     _apply()
     try:
         yield
@@ -134,8 +142,8 @@ def settings(
 
 
 def _apply() -> None:
-    order, seed, time_limit, cores = _present
-    library().emulator_configure(ORDERS.index(order), seed, time_limit, cores)
+    order, *others = _present
+    library().emulator_configure(ORDERS.index(order), *others)
 
 
 def begin_call() -> None:

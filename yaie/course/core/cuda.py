@@ -128,6 +128,24 @@ def poisoned(*shape: int, dtype: Any = None) -> Any:
     return torch.full(shape, fill, dtype=dtype)
 
 
+def reserved(elements: int, dtype: Any) -> Any:
+    """A tensor of zeros, with as many of them in front, that takes no memory until it is touched.
+
+    An index that overflows 32 bits, and is negative then, meets these. None where the machine
+    does not lend so many addresses.
+    """
+    import mmap
+
+    import torch
+
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    try:
+        memory = mmap.mmap(-1, 2 * elements * dtype.itemsize, flags=private)
+    except OSError:
+        return None
+    return torch.frombuffer(memory, dtype=dtype)[elements:]
+
+
 def compiled(path: Path, checked: bool = False) -> Module:
     """The kernels of a `.cu` file as it is now; built once for each text."""
     return _compiled(path.read_text(encoding="utf-8"), path, checked)
@@ -211,6 +229,7 @@ def run(
     explain: Explain | None = None,
     order: str = "forward",
     checked: bool = True,
+    most_blocks: int = 0,
 ) -> Report | None:
     """Run the launcher `name` of a `.cu` file, and note a fault, which ends the case.
 
@@ -221,6 +240,7 @@ def run(
             the rest.
         order: in which threads take their turns: "forward", "reverse" or "random".
         checked: whether every load and store is looked at.
+        most_blocks: how many thread blocks of the grid run, the first in `order`; 0 means all.
 
     Returns:
         The report of a checked run, which then has no findings.
@@ -231,7 +251,7 @@ def run(
     explain = {**EXPLAIN, **(explain or {})}
     error = None
     try:
-        with settings(order=order, time_limit=SECONDS):
+        with settings(order=order, time_limit=SECONDS, most_blocks=most_blocks):
             getattr(kernels, name)(*arguments)
     except KernelError as raised:
         error = raised

@@ -57,6 +57,7 @@ struct Grid {
     const Launch* launch;
     Schedule schedule;
     uint64_t num_blocks;
+    uint64_t num_running;  // of these, the first in the order
     std::atomic<uint64_t> next{0};
     std::atomic<bool> stop{false};
 };
@@ -92,7 +93,7 @@ void work(Grid& grid) {
     core->stop_asked = 0;
     for (;;) {
         const uint64_t n = grid.next.fetch_add(1, std::memory_order_relaxed);
-        if (n >= grid.num_blocks || grid.stop.load(std::memory_order_relaxed)) break;
+        if (n >= grid.num_running || grid.stop.load(std::memory_order_relaxed)) break;
         core->run(*grid.launch, grid.schedule, nth_block(grid, n));
     }
     this_core = nullptr;
@@ -176,12 +177,13 @@ int check(const Launch& launch) {
 
 void run_grid(const Launch& launch) {
     const uint3 g = launch.grid, b = launch.thread_block;
-    Grid grid{&launch, settings.schedule, (uint64_t)g.x * g.y * g.z};
+    const uint64_t all = (uint64_t)g.x * g.y * g.z, most = settings.most_blocks;
+    Grid grid{&launch, settings.schedule, all, most && most < all ? most : all};
     const bool checking = launch.checked && observer;
-    const uint64_t threads = grid.num_blocks * b.x * b.y * b.z;
+    const uint64_t threads = grid.num_running * b.x * b.y * b.z;
     // Checking needs one order of events, so it stays on one core.
     uint64_t cores = checking || threads < worth_waking ? 1 : (uint64_t)num_cores();
-    if (cores > grid.num_blocks) cores = grid.num_blocks;
+    if (cores > grid.num_running) cores = grid.num_running;
     Handlers handlers;
     present = &grid;
     if (checking) observer->begin_launch();
@@ -320,8 +322,9 @@ int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
 
 // ------------------------------------------------------------------ for Python (runtime.py)
 
-void emulator_configure(int order, uint64_t seed, double time_limit, int cores) {
-    settings = {{(Order)order, seed}, time_limit, cores};
+void emulator_configure(int order, uint64_t seed, double time_limit, int cores,
+                        uint64_t most_blocks) {
+    settings = {{(Order)order, seed}, time_limit, cores, most_blocks};
 }
 
 // Forgets errors; called before each call of a launcher.

@@ -12,6 +12,7 @@ struct Settings {
     Schedule schedule;
     double time_limit = 60;  // seconds that a core computes
     int num_cores = 0;       // 0: as many as the machine lends
+    uint64_t most_blocks = 0;  // of a launch that run, the first in the order; 0: all
 };
 
 extern Settings settings;
