@@ -274,7 +274,15 @@ def _note_finding(
     told = explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
     message = f"{finding.message}\n    {text}" if text else finding.message
-    see.found(Found(finding.kind, text), message, told)
+    see.found(Found(finding.kind, text, _where(finding)), message, told)
+
+
+def _where(finding: Finding) -> str:
+    """Which element and threads; the name of a shared array is the learner's, so it is left out."""
+    name = finding.name if finding.memory == "global" else ""
+    threads = finding.thread, finding.thread_block, finding.other_thread, finding.other_thread_block
+    how = finding.access, finding.other_access
+    return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count)))
 
 
 def report_of(path: Path, name: str, *arguments: Any) -> Report:

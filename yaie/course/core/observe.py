@@ -70,10 +70,12 @@ class Found:
     Attributes:
         kind: such as "race", "out_of_bounds", "time_limit".
         text: the source line it is at, without its white space; "" if there is none.
+        where: which element and which threads; "" if that is not known.
     """
 
     kind: str
     text: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,9 @@ class Fact:
         if not strict and isinstance(self.got, Raised) and isinstance(other.got, Raised):
             return self.got.kind == other.got.kind
         if not strict and isinstance(self.got, Found) and isinstance(other.got, Found):
-            return self.got.kind == other.got.kind
+            mine, theirs = self.got, other.got
+            alike = mine.text == theirs.text or mine.where == theirs.where
+            return mine.kind == theirs.kind and alike
         return not difference(self.got, other.got, self.rtol, self.atol)
 
 
