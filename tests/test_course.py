@@ -150,7 +150,7 @@ import torch
 import torch.nn.functional as F
 
 from .helpers import help_out
-from ..radix import shared_prefix_length
+from ..engine.radix import shared_prefix_length
 
 if TYPE_CHECKING:
     from yaie.engine.kv_cache import BlockPool
@@ -478,7 +478,7 @@ def test_crash_in_reference_code_names_both_places() -> None:
     made_one = made("yaie.engine.radix:RadixTree.unlock", check=check)
     message = judge(made_one, write(text, made_one)).message
     assert "line 6, in unlock" in message
-    assert "raised in\nyaie/engine/radix.py, line" in message
+    assert "raised in\nengine/radix.py, line" in message
 
 
 def test_endless_loop_is_stopped_and_its_line_named() -> None:

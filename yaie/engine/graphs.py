@@ -98,12 +98,12 @@ def in_the_way(model: Llama) -> str | None:
 
     A graph repeats kernels, not the Python around them: a function that reads a tensor's values
     cannot be captured, and one that does anything else in Python does it only once. The functions
-    of `yaie.ops` only launch kernels; of one's own, whatever its name, nobody knows.
+    of `yaie.ops.triton` and `yaie.ops.cuda` only launch kernels; what another does is not known.
     """
     for operator, backend in model.backends.items():
         name = order(operator, "cuda")[0] if backend == AUTO else backend
         where = location(operator, name)
-        if not where.startswith("yaie.ops."):
+        if not where.startswith(("yaie.ops.triton.", "yaie.ops.cuda.")):
             return f"{operator} is computed by {name!r} ({where})"
     return None
 
