@@ -1,10 +1,12 @@
-"""`python -m yaie.course.author`: see `yaie.course.author.notebooks`."""
+"""`python -m yaie.course.author`: notebooks as text, and `mutate` for exercises."""
 
 from __future__ import annotations
 
 import sys
 
-from yaie.course.author.notebooks import main
+from yaie.course.author import notebooks, survivors
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if sys.argv[1:2] == ["mutate"]:
+        sys.exit(survivors.main(sys.argv[2:] or ["all"]))
+    sys.exit(notebooks.main(sys.argv[1:]))

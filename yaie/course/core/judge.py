@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -132,25 +132,24 @@ def shortest(exercise: Exercise, target: Any, failure: Failure) -> Failure:
 def diagnose(exercise: Exercise, target: Any, failure: Failure) -> Mistake | None:
     """The known mistake that a learner's code makes, if it is one.
 
-    First those that get every earlier case right, as the learner does, then the others; of each,
-    one whose facts are all the learner's, or else one that begins as wrong.
+    One that begins as wrong in this case: those that get every earlier case right, as the learner
+    does, before the others; of each, one whose facts are all the learner's if there is one.
     """
+    if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "time_limit":
+        never = [m for m in mistakes(exercise) if "endless" in m.flags]
+        return replace(never[0], sentence=endless(exercise)) if never else None
     with Versions(exercise) as versions:
-        late, early = [], []
+        near = []
         for mistake in _candidates(exercise, failure):
+            facts = versions.facts(mistake, failure.case)
+            wrong = first_wrong(facts or [])
+            if wrong and wrong.same(failure.fact, strict=False):
+                near.append((mistake, facts))
             if versions.seconds > DIAGNOSING:
                 break
-            (late if versions.passes_before(mistake, failure) else early).append(mistake)
-        for group in (late, early):
-            tried = []
-            for mistake in group:
-                facts = versions.facts(mistake, failure.case)
-                if facts is not None and first_wrong(facts):
-                    tried.append((mistake, facts))
-                if versions.seconds > 2 * DIAGNOSING:
-                    break
-            if same := _alike_ones(tried, failure):
-                return _told_apart(exercise, target, failure, same, versions)
+        late = [(m, facts) for m, facts in near if versions.passes_before(m, failure)]
+        if same := _alike_ones(late or near, failure):
+            return _told_apart(exercise, target, failure, same, versions)
     return None
 
 
@@ -178,17 +177,14 @@ def entries(exercise: Exercise) -> tuple[Mistake, ...]:
 
 def _candidates(exercise: Exercise, failure: Failure) -> list[Mistake]:
     """The mistakes to run: all, or, where each must be compiled, those with this symptom."""
-    fact = failure.fact
     found = [m for m in mistakes(exercise) if "endless" not in m.flags]
-    if isinstance(fact.got, Found) and fact.got.kind == "time_limit":
-        return []
     known = symptoms(exercise)
     if known is None:
         return found
     seen = symptom(failure)
-    alike = [m for m in found if _alike(known.get(m.name), seen)]
-    near = [m for m in found if m not in alike and (known.get(m.name) or [None])[:2] == seen[:2]]
-    return (alike + near)[:MOST_COMPILED]
+    same = [m for m in found if alike(known.get(m.name), failure)]
+    near = [m for m in found if m not in same and (known.get(m.name) or [None])[:2] == seen[:2]]
+    return (same + near)[:MOST_COMPILED]
 
 
 def _told_apart(
@@ -260,8 +256,10 @@ class Versions:
         return self._loaded[entry.name]
 
     def passes_before(self, entry: Mistake, failure: Failure) -> bool:
-        """Whether a version gets all cases right that come before a failure's."""
+        """Whether a version gets all cases right that come before a failure's; or no time left."""
         for case in islice(self.exercise.cases(), failure.number):
+            if self.seconds > 2 * DIAGNOSING:
+                break
             facts = self.facts(entry, case)
             if facts is None or first_wrong(facts):
                 return False
@@ -328,8 +326,9 @@ def _sketch(fact: Fact) -> Any:
     return float(f"{got:.4g}") if isinstance(got, float) else short(got)
 
 
-def _alike(known: list[Any] | None, seen: list[Any]) -> bool:
-    """Whether two symptoms are the same, numbers within one in a hundred."""
+def alike(known: list[Any] | None, failure: Failure) -> bool:
+    """Whether a failure has a known symptom; numbers may differ by one in a hundred."""
+    seen = symptom(failure)
     if known is None or known[:2] != seen[:2]:
         return False
     mine, theirs = known[2], seen[2]

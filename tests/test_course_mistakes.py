@@ -1,0 +1,101 @@
+"""Every exercise tells right from wrong: its mistakes, its stub, its solution, and mutants."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from yaie.course.author import mutate, survivors
+from yaie.course.core import judge as judging
+from yaie.course.core import render
+from yaie.course.core.exercise import load
+from yaie.course.core.judge import Versions, diagnose, entries, first_failure, shortest
+from yaie.course.core.limit import TimeUp, time_limit
+from yaie.course.core.manifest import Exercise, exercises
+from yaie.course.core.observe import Found
+from yaie.course.core.verdict import judge
+
+EVERY = [pytest.param(exercise, id=exercise.id) for exercise in exercises() if exercise.observe]
+DRAWN = 2  # mutants per exercise; the author's tool tries all of them
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_every_mistake_is_diagnosed_as_itself(exercise: Exercise) -> None:
+    known = judging.symptoms(exercise)
+    wrong = []
+    with Versions(exercise) as versions:
+        for mistake in judging.mistakes(exercise):
+            if "endless" in mistake.flags:
+                continue
+            target = versions.load(mistake)
+            failure = first_failure(exercise, target)
+            if failure is None:
+                wrong.append(f"{mistake.name} passes")
+                continue
+            if known is not None and not judging.alike(known.get(mistake.name), failure):
+                wrong.append(f"{mistake.name} has another symptom: {judging.symptom(failure)}")
+            failure = shortest(exercise, target, failure)
+            named = diagnose(exercise, target, failure)
+            if named is not mistake:
+                wrong.append(f"{mistake.name} is taken for {named and named.name}")
+    assert not wrong, "\n".join(wrong)
+    if known is not None:
+        names = {m.name for m in judging.mistakes(exercise) if "endless" not in m.flags}
+        assert set(known) == names
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_endless_mistakes_are_endless_and_right_versions_pass(exercise: Exercise) -> None:
+    assert len(judging.mistakes(exercise)) >= 3
+    with Versions(exercise) as versions:
+        for entry in entries(exercise):
+            if "right" in entry.flags:
+                failure = first_failure(exercise, versions.load(entry))
+                assert failure is None, f"{entry.name}: {failure.message}"
+            if "endless" in entry.flags:
+                target = versions.load(entry)
+                try:
+                    with time_limit(1.0):
+                        failure = first_failure(exercise, target)
+                except TimeUp:
+                    continue
+                assert failure is not None
+                assert failure.fact.got == Found("time_limit", failure.fact.got.text)
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_drawn_mutants_are_rejected(exercise: Exercise) -> None:
+    assert not survivors.outdated(exercise), "`[equal]` entries that no rule makes any more"
+    known = mutate.equal_texts(exercise)
+    every = [m for m in mutate.mutants(exercise) if mutate.normal(m.text) not in known]
+    for mutant in random.Random(exercise.id).sample(every, min(DRAWN, len(every))):
+        told = "\n".join(mutant.edit(render.solution(exercise)))
+        assert survivors.killed(exercise, mutant), f"line {mutant.line}, {mutant.rule}:\n{told}"
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_sentences_are_for_a_learner(exercise: Exercise) -> None:
+    for entry in entries(exercise):
+        assert entry.sentence[-1] in ".?`", f"{exercise.id} {entry.name}"
+        words = set(entry.sentence.lower().replace(",", " ").replace(".", " ").split())
+        assert not words & {"nobody", "somebody", "whoever", "anybody"}, entry.sentence
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_stub_is_not_started(exercise: Exercise, tmp_path: Path) -> None:
+    path = tmp_path / exercise.file.name
+    path.write_text(render.stub(exercise))
+    assert judge(exercise, path).state == "not started"
+    if path.suffix == ".py":  # the same when it runs, as it does once a comment was edited
+        path.write_text(render.stub(exercise) + "\n# edited\n")
+        assert judge(exercise, path).state == "not started"
+
+
+@pytest.mark.parametrize("exercise", EVERY)
+def test_solution_passes(exercise: Exercise, tmp_path: Path) -> None:
+    path = tmp_path / exercise.file.name
+    path.write_text(render.solution(exercise))
+    failure = first_failure(exercise, load(exercise, path))
+    assert failure is None, failure.message

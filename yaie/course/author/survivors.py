@@ -1,0 +1,94 @@
+"""`python -m yaie.course.author mutate 02.2`: which systematic mistakes an exercise lets pass."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import redirect_stdout
+from functools import cache
+from pathlib import Path
+
+from yaie.course.author.mutate import Mutant, equal_texts, mutants, normal
+from yaie.course.core import render
+from yaie.course.core.exercise import Broken, load
+from yaie.course.core.judge import first_failure
+from yaie.course.core.limit import TimeUp, time_limit
+from yaie.course.core.manifest import Exercise, find, select
+
+PATIENCE = 5  # times as long as the solution a mutant may take; an endless one counts as killed
+
+
+def killed(exercise: Exercise, mutant: Mutant) -> bool:
+    """Whether a mutant cannot be loaded, does not end, or has a wrong fact in some case."""
+    seconds = 1.0 + PATIENCE * _seconds_of_solution(exercise.id)
+    try:
+        with time_limit(seconds):
+            return _fails(exercise, mutant.text)
+    except (Broken, TimeUp, NotImplementedError, SystemExit):
+        return True
+
+
+@cache
+def _seconds_of_solution(exercise_id: str) -> float:
+    exercise = find(exercise_id)
+    text = render.solution(exercise)
+    _fails(exercise, text)  # imports, and for CUDA the compiler
+    began = time.process_time()
+    _fails(exercise, text)
+    return time.process_time() - began
+
+
+def _fails(exercise: Exercise, text: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, exercise.file.name)
+        path.write_text(text, encoding="utf-8")
+        return first_failure(exercise, load(exercise, path)) is not None
+
+
+def survivors(exercise: Exercise, processes: int = 1) -> list[Mutant]:
+    """The mutants that pass all cases and are not listed as equal."""
+    known = equal_texts(exercise)
+    tried = [mutant for mutant in mutants(exercise) if normal(mutant.text) not in known]
+    jobs = [(exercise.id, mutant) for mutant in tried]
+    if processes == 1:
+        verdicts: Iterable[bool] = map(_job, jobs)
+    else:
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(processes, maxtasksperchild=200) as pool:
+            verdicts = pool.map(_job, jobs, chunksize=4)
+    return [mutant for mutant, dead in zip(tried, verdicts, strict=True) if not dead]
+
+
+def outdated(exercise: Exercise) -> list[str]:
+    """The `[equal]` entries that no rule makes any more."""
+    made = {normal(mutant.text) for mutant in mutants(exercise)}
+    return [name for text, name in equal_texts(exercise).items() if text not in made]
+
+
+def _job(job: tuple[str, Mutant]) -> bool:
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what mutants print
+        return killed(find(job[0]), job[1])
+
+
+def main(which: Sequence[str]) -> int:
+    """Print the survivors of exercises as entries that lack their reason.
+
+    Returns the exit status: 1 if any survived or an entry is outdated.
+    """
+    found = 0
+    for exercise in [e for name in which for e in select(name)]:
+        alive = survivors(exercise, processes=os.cpu_count() or 1)
+        old = outdated(exercise)
+        total = len(mutants(exercise))
+        print(f"# {exercise.id}: {total} mutants, {len(alive)} survive", flush=True)
+        for name in old:
+            print(f"# {name} is made by no rule any more")
+        solution = render.solution(exercise)
+        for number, mutant in enumerate(alive, start=1):
+            name = f"{mutant.rule.replace(' ', '_')}_{mutant.line}_{number}"
+            print(f"{name} [equal]: \n" + "\n".join(mutant.edit(solution)) + "\n", flush=True)
+        found += len(alive) + len(old)
+    return 1 if found else 0
