@@ -113,14 +113,13 @@ def shortest(exercise: Exercise, target: Any, failure: Failure) -> Failure:
     try:
         with time_limit(SHRINKING):
             while size := size // 2 if size > 1 else 0:
-                start = 0
-                while start < len(best.case.trace):
+                end = len(best.case.trace)
+                while end > 0:  # from the end: what follows the failure goes first
+                    start = max(0, end - size)
                     trace = list(best.case.trace)
-                    del trace[start : start + size]
-                    if found := fails(trace):
-                        best = found
-                    else:
-                        start += size
+                    del trace[start:end]
+                    best = fails(trace) or best
+                    end = start
     except TimeUp:
         pass
     return best
