@@ -1,7 +1,7 @@
 """Exercise 01.3: An attention layer with a KV cache.
 
 Put the layer together: project the new tokens to queries, keys and values, rotate queries and
-keys by their positions, put the keys and values behind those of the past, attend, and project
+keys by their positions, append the keys and values to those of the past, attend, and project
 back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
 `self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
 `self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.checks.nb01.oracle import dense, random_tensor, visible
 from yaie.course.checks.nb08.watch import size, watched
 from yaie.course.core.expect import close, equal, fail, given, short, true
+from yaie.course.exercises.nb01.oracle import dense, random_tensor, visible
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -1,0 +1,174 @@
+"""01.1: attention's output and log-sum-exp, against float64."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb01 import NOTEBOOK
+from yaie.course.exercises.nb01.oracle import (
+    dense,
+    heads_in_words,
+    random_tensor,
+    see_parts,
+    visible,
+)
+
+
+def attend_paged(attention: Callable[..., Any]) -> Callable[..., Any]:
+    """Attention over the paged cache that computes every prompt with the learner's."""
+    from yaie.ops.reference.attention import paged_attention
+
+    return partial(paged_attention, attention=attention)
+
+
+EXERCISE = Exercise(
+    id="01.1",
+    notebook=NOTEBOOK,
+    slug="attention",
+    title="Attention: causal, grouped, with its log-sum-exp",
+    target="yaie.ops.reference.attention:attention",
+    task=(
+        "Queries, keys and values of one sequence arrive. Score every key for every query, hide "
+        "the keys that a query must not see, turn the scores into weights, and average the values "
+        "with them. Return the output, and for each row the logarithm of the sum of exp(score), "
+        "which later notebooks need to merge partial results. Use whatever torch offers: "
+        "`einsum`, `softmax`, `logsumexp`. The file imports the reference's two helpers; "
+        "`causal_mask` is worth a look, `safe_softmax` is not needed here."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "It is softmax(q kᵀ · scale) v for each head by itself. Everything else is bringing the "
+        "heads together with their keys, and a mask.",
+        "For each head and query the weights of the keys sum to 1. The queries are the last "
+        "tokens of the sequence: with 2 queries and 5 keys, the first query is token 3 and sees "
+        "keys 0 to 3. Query heads 0 to group - 1 read KV head 0, the next `group` heads KV head "
+        "1.",
+        "One line for each step, in float32 (a float64 input may stay what it is):\n"
+        "    k, v = (x.repeat_interleave(..., dim=1) for x in (k, v))\n"
+        '    scores = torch.einsum("qhd,khd->hqk", ...) * scale\n'
+        "    if causal: scores = scores.masked_fill(~mask, ...)   # [queries, keys]\n"
+        "    weights = scores.softmax(dim=...)\n"
+        '    out = torch.einsum("hqk,khd->qhd", ...)\n'
+        "    lse = scores.logsumexp(dim=...)\n"
+        "`causal_mask(num_q, num_k)` gives the mask. The log-sum-exp has the heads last, and the "
+        "output the dtype of q.",
+    ),
+    proves=(
+        "It agrees with a float64 oracle on 72 shapes, with and without a past, grouped and not, "
+        "with large scores and in half precision."
+    ),
+    operator="paged_attention",
+    fit=attend_paged,
+)
+
+# queries, keys, heads, KV heads, head_dim, causal: each row brings one new thing
+SHAPES = [
+    (3, 3, 1, 1, 4, False),  # softmax(q k^T / sqrt(head_dim)) v and nothing else
+    (4, 4, 1, 1, 4, True),  # a mask
+    (2, 5, 1, 1, 4, True),  # a past
+    (3, 3, 2, 2, 4, True),  # heads
+    (3, 4, 6, 2, 8, True),  # grouped heads
+    (2, 3, 4, 1, 6, False),  # one KV head for all
+    (1, 7, 9, 3, 64, True),  # a decode step of SmolLM2-135M
+]
+
+
+def cases() -> Iterator[Case]:
+    import torch
+
+    new = partial(random_tensor, torch.Generator().manual_seed(0))
+
+    def qkv(num_q: int, num_k: int, heads: int, kv: int, dim: int) -> list[Any]:
+        return [new(num_q, heads, dim), new(num_k, kv, dim), new(num_k, kv, dim)]
+
+    for *shape, causal in SHAPES:
+        yield case(qkv(*shape), causal)
+    small = qkv(2, 3, 2, 2, 4)
+    for scale in (0.3, 0.0):
+        yield case(small, True, scale)
+    q, k, v = qkv(3, 5, 2, 1, 8)
+    yield case([60 * q, 4 * k, v], True, also=", scores up to 317", atol=1e-4)
+    for dtype in (torch.float16, torch.bfloat16):
+        q, k, v = qkv(40, 40, 2, 2, 16)
+        half = [x.to(dtype) for x in (2 * q, 2 * k, v)]
+        name = str(dtype).removeprefix("torch.")
+        yield case(half, True, also=f", all {name}", rtol=0.6 * torch.finfo(dtype).eps)
+    yield case(qkv(2, 3, 2, 2, 4), None)
+    drawn = random.Random(0)
+    for _ in range(60):
+        kv, group, dim = drawn.randint(1, 3), drawn.randint(1, 3), drawn.choice((2, 5, 8))
+        num_q = drawn.randint(1, 6)
+        num_k = num_q + drawn.choice((0, 0, 1, 9))
+        tensors = qkv(num_q, num_k, kv * group, kv, dim)
+        yield case(tensors, drawn.random() < 0.7)
+
+
+def case(
+    qkv: list[Any],
+    causal: bool | None,
+    scale: float | None = None,
+    also: str = "",
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> Case:
+    """A call of attention; `causal` None: with the default."""
+    q, k, _ = qkv
+    arguments = {} if causal is None else {"causal": causal}
+    arguments |= {} if scale is None else {"scale": scale}
+    told = "".join(f", {name}={value}" for name, value in arguments.items())
+    queries = f"{len(q)} {'query' if len(q) == 1 else 'queries'}"
+    heads = heads_in_words(q.shape[1], k.shape[1], q.shape[2])
+    name = f"attention of {queries} to {len(k)} keys, {heads}{told}{also}"
+    return Case(name, qkv=qkv, arguments=arguments, rtol=rtol, atol=atol)
+
+
+def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    q, k, v = (x.clone() for x in case.qkv)
+    with see.call("the call"):
+        got = attention(q, k, v, **case.arguments)
+    for name, x, before in zip("qkv", (q, k, v), case.qkv, strict=True):
+        see.equal(f"{name} after the call", x, before, "Leave the arguments as they are.")
+    out, lse = see_parts(see, "the call", got, 2, "two tensors: output and log-sum-exp")
+    q, k, v = case.qkv
+    past, group = len(k) - len(q), q.shape[1] // k.shape[1]
+    is_causal = case.arguments.get("causal", True)
+    mask = visible(len(q), len(k), past) if is_causal else None
+    want, want_lse = dense(q, k, v, mask, case.arguments.get("scale"))
+    if q.dtype == torch.float32:
+        want = want.float()
+    else:  # only the last rounding may be seen
+        see.equal("the output's dtype", out.dtype, q.dtype, "It is that of the queries.")
+        see.equal("the log-sum-exp's dtype", lse.dtype, torch.float32)
+        out = out.double()
+    sees = f"keys 0 to i + {past}" if is_causal else "all keys"
+    average = f"Query i sees {sees}, and query head h reads KV head h // {group}."
+    see.close("the output", out, want, average, rtol=case.rtol, atol=case.atol)
+    total = f"It is log(sum of exp(score)) over {sees}, after scaling."
+    see.close("the log-sum-exp", lse, want_lse.float(), total)
+
+
+def draw(attention: Callable[..., Any]) -> Any:
+    """The learner's weights for a whole prompt, and for its last tokens with a past.
+
+    Where value j is 1 in component j and 0 elsewhere, the output is the row of weights.
+    """
+    import torch
+
+    from yaie.course.viz import draw_attention, film_strip
+
+    texts = ["The", " cat", " sat", " on", " the", " mat", ",", " tired"]
+    generator = torch.Generator().manual_seed(3)
+    size = len(texts)
+    q, k = (2 * random_tensor(generator, size, 1, size) for _ in range(2))
+    one_hot = torch.eye(size).unsqueeze(1)
+    panels = [attention(q[start:], k, one_hot, True)[0][:, 0] for start in (0, 5, 7)]
+    titles = ["prefill: 8 queries, no past", "3 queries, a past of 5", "decode: one query"]
+    return film_strip(panels, partial(draw_attention, keys=texts, cell=0.3), titles)

@@ -1,0 +1,119 @@
+"""01.2: the rotation of queries and keys, against a product of complex numbers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb01 import NOTEBOOK
+from yaie.course.exercises.nb01.oracle import random_tensor, rotate, tables
+
+EXERCISE = Exercise(
+    id="01.2",
+    notebook=NOTEBOOK,
+    slug="apply_rotary",
+    title="Turn queries and keys by their positions",
+    target="yaie.ops.reference.rotary:apply_rotary",
+    task=(
+        "Every head of every token is a list of points in a plane: component i and component i + "
+        "head_dim / 2 are the coordinates of point i. Turn each point by the angle that the "
+        "tables give for the token's position. The tokens may belong to several sequences and "
+        "need not begin at 0, so look the angles up at `positions`."
+    ),
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "A point (x, y) turned by the angle a is (x cos a - y sin a, y cos a + x sin a).",
+        "Row p of the tables belongs to position p, and column i to pair i. All heads of a token "
+        "turn by the same angles. Position 0 changes nothing, and no position changes the length "
+        "of a head.",
+        "Four lines:\n"
+        "    cos, sin = cos[positions], sin[positions]     # and an axis for the heads\n"
+        "    first, second = x.chunk(2, dim=-1)\n"
+        "    rotated = torch.cat((..., ...), dim=-1)\n"
+        "    return rotated in the dtype of x\n"
+        "The axis: `.unsqueeze(1)` makes [tokens, head_dim / 2] into [tokens, 1, head_dim / 2].",
+    ),
+    proves=(
+        "It agrees with a product of complex numbers at 66 sets of positions, at position 8191, "
+        "and in half precision to the last digit."
+    ),
+    operator="rotary",
+)
+BASE = 10000.0
+
+# positions, heads, head_dim
+SHAPES = [
+    ([0, 1, 2], 1, 4),
+    ([0, 1, 2], 3, 4),  # as many heads as tokens: a wrong broadcast does not even raise
+    ([5, 6, 7, 8], 2, 8),  # a past of five tokens
+    ([7], 9, 64),  # a decode step
+    ([3, 0, 11, 3], 3, 6),  # a batch of several sequences, flattened
+    ([0, 0], 1, 2),
+]
+
+
+def cases() -> Iterator[Case]:
+    import torch
+
+    new = partial(random_tensor, torch.Generator().manual_seed(0))
+    for positions, heads, dim in SHAPES:
+        yield case(new(len(positions), heads, dim), positions)
+    far = [0, 4000, 8190, 8191]
+    smollm = "float32, with the tables of SmolLM2-135M"
+    yield case(new(4, 3, 64), far, room=8192, base=100000.0, kind=smollm)
+    middle = list(range(90, 130))
+    for dtype in (torch.float16, torch.bfloat16):
+        yield case(new(len(middle), 2, 16).to(dtype), middle, room=200)
+    drawn = random.Random(0)
+    for _ in range(60):
+        positions = [drawn.randrange(200) for _ in range(drawn.randint(1, 7))]
+        heads, dim = drawn.randint(1, 5), 2 * drawn.randint(1, 9)
+        yield case(new(len(positions), heads, dim), positions)
+
+
+def case(x: Any, positions: list[int], room: int = 0, base: float = BASE, kind: str = "") -> Case:
+    heads = f"{x.shape[1]} {'head' if x.shape[1] == 1 else 'heads'} of {x.shape[2]}"
+    where = positions if len(positions) < 20 else f"{positions[0]} to {positions[-1]}"
+    kind = kind or str(x.dtype).removeprefix("torch.")
+    name = f"apply_rotary at positions {where}, {heads}, {kind}"
+    return Case(name, x=x, positions=positions, room=room or max(positions) + 8, base=base)
+
+
+def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    x = case.x.clone()
+    cos, sin = tables(x.shape[2], case.room, case.base)
+    with see.call("the call"):
+        got = apply_rotary(x, torch.tensor(case.positions), cos, sin)
+    see.equal("x after the call", x, case.x, "Leave the argument as it is.")
+    want = rotate(case.x, case.positions, case.base)
+    pairs = (
+        f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, which turns by "
+        "the angle of the token's position."
+    )
+    if x.dtype == torch.float32:
+        see.close("the result", got, want.float(), pairs)
+        return
+    see.equal("the result's dtype", getattr(got, "dtype", None), x.dtype, "It is that of x.")
+    once = "Only the last rounding may be seen: the tables stay in float32."
+    step = torch.finfo(x.dtype).eps
+    see.close("the result", got.double(), want, once, rtol=0.6 * step, atol=1e-6)
+
+
+def draw(apply_rotary: Callable[..., Any]) -> Any:
+    """The learner's rotation of a vector whose pairs all lie at (1, 0): cosines and sines."""
+    import torch
+
+    from yaie.course.viz import draw_rotary
+
+    dim, count = 64, 64
+    x = torch.zeros(count, 1, dim)
+    x[..., : dim // 2] = 1.0
+    turned = apply_rotary(x, torch.arange(count), *tables(dim, count, 100000.0))[:, 0]
+    return draw_rotary(turned[:, : dim // 2], turned[:, dim // 2 :])
