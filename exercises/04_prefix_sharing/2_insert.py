@@ -2,7 +2,9 @@
 
 A request has computed some tokens, and `blocks` is its block table. Put the full blocks into the
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
-the request: it goes on, and releases its table when it ends.
+the request: it goes on, and releases its table when it ends. You have `self.tree.insert(tokens,
+values, namespace)`, which returns the node at the end and how many tokens were there before, and
+`self.pool.share(blocks)`.
 
 Check it:     yaie check 04.2
 A hint:       yaie hint 04.2

@@ -1,7 +1,9 @@
 """Exercise 04.3: Give blocks back when memory runs short.
 
 `evict` gives the blocks used longest ago back to the pool. `make_room` evicts until a request's
-blocks are free: no more than needed, and nothing at all if it cannot succeed.
+blocks are free: no more than needed, and nothing at all if it cannot succeed. You have
+`self.tree.evict(number)`, which takes unlocked blocks out of the tree and returns them,
+`self.pool.release(blocks)`, `self.pool.num_free` and `self.num_available`.
 
 Check it:     yaie check 04.3
 A hint:       yaie hint 04.3

@@ -98,7 +98,7 @@ def random_steps(generator: random.Random, num_blocks: int, block_size: int) -> 
 def in_words(case: Case) -> str:
     told = []
     for action, name, *rest in case.trace:
-        shared = f", {rest[2]} blocks of {rest[1]!r}" if rest[1:] else ""
+        shared = f", {rest[2]} of the blocks of {rest[1]!r}" if rest[1:] else ""
         call = "free_blocks" if action == "end" else "allocate_blocks"
         told.append(f"{call}({', '.join([repr(name), *map(str, rest[:1])])}{shared})")
     return after(f"in a pool of {case.num_blocks} blocks of {case.block_size}", told)
