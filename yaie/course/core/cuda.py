@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core.expect import fail
-from yaie.course.core.observe import Found
+from yaie.course.core.observe import Case, Found
 
 if TYPE_CHECKING:
     from yaie.build.jit import Module
@@ -285,11 +285,26 @@ def _where(finding: Finding) -> str:
     return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count)))
 
 
+def in_every_order(*cases: Case, orders: Sequence[str] = ORDERS) -> Iterator[Case]:
+    """The cases with each order in which threads may take their turns, as `case.order`."""
+    for order in orders:
+        for case in cases:
+            words = str(case) if order == "forward" else f"{case}, threads in {order} order"
+            yield Case(**{**vars(case), "name": words, "order": order})
+
+
 def report_of(path: Path, name: str, *arguments: Any) -> Report:
     """The report of a checked run that is known to be clean."""
     module = compiled(path, checked=True)
     getattr(module, name)(*arguments)
     return module.report
+
+
+def draw_lines(path: Path, name: str, *arguments: Any) -> Any:
+    """What each line of a launcher costs a warp."""
+    from yaie.course.viz.costs import draw_costs
+
+    return draw_costs(report_of(path, name, *arguments))
 
 
 def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
