@@ -1,9 +1,9 @@
 """Exercise 05.2: Keep the nucleus and the token that completes it.
 
-Sort each row, likeliest first, and add up the probabilities. A token goes if those before it have
-reached `p` already. Decide in sorted order, carry the decision back to the tokens' own places,
-and set the logits that go to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of
-`p`.
+Sort each row, likeliest first, and add up the probabilities. A token is dropped if the tokens
+before it have reached `p` already; the first token always stays, and a `p` of 1 keeps every
+token. Decide in sorted order, carry the decision back to the tokens' own places, and set the
+dropped logits to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of `p`.
 
 Check it:     yaie check 05.2
 A hint:       yaie hint 05.2

@@ -1,0 +1,172 @@
+"""05.2: which tokens `SamplingKernel.top_p` keeps."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb05 import NOTEBOOK
+from yaie.course.exercises.nb05.rows import (
+    PROBABILITIES,
+    by_row,
+    draw_stages,
+    logits_of,
+    rows_of,
+    see_filtered,
+    see_refusals,
+)
+
+EXERCISE = Exercise(
+    id="05.2",
+    notebook=NOTEBOOK,
+    slug="top_p",
+    title="Keep the nucleus and the token that completes it",
+    target="yaie.engine.sampling:SamplingKernel.top_p",
+    task=(
+        "Sort each row, likeliest first, and add up the probabilities. A token is dropped if the "
+        "tokens before it have reached `p` already; the first token always stays, and a `p` of 1 "
+        "keeps every token. Decide in sorted order, carry the decision back to the tokens' own "
+        'places, and set the dropped logits to -inf. `_column("top_p", p, logits)` makes a '
+        "column `[batch, 1]` of `p`."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Walk down the sorted list with a bag. Put a token in, look whether the bag weighs p, "
+        "and stop if it does. The token that made it heavy enough is in the bag.",
+        "Whether a token is dropped depends on the sum *before* it, not the sum with it. The "
+        "first token has 0 before it, and stays even at a p of 0. And sorting gives two things, "
+        "the sorted values and `order`: entry i of the sorted row is token `order[i]`.",
+        "In sorted order first:\n\n"
+        "    ordered, order = logits.sort(dim=-1, descending=True, stable=True)\n"
+        "    probabilities = ordered.softmax(dim=-1, dtype=torch.float32)\n"
+        "    before = ...                    # cumsum, without the token itself\n"
+        "    drop = (before >= p) & ...      # never where p is 1, never the first\n\n"
+        "and then back, so that decision i lands at token order[i]:\n\n"
+        "    drop = drop.scatter(-1, order, ...)\n"
+        '    return logits.masked_fill(drop, float("-inf"))',
+    ),
+    proves=(
+        "It kept the same tokens as adding them one by one did on 150 random batches, at least "
+        "one in every row, and of equal tokens only as many as are needed."
+    ),
+    part="sampler",
+)
+PLANNED = [
+    ([0.1, 0.6, 0.3], 0.5),  # every mistake about sums and order keeps another set here
+    ([0.5, 0.4, 0.1], 0.8),
+    ([0.1, 0.5, 0.4], 0.8),
+    ([0.05, 0.3, 0.15, 0.4, 0.1], 0.8),
+    ([0.05, 0.3, 0.15, 0.4, 0.1], 0.3),
+    ([0.02, 0.9, 0.08], 1e-6),
+    ([0.02, 0.9, 0.08], 0.0),
+    ([0.3, 0.0, 0.5, 0.2], 0.6),
+    ([0.25, 0.25, 0.25, 0.25], 0.5),
+    ([1 / 40] * 40, 0.5025),
+    ([1 / 200] * 200, 0.5025),
+]
+CERTAIN = [[0.0, -30.0, -40.0], [-40.0, -30.0, 0.0]]  # logits: softmax rounds the largest to 1
+ONE, PS = [0.15, 0.5, 0.05, 0.3], [0.4, 0.7, 1.0, 0.0, 0.9]
+MANY, LARGE_P, ENOUGH = 13_000, 0.7032, 9142
+
+
+def cases() -> Iterator[Case]:
+    for probabilities, p in PLANNED:
+        size = len(probabilities)
+        row = probabilities if size <= 12 else f"{size} equal ones"
+        name = f"the probabilities {row}, p = {p:g}"
+        yield Case(name, rows=[probabilities], ks=[p], shape=None)
+    name = f"the logits {CERTAIN}, p ="
+    yield Case(f"{name} 1.0", logits=CERTAIN, ks=[1.0, 1.0], shape=None)
+    yield Case(f"{name} the tensor [[1.0], [0.5]]", logits=CERTAIN, ks=[1.0, 0.5], shape=(2, 1))
+    for shape, words in (((-1, 1), "[batch, 1]"), ((-1,), "[batch]")):
+        name = f"{len(PS)} rows of the probabilities {ONE}, p a tensor {PS} of shape {words}"
+        yield Case(name, rows=[ONE] * len(PS), ks=PS, shape=shape)
+    yield Case(f"{MANY:,} equal bfloat16 logits, p = {LARGE_P}", many=True)
+    yield Case("", bad=True)
+    rng = random.Random(0)
+    for _ in range(150):
+        vocabulary, count = rng.randrange(1, 40), rng.randrange(1, 5)
+        rows = [softmax([rng.gauss(0, 2) for _ in range(vocabulary)]) for _ in range(count)]
+        trace = [(row, away_from_sums(rng, row)) for row in rows]
+        yield Case(by_row, trace=trace, what="probabilities", letter="p")
+
+
+def softmax(row: list[float]) -> list[float]:
+    weights = [math.exp(x) for x in row]
+    return [weight / sum(weights) for weight in weights]
+
+
+def away_from_sums(rng: random.Random, probabilities: list[float]) -> float:
+    """A threshold that no rounding can carry over a running sum."""
+    sums = list(accumulate(sorted(probabilities, reverse=True)))
+    while True:
+        p = rng.uniform(0.01, 0.99)
+        if min(abs(total - p) for total in sums) > 1e-4:
+            return p
+
+
+def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
+    import torch
+
+    keep = SamplingKernel().top_p
+    if hasattr(case, "bad"):
+        bad = {"1.5": 1.5, "-0.1": -0.1, "[0.1, 0.2, 0.3]": torch.tensor([0.1, 0.2, 0.3])}
+        see_refusals(see, "top_p", keep, bad)
+        return
+    if hasattr(case, "many"):
+        with see.call("top_p"):
+            after = keep(torch.zeros(1, MANY, dtype=torch.bfloat16), LARGE_P)
+        count = float(after.isfinite().sum())
+        digits = "bfloat16 has two or three digits: too few for the probabilities and their sum."
+        see.close("the number of tokens kept", count, ENOUGH, digits, rtol=0.0, atol=15.0)
+        return
+    if hasattr(case, "logits"):
+        rows, ps, shape = [softmax(row) for row in case.logits], case.ks, case.shape
+        logits = torch.tensor(case.logits)
+    else:
+        rows, ps, shape = rows_of(case)
+        logits = logits_of(*rows)
+    value = ps[0] if shape is None else torch.tensor(ps).view(shape)
+    chosen = [smallest_set(row, p) for row, p in zip(rows, ps, strict=True)]
+    why = [reason(*row) for row in zip(rows, ps, chosen, strict=True)]
+    see_filtered(see, "top_p", keep, logits, value, [sorted(c) for c in chosen], why)
+
+
+def smallest_set(probabilities: list[float], p: float) -> list[int]:
+    """The tokens to be kept, likeliest first, by adding one after the other."""
+    chosen, total = [], 0.0
+    for token in sorted(range(len(probabilities)), key=lambda t: -probabilities[t]):
+        if chosen and p < 1 and total >= p:
+            break
+        chosen.append(token)
+        total += probabilities[token]
+    return [token for token in chosen if probabilities[token] > 0]
+
+
+def reason(probabilities: list[float], p: float, chosen: list[int]) -> str:
+    if p >= 1:
+        return "A p of 1 keeps every token."
+    if p == 0:
+        return "At least one token always stays, the likeliest."
+    if max(probabilities.count(x) for x in probabilities) > 1:
+        return "Of equal tokens the first come first, and only as many stay as reach p."
+    total = sum(probabilities[token] for token in chosen)
+    before = total - probabilities[chosen[-1]]
+    return (
+        f"From the likeliest on, tokens {chosen} have the sum {total:.3g}, which reaches {p:.3g}; "
+        f"without token {chosen[-1]} it is {before:.3g}."
+    )
+
+
+def draw(SamplingKernel: type) -> Any:
+    logits, keep = logits_of(PROBABILITIES), SamplingKernel().top_p
+    first = keep(logits, 0.8)
+    second = keep(first, 0.5)
+    steps = [("top-p 0.8", first, {"top_p": 0.8}), ("then top-p 0.5", second, {"top_p": 0.5})]
+    return draw_stages([("model", logits, {}), *steps])

@@ -1,0 +1,377 @@
+"""05.3: what `SamplingKernel.sample` draws how often, for which row, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer, short
+from yaie.course.exercises.nb05 import NOTEBOOK
+from yaie.course.exercises.nb05.rows import NOT_RANGE, PROBABILITIES, WORDS, logits_of, seeded
+
+EXERCISE = Exercise(
+    id="05.3",
+    notebook=NOTEBOOK,
+    slug="sample",
+    title="From logits to tokens, a stream for each request",
+    target="yaie.engine.sampling:SamplingKernel.sample",
+    task=(
+        "Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with "
+        "temperature 0 take the argmax; all others, however small their temperature, are drawn. "
+        "You have `check_logits(logits)`, which refuses NaN; `_column(name, value, logits)`, "
+        "which makes a column of a parameter; the filters `self.top_k`, `self.top_p`, "
+        "`self.min_p`; and `self.draw(probabilities, generators)`, which draws a token for each "
+        "row from the generator of that row."
+    ),
+    difficulty=3,
+    minutes=25,
+    hints=(
+        "A batch holds two kinds of rows. Give every row its argmax first; then take out those "
+        "whose temperature is above 0, send them through the filters, and write what they draw "
+        "over their argmax.",
+        "Everything that belongs to a row has to be taken out with it: logits, temperature, "
+        "top_p, top_k, min_p, and its generator. Then nothing that happens to a row depends on "
+        "the others. The largest logit minus itself is 0, and 0 divided by any temperature is "
+        "0: subtract the row's maximum before you divide.",
+        "With a column of each parameter:\n\n"
+        "    check_logits(logits)\n"
+        "    generators = ...                   # a None for each row if none came\n"
+        '    temperature = _column("temperature", temperature, logits)\n'
+        "    tokens = logits.argmax(dim=-1)\n"
+        "    drawn = ...                        # indices of rows above 0; return if none\n"
+        '    top_p = _column("top_p", top_p, logits)[drawn]   # and the same for two more\n'
+        "    scaled = logits[drawn].float()\n"
+        "    scaled = (scaled - ...) / temperature[drawn]\n"
+        "    scaled = ...                       # three filters\n"
+        "    tokens[drawn] = self.draw(..., [generators[i] for i in drawn.tolist()])",
+    ),
+    proves=(
+        "In 24 distributions of 2,000 draws each no count was off by more than chance; six "
+        "requests drew the same tokens alone and in four batches; 19 bad inputs were refused."
+    ),
+    part="sampler",
+)
+EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
+DRAWS = 2000
+GREEDY = "A row with temperature 0 takes its most likely token, the first of equals."
+SURE = "At so small a temperature, logits that differ by 1 leave one token to draw."
+REQUESTS = {
+    "temperature": [1.0, 0.0, 0.7, 1.0, 2.0, 0.0],
+    "top_p": [1.0, 1.0, 0.9, 0.95, 1.0, 0.5],
+    "top_k": [0, 0, 0, 20, 0, 3],
+    "min_p": [0.0, 0.0, 0.02, 0.0, 0.1, 0.0],
+}
+Settings = list[tuple[dict[str, float], list[float]]]
+
+
+def cases() -> Iterator[Case]:
+    rows = [[1.0, 3.0, 2.0], [0.5, -1.0, 0.4], [-7.0, -6.0, -5.0]]
+    filters = {"top_p": 0.5, "top_k": 2, "min_p": 0.1}
+    yield greedy(rows, [1, 0, 2], temperature=0.0)
+    yield greedy(rows, [1, 0, 2], temperature=[0.0, 0.0, 0.0])
+    yield greedy([[1.0, 3.0, 3.0], [3.0, 3.0, 1.0]], [1, 0], temperature=0.0)
+    yield greedy([[0.0, 1.0]], [1], temperature=0.0, **filters)
+    for options, kept, why in DISTRIBUTIONS:
+        temperature = options.get("temperature", 1.0)
+        settings = [(options, powered(temperature, kept))]
+        yield Case(in_words(options), look=see_counts, settings=settings, why=why)
+    for temperature in (0.2, 0.05, 1e-3, 1e-6, 1e-30):
+        why = "However small a temperature above 0 is, tokens close to the largest are drawn."
+        row = [0.0, -temperature, float(f"{-3 * temperature:g}")]
+        settings = [({"temperature": temperature}, shares([1.0, math.exp(-1), math.exp(-3)]))]
+        name = f"the logits {row}, temperature={temperature:g}"
+        yield Case(name, look=see_counts, settings=settings, why=why, logits=row)
+    tiny = [[99.0, 100.0, -100.0], [-100.0, -99.0, -98.0]]
+    yield greedy(tiny, [1, 2], SURE, temperature=1e-38)
+    for settings in BATCHES:
+        name = f"a batch whose rows take turns with {len(settings)} sets of parameters"
+        why = "Each row is sampled with its own parameters."
+        yield Case(name, look=see_counts, settings=settings, why=why)
+    yield Case("four rows, temperature=[0.0, 1.0, 0.0, 1.0]", look=see_mixed)
+    yield Case("one row of ten equal logits", look=see_streams)
+    for rows in ([0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 5, 0], [1, 4]):
+        yield Case(f"a batch of requests {rows}", look=see_neighbors, rows=rows)
+    for dtype in ("float16", "bfloat16", "float64"):
+        yield Case(f"200 rows of 60 {dtype} logits", look=see_dtype, dtype=dtype)
+    yield Case("", look=see_refusals)
+
+
+def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
+    case.look(SamplingKernel(), case, see)
+
+
+def sampled(see: Observer, sampler: Any, logits: Any, **options: Any) -> list[int]:
+    """Call `sample`, and note the form of what it returns and whether the logits were changed."""
+    import torch
+
+    before = logits.clone()
+    with see.call("sample"):
+        tokens = sampler.sample(logits, **options)
+    form = f"an int64 tensor {[len(logits)]}, one token per row"
+    problem = f"is {short(tokens)}, expected {form}"
+    right = isinstance(tokens, torch.Tensor) and tokens.shape == (len(logits),)
+    if not right or tokens.dtype != torch.int64:
+        see.note("what sample returns", tokens, problem)
+        see.stop()
+    alone = "They are the model's: write `logits / t`, not `logits /= t`."
+    see.equal("the tensor that was passed in", logits, before, alone)
+    return tokens.tolist()
+
+
+# ---------------------------------------------------------------------------------- greedy
+
+
+def greedy(rows: list[list[float]], want: list[int], why: str = GREEDY, **options: Any) -> Case:
+    name = f"the logits {rows}{named(options)}"
+    return Case(name, look=see_greedy, rows=rows, want=want, why=why, options=options)
+
+
+def see_greedy(sampler: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    logits = torch.tensor(case.rows)
+    see.equal(
+        "the list of tokens", sampled(see, sampler, logits, **case.options), case.want, case.why
+    )
+    tokens = [sampled(see, sampler, logits, **case.options) for _ in range(7)]
+    see.equal("the list of tokens of seven more calls", tokens, [case.want] * 7, case.why)
+
+
+# ---------------------------------------------------------------------------------- counts
+
+
+def shares(weights: Sequence[float]) -> list[float]:
+    return [weight / sum(weights) for weight in weights]
+
+
+def powered(temperature: float, kept: Sequence[int] = range(5)) -> list[float]:
+    """EXAMPLE at a temperature, with only some tokens left."""
+    return shares([p ** (1 / temperature) if t in kept else 0.0 for t, p in enumerate(EXAMPLE)])
+
+
+DISTRIBUTIONS = [
+    ({}, range(5), "That is the softmax of the logits."),
+    ({"temperature": 0.5}, range(5), "At 0.5 the probabilities are squared."),
+    ({"temperature": 2.0}, range(5), "At temperature 2 the square roots are drawn."),
+    ({"top_k": 2}, [0, 1], "Two tokens are left, and share the whole."),
+    ({"top_p": 0.8}, [0, 1, 2], "Tokens 0, 1 and 2 are needed to reach 0.8."),
+    ({"min_p": 0.3}, [0, 1, 2], "Tokens below 0.3 of 0.4 are dropped."),
+    (
+        {"temperature": 0.5, "top_p": 0.8}, [0, 1],
+        "Squared, the first two have 0.87 of the whole: they reach 0.8.",
+    ),
+    (
+        {"temperature": 2.0, "top_p": 0.8}, [0, 1, 2, 3],
+        "Flattened, the first three have 0.77 of the whole, and the fourth is needed.",
+    ),
+    ({"top_k": 3, "top_p": 0.8}, [0, 1], "Of the three that top-k leaves, two have 0.82."),
+    (
+        {"temperature": 2.0, "min_p": 0.55}, [0, 1, 2],
+        "Flattened, token 2 is 0.61 times as likely as token 0.",
+    ),
+    (
+        {"top_p": 0.8, "min_p": 0.4, "top_k": 5}, [0, 1],
+        "Top-p leaves three, and min-p drops the one below 0.4 of the largest.",
+    ),
+    (
+        {"top_p": 0.8, "min_p": 0.3}, [0, 1, 2],
+        "Top-p needs three tokens to reach 0.8, and each has 0.3 of the largest.",
+    ),
+]  # fmt: skip
+BATCHES: list[Settings] = [
+    [
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}, powered(1)),
+        ({"temperature": 0.5, "top_p": 0.8, "top_k": 0, "min_p": 0.0}, powered(0.5, [0, 1])),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 3, "min_p": 0.5}, powered(1, [0, 1])),
+    ],
+    [
+        ({"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}, powered(1, [0])),
+        ({"temperature": 1.0, "top_p": 1.0, "top_k": 2, "min_p": 0.0}, powered(1, [0, 1])),
+        ({"temperature": 2.0, "top_p": 0.8, "top_k": 0, "min_p": 0.0}, powered(2, [0, 1, 2, 3])),
+        ({"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": 0.3}, powered(0.5, [0, 1])),
+    ],
+]
+
+
+def see_counts(sampler: Any, case: Case, see: Observer) -> None:
+    """Note how often each token comes; the settings take turns in a batch of `DRAWS` rows each."""
+    import torch
+
+    settings = case.settings
+    rows = DRAWS * len(settings)
+    logits = torch.tensor([case.logits]) if hasattr(case, "logits") else logits_of(EXAMPLE)
+    options = {name: [own[name] for own, _ in settings] * DRAWS for name in settings[0][0]}
+    if len(settings) == 1:
+        options = settings[0][0]
+    tokens = sampled(
+        see, sampler, logits.repeat(rows, 1), **options, generators=seeded(*range(rows))
+    )
+    vocabulary = logits.shape[1]
+    outside = sum(token >= vocabulary or token < 0 for token in tokens)
+    beyond = f"are {outside} of {rows:,}"
+    see.note("tokens outside the vocabulary", outside, beyond if outside else "", case.why)
+    for i, (own, want) in enumerate(settings):
+        mine = tokens[i :: len(settings)]
+        counts = [mine.count(token) for token in range(vocabulary)]
+        what = f"{DRAWS:,} draws"
+        if len(settings) > 1:
+            what = f"rows {i}, {i + len(settings)}, …{named(own)}: {what}"
+        expected = [round(DRAWS * share) for share in want]
+        problem = f"gave each token {counts} times, expected about {expected}"
+        likely = surprise(counts, want) > 1e-6
+        drawn = torch.tensor(counts) / DRAWS
+        see.note(what, drawn, "" if likely else problem, case.why, atol=0.05)
+
+
+def surprise(counts: Sequence[int], want: Sequence[float]) -> float:
+    """How often a right sampler's counts are at least this far off: Pearson's chi-square test."""
+    import torch
+
+    if any(count and not share for count, share in zip(counts, want, strict=True)):
+        return 0.0
+    pairs = [(c, DRAWS * share) for c, share in zip(counts, want, strict=True) if share]
+    statistic = sum((count - expected) ** 2 / expected for count, expected in pairs)
+    if len(pairs) == 1:
+        return float(statistic == 0)
+    freedom = torch.tensor((len(pairs) - 1) / 2).double()
+    return torch.special.gammaincc(freedom, torch.tensor(statistic / 2).double()).item()
+
+
+def named(options: dict[str, Any]) -> str:
+    return "".join(f", {name}={value:g}" if isinstance(value, float) else f", {name}={value}"
+                   for name, value in options.items())  # fmt: skip
+
+
+def in_words(options: dict[str, Any]) -> str:
+    return f"the probabilities {EXAMPLE}{named(options)}"
+
+
+# ---------------------------------------------------------------------------------- batches
+
+
+def see_mixed(sampler: Any, case: Case, see: Observer) -> None:
+    """Two greedy rows and two drawn ones, 40 times."""
+    logits = logits_of([0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [0.3, 0.3, 0.4], [0.0, 0.4, 0.6])
+    steps = []
+    for step in range(40):
+        generators = seeded(*range(1000 * step, 1000 * step + 4))
+        steps.append(
+            sampled(see, sampler, logits, temperature=[0.0, 1.0, 0.0, 1.0], generators=generators)
+        )
+    own = "Rows above 0 are drawn, each into its own place, also where others are greedy."
+    for row, want, why in ((0, [1], GREEDY), (2, [2], GREEDY), (1, [0, 1], own), (3, [1, 2], own)):
+        tokens = sorted({tokens[row] for tokens in steps})
+        see.equal(f"the set of tokens that row {row} took in 40 calls", tokens, want, why)
+
+
+def see_streams(sampler: Any, case: Case, see: Observer) -> None:
+    """20 tokens of one generator, twice; and without a generator after three `manual_seed`."""
+    import torch
+
+    logits = logits_of([0.1] * 10)
+
+    def twenty(world: int, *seeds: int) -> list[int]:
+        torch.manual_seed(world)
+        options = {"generators": seeded(*seeds)} if seeds else {}
+        return [sampled(see, sampler, logits, **options)[0] for _ in range(20)]
+
+    first, second = twenty(1, 7), twenty(2, 7)
+    because = "The same seed gives the same tokens: draw from the row's own generator."
+    see.equal(
+        "the list of tokens of 20 calls with a generator of the same seed", second, first, because
+    )
+    goes_on = f"drew {first}: a generator's stream goes on from draw to draw"
+    see.note("20 calls with one generator", first, "" if len(set(first)) > 3 else goes_on)
+    a, b, other = twenty(3), twenty(3), twenty(4)
+    because = "Without generators torch's global stream is drawn from."
+    see.equal("the list of tokens of 20 calls after the same torch.manual_seed", b, a, because)
+    see.true("20 calls without generators", a != other, "ignore torch.manual_seed", because)
+
+
+def see_neighbors(sampler: Any, case: Case, see: Observer) -> None:
+    """Five tokens of each request, together with others and alone."""
+    import torch
+
+    logits = torch.randn(6, 50, generator=seeded(1)[0])
+
+    def five(rows: list[int]) -> list[list[int]]:
+        generators = seeded(*rows)
+        options = {name: [column[row] for row in rows] for name, column in REQUESTS.items()}
+        steps = [
+            sampled(see, sampler, logits[rows], **options, generators=generators) for _ in range(5)
+        ]
+        return [list(tokens) for tokens in zip(*steps, strict=True)]
+
+    for row, tokens in zip(case.rows, five(case.rows), strict=True):
+        alone = five([row])[0]
+        because = (
+            f"Alone, with the same seed, it drew {alone}. Every row has its own parameters and "
+            "generator, and its output does not depend on its neighbors."
+        )
+        see.equal(f"five tokens of request {row}", tokens, alone, because)
+
+
+# ---------------------------------------------------------------------------------- input
+
+
+def see_dtype(sampler: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    logits = torch.randn(200, 60, generator=seeded(2)[0]).to(getattr(torch, case.dtype))
+    options = {"temperature": 0.6, "top_p": 0.9, "top_k": 30}
+    got = sampled(see, sampler, logits, **options, generators=seeded(*range(200)))
+    want = sampled(see, sampler, logits.float(), **options, generators=seeded(*range(200)))
+    rows = [row for row in range(200) if got[row] != want[row]]
+    what = "the list of rows that draw another token than from the same logits in float32"
+    see.equal(what, rows, [], "Everything after the argmax is computed in float32.")
+
+
+def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    inf, nan = torch.inf, torch.nan
+    good = [0.0, 1.0, 2.0]
+    finite = "A NaN, +inf or nothing but -inf gives no distribution. `check_logits` refuses it."
+    bad = [[nan, 0.0, 1.0], [0.0, 1.0, nan], [-inf, -inf, -inf], [0.0, inf, 1.0]]
+    for rows in [*([good, row] for row in bad), [bad[0], good], [bad[2], good]]:
+        for temperature in (1.0, 0.0):
+            call = f"sample({rows}, temperature={temperature})"
+            run = partial(sampler.sample, torch.tensor(rows), temperature)
+            see.raises(call, ValueError, run, finite)
+    logits = torch.tensor([good, good])
+    for name, value in (
+        ("temperature", -1.0), ("top_p", 1.5), ("top_k", -1), ("min_p", 2.0),
+        ("temperature", nan), ("top_p", [0.5, 0.5, 0.5]),
+    ):  # fmt: skip
+        run = partial(sampler.sample, logits, **{name: value})
+        see.raises(f"sample of two rows, {name}={value}", ValueError, run, NOT_RANGE)
+    run = partial(sampler.sample, logits, generators=seeded(1))
+    shared = "Each row has a generator of its own; otherwise two requests would share a stream."
+    see.raises("sample of two rows with one generator", ValueError, run, shared)
+
+
+def draw(SamplingKernel: type) -> Any:
+    """1,000 draws with each of three settings, beside what they should give."""
+    import torch
+
+    from yaie.course.viz import Tally, draw_counts
+
+    draws, sampler, reference = 1000, SamplingKernel(), torch.tensor(PROBABILITIES)
+    order = reference.argsort(descending=True).tolist()
+    tallies = []
+    for name, options, kept in (
+        ("temperature 0.5", {"temperature": 0.5}, order),
+        ("top-k 4", {"top_k": 4}, order[:4]),
+        ("top-p 0.6", {"top_p": 0.6}, order[:3]),
+    ):
+        weights = torch.zeros_like(reference)
+        weights[kept] = reference[kept] ** (1 / options.get("temperature", 1.0))
+        expected = (draws * weights / weights.sum()).tolist()
+        logits = logits_of(PROBABILITIES).expand(draws, -1)
+        tokens = sampler.sample(logits, **options, generators=seeded(*range(draws)))
+        counts = torch.bincount(tokens, minlength=len(order)).tolist()
+        tallies.append(Tally(name, [counts[t] for t in order], [expected[t] for t in order]))
+    return draw_counts(tallies, [WORDS[t] for t in order])
