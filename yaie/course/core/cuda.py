@@ -221,6 +221,9 @@ def _first_error(said: str) -> str:
     return "\n".join(lines)
 
 
+_faulty: set[str] = set()  # the texts in which a checked run has found something
+
+
 def run(
     see: Observer,
     path: Path,
@@ -239,7 +242,8 @@ def run(
             ("cudaErrorInvalidConfiguration"), where no known mistake explains it; `EXPLAIN` has
             the rest.
         order: in which threads take their turns: "forward", "reverse" or "random".
-        checked: whether every load and store is looked at.
+        checked: whether every load and store is looked at. A file in which a fault was found is
+            always checked: it might spoil the memory of this process.
         most_blocks: how many thread blocks of the grid run, the first in `order`; 0 means all.
 
     Returns:
@@ -247,6 +251,7 @@ def run(
     """
     from yaie.emulator import KernelError, settings
 
+    checked = checked or path.read_text(encoding="utf-8") in _faulty
     kernels = compiled(path, checked)
     explain = {**EXPLAIN, **(explain or {})}
     error = None
@@ -267,6 +272,7 @@ def _note_finding(
     see: Observer, findings: Sequence[Finding], source: str, explain: Explain
 ) -> None:
     """Note the first finding that is no consequence: a barrier that not all reach causes races."""
+    _faulty.add(source)
     finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
     lines = source.splitlines()
     inside = 0 < finding.line <= len(lines) and not finding.header
