@@ -30,14 +30,14 @@ def test_every_mistake_is_diagnosed_as_itself(exercise: Exercise) -> None:
             if "endless" in mistake.flags:
                 continue
             target = versions.load(mistake)
-            failure = first_failure(exercise, target)
+            failure = first_failure(exercise, target, versions.cases)
             if failure is None:
                 wrong.append(f"{mistake.name} passes")
                 continue
             if known is not None and not judging.alike(known.get(mistake.name), failure):
                 wrong.append(f"{mistake.name} has another symptom: {judging.symptom(failure)}")
             failure = shortest(exercise, target, failure)
-            named = diagnose(exercise, target, failure)
+            named = diagnose(exercise, target, failure, versions)
             if named is not mistake:
                 wrong.append(f"{mistake.name} is taken for {named and named.name}")
     assert not wrong, "\n".join(wrong)

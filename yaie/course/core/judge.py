@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -91,8 +91,11 @@ def check(exercise: Exercise, target: Any) -> None:
     raise CheckFailed(failure)
 
 
-def first_failure(exercise: Exercise, target: Any) -> Failure | None:
-    for number, case in enumerate(exercise.cases()):
+def first_failure(
+    exercise: Exercise, target: Any, cases: Iterable[Case] | None = None
+) -> Failure | None:
+    """The first case that `target` gets wrong; None if it gets all of them right."""
+    for number, case in enumerate(exercise.cases() if cases is None else cases):
         facts = observed(exercise.observe, target, case)
         if first_wrong(facts):
             return Failure(case, number, facts)
@@ -128,7 +131,9 @@ def shortest(exercise: Exercise, target: Any, failure: Failure) -> Failure:
 # ------------------------------------------------------------------------------------- diagnosis
 
 
-def diagnose(exercise: Exercise, target: Any, failure: Failure) -> Mistake | None:
+def diagnose(
+    exercise: Exercise, target: Any, failure: Failure, versions: Versions | None = None
+) -> Mistake | None:
     """The known mistake that a learner's code makes, if it is one.
 
     One that begins as wrong in this case: those that get every earlier case right, as the learner
@@ -137,18 +142,20 @@ def diagnose(exercise: Exercise, target: Any, failure: Failure) -> Mistake | Non
     if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "time_limit":
         never = [m for m in mistakes(exercise) if "endless" in m.flags]
         return replace(never[0], sentence=endless(exercise)) if never else None
-    with Versions(exercise) as versions:
-        near = []
-        for mistake in _candidates(exercise, failure):
-            facts = versions.facts(mistake, failure.case)
-            wrong = first_wrong(facts or [])
-            if wrong and wrong.same(failure.fact, strict=False):
-                near.append((mistake, facts))
-            if versions.seconds > DIAGNOSING:
-                break
-        late = [(m, facts) for m, facts in near if versions.passes_before(m, failure)]
-        if same := _alike_ones(late or near, failure):
-            return _told_apart(exercise, target, failure, same, versions)
+    if versions is None:
+        with Versions(exercise, DIAGNOSING) as versions:
+            return diagnose(exercise, target, failure, versions)
+    near = []
+    for mistake in _candidates(exercise, failure):
+        facts = versions.facts(mistake, failure.case, failure.number)
+        wrong = first_wrong(facts or [])
+        if wrong and wrong.same(failure.fact, strict=False):
+            near.append((mistake, facts))
+        if versions.seconds > versions.patience:
+            break
+    late = [(m, facts) for m, facts in near if versions.passes_before(m, failure)]
+    if same := _alike_ones(late or near, failure):
+        return _told_apart(exercise, target, failure, same, versions)
     return None
 
 
@@ -190,13 +197,12 @@ def _told_apart(
     exercise: Exercise, target: Any, failure: Failure, same: list[Mistake], versions: Versions
 ) -> Mistake:
     """Of mistakes that agree with the learner on one case, those that do on later ones too."""
-    later = islice(exercise.cases(), failure.number + 1, None) if len(same) > 1 else ()
-    for case in later:
-        theirs = _limited(exercise, target, case)
-        agree = [m for m in same if _agrees(versions.facts(m, case), theirs)]
-        same = agree or same
-        if len(same) == 1 or versions.seconds > DIAGNOSING:
+    for number in range(failure.number + 1, len(versions.cases)):
+        if len(same) == 1 or versions.seconds > versions.patience:
             break
+        case = versions.cases[number]
+        theirs = _limited(exercise, target, case)
+        same = [m for m in same if _agrees(versions.facts(m, case, number), theirs)] or same
     return same[0]
 
 
@@ -218,13 +224,19 @@ def _same(facts: Sequence[Fact], others: Sequence[Fact], strict: bool) -> bool:
 
 
 class Versions:
-    """The wrong and the right versions of an exercise, loaded as a learner's file is."""
+    """The wrong and the right versions of an exercise, loaded as a learner's file is.
 
-    def __init__(self, exercise: Exercise) -> None:
-        self.exercise = exercise
+    Args:
+        patience: seconds of computing after which no further version should be begun.
+    """
+
+    def __init__(self, exercise: Exercise, patience: float = float("inf")) -> None:
+        self.exercise, self.patience = exercise, patience
+        self.cases = list(exercise.cases())
         self.seconds = 0.0  # spent on running them
         self._folder = tempfile.TemporaryDirectory()
         self._loaded: dict[str, Any] = {}
+        self._facts: dict[tuple[str, int], list[Fact] | None] = {}
 
     def __enter__(self) -> Versions:
         return self
@@ -256,26 +268,33 @@ class Versions:
 
     def passes_before(self, entry: Mistake, failure: Failure) -> bool:
         """Whether a version gets all cases right that come before a failure's; or no time left."""
-        for case in islice(self.exercise.cases(), failure.number):
-            if self.seconds > 2 * DIAGNOSING:
+        for number in range(failure.number):
+            if self.seconds > 2 * self.patience:
                 break
-            facts = self.facts(entry, case)
+            facts = self.facts(entry, self.cases[number], number)
             if facts is None or first_wrong(facts):
                 return False
         return True
 
-    def facts(self, entry: Mistake, case: Case) -> list[Fact] | None:
-        """What is observed of a version in a case; None if it takes too long."""
-        import time
+    def facts(self, entry: Mistake, case: Case, number: int) -> list[Fact] | None:
+        """What is observed of a version in a case; None if it takes too long.
 
-        began = time.monotonic()
+        It is kept under the case's number, unless the case's trace was shortened.
+        """
+        key = entry.name, number
+        is_whole = case.trace is None or case.trace == self.cases[number].trace
+        if is_whole and key in self._facts:
+            return self._facts[key]
+        began = time.process_time()
         try:
             with time_limit(ONE_MISTAKE + (3.0 if self.exercise.is_cuda else 0.0)):
-                return observed(self.exercise.observe, self.load(entry), case)
+                facts = observed(self.exercise.observe, self.load(entry), case)
         except TimeUp:
-            return None
-        finally:
-            self.seconds += time.monotonic() - began
+            facts = None
+        self.seconds += time.process_time() - began
+        if is_whole:
+            self._facts[key] = facts
+        return facts
 
 
 # -------------------------------------------------------------------------------------- symptoms
