@@ -282,7 +282,7 @@ class Versions:
         It is kept under the case's number, unless the case's trace was shortened.
         """
         key = entry.name, number
-        is_whole = case.trace is None or case.trace == self.cases[number].trace
+        is_whole = case.trace is None or len(case.trace) == len(self.cases[number].trace)
         if is_whole and key in self._facts:
             return self._facts[key]
         began = time.process_time()
