@@ -44,12 +44,15 @@ def in_words(case: Case) -> str:
     return after(f"in a pool of {case.num_blocks} blocks of {SIZE}", told)
 
 
-def random_steps(seed: int, steps: int = 400) -> Iterator[tuple]:
-    """Requests that start and end, several at a time, many with the same beginning."""
+def random_steps(seed: int, steps: int = 460) -> Iterator[tuple]:
+    """Requests that start and end, several at a time, many with the same beginning.
+
+    Some find no room, so that their end is no step: 400 or more are left.
+    """
     generator = random.Random(seed)
     running: list[str] = []
     for number in range(steps):
-        if running and (len(running) > 5 or generator.random() < 0.45):
+        if running and (len(running) > 9 or generator.random() < 0.45):
             yield "end", running.pop(generator.randrange(len(running)))
             continue
         length = generator.randrange(1, 10)
