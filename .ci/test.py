@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
-WORKERS = [f"--numprocesses={min(os.cpu_count() or 1, 4)}", "--dist=loadscope"]
+WORKERS = f"--numprocesses={min(os.cpu_count() or 1, 4)}"
 BY_NAME = "--no-loadscope-reorder"  # the last files are small: the workers end together
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -26,8 +26,17 @@ STEPS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "generated files": ["yaie.course", "build", "--check"],
-    "tests": ["pytest", "tests", "-m", "not browser", *WORKERS, BY_NAME, "--durations=20"],
-    "notebooks": ["yaie.course.author", "test", *WORKERS],
+    "tests": [
+        "pytest",
+        "tests",
+        "-m",
+        "not browser",
+        WORKERS,
+        "--dist=loadgroup",
+        BY_NAME,
+        "--durations=20",
+    ],
+    "notebooks": ["yaie.course.author", "test", WORKERS, "--dist=loadscope"],
     "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
 }
 
