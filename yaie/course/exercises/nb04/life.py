@@ -44,7 +44,7 @@ def in_words(case: Case) -> str:
     return after(f"in a pool of {case.num_blocks} blocks of {SIZE}", told)
 
 
-def random_steps(seed: int, steps: int = 460) -> Iterator[tuple]:
+def random_steps(seed: int, steps: int = 480) -> Iterator[tuple]:
     """Requests that start and end, several at a time, many with the same beginning.
 
     Some find no room, so that their end is no step: 400 or more are left.
