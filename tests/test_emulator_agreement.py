@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent / "gpu"))
-
-import agreement
+from yaie.course.author.gpu import agreement
 
 KEPT = json.loads(agreement.DATA.read_text())
 

@@ -276,10 +276,7 @@ def bench_engine(
     device: Device = "auto",
     dtype: Dtype = "auto",
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Small sizes, for a look: two to three minutes on two idle cores."
-        ),
+        bool, typer.Option("--quick", help="Small sizes: two to three minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
@@ -329,10 +326,7 @@ def bench_serve(
     device: Device = "auto",
     dtype: Dtype = "auto",
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Little load, for a look: one to two minutes on two idle cores."
-        ),
+        bool, typer.Option("--quick", help="Little load: one to two minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
@@ -416,14 +410,10 @@ def bench_kernels(
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""
     with measuring(output):
-        from yaie.bench import kernels, ladders
+        from yaie.bench import ladders
 
-        if ladder is not None:
-            wrong = ladders.run(ladder, only, device, output, skip)["faults"]
-        else:
-            record = kernels.run(only, dtype, device, output, quick)
-            wrong = [row for row in record["results"] if row["ours"] and row["failure"]]
-    raise typer.Exit(1 if wrong else 0)
+        faults = ladders.command(ladder, only, dtype, device, output, quick, skip)
+    raise typer.Exit(1 if faults else 0)
 
 
 app.add_typer(bench_app, name="bench")

@@ -218,6 +218,17 @@ def _written(case: Case, prepare: Prepare) -> Prepare:
 # --------------------------------------------------------------------------------------- a run
 
 
+def command(
+    ladder: str | None, only: str | None, dtype: str | None, device: str,
+    output: str | Path | None, quick: bool, skip: str | None,
+) -> list:  # fmt: skip
+    """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
+    if ladder is not None:
+        return run(ladder, only, device, output, skip)["faults"]
+    results = kernels.run(only, dtype, device, output, quick)["results"]
+    return [row for row in results if row["ours"] and row["failure"]]
+
+
 def run(
     name: str,
     only: str | None = None,

@@ -1,12 +1,12 @@
 """The emulator against the real thing: compute-sanitizer's verdicts and Nsight Compute's counters.
 
-    python tests/gpu/agreement.py measure RAW.json    # on a machine with a CUDA GPU and its tools
-    python tests/gpu/agreement.py compare RAW.json    # anywhere: writes 14_agreement.json
+    python -m yaie.course.author.gpu.agreement measure RAW.json   # where there is a CUDA GPU
+    python -m yaie.course.author.gpu.agreement compare RAW.json   # anywhere
 
 Each planted fault of tests/emulator/faults.cu runs in a process of its own, alone and under each
 tool of compute-sanitizer; all correct twins run under each tool too. The kernels of
 tests/emulator/counters.cu run under ncu. `compare` does the same on the emulator and writes
-notebooks/data/14_agreement.json; a difference that explanations.py does not explain is an error.
+notebooks/data/14_agreement.json; a difference that `explanations` does not explain is an error.
 """
 
 from __future__ import annotations
@@ -28,17 +28,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from yaie.course.author.gpu.explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS
+from yaie.course.core.paths import ROOT
+from yaie.emulator.checks import Report
+from yaie.emulator.launch import KernelError, Module
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-import torch  # noqa: E402
-from explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS  # noqa: E402
-from test_emulator_faults import FAULTS, with_launchers  # noqa: E402
-
-from yaie.emulator.checks import Report  # noqa: E402
-from yaie.emulator.launch import KernelError, Module  # noqa: E402
-
 SOURCES = ROOT / "tests" / "emulator"
 DATA = ROOT / "notebooks" / "data" / "14_agreement.json"
 ELEMENTS = 97  # of each array that a fault gets
@@ -82,6 +79,34 @@ METRICS = {  # of ncu: what the hardware counts, {} being ld or st
     ("shared", "requests"): "smsp__sass_inst_executed_op_shared_{}.sum",
     ("shared", "units"): "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{}.sum",
 }
+
+
+def planted() -> dict[str, tuple[str, int]]:
+    """For each faulty kernel the kind and the line of its fault, as its comment says."""
+    found, kernel = {}, ""
+    for number, row in enumerate((SOURCES / "faults.cu").read_text().splitlines(), 1):
+        if match := re.match(r"__global__ void (\w+)\(", row):
+            kernel = match[1]
+        if match := re.search(r"// FAULT: (\w+)$", row):
+            found[kernel] = (match[1], number)
+    return found
+
+
+FAULTS = planted()
+
+
+def with_launchers(text: str) -> str:
+    """The source with its LAUNCH macros written out: only launchers that can be read are found."""
+    body = re.search(r"#define LAUNCH.*?\n((?:.*\\\n)*.*)\n", text)[0]
+    signature = body.partition("bytes)")[2].replace("\\\n", " ").replace("##", "")
+
+    def launcher(call: re.Match[str]) -> str:
+        name, grid, block, size = re.split(r", (?![^(]*\))", call[1])
+        words = {"run_name": f"run_{name}", "name": name, "grid": grid, "block": block,
+                 "bytes": size}  # fmt: skip
+        return " ".join(re.sub(r"\b\w+\b", lambda w: words.get(w[0], w[0]), signature).split())
+
+    return re.sub(r"^LAUNCH\((.*)\)$", launcher, text, flags=re.MULTILINE)
 
 
 # ------------------------------------------------------------------ on the GPU machine
@@ -186,7 +211,7 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
     """
     for tool in ("nvcc", "ncu", *sanitizers):
         if not shutil.which(tool):
-            sys.exit(f"agreement.py needs {tool}, which comes with the CUDA toolkit")
+            sys.exit(f"this needs {tool}, which comes with the CUDA toolkit")
     raw = json.loads(target.read_text()) if only else {"faults": []}
     names = [name for name in FAULTS if not only or name in only]
     raw |= describe_machine(sanitizers)
