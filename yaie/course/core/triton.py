@@ -244,17 +244,40 @@ def _line_of_the_kernel() -> tuple[int, str]:
 
 
 def launch(
-    kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], **constants: Any
+    kernel: Any,
+    grid: tuple[int, ...],
+    arguments: Mapping[str, Any],
+    first: int = 0,
+    **constants: Any,
 ) -> Trace:
     """Launch a learner's kernel: watched, errors as they were raised.
 
     Args:
         arguments: what is passed, in order; the names are those that messages use.
+        first: number of the grid's first program along axis 0: the last ones of a large grid.
     """
     tensors = {n: x for n, x in arguments.items() if isinstance(x, torch.Tensor)}
-    with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors():
+    with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors(), _from(first):
         kernel[grid](*arguments.values(), **constants)
     return trace
+
+
+@contextmanager
+def _from(first: int) -> Iterator[None]:
+    """Count the programs of launches from `first` on, where they are interpreted."""
+    if not (first and can_watch()):
+        yield
+        return
+    plain = InterpreterBuilder.set_grid_idx
+
+    def shifted(builder: Any, x: int, y: int, z: int) -> None:
+        builder.grid_idx = (first + x, y, z)
+
+    InterpreterBuilder.set_grid_idx = shifted
+    try:
+        yield
+    finally:
+        InterpreterBuilder.set_grid_idx = plain
 
 
 def run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
     from yaie.course.core.triton import see_strays
 
     a, b, c = inputs(case)
-    with see.call("the launch"):
+    with see.call("the launch"), precisions() as used:
         trace = multiply(kernel, a, b, c, case.blocks, case.group)
     want = (a.double() @ b.double()).to(c.dtype)
     rtol, atol = (1e-4, 1e-4) if case.dtype == "float32" else (1e-3, 0.0)
@@ -102,6 +103,30 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
         )
     see.close("c", c, want, why, rtol=rtol, atol=atol)
     see_stored_once(see, trace, "c")
+    why = "On a GPU tl.dot rounds float32 inputs to TF32, unless it is told otherwise."
+    see.equal("the input_precision of tl.dot", sorted(used), ["IEEE"], why)
+
+
+@contextmanager
+def precisions() -> Iterator[set[str]]:
+    """Record the input precisions of the `tl.dot` inside, of which the interpreter has only one."""
+    from yaie.course.core.triton import InterpreterBuilder, can_watch
+
+    used: set[str] = set()
+    if not can_watch():
+        yield used
+        return
+    plain = InterpreterBuilder.create_dot
+
+    def recorded(builder: Any, a: Any, b: Any, total: Any, precision: Any, *more: Any) -> Any:
+        used.add(getattr(precision, "name", str(precision)))
+        return plain(builder, a, b, total, precision, *more)
+
+    InterpreterBuilder.create_dot = recorded
+    try:
+        yield used
+    finally:
+        InterpreterBuilder.create_dot = plain
 
 
 def inputs(case: Case) -> tuple[Any, Any, Any]:

@@ -56,6 +56,7 @@ EXERCISE = Exercise(
     ),
 )
 INF = math.inf
+AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
 
 
 def cases() -> Iterator[Case]:
@@ -86,6 +87,8 @@ def cases() -> Iterator[Case]:
     yield Case(name, shape=(2, 1, 256), num_rows=1 << 23)
     name = "4 splits of 1,073,741,824 rows, head_dim 1: split 2 begins at element 2³¹ of part_lse"
     yield Case(name, shape=(4, 1, 1), num_rows=1 << 30)
+    name = "row 8,388,608, the last one, with head_dim 256: it begins at element 2³¹ of out"
+    yield Case(name, shape=(1, 1, 256), num_rows=(1 << 23) + 1, first=1 << 23)
 
 
 def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
@@ -100,17 +103,21 @@ def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
     else:
         parts, lse = torch.tensor(case.parts), torch.tensor(case.lse)
     splits, rows, head_dim = parts.shape
-    num_rows = getattr(case, "num_rows", rows)
+    num_rows, first = getattr(case, "num_rows", rows), getattr(case, "first", 0)
     dtype = getattr(torch, getattr(case, "dtype", "float32"))
-    out, out_lse = poisoned(rows, head_dim, dtype=dtype), poisoned(rows)
-    place = spaced if num_rows == rows else lambda x: among(x, num_rows)
-    arguments = {
-        "parts": place(parts), "part_lse": place(lse), "out": out, "lse": out_lse,
-        "num_rows": num_rows,
-    }  # fmt: skip
-    constants = {"HEAD_DIM": head_dim, "DIM": triton.next_power_of_2(head_dim)}
+    results = (
+        torch.full((1, rows, head_dim), torch.nan, dtype=dtype),
+        torch.full((1, rows), torch.nan),
+    )
+    place = spaced if num_rows == rows else lambda x: among(x, num_rows, first)
+    placed = [place(x) for x in (parts, lse, *results)]
+    placed[2:] = placed[2][0], placed[3][0]
+    arguments = dict(zip(("parts", "part_lse", "out", "lse"), placed, strict=True))
+    arguments["num_rows"] = num_rows
+    constants = {"SPLITS": splits, "HEAD_DIM": head_dim, "DIM": triton.next_power_of_2(head_dim)}
     with see.call("the launch"):
-        trace = run(see, merge_kernel, (rows,), arguments, beyond, SPLITS=splits, **constants)
+        trace = run(see, merge_kernel, (rows,), arguments, beyond, first=first, **constants)
+    out, out_lse = (x[first : first + rows] for x in placed[2:])
     shares = lse.double().softmax(dim=0).nan_to_num(0.0)
     want = (parts.double() * shares.unsqueeze(-1)).sum(dim=0).to(dtype)
     why = "Each split counts by its share, exp(lse of the split) over the sum of all."
@@ -122,17 +129,18 @@ def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
         see_stored_once(see, trace, name)
 
 
-def among(tensor: Any, num_rows: int) -> Any:
-    """The same numbers as the first of `num_rows` rows, in memory that is taken when touched."""
+def among(tensor: Any, num_rows: int, first: int) -> Any:
+    """The same numbers, as some of `num_rows` rows in memory that is taken when touched."""
     import mmap
 
     import torch
 
     shape = (len(tensor), num_rows, *tensor.shape[2:])
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
-    room = mmap.mmap(-1, 4 * math.prod(shape), flags=flags)
-    large = torch.frombuffer(room, dtype=torch.float32).view(shape)
-    large[:, : tensor.shape[1]] = tensor
+    size = math.prod(shape)
+    room = mmap.mmap(-1, 4 * (size + 2 * AROUND), flags=flags)
+    large = torch.frombuffer(room, dtype=torch.float32)[AROUND : AROUND + size].view(shape)
+    large[:, first : first + tensor.shape[1]] = tensor
     return large
 
 

@@ -67,6 +67,7 @@ EXAMPLES = (
     ([0, 0], [5, 6], 9),
 )
 TAIL = 3  # elements of an output beyond the tokens
+USUAL = {"sizes": None, "elsewhere": False}
 
 
 def cases() -> Iterator[Case]:
@@ -77,24 +78,35 @@ def cases() -> Iterator[Case]:
     ):
         for given in (sum(lengths), None):
             name = f"{in_words(lengths, keys)}, topk {topk}, num_tokens={given}"
-            yield Case(name, sizes=None, lengths=lengths, keys=keys, topk=topk, given=given)
+            yield Case(name, lengths=lengths, keys=keys, topk=topk, given=given, **USUAL)
+    example = {"lengths": [3, 2], "keys": [10, 4], "topk": 9, "given": 5}
+    yield Case("5 tokens, outputs of 5 elements", **example, **{**USUAL, "sizes": (5, 5)})
+    elsewhere = "5 tokens, the inputs on another device than new tensors"
+    yield Case(elsewhere, **example, **{**USUAL, "elsewhere": True})
     for sizes in ((4, 5), (5, 4)):
         for given in (5, None):
             name = f"5 tokens, outputs of {sizes[0]} and {sizes[1]} elements, num_tokens={given}"
-            yield Case(name, sizes=sizes, lengths=[3, 2], keys=[10, 4], topk=9, given=given)
+            data = {**example, "given": given, "sizes": sizes, "elsewhere": False}
+            yield Case(name, **data)
 
 
 def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
     n = sum(case.lengths)
     q, kv = ints(case.lengths), ints(case.keys)
     expanded, cached = (unwritten(size) for size in case.sizes or (n + TAIL, n + TAIL))
     arguments = q, kv, case.topk, expanded, cached, case.given
-    if case.sizes:
+    if case.sizes and min(case.sizes) < n:
         refuse = "A kernel would write beyond the end of a tensor without any error."
         see.raises("fill_draft_extend_metadata", ValueError, lambda: fill(*arguments), refuse)
         written = [out.ne(UNWRITTEN).sum().item() for out in (expanded, cached)]
         first = "It was refused, so nothing is written: check both outputs first."
         see.equal("how many elements of each output were written", written, [0, 0], first)
+        return
+    if case.elsewhere:
+        with see.call("fill_draft_extend_metadata"), torch.device("meta"):
+            fill(*arguments)
         return
     with see.call("fill_draft_extend_metadata"), watched() as copies:
         got = fill(*arguments)
@@ -102,7 +114,7 @@ def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
     only_read = "They belong to the caller."
     see.equal("extend_seq_lens afterwards", q.tolist(), case.lengths, only_read)
     see.equal("seq_lens afterwards", kv.tolist(), case.keys, only_read)
-    tail = [UNWRITTEN] * TAIL
+    tail = [UNWRITTEN] * (len(expanded) - n)
     kept = f"{n} elements belong to tokens; what lies beyond them is left as it is."
     outputs = ("out_seqlens_expanded", expanded), ("out_nsa_cache_seqlens", cached)
     for name, out in outputs:

@@ -67,7 +67,9 @@ def cases() -> Iterator[Case]:
     yield Case("what is refused", trace=None, values=None)
     rng = random.Random(0)
     for number in range(60):
-        yield Case(in_words, trace=random_run(rng, 100 * (number % 2)))
+        start = 100 * (number % 2)
+        yield Case(in_words, trace=random_run(rng, start, rng.randint(1, 30)))
+    yield Case(in_words, trace=random_run(rng, 0, 200))  # whose 98th percentile is another
 
 
 def in_words(case: Case) -> str:
@@ -79,9 +81,9 @@ def in_words(case: Case) -> str:
     return f"a run of requests {'; '.join(told)}"
 
 
-def random_run(rng: random.Random, start: float) -> list[tuple[float, list[float]]]:
+def random_run(rng: random.Random, start: float, requests: int) -> list[tuple[float, list[float]]]:
     run = []
-    for _ in range(rng.randint(1, 30)):
+    for _ in range(requests):
         due = rng.uniform(0, 5) + start
         now, tokens = due + rng.expovariate(2), []
         for _ in range(rng.randint(1, 12)):
