@@ -9,11 +9,11 @@ import subprocess
 import pytest
 import torch
 
-from yaie.course.author.gpu.agreement import FAULTS, SOURCES, with_launchers
+from yaie.course.author.gpu.agreement import FAULTS, HERE, with_launchers
 from yaie.emulator import runtime
 from yaie.emulator.launch import KernelError, Module
 
-SOURCE = SOURCES / "faults.cu"
+SOURCE = HERE / "faults.cu"
 N = 97  # elements of x and out: no multiple of anything
 
 

@@ -3,9 +3,9 @@
     python -m yaie.course.author.gpu.agreement measure RAW.json   # where there is a CUDA GPU
     python -m yaie.course.author.gpu.agreement compare RAW.json   # anywhere
 
-Each planted fault of tests/emulator/faults.cu runs in a process of its own, alone and under each
+Each planted fault of faults.cu runs in a process of its own, alone and under each
 tool of compute-sanitizer; all correct twins run under each tool too. The kernels of
-tests/emulator/counters.cu run under ncu. `compare` does the same on the emulator and writes
+counters.cu run under ncu. `compare` does the same on the emulator and writes
 notebooks/data/14_agreement.json; a difference that `explanations` does not explain is an error.
 """
 
@@ -36,7 +36,6 @@ from yaie.emulator.checks import Report
 from yaie.emulator.launch import KernelError, Module
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ROOT / "tests" / "emulator"
 DATA = ROOT / "notebooks" / "data" / "14_agreement.json"
 ELEMENTS = 97  # of each array that a fault gets
 AT_ONCE = 8  # processes that share the GPU
@@ -84,7 +83,7 @@ METRICS = {  # of ncu: what the hardware counts, {} being ld or st
 def planted() -> dict[str, tuple[str, int]]:
     """For each faulty kernel the kind and the line of its fault, as its comment says."""
     found, kernel = {}, ""
-    for number, row in enumerate((SOURCES / "faults.cu").read_text().splitlines(), 1):
+    for number, row in enumerate((HERE / "faults.cu").read_text().splitlines(), 1):
         if match := re.match(r"__global__ void (\w+)\(", row):
             kernel = match[1]
         if match := re.search(r"// FAULT: (\w+)$", row):
@@ -127,11 +126,11 @@ def run(command: list[str], seconds: float = TIME_LIMIT) -> tuple[int | None, st
 
 
 def build(name: str, folder: Path) -> Path:
-    """tests/emulator/NAME.cu with launch.cu as its main program."""
+    """NAME.cu with launch.cu as its main program."""
     program = folder / name
     subprocess.run(
         ["nvcc", "-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic",
-         "-o", program, HERE / "launch.cu", SOURCES / f"{name}.cu"],
+         "-o", program, HERE / "launch.cu", HERE / f"{name}.cu"],
         check=True,
     )  # fmt: skip
     return program
@@ -233,8 +232,8 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
 
 
 def load(name: str) -> Module:
-    """tests/emulator/NAME.cu on the emulator, checked."""
-    path = SOURCES / f"{name}.cu"
+    """NAME.cu on the emulator, checked."""
+    path = HERE / f"{name}.cu"
     source = path.read_text()
     if "#define LAUNCH" in source:
         source = with_launchers(source)
