@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
-from yaie.bench.steps import decoding, first_token
+from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
 from yaie.engine.engine import Engine

@@ -148,9 +148,7 @@ def make_batch(sequences, block_size: int, logit_rows=None) -> Batch:
     )
 
 
-if (
-    __name__ == "__main__"
-):  # the model that `yaie.bench.parallel` compares: heads that two GPUs share
+if __name__ == "__main__":  # for `yaie.course.author.gpu.two_gpus`: heads that two can share
     make_tiny_model(
         sys.argv[1], hidden_size=512, intermediate_size=1024, num_hidden_layers=4,
         num_attention_heads=8, num_key_value_heads=4, head_dim=64, tie_word_embeddings=False,

@@ -125,23 +125,15 @@ def decode(
         contexts: of each sequence, where they are not all `context`.
     """
     lengths = contexts or [context] * batch
-    counts = [-(-length // block_size) for length in lengths]
     size = itemsize(dtype)
+    widest = -(-max(lengths) // block_size)
     cache = 2 * sum(lengths) * kv_heads * head_dim * size
     queries = 2 * batch * heads * head_dim * size + batch * heads * 4  # in, out, log-sum-exp
-    tables = 4 * (batch * max(counts) + batch + batch + 1)
+    tables = 4 * (batch * widest + batch + batch + 1)
 
     def arguments(draw: Draw) -> tuple:
-        pools = (draw.normal(sum(counts), block_size, kv_heads, head_dim) for _ in "kv")
-        own = draw.permutation(sum(counts)).int().split(counts)
-        return (
-            draw.normal(batch, heads, head_dim),
-            *pools,
-            torch.nn.utils.rnn.pad_sequence(own, batch_first=True),
-            torch.tensor(lengths, dtype=torch.int32, device=draw.device),
-            torch.arange(batch + 1, dtype=torch.int32, device=draw.device),
-            None,
-        )
+        operands = _paged_inputs(draw, lengths, 0, heads, kv_heads, head_dim, block_size)
+        return *operands, torch.arange(batch + 1, dtype=torch.int32, device=draw.device), None
 
     def oracle(q, key_pool, value_pool, tables, lengths, starts, scale) -> tuple:
         return _exact_paged(q, key_pool, value_pool, tables, lengths)
@@ -175,18 +167,9 @@ def shared_prefix(
     tables = 4 * batch * (blocks + own_blocks + 1)
 
     def arguments(draw: Draw) -> tuple:
-        total = blocks + batch * own_blocks
-        pools = (draw.normal(total, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
-        order = draw.permutation(total).int()
-        own_tables = order[blocks:].view(batch, own_blocks)
-        return (
-            draw.normal(batch, heads, head_dim),
-            *pools,
-            torch.cat((order[:blocks].expand(batch, -1), own_tables), dim=1),
-            torch.full((batch,), shared + own, dtype=torch.int32, device=draw.device),
-            shared,
-            None,
-        )
+        lengths = [shared + own] * batch
+        operands = _paged_inputs(draw, lengths, shared, heads, kv_heads, head_dim, block_size)
+        return *operands, shared, None
 
     def oracle(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> tuple:
         return _exact_paged(q, key_pool, value_pool, tables, lengths)
@@ -204,6 +187,25 @@ def shared_prefix(
         oracle=oracle, reference=attention.shared_prefix_attention, writes=False, compiled=False,
         peers={"paged_attention": plain, "FlashInfer, cascade": _flashinfer_cascade},
     )  # fmt: skip
+
+
+def _paged_inputs(
+    draw: Draw, lengths: Sequence[int], shared: int, heads: int, kv_heads: int, head_dim: int,
+    block_size: int,
+) -> tuple:  # fmt: skip
+    """Queries, pools, tables and lengths; the blocks of the first `shared` tokens are in each."""
+    blocks = shared // block_size
+    counts = [-(-length // block_size) - blocks for length in lengths]
+    total = blocks + sum(counts)
+    pools = (draw.normal(total, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
+    order = draw.permutation(total).int()
+    own = torch.nn.utils.rnn.pad_sequence(order[blocks:].split(counts), batch_first=True)
+    return (
+        draw.normal(len(lengths), heads, head_dim),
+        *pools,
+        torch.cat((order[:blocks].expand(len(lengths), -1), own), dim=1),
+        torch.tensor(lengths, dtype=torch.int32, device=draw.device),
+    )
 
 
 def _exact_paged(q, key_pool, value_pool, tables, lengths) -> tuple:

@@ -28,7 +28,7 @@ import torch
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import InARow
 from yaie.build import ahead, jit, nvcc
-from yaie.course.author.gpu import step
+from yaie.course.author.gpu import graphs
 from yaie.course.author.gpu.profiled import METRICS, PROFILED, ROOFS
 from yaie.course.author.gpu.ways_to_build import HEAD, PROGRAMS, SLOW, TAIL
 from yaie.course.lessons.data_nb21 import FAULTS, PLANTED
@@ -284,8 +284,8 @@ def rows_in_a_line(text: str) -> str:
 SECTIONS: dict[str, Callable[[], object]] = {
     "builds": measure_builds,
     "binary": measure_binary,
-    "graph": step.measure,
-    "capture": step.measure_lines,
+    "graph": graphs.measure,
+    "capture": graphs.measure_lines,
     "kernels": measure_kernels,
     "faults": measure_faults,
     "memory": measure_memory,

@@ -1,4 +1,4 @@
-"""Decode steps of the engine, and the time to its first token: `python -m yaie.bench.steps`.
+"""Decode steps of the engine, and the time to its first token.
 
 A step is launched kernel by kernel and as a CUDA graph, and compared with the time to read all
 weights and all keys and values once, at the rate of a copy on the same device. The first token

@@ -20,7 +20,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from yaie.bench.protocol import Call, InARow
-from yaie.bench.steps import SMALL, decode_batch
+from yaie.course.author.gpu.engine_steps import SMALL, decode_batch
 from yaie.model.llama import Llama
 
 CONTEXT = 512

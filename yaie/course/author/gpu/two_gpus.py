@@ -1,6 +1,6 @@
-"""Tensor parallelism on two GPUs: `python -m yaie.bench.parallel`.
+"""Tensor parallelism on two GPUs: `python -m yaie.course.author.gpu.two_gpus`.
 
-    python tests/tiny.py build/tiny && python -m yaie.bench.parallel --model build/tiny
+    python tests/tiny.py build/tiny && python -m yaie.course.author.gpu.two_gpus --model build/tiny
 
 First an engine on one GPU and an engine on two give the same greedy tokens in float32. Then steps
 of a model with the sizes of Llama 3.1 8B and random weights, in bfloat16, on one GPU and on two:
@@ -25,7 +25,7 @@ from torch import distributed as dist
 
 from yaie.bench import files, kernels
 from yaie.bench.protocol import InARow, captured
-from yaie.bench.steps import LARGE, decode_batch
+from yaie.course.author.gpu.engine_steps import LARGE, decode_batch
 from yaie.engine.llm import LLM
 from yaie.engine.ranks import RankFailed, Ranks
 from yaie.engine.sampling import SamplingParams
@@ -195,7 +195,8 @@ if __name__ == "__main__":
     parser.add_argument("--only", help=f"some of {','.join(PARTS)}")
     parser.add_argument("--output", type=Path, help="a JSON file")
     given = parser.parse_args()
-    from yaie.bench import parallel as own  # what the ranks import, so that they find its functions
+    # What the ranks import, so that they find its functions.
+    from yaie.course.author.gpu import two_gpus as own
 
     found = own.run(given.model, given.device, given.only, given.output)
     print("\n".join(f"FAULT: {fault}" for fault in found["faults"]))
