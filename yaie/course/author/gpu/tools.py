@@ -10,12 +10,10 @@ What a tool printed is kept as it was, without what Python said when a fault end
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,7 +26,8 @@ import torch
 from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import InARow
 from yaie.build import ahead, jit, nvcc
-from yaie.course.author.gpu import graphs
+from yaie.course.author.gpu import graphs, nvidia
+from yaie.course.author.gpu.nvidia import run, version_of
 from yaie.course.author.gpu.profiled import METRICS, PROFILED, ROOFS
 from yaie.course.author.gpu.ways_to_build import HEAD, PROGRAMS, SLOW, TAIL
 from yaie.course.lessons.data_nb21 import FAULTS, PLANTED
@@ -37,19 +36,6 @@ CHILD = [sys.executable, "-m", "yaie.course.author.gpu.tools"]
 FILE = "elementwise/vector_add_float4.cu"
 ADD = nvcc.CSRC / FILE
 ARCHITECTURES = ("7.5", "8.0", "9.0+PTX")
-
-
-def run(
-    command: list[object], seconds: float = 120, may_fail: bool = False, **environment: str
-) -> str:
-    """What a command prints; raises if it fails, unless it may, or takes too long."""
-    done = subprocess.run(
-        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=seconds, env={**os.environ, **environment},
-    )  # fmt: skip
-    if done.returncode and not may_fail:
-        raise RuntimeError(f"{command[0]} returned {done.returncode}\n{done.stdout[-4000:]}")
-    return done.stdout
 
 
 # ------------------------------------------------------------------------------------- builds
@@ -173,32 +159,20 @@ def measure_kernels() -> dict:
     with ThreadPoolExecutor(len(PROFILED)) as pool:  # compiled before anybody looks
         list(pool.map(lambda kernel: run([*child, kernel.name]), PROFILED))
     names = "|".join(dict.fromkeys(kernel.function for kernel in PROFILED))
-    ncu = ["ncu", "--clock-control", "none", "-k", f"regex:^({names})"]
-    table = run(
-        [*ncu, "--csv", "--page", "raw", "--print-units", "base", "--metrics",
-         ",".join(METRICS.values()), *child], 200,
-    )  # fmt: skip
-    rows = [row for row in csv.DictReader(table[table.index('"ID"') :].splitlines()) if row["ID"]]
+    chosen = ["-k", f"regex:^({names})"]
+    rows = nvidia.table(nvidia.profile([*METRICS.values()], child, chosen))
     assert len(rows) == len(PROFILED), [row["Kernel Name"] for row in rows]
     kernels = []
     for kernel, row in zip(PROFILED, rows, strict=True):
         assert kernel.function in row["Kernel Name"], row["Kernel Name"]
-        metrics = {name: number(row.get(metric, "")) for name, metric in METRICS.items()}
+        metrics = {name: nvidia.number(row.get(metric, "")) for name, metric in METRICS.items()}
         kernels.append({"name": kernel.name, "flops": kernel.flops, "metrics": metrics})
     sections = ["SpeedOfLight", "LaunchStats", "Occupancy", "MemoryWorkloadAnalysis",
                 "MemoryWorkloadAnalysis_Tables", "WarpStateStats", "SourceCounters"]  # fmt: skip
     asked = [word for section in sections for word in ("--section", section)]
-    details = run(["ncu", "--clock-control", "none", "-k", "regex:^transpose_naive", *asked,
-                   *child])  # fmt: skip
+    details = run([*nvidia.NCU, "-k", "regex:^transpose_naive", *asked, *child])
     details = "\n".join(line for line in details.splitlines() if not line.startswith("=="))
     return {"roofs": ROOFS, "rows": kernels, "details": details}
-
-
-def number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return None
 
 
 def run_profiled(name: str) -> None:
@@ -267,12 +241,6 @@ def measure_memory() -> dict:
 
 
 # --------------------------------------------------------------------------------------- all
-
-
-def version_of(tool: str) -> str:
-    """What one of NVIDIA's tools calls its version."""
-    found = re.search(r"(?:Version|release) ([\d.]+)", run([tool, "--version"]))
-    return found[1] if found else "unknown"
 
 
 def rows_in_a_line(text: str) -> str:
