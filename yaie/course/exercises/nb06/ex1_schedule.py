@@ -72,6 +72,10 @@ def cases() -> Iterator[Case]:
     yield case("the pool is full: for a block, `grow` preempts the request that asks for it",
                [("add", "a", 7), ("add", "b", 7), "step", "step", "turn"], [{"b": 2}],
                "a lost its blocks in this step.", num_blocks=4, **FULL)  # fmt: skip
+    yield case("prompts of 10, 7 and 7 tokens run, without chunked prefill, and the first is done",
+               [("add", "a", 10), ("add", "b", 7), ("add", "c", 7), "step"],
+               [{"a": 1, "b": 7, "c": 7}], "Of 16 tokens, 15 are left: enough for both prompts.",
+               enable_chunked_prefill=False)  # fmt: skip
     generator = random.Random(0)
     for _ in range(12):
         budget = generator.choice([8, 11, 32])

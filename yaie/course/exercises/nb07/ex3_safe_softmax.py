@@ -52,7 +52,8 @@ def cases() -> Iterator[Case]:
         yield planned([row, [-x for x in row], [0.0, 1.0]], dtype)
     yield planned([[1.0, -INF, 3.0], [-INF, 0.0, -INF]])
     yield planned([[-INF, -INF], [1.0, -INF]])
-    yield Case("the scores [[], []]", scores=torch.zeros(2, 0))
+    for shape in ((2, 0), (2, 3, 0)):
+        yield Case(f"scores {list(shape)}, rows without keys", scores=torch.zeros(shape))
     generator = torch.Generator().manual_seed(0)
     for dtype in (torch.float32, torch.float64, torch.float16):
         for shape in ((4, 7), (2, 3, 5), (1, 1), (6,)):
@@ -78,8 +79,9 @@ def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None
     words = "the weights and the log-sum-exp."
     weights, lse = two_tensors(see, "safe_softmax", got, words)
     see_unchanged(see, {"scores": scores}, {"scores": case.scores})
-    wide = scores.double() if scores.shape[-1] else torch.full((2, 1), -INF).double()
-    want = wide.softmax(dim=-1).nan_to_num(0.0)[..., : scores.shape[-1]]
+    hidden = torch.full((*scores.shape[:-1], 1), -INF).double()
+    wide = torch.cat((case.scores.double(), hidden), dim=-1)  # a hidden key changes nothing
+    want = wide.softmax(dim=-1).nan_to_num(0.0)[..., :-1]
     tolerance = {"rtol": 4e-3, "atol": 1e-3} if scores.dtype == torch.float16 else {}
     shares = "A weight is exp(score - maximum), divided by the sum of its row; 0 for a hidden key."
     see.close("the tensor of weights", weights, want.to(scores.dtype), shares, **tolerance)

@@ -177,6 +177,9 @@ def observe(compute: Callable[..., Any], case: Case, see: Observer) -> None:
         problem = f"name no {missing[0]} with its reason" if missing else ""
         see.note("the warnings", missing, problem, "announce(operator, name, reason) does.")
         if case.passed:
+            about = sorted({message.partition(":")[0] for message in said})
+            see.equal("the list of operators that the warnings begin with", about, [OPERATOR],
+                      "announce takes the operator, then the back end.")  # fmt: skip
             caught.clear()
             with see.call("a second call"):
                 call()
