@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
+from yaie import cli
 from yaie.bench import kernels, ladders, plots
 from yaie.bench.cases import Case, Draw
 from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
@@ -500,6 +503,7 @@ def test_calls_in_a_row_are_kept_in_microseconds(tmp_path):
     rows = json.loads(path.read_text())["microseconds"]["5"]
     assert list(rows) == ["Python, a loop over requests", "reference", "cuda"]
     assert rows["cuda"] == {"call": 1000.0, "kernel": 20.0}
+    assert rows["Python, a loop over requests"] == {"call": 1000.0}  # it waits for the device
 
 
 def test_every_variant_still_applies():
@@ -532,6 +536,7 @@ def test_a_wrong_rung_gives_status_1(tmp_path, monkeypatch):
     ],
 )
 def test_ladders_that_are_not_there(given, message):
+    assert tuple(ladders.LADDERS) == cli.LADDERS
     with pytest.raises(ValueError, match=message):
         ladders.run(*given, device="cpu")
 
@@ -540,6 +545,15 @@ def test_a_clock_of_calls_in_a_row():
     clock, calls = InARow(CPU, each=5), []
     assert len(clock.times(lambda: calls.append(1), 3)) == 3 == len(clock.asking)
     assert len(calls) == 15
+
+
+def test_the_kernels_that_a_sanitizer_watches():
+    """Emulated, those on integers; the others take a minute."""
+    command = [sys.executable, str(Path(__file__).with_name("sanitize.py"))]
+    done = subprocess.run([*command, "integers"], capture_output=True, text=True)
+    assert done.stdout == "integers: 8 cases as they should be, on cpu\n", done.stderr
+    done = subprocess.run([*command, "no such group"], capture_output=True, text=True)
+    assert done.returncode == 1 and "groups are table, flash," in done.stderr
 
 
 @pytest.mark.gpu

@@ -143,13 +143,15 @@ class Client:
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """The data of server-sent events, as they come, until the one that says that it is done."""
-    begun = b""
+    """The data of server-sent events, as they come. The answer is read to its end, so that its
+    connection can be used again."""
+    begun, done = b"", False
     async for piece in response.aiter_raw():
         *lines, begun = (begun + piece).split(b"\n")
         for line in lines:
             if line.startswith(b"data: [DONE]"):
-                return
-            if line.startswith(b"data: "):
+                done = True
+            elif line.startswith(b"data: "):
                 yield json.loads(line[6:])
-    raise ClientError("the answer broke off: the server closed the connection")
+    if not done:
+        raise ClientError("the answer broke off: the server closed the connection")

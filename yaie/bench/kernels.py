@@ -238,8 +238,10 @@ def measure_case(
     for who, timing in compare(calls, clock, rounds).items():
         rows[who] = _timed(rows[who], timing, floor)
     if graphs:
-        replays = {who: captured(call, device, graphs) for who, call in calls.items()}
+        held = {who: call for who, call in calls.items() if who not in case.waits}
+        replays = {who: captured(call, device, graphs) for who, call in held.items()}
         replays = {who: replay for who, replay in replays.items() if replay}
+        held.clear()
         for who, timing in compare(replays, clock, rounds).items():
             rows[who] = replace(rows[who], graph_ms=timing.median / graphs)
         replays.clear()

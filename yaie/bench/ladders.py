@@ -170,7 +170,8 @@ def metadata(on_gpu: bool) -> Iterator[Step]:
         back_ends = ("reference", "triton", "cuda") if on_gpu else ("reference", "cuda")
         rungs = {name: back_end(case.operator, name) for name in back_ends}
         changed = {name: _written(case, prepare) for name, prepare in rungs.items()}
-        case = replace(case, rungs={"Python, a loop over requests": _loop} | changed, peers={})
+        loop = {"Python, a loop over requests": _loop}
+        case = replace(case, rungs=loop | changed, peers={}, waits=tuple(loop))
         place = ("microseconds", str(batch))
         yield Step(case, place, about=None, rounds=12, graphs=50, in_a_row=True)
 
@@ -258,7 +259,7 @@ def run(
     if not steps:
         raise ValueError(f"no step of the ladder {name} here has one of the words {only!r}")
     record, begun = kernels.head(on), time.monotonic()
-    best = ceilings.measure(on, BF16 if on.type == "cuda" else F32, clock or clock_for(on), True)
+    best = ceilings.measure(on, BF16 if on.type == "cuda" else F32, clock or clock_for(on), False)
     record |= {"dtype": "bfloat16", "ladder": name, "copy_gb_s": best.copy, "faults": []}
     say(f"a copy: {best.copy:.0f} GB/s")
     build(on, name)
