@@ -10,8 +10,8 @@ import torch
 from matplotlib.figure import Figure
 
 from yaie.course.core import cuda, exercise, notebook
-from yaie.course.core.expect import CheckFailed
 from yaie.course.core.manifest import find
+from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.verdict import MOST_LINES, Verdict, judge
 
@@ -106,15 +106,18 @@ extern "C" cudaError_t lose_i32(int* out, int threads, cudaStream_t stream) {
 """
 
 
-def test_launch_explains_findings_and_errors(tmp_path: Path) -> None:
+def test_run_notes_and_explains_findings_and_errors(tmp_path: Path) -> None:
     path = tmp_path / "lost.cu"
     path.write_text(LOST)
     out = cuda.poisoned(4, dtype=torch.int32)
     assert out.tolist() == [-(2**31)] * 4
-    with pytest.raises(CheckFailed, match=r"line 3: a store of 4 bytes.*\n.*\nFar off\."):
-        cuda.launch(path, "lose_i32", out, 1, explain={"out_of_bounds": "Far off."})
-    with pytest.raises(CheckFailed, match=r"\(9\)\. A thread block has 1 to 1,024|refused"):
-        cuda.launch(path, "lose_i32", out, 2000)
-    told = {"cudaErrorInvalidConfiguration": lambda _: "Too many."}
-    with pytest.raises(CheckFailed, match=r"\(9\)\. Too many\."):
-        cuda.launch(path, "lose_i32", out, 2000, explain=told)
+    invalid = "cudaErrorInvalidConfiguration"
+    for threads, explain, problem, because in [
+        (1, {"out_of_bounds": "Far off."}, "line 3: a store of 4 bytes", "Far off."),
+        (2000, {}, "(9)", ""),
+        (2000, {invalid: lambda _: "Too many."}, "(9)", "Too many."),
+    ]:
+        see = Observer()
+        with pytest.raises(Stop):
+            cuda.run(see, path, "lose_i32", out, threads, explain=explain)
+        assert problem in see.facts[-1].problem and because in see.facts[-1].because

@@ -37,7 +37,6 @@ def test_committed_notebooks_are_in_normal_form(path):
         assert {"card", "check", "hint", "solution"} <= set(", ".join(imported).split(", "))
 
 
-@pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
 def test_every_notebook_has_a_number_of_its_own():
     numbers = [int(path.name[:2]) for path in authoring.committed()]
     assert numbers == sorted(set(numbers))
