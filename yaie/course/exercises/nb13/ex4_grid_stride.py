@@ -28,8 +28,8 @@ EXERCISE = Exercise(
     minutes=10,
     hints=(
         "A thread begins with the element it would have had in exercise 13.1. When it has "
-        "added that one, which elements are taken by the others, and which is the next one that no thread "
-        "has?",
+        "added that one, which elements are taken by the others, and which is the next one that "
+        "no thread has?",
         "All threads of the grid together take as many elements per iteration as there are "
         "threads: gridDim.x * blockDim.x. After k iterations a thread is at its first element plus "
         "k times that number.",
