@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -340,7 +341,7 @@ def test_a_lock_is_given_back_though_a_fork_has_the_file(tmp_path):
         numbers = [n for n in os.listdir("/proc/self/fd") if _names(n, lock)]
         copy = os.dup(int(numbers[0]))  # as a fork would have it
     with open(lock) as file:
-        assert cache._locked(file.fileno())
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if it is not free
     os.close(copy)
 
 
