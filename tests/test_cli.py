@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import yaie
 from yaie import cli
+from yaie.bench import commands
 from yaie.chat import HELP, Chat
 from yaie.course.core import doctor
 from yaie.engine.sampling import SamplingParams
@@ -343,7 +344,7 @@ def test_bench_engine_names_its_sections():
     assert "got 'speed'" in done.stderr
     from yaie.bench.sections import SECTIONS
 
-    assert tuple(SECTIONS) == cli.ENGINE_SECTIONS
+    assert tuple(SECTIONS) == commands.ENGINE_SECTIONS
 
 
 @pytest.mark.parametrize(
@@ -352,11 +353,11 @@ def test_bench_engine_names_its_sections():
 def test_a_benchmark_says_first_that_the_machine_is_busy(monkeypatch, capsys, cores, load, told):
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(os, "getloadavg", lambda: (load, 50.0, 50.0))
-    with cli.measuring():
+    with commands.measuring():
         said = capsys.readouterr().err
     words = f"other programs use this CPU (load {load:.1f}): times will be too long\n"
     assert said == (words if told else "")
-    with cli.measuring(alone=False):
+    with commands.measuring(alone=False):
         assert capsys.readouterr().err == ""
 
 
