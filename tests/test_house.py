@@ -32,6 +32,7 @@ LAYERS = [
     {"ops"},
     {"model"},
     {"engine.radix_node", "engine.radix", "engine.kv_cache", "engine.sending", "engine.threads"},
+    {"engine.checks"},
     {"engine.prefix_cache", "engine.flat_tree", "engine.sampling", "engine.ranks"},
     {"engine"},
     {"server", "bench", "chat"},
@@ -39,7 +40,7 @@ LAYERS = [
     {"course.core"},
     {"course.exercises", "course.lessons"},
     {"course"},
-    {"cli", "__main__"},
+    {"cli", "__main__", "bench.commands"},
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The one way back, taken inside a function and only when it is asked for.

@@ -24,6 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from yaie.bench.machine import code, describe, versions
 from yaie.engine import graphs
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
@@ -122,11 +123,13 @@ def decoding(model, batch: int, context: int, **options) -> Engine:
     per_request = context // block_size + 8
     engine = Engine(
         *(model, Wordless()),
-        num_blocks=batch * per_request,
-        block_size=block_size,
-        max_num_seqs=batch,
-        max_model_len=context + 8 * block_size,
-        **options,
+        EngineConfig(
+            num_blocks=batch * per_request,
+            block_size=block_size,
+            max_num_seqs=batch,
+            max_model_len=context + 8 * block_size,
+            **options,
+        ),
     )
     for pool in (*engine.kv.key_pools, *engine.kv.value_pools):
         pool.normal_()
@@ -147,7 +150,9 @@ def decoding(model, batch: int, context: int, **options) -> Engine:
 def first_token(model, length: int = 4000, own: int = 16) -> dict:
     """Milliseconds to the first token of a prompt: alone, and behind one that shares all but its
     last `own` tokens."""
-    engine = Engine(model, Wordless(), num_blocks=1024, max_num_seqs=8, max_model_len=8192)
+    engine = Engine(
+        model, Wordless(), EngineConfig(num_blocks=1024, max_num_seqs=8, max_model_len=8192)
+    )
     shared = [n % 997 for n in range(length - own)]
     times = {"cold": [], "cached": []}
     for n in range(6):
@@ -159,8 +164,9 @@ def first_token(model, length: int = 4000, own: int = 16) -> dict:
             output = None
             while output is None:
                 output = next((o for o in engine.step() if o.request_id == request_id), None)
-            times[name].append(output.metrics.time_to_first_token * 1e3)
-            assert (output.metrics.num_cached_tokens > 0) == (name == "cached")
+            metrics = output.request.metrics
+            times[name].append((metrics.first_token_time - metrics.arrival_time) * 1e3)
+            assert (metrics.num_cached_tokens > 0) == (name == "cached")
     found = {f"{name} ms": round(statistics.median(ms[2:]), 3) for name, ms in times.items()}
     ratio = round(found["cold ms"] / found["cached ms"], 2)
     return {"prompt": length, "own": own} | found | {"cold over cached": ratio}

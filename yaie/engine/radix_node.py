@@ -49,6 +49,14 @@ class RadixNode:
         self.request_ids: set[Hashable] = set()
         self.in_heap = False
 
+    def path_values(self) -> list[Any]:
+        """The values from the root down to here: those of the whole sequence that ends here."""
+        path, node = [], self
+        while node is not None:
+            path.append(node.values)
+            node = node.parent
+        return [value for values in reversed(path) for value in values]
+
     def __repr__(self) -> str:
         return f"RadixNode({len(self.key)} tokens, {len(self.children)} children)"
 

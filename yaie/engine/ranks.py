@@ -98,9 +98,9 @@ class Ranks:
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every rank call `function(*arguments)`, and return what each returned, by rank.
 
-        The function may come from a module, a notebook's cell or an exercise's file. From a cell
-        its source is sent, so it must import what it uses. Inside, `torch.distributed` is
-        initialized: `get_rank()` says who one is.
+        The function may come from a module, a notebook's cell or an exercise's file; what it uses
+        of a cell or a file is sent with it. Inside, `torch.distributed` is initialized:
+        `get_rank()` is the rank of the process.
 
         Raises:
             RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.

@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from yaie.engine.checks import check_count, check_switch
+from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree
@@ -53,51 +53,27 @@ class Scheduler:
     Args:
         kv: block tables of the running requests.
         cache: prefixes computed before, in the same block pool.
-        max_num_seqs: the most requests that run at once.
-        max_num_batched_tokens: the most tokens a step computes.
-        enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
-        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
-            computed in one step; one that the decoding requests leave too little of the budget
-            for exceeds it, and is then the only prompt of its step.
-        policy: "fcfs" admits in order of arrival; "lpm" admits whoever has the longest prefix in
-            the cache, but nobody waits for more than `patience` steps behind later arrivals.
-        patience: see `policy`.
+        config: the limits and the policy.
+
+    Attributes:
+        waiting: requests that have no blocks, in the order in which they are to be admitted.
+        running: requests that have blocks, in the order in which they were admitted.
     """
 
     def __init__(
-        self,
-        kv: KVCacheManager,
-        cache: RadixCache,
-        *,
-        max_num_seqs: int = 64,
-        max_num_batched_tokens: int = 2048,
-        enable_prefix_caching: bool = True,
-        enable_chunked_prefill: bool = True,
-        policy: str = "fcfs",
-        patience: int = 64,
+        self, kv: KVCacheManager, cache: RadixCache, config: EngineConfig | None = None
     ) -> None:
-        check_count("max_num_seqs", max_num_seqs)
-        check_count("max_num_batched_tokens", max_num_batched_tokens)
-        check_count("patience", patience, minimum=0)
-        check_switch("enable_prefix_caching", enable_prefix_caching)
-        check_switch("enable_chunked_prefill", enable_chunked_prefill)
-        if max_num_batched_tokens < max_num_seqs:
-            raise ValueError(
-                f"max_num_batched_tokens must be at least max_num_seqs ({max_num_seqs}), so that "
-                f"every running request can decode, got {max_num_batched_tokens}"
-            )
-        if policy not in ("fcfs", "lpm"):
-            raise ValueError(f'policy must be "fcfs" or "lpm", got {policy!r}')
+        config = EngineConfig() if config is None else config
         self.kv = kv
         self.cache = cache
-        self.max_num_seqs = max_num_seqs
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.enable_prefix_caching = enable_prefix_caching
-        self.enable_chunked_prefill = enable_chunked_prefill
-        self.policy = policy
-        self.patience = patience
+        self.max_num_seqs = config.max_num_seqs
+        self.max_num_batched_tokens = config.max_num_batched_tokens
+        self.enable_prefix_caching = config.enable_prefix_caching
+        self.enable_chunked_prefill = config.enable_chunked_prefill
+        self.policy = config.policy
+        self.patience = config.patience
         self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []  # in order of admission
+        self.running: list[Request] = []
 
     @property
     def has_work(self) -> bool:
@@ -260,7 +236,7 @@ class Scheduler:
         self.cache.lock(node)
         self.cache.unlock(request.node)
         request.node = node
-        cached = self.cache.tree.match(computed, request.namespace).values
+        cached = node.path_values()
         self.kv.pool.share(cached)  # before its own are released: most of them are the same
         self.kv.pool.release(table[: len(cached)])
         table[: len(cached)] = cached
