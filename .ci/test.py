@@ -10,6 +10,7 @@ closing lines stand above it. Runs with the environment's own Python.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -17,15 +18,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable
-WORKERS = [f"--numprocesses={min(os.cpu_count() or 1, 4)}", "--dist=loadscope"]
+WORKERS = f"--numprocesses={min(os.cpu_count() or 1, 4)}"
 BY_NAME = "--no-loadscope-reorder"  # the last files are small: the workers end together
 
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 STEPS = {
     "lint": ["ruff", "check", "."],
     "format": ["ruff", "format", "--check", "."],
     "generated files": ["yaie.course", "build", "--check"],
-    "tests": ["pytest", "tests", "-m", "not browser", *WORKERS, BY_NAME, "--durations=20"],
-    "notebooks": ["yaie.course.author", "test", *WORKERS],
+    "tests": [
+        "pytest",
+        "tests",
+        "-m",
+        "not browser",
+        WORKERS,
+        "--dist=loadgroup",
+        BY_NAME,
+        "--durations=20",
+    ],
+    "notebooks": ["yaie.course.author", "test", WORKERS, "--dist=loadscope"],
     "browser": ["pytest", "tests/test_browser.py", "-m", "browser", "-rs"],
 }
 
@@ -49,21 +60,35 @@ def environment() -> dict[str, str]:
     return env
 
 
+def lacks(name: str) -> str:
+    """Why a step cannot run on this machine, and what to install; "" if it can.
+
+    In CI nothing is skipped: the step runs, and fails.
+    """
+    found = any(map(shutil.which, BROWSERS))
+    if name == "browser" and not found and not os.environ.get("CI"):
+        return "no Chromium (Debian, Ubuntu: sudo apt-get install chromium)"
+    return ""
+
+
 def main(wanted: list[str]) -> int:
     steps = {n: c for n, c in STEPS.items() if not wanted or n.startswith(tuple(wanted))}
     results = []
     for number, (name, command) in enumerate(steps.items(), start=1):
         print(f"\n[{number}/{len(steps)}] {name}: python -m {' '.join(command)}", flush=True)
+        if missing := lacks(name):
+            results.append((name, f"skipped: {missing}", 0.0))
+            continue
         started = time.perf_counter()
         status = subprocess.run([PYTHON, "-m", *command], cwd=ROOT, env=environment()).returncode
-        results.append((name, status, time.perf_counter() - started))
+        verdict = "ok" if status == 0 else f"FAILED (exit status {status})"
+        results.append((name, verdict, time.perf_counter() - started))
 
     print()
-    for name, status, seconds in results:
-        verdict = "ok" if status == 0 else f"FAILED (exit status {status})"
+    for name, verdict, seconds in results:
         print(f"{name:16} {seconds:7.1f} s  {verdict}")
     print(f"{'in all':16} {sum(seconds for _, _, seconds in results):7.1f} s")
-    return 1 if not results or any(status for _, status, _ in results) else 0
+    return 1 if not results or any(v.startswith("FAILED") for _, v, _ in results) else 0
 
 
 if __name__ == "__main__":

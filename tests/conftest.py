@@ -24,3 +24,14 @@ def real_model() -> Path:
     from yaie.model.pull import pull
 
     return pull(progress=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a module's tests on one worker, since they share what they build; of exercises, each
+    exercise's."""
+    for item in items:
+        group = item.nodeid.partition("::")[0]
+        exercise = getattr(item, "callspec", None) and item.callspec.params.get("exercise")
+        if exercise is not None:
+            group += f"[{exercise.id}]"
+        item.add_marker(pytest.mark.xdist_group(group))

@@ -456,7 +456,7 @@ def test_crash_shows_the_learners_line_and_the_call() -> None:
         f"{find('00.1').shown}, line 3, in shared_prefix_length",
         "    return helper(a)",
         "NameError: name 'helper' is not defined",
-        "The check was at: shared_prefix_length([5, 8, 13], [5, 8, 21, 34])",
+        "The check was at: the prompts [5, 8, 13] and [5, 8, 21, 34]: shared_prefix_length(a, b)",
     ]
 
 

@@ -12,10 +12,10 @@ import torch
 
 from yaie.course.author import build
 from yaie.course.core import exercise, notebook, render
-from yaie.course.core.expect import CheckFailed
 from yaie.course.core.manifest import find
+from yaie.course.core.observe import Found, Observer, Stop
 from yaie.course.core.paths import ROOT
-from yaie.course.core.triton import HAS_TRITON, can_watch, launch, tl, triton, watch
+from yaie.course.core.triton import HAS_TRITON, can_watch, launch, run, tl, triton, watch
 from yaie.course.core.verdict import Verdict, judge
 
 FIRST = find("10.1")
@@ -182,20 +182,24 @@ def test_masked_lanes_without_a_value_are_nan() -> None:
 
 
 @needs_interpreter
-def test_launch_explains_a_stray() -> None:
+def test_run_notes_and_explains_a_stray() -> None:
     x, out = torch.ones(6), torch.ones(6)
-    with pytest.raises(CheckFailed) as failed:
-        launch(shift_kernel, (1,), {"x": x, "out": out, "by": 0}, lambda a: "Masks.", BLOCK=8)
-    assert failed.value.message.splitlines() == [
+    see = Observer()
+    with pytest.raises(Stop):
+        run(see, shift_kernel, (1,), {"x": x, "out": out, "by": 0}, lambda a: "Masks.", BLOCK=8)
+    seen, found = see.facts
+    assert seen.got == {("load", "x"): (6, 7), ("store", "out"): (6, 7)} and not seen.is_wrong
+    assert found.got == Found("stray load of x", "x = tl.load(x_ptr + offsets + by)")
+    assert found.problem.splitlines() == [
         "program 0 loads x[6] to [7], but x has 6 elements.",
         "    x = tl.load(x_ptr + offsets + by)",
-        "Masks.",
     ]
+    assert found.because == "Masks."
 
 
 @needs_interpreter
 def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
-    from yaie.course.checks.nb10.traffic import fused_bytes, unfused_bytes
+    from yaie.course.lessons.traffic import fused_bytes, unfused_bytes
     from yaie.ops.triton.norm import add_rms_norm_kernel
 
     rows, size = 5, 48

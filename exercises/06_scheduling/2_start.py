@@ -1,7 +1,8 @@
 """Exercise 06.2: Admit a request, if there are blocks for it.
 
 Find what the cache has of a waiting request, make room for the rest, and let it run. If there is
-no room, leave everything as it was and return False.
+no room, leave everything as it was and return False. The caller takes the request out of
+`waiting`.
 
 Check it:     yaie check 06.2
 A hint:       yaie hint 06.2

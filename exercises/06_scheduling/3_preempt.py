@@ -1,7 +1,8 @@
 """Exercise 06.3: Preempt a request without losing its tokens.
 
 Take a running request's blocks away, and put it where it is admitted again as soon as there is
-room. What it has generated stays.
+room. What it has generated stays. You have `self._leave(request)`, which gives up its blocks, its
+lock and its place among `running`, and hands what is computed to the cache.
 
 Check it:     yaie check 06.3
 A hint:       yaie hint 06.3

@@ -1,9 +1,10 @@
 """Exercise 07.1: The update step of the online softmax.
 
-A tile of scores arrives with the values behind them. Bring `self.maximum`, `self.total` and
-`self.accumulator` to where they would be if this tile and all tiles before had come at once. What
-was summed before is relative to the old maximum. Rows may be many, and some may have nothing but
--inf so far; `finite`, which the file imports, helps there.
+A tile of scores arrives, with the values that belong to them. Bring `self.maximum`, `self.total`
+and `self.accumulator` to where they would be if this tile and all earlier ones had come together.
+The sums so far are relative to the old maximum. There may be many rows, each with its own
+maximum, and a row may have nothing but -inf so far; `finite`, which the file imports, helps
+there.
 
 Check it:     yaie check 07.1
 A hint:       yaie hint 07.1

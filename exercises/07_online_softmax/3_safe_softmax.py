@@ -2,7 +2,7 @@
 
 The softmax of whole rows, and its log-sum-exp, which must survive anything that a mask or a model
 puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
-It is what `attention` of notebook 01 runs on.
+`attention` of notebook 01 runs on it.
 
 Check it:     yaie check 07.3
 A hint:       yaie hint 07.3

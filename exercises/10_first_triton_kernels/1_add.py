@@ -1,8 +1,8 @@
-"""Exercise 10.1: Add two vectors, a block a program.
+"""Exercise 10.1: Add two vectors, one block per program.
 
-Write the kernel. Which elements are this program's block, which of them exist, load x and y
-there, store the sum. `size` is any number, `BLOCK` a power of two, and the last block may stick
-out.
+Write the kernel. Work out which elements are this program's block and which of them exist, load x
+and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
+may reach past the end.
 
 Check it:     yaie check 10.1
 A hint:       yaie hint 10.1
@@ -29,4 +29,4 @@ def add_kernel(
 
     The grid has as many programs as it takes, on axis 0.
     """
-    pass  # Exercise 10.1: Add two vectors, a block a program
+    pass  # Exercise 10.1: Add two vectors, one block per program

@@ -3,8 +3,8 @@
 // Let each thread add four neighboring elements, read and written 16 bytes at a time through
 // pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand in the way: `n` need
 // not be a multiple of 4, and a tensor that is a slice need not begin at an address that is a
-// multiple of 16. `is_aligned(pointer)` tells about the second, and `vector_add`, which takes one
-// element a thread, is there for that case.
+// multiple of 16. `is_aligned(pointer)` detects the second, and `vector_add`, with one element per
+// thread, handles that case.
 //
 // Check it:     yaie check 13.2
 // A hint:       yaie hint 13.2

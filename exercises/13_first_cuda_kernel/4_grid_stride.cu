@@ -2,7 +2,7 @@
 //
 // Here the caller says how many thread blocks there are, and there may be far fewer threads than
 // elements, or more. Write the kernel so that the whole vector is added, every element once, and so
-// that in every turn of the loop the threads of a warp take neighboring elements.
+// that in each iteration the threads of a warp take neighboring elements.
 //
 // Check it:     yaie check 13.4
 // A hint:       yaie hint 13.4

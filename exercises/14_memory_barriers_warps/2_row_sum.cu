@@ -4,7 +4,7 @@
 // gridDim.x, …; its threads share the columns, each adds up its own in a float, and then all the
 // partial sums meet in `partial`, which has one place for each thread, and are added there in a
 // tree. The caller chooses the number of thread blocks and of threads: it need not be a power of
-// two.
+// two. x may have more elements than an int can count.
 //
 // Check it:     yaie check 14.2
 // A hint:       yaie hint 14.2

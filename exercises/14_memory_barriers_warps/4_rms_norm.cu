@@ -1,4 +1,4 @@
-// Exercise 14.4: RMSNorm: one pass, one row a thread block.
+// Exercise 14.4: RMSNorm: one pass, one row per thread block.
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
 // one row of `size` columns, from which it reads at `from` and which it writes at `to`.

@@ -1,11 +1,11 @@
 // Exercise 17.3: Which keys a tile needs, and a row sees.
 //
-// Before the loop over tiles, a thread block settles four things. `kv_head`: the KV head that query
+// Before the loop over tiles, a thread block computes four things. `kv_head`: the KV head that query
 // head `head` reads; flash.group() query heads share one. `queries`: how many queries this tile has,
-// HEIGHT or fewer, of the sequence.num_queries that begin at 0; the tile begins at
-// sequence.first_row. `num_keys`: how many keys the tile walks along, no more than one of its
-// queries sees. And `seen[r]`: how many keys row r of this warp sees, whose rows begin at `first` in
-// the tile; 0 if there is no such query. sequence.seen_by(query, flash.causal) is how many keys a
+// at most HEIGHT. The sequence has sequence.num_queries of them, counted from 0, and the tile begins
+// at sequence.first_row. `num_keys`: how many keys the tile visits, no more than one of its queries
+// sees. And `seen[r]`: how many keys row r of this warp sees, whose rows begin at `first` in the
+// tile; 0 if there is no such query. sequence.seen_by(query, flash.causal) says how many keys a
 // query of the sequence sees.
 //
 // Check it:     yaie check 17.3

@@ -1,10 +1,10 @@
 // Exercise 18.1: The softmax of a thread block.
 //
 // The warps of the thread block have computed the scores of a chunk: `count` of them in `scores`.
-// Turn them into weights exp(score − best): best is the largest score of this chunk and of all
-// before it, known to every thread. Bring `best` and `total`, the sum of the weights so far, up to
-// date, in every thread; say in `rescale` what sums from before have to be multiplied by.
-// `max_of_warp` and `sum_of_warp` have a place for each of the WARPS warps. After the last chunk
+// Turn them into weights exp(score − best), where best is the largest score of this chunk and of all
+// before it, known to every thread. Update `best` and `total`, the sum of the weights so far, in
+// every thread, and set `rescale` to the factor by which sums from before have to be multiplied.
+// `max_of_warp` and `sum_of_warp` have one place for each of the WARPS warps. After the last chunk
 // write `out[row * head_dim + d]` and `lse[row]` of `paged`: zeros and −INFINITY if there was no
 // key.
 //

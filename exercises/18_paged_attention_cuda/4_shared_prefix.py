@@ -1,10 +1,10 @@
 """Exercise 18.4: Read a shared prefix once.
 
 In Python, with two functions that are there: paged_attention computes each sequence's attention
-over what its table names, merge_states merges two partial states. Let each sequence attend to its
-own tokens, which lie behind the shared blocks, and all sequences together to the shared ones,
-with one call of `attention`. Then merge. shared_len may be 0, and a sequence may have nothing of
-its own.
+over the tokens that its table names, merge_states merges two partial states. Let each sequence
+attend to its own tokens, which lie behind the shared blocks, and all sequences together to the
+shared ones, with one call of `attention`. Then merge. shared_len may be 0, and a sequence may
+have no tokens of its own.
 
 Check it:     yaie check 18.4
 A hint:       yaie hint 18.4

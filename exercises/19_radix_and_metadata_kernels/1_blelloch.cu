@@ -2,10 +2,10 @@
 //
 // One thread block writes all prefix sums of x: out[i] is the sum of the numbers before i, for i = 0
 // … n, so out[0] is 0 and out[n] the sum of all. It takes x in tiles of `width` numbers, two for
-// each thread, a power of two; in `sums` there are as many places. Sum up groups of 2, 4, 8, …
-// places (each group's sum in its last place), keep the whole in `total`, put 0 there, and go down
-// again: each group's last place holds what lies before the group; the left half gets that, the
-// right half that and the left half's sum. `carry` is what the tiles before this one add up to.
+// each thread, a power of two; `sums` has as many elements. Sum up groups of 2, 4, 8, … elements
+// (each group's sum in its last element), keep the whole sum in `total`, put 0 there, and go down
+// again: each group's last element holds what lies before the group; the left half gets that, the
+// right half that plus the left half's sum. `carry` is what the tiles before this one add up to.
 //
 // Check it:     yaie check 19.1
 // A hint:       yaie hint 19.1

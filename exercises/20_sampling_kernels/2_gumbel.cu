@@ -1,7 +1,7 @@
 // Exercise 20.2: Draw by a maximum: Gumbel-max.
 //
-// Write to tokens[row] the token with the largest score of the row, of equals the first, and −1 if
-// nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
+// Write to tokens[row] the token with the largest score of the row, of equal scores the first, and
+// −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
 // temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row],
 // id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, share the tokens of the
 // row at `from`; `better(a, b)` compares two of them. `of_warp`, `warp`, `lane` and `warps` are

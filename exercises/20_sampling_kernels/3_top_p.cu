@@ -3,10 +3,10 @@
 // Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
 // threshold[row] and above[row]. `wanted` is the mass that has to be reached. descending(x) is a key
 // of 32 bits, smaller for larger logits; float_of(key) is the logit again, mass_of(x, best[row]) its
-// mass, an integer. In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses
-// says in which of the 256 bins the cumulative mass, in ascending order of keys, first reaches
-// `wanted`. The next round looks only at keys that begin with the bits found so far. There are 256
-// threads.
+// mass, an integer: keep sums of masses in `Mass`. In four rounds, take the key 8 bits at a time: a
+// histogram `bins` of the masses says in which of the 256 bins the cumulative mass, in ascending
+// order of keys, first reaches `wanted`. The next round looks only at keys that begin with the bits
+// found so far. There are 256 threads.
 //
 // Check it:     yaie check 20.3
 // A hint:       yaie hint 20.3

@@ -2,8 +2,8 @@
 
 The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
 `order(operator, device)` the names that `auto` tries there, best first; a function raises
-`Unsupported` for arguments that it cannot do, and `announce(operator, backend, reason)` warns,
-once for each reason. Any backend but AUTO is a demand.
+`Unsupported` for arguments that it cannot compute, and `announce(operator, backend, reason)`
+warns, once for each reason. Any backend but AUTO is a demand.
 
 Check it:     yaie check 22.2
 A hint:       yaie hint 22.2

@@ -2,7 +2,7 @@
 
 A trace has the time at which a request was due, and the times of its tokens. From the traces of a
 run, compute time to first token and inter-token latency, the 50th and 99th percentile of each,
-and the tokens a second. `percentile` comes first; `summarize` returns a `Latency`.
+and the tokens per second. Write `percentile` first; `summarize` returns a `Latency`.
 
 Check it:     yaie check 23.1
 A hint:       yaie hint 23.1

@@ -1,7 +1,8 @@
 """Exercise 23.2: People who do not know of each other.
 
-Draw the times at which requests come, so many a second in the mean, if everybody decides alone: a
-Poisson process. The docstring says how the times between arrivals are distributed.
+Draw the times at which requests arrive if each client decides independently of the others, at a
+given mean rate: a Poisson process. The docstring says how the times between arrivals are
+distributed.
 
 Check it:     yaie check 23.2
 A hint:       yaie hint 23.2

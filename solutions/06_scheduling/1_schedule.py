@@ -1,8 +1,8 @@
 """Solution of exercise 06.1: Put one step together.
 
-Decide who computes how many tokens in the next step: first a token for everyone who decodes, then
-the prompts under way, then new requests if nobody had to be preempted. `grow`, `_add_prefill` and
-`admit` do the parts; the order is yours.
+Decide who computes how many tokens in the next step: first one token for each request that
+decodes, then the prompts under way, then new requests unless a request had to be preempted.
+`grow`, `_add_prefill` and `admit` do the parts; the order is yours.
 
 Generated from Scheduler.schedule in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,7 +1,8 @@
 """Solution of exercise 06.3: Preempt a request without losing its tokens.
 
 Take a running request's blocks away, and put it where it is admitted again as soon as there is
-room. What it has generated stays.
+room. What it has generated stays. You have `self._leave(request)`, which gives up its blocks, its
+lock and its place among `running`, and hands what is computed to the cache.
 
 Generated from Scheduler.preempt in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -2,7 +2,7 @@
 
 The softmax of whole rows, and its log-sum-exp, which must survive anything that a mask or a model
 puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
-It is what `attention` of notebook 01 runs on.
+`attention` of notebook 01 runs on it.
 
 Generated from safe_softmax in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.

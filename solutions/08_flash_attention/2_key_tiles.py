@@ -2,7 +2,7 @@
 
 A tile of queries is at the positions `first` to `last`, and tile j of the keys at j * tile_k and
 after. Count the tiles that every query sees whole, and the tiles of which some query sees
-something. Both are a matter of one division.
+something. Each count takes one division.
 
 Generated from key_tiles in yaie/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -4,7 +4,7 @@ The gradients of q, k and v, by the same two loops as the forward pass. Each til
 computed again, exp(scores - lse), and needs no running maximum: the log-sum-exp is final. The
 formulas are in the docstring. A tile of keys is met by several tiles of queries, and a KV head by
 several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
-group).
+group), in float32 even if q, k and v are in half precision.
 
 Generated from flash_backward in yaie/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.

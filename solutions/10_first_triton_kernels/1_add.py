@@ -1,8 +1,8 @@
-"""Solution of exercise 10.1: Add two vectors, a block a program.
+"""Solution of exercise 10.1: Add two vectors, one block per program.
 
-Write the kernel. Which elements are this program's block, which of them exist, load x and y
-there, store the sum. `size` is any number, `BLOCK` a power of two, and the last block may stick
-out.
+Write the kernel. Work out which elements are this program's block and which of them exist, load x
+and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
+may reach past the end.
 
 Generated from add_kernel in yaie/ops/triton/elementwise.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,4 +1,4 @@
-// Solution of exercise 13.1: Add two vectors, one element a thread.
+// Solution of exercise 13.1: Add two vectors, one element per thread.
 //
 // Write a kernel and its launch. In the kernel: which element is this thread's, does it exist, and
 // its sum. In the launcher: how many thread blocks of `THREADS` threads cover `n` elements, and the

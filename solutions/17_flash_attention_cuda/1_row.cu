@@ -1,12 +1,12 @@
 // Solution of exercise 17.1: The online softmax of a warp.
 //
-// A warp has one query of one head, in `q_row`, spread over its lanes as rows.cuh says. Walk over
-// the keys 0 to seen - 1: load the key's row and its value's row, take the score from `dot`, times
-// flash.scale, and bring maximum, total and `sum` up to date as the online softmax does. Then write
-// the row of out, whose numbers begin at row × head_dim: the sum divided by the total; and, by one
-// lane, lse at `row`: maximum + log(total). A query that sees no key gets zeros and -INFINITY. Where
-// key `key` lies, sequence.place(key, flash.block_size) says, in strides behind k and v; `of_head`
-// elements further the KV head begins.
+// A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. Walk over the
+// keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`
+// times flash.scale, and update maximum, total and `sum` as the online softmax does.
+// sequence.place(key, flash.block_size) says how many strides behind k and v the row of key `key`
+// lies; the KV head begins `of_head` elements further. Then write the row of out, which begins at
+// row × head_dim: the sum divided by the total. One lane writes lse at `row`: maximum + log(total).
+// A query that sees no key gets zeros and -INFINITY.
 //
 // Generated from flash_row in csrc/flash/row.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,9 +1,9 @@
 // Solution of exercise 17.2: A first draft of the tile loop: three faults.
 //
-// A thread block of 8 warps has a tile of queries, a warp ROWS of its rows, and every lane the score
-// of one key for each of them. The loop over the tiles of keys is there, between the marks:
-// somebody's first draft. It compiles, its log-sum-exp is often right, and its output hardly ever.
-// It has three faults. Find them, and change as little as you can.
+// A thread block of 8 warps has a tile of queries. Each warp has ROWS of its rows, and each lane the
+// score of one key for each of them. Between the marks stands a first draft of the loop over the
+// tiles of keys. It compiles, its log-sum-exp is often right, and its output hardly ever. It has
+// three faults. Find them, and change as little as you can.
 //
 // Generated from flash_shared_tile in csrc/flash/shared_tile.cu.
 // Edit it there, and run `python -m yaie.course build`.

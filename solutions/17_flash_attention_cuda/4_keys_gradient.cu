@@ -2,10 +2,10 @@
 //
 // A warp owns key `key` of KV head `kv_head`; its rows of k and v are in `k_row` and `v_row`. Go
 // over all queries that see the key, in all heads of its group: load the query's row of q and of
-// grad_out, compute the weight again, exp(score - lse), and add to `v_sum` and `k_sum` what the
-// query gives: weight × grad_out, and weight × (grad_out · v - delta) × q. Then store both at `own`,
-// the latter times scale. If causal, query i sees the keys 0 to num_k - num_q + i. Row (query, head)
-// of q and grad_out has the number query × heads + head, and so has its lse and its delta.
+// grad_out, compute the weight again, exp(score - lse), and add the query's share to `v_sum` and
+// `k_sum`: weight × grad_out, and weight × (grad_out · v - delta) × q. Then store both at `own`, the
+// latter times scale. If causal, query i sees the keys 0 to num_k - num_q + i. Row (query, head) of
+// q and grad_out has the number query × heads + head, and so do its lse and its delta.
 //
 // Generated from backward_keys in csrc/flash/backward.cu.
 // Edit it there, and run `python -m yaie.course build`.

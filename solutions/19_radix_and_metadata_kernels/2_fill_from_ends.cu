@@ -3,8 +3,8 @@
 // Give each of num_tokens tokens a thread. ends[b] is how many tokens the requests 0 … b have
 // together. Find the request b of token t by bisection: it is the first whose end is greater than t.
 // The token sees max(kv[b] + 1 + t - ends[b], 0) keys: that goes to expanded[t], and at most topk to
-// cached[t]. num_tokens may be larger than ends[batch - 1]: nothing is written beyond. The launch is
-// yours as well; batch and num_tokens may be any.
+// cached[t]. num_tokens may be larger than ends[batch - 1]: nothing is written beyond that end.
+// Write the launch as well; batch and num_tokens may be any.
 //
 // Generated from fill_from_ends in csrc/metadata/fill_from_ends.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -3,9 +3,9 @@
 // A thread walks down the tree for one prompt, from node 0. Node i's key is edges[starts[i]] …
 // edges[starts[i + 1] - 1], its children are the nodes children[i] … children[i + 1] - 1, and block
 // k of its key has the value values[starts[i] / block_size + k]. Of `prompt`, `whole` tokens are
-// looked up, which is a multiple of block_size. Find how many of them the tree holds, in whole
-// blocks: lengths[p]. In whose key that ends: nodes[p], 0 if nothing is found. And the values found
-// go to `row`, whose max_blocks places are -1 behind them.
+// looked up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that
+// is lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
+// found go to `row`; its max_blocks elements are -1 after them.
 //
 // Generated from match_simple in csrc/radix/match_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.

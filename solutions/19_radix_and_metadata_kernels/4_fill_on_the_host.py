@@ -1,6 +1,6 @@
 """Solution of exercise 19.4: Metadata in torch, without a hidden copy.
 
-The same metadata in torch's operators, for all tokens at once, and what has to stand before any
+The same metadata in torch's operators, for all tokens together, and what has to precede any
 kernel: how many tokens there are, and whether the outputs have room for them. If the caller gives
 num_tokens, nothing may be copied from the device to the host: no .item(), .tolist() or .cpu(), no
 loop over a tensor, no operator whose result has a size that only the device knows.

@@ -1,7 +1,8 @@
 """Solution of exercise 23.2: People who do not know of each other.
 
-Draw the times at which requests come, so many a second in the mean, if everybody decides alone: a
-Poisson process. The docstring says how the times between arrivals are distributed.
+Draw the times at which requests arrive if each client decides independently of the others, at a
+given mean rate: a Poisson process. The docstring says how the times between arrivals are
+distributed.
 
 Generated from poisson_arrivals in yaie/bench/load.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,7 +1,7 @@
 """Solution of exercise 23.3: How many requests the memory holds.
 
-Before you start a server, say how many requests of a known size its KV blocks hold to their ends.
-Some of the prompt may be the same for all, and is then stored once.
+Before you start a server, compute how many requests of a known size its KV blocks hold to their
+ends. Some tokens of the prompt may be the same for all requests, and are then stored once.
 
 Generated from requests_that_fit in yaie/bench/load.py.
 Edit it there, and run `python -m yaie.course build`.

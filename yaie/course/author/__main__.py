@@ -1,12 +1,15 @@
-"""`python -m yaie.course.author`: notebooks as text, and `mutate` for exercises."""
+"""`python -m yaie.course.author`: notebooks as text, and what exercises are proved with."""
 
 from __future__ import annotations
 
 import sys
 
-from yaie.course.author import notebooks, survivors
+from yaie.course.author import notebooks, survivors, symptoms
+
+COMMANDS = {"mutate": survivors.main, "symptoms": symptoms.main}
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["mutate"]:
-        sys.exit(survivors.main(sys.argv[2:] or ["all"]))
+    command, *which = sys.argv[1:] or [""]
+    if command in COMMANDS:
+        sys.exit(COMMANDS[command](which or ["all"]))
     sys.exit(notebooks.main(sys.argv[1:]))

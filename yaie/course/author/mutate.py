@@ -49,7 +49,7 @@ class Mutant:
         while _count(bare, bare[low:high]) > 1:
             low = _before(bare, low)
         middle = new[first : len(new) - (len(old) - last)]
-        indent = min(_indent(line) for line in old[low:high] if line.strip())
+        indent = min(_indent(line) for line in old[low:high] + middle if line.strip())
         lines = [("=", line) for line in old[low:first]]
         lines += [("-", line) for line in old[first:last]] + [("+", line) for line in middle]
         return [f"{sign} {line[indent:]}" for sign, line in lines if line.strip()]
@@ -130,6 +130,7 @@ _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "
             "maximum": "minimum", "argmax": "argmin", "ones": "zeros", "zeros": "ones"}  # fmt: skip
 _COPIES = {"clone", "copy", "float", "double", "contiguous", "detach"}
 _MAKERS = {"list", "tuple", "set", "sorted"}
+_SYMMETRIC = {"min", "max", "minimum", "maximum", "promote_types"}
 _IN_PLACE = {"add", "sub", "mul", "div", "masked_fill", "scatter", "exp", "sort", "index_fill"}
 
 
@@ -149,6 +150,10 @@ def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
     def source(node: ast.AST) -> str:
         begin, end = span(node)
         return text[begin:end]
+
+    def operand(node: ast.AST) -> str:
+        is_compound = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
+        return f"({source(node)})" if is_compound else source(node)
 
     def between(left: ast.AST, right: ast.AST) -> tuple[int, int]:
         return span(left)[1], span(right)[0]
@@ -170,7 +175,8 @@ def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
             if isinstance(node, ast.Compare):
                 operands = [node.left, *node.comparators]
                 for left, sign, right in zip(operands, node.ops, operands[1:], strict=False):
-                    for other in _COMPARE[type(sign)]:
+                    is_one = isinstance(sign, (ast.Is, ast.IsNot)) and _is_single(right)
+                    for other in [] if is_one else _COMPARE[type(sign)]:
                         yield "compare", operator(left, right, other)
             elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
                 sign = _BINARY[type(node.op)]
@@ -180,12 +186,12 @@ def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
                 for left, right in zip(node.values, node.values[1:], strict=False):
                     yield "and or", operator(left, right, sign)
             elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
-                yield "sign", (*span(node), source(node.operand))
+                yield "sign", (*span(node), operand(node.operand))
             elif isinstance(node, ast.Constant) and id(node) not in strict:
                 for other in _constants(node.value):
                     yield "constant", (*span(node), other)
             elif isinstance(node, ast.Call):
-                yield from _calls(node, span, source)
+                yield from _calls(node, span, source, operand)
             elif isinstance(node, ast.Attribute) and node.attr in _NARROWER:
                 begin, end = span(node)
                 yield "narrower", (end - len(node.attr), end, _NARROWER[node.attr])
@@ -206,9 +212,17 @@ def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
                 yield "jump", (*span(node), other)
             if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Raise, ast.Break,
                                  ast.Continue, ast.Delete, ast.Assert)):  # fmt: skip
-                yield "dropped", (*span(node), "pass")
+                is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+                if not is_text:
+                    yield "dropped", (*span(node), "pass")
             if isinstance(node, ast.Return) and node.value is not None:
                 yield "returned", (*span(node), "return None")
+
+
+def _is_single(node: ast.AST) -> bool:
+    """Whether this is None, or a member of an enumeration: nothing else equals it."""
+    is_member = isinstance(node, ast.Attribute) and node.attr.isupper()
+    return isinstance(node, ast.Constant) or is_member
 
 
 def _nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -239,7 +253,7 @@ def _ignored_parameters(
     begin = at(first.lineno, 0)
     indent = " " * first.col_offset
     for parameter, default in with_default:
-        if default is not None:
+        if default is not None and ast.unparse(default) != parameter.arg:
             yield "ignored", (begin, begin, f"{indent}{parameter.arg} = {ast.unparse(default)}\n")
 
 
@@ -253,7 +267,9 @@ def _constants(value: object) -> list[str]:
     return []
 
 
-def _calls(node: ast.Call, span: object, source: object) -> Iterator[tuple[str, Span]]:
+def _calls(
+    node: ast.Call, span: object, source: object, operand: object
+) -> Iterator[tuple[str, Span]]:
     begin, end = span(node)
     callee = source(node.func)
     inner = [source(a) for a in node.args] + [source_of(k, source) for k in node.keywords]
@@ -262,16 +278,18 @@ def _calls(node: ast.Call, span: object, source: object) -> Iterator[tuple[str, 
             continue
         rest = ", ".join(inner[:number] + inner[number + 1 :])
         yield "keyword", (begin, end, f"{callee}({rest})")
-    for left, right in zip(node.args, node.args[1:], strict=False):
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    pairs = [] if name in _SYMMETRIC else zip(node.args, node.args[1:], strict=False)
+    for left, right in pairs:
         if all(isinstance(a, (ast.Name, ast.Attribute, ast.Subscript)) for a in (left, right)):
             pair = source(right) + ", " + source(left)
             yield "swapped", (span(left)[0], span(right)[1], pair)
     if isinstance(node.func, ast.Attribute):
         last = span(node.func)[1]
         if node.func.attr in _COPIES and not inner:
-            yield "no copy", (begin, end, source(node.func.value))
-        if node.func.attr == "to":
-            yield "no copy", (begin, end, source(node.func.value))
+            yield "no copy", (begin, end, operand(node.func.value))
+        if node.func.attr == "to" and not inner[0].endswith("int64"):  # that is a narrower one
+            yield "no copy", (begin, end, operand(node.func.value))
         if node.func.attr in _IN_PLACE:
             yield "in place", (last, last, "_")
         if node.func.attr in _SWAPPED:
@@ -318,14 +336,13 @@ _TOKENS: list[tuple[str, str, list[str]]] = [
     ("function", r"\bmax\(", ["min("]),
     ("function", r"\bexpf\b", ["exp2f"]),
     ("narrower", r"\bint64_t\b", ["int"]),
-    ("narrower", r"\(int64_t\)", [""]),
     ("narrower", r"\b(?:size_t|long long)\b", ["int"]),
     ("index", r"\bthreadIdx\.x\b", ["threadIdx.y"]),
     ("index", r"\bblockIdx\.x\b", ["blockIdx.y"]),
 ]
-_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.]|\s*(?:begin|end)\b)")
+_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.]|\s*(?:begin|end)\b|, stream>>>)")
 _FLOAT = re.compile(r"(?<![\w.])(\d+\.\d*)f\b")
-_STATEMENT = re.compile(r"\s*(?!(?:return|case|else|for|if|while)\b)[^;{}/]*;\s*")
+_STATEMENT = re.compile(r"(?!\s*(?:return|case|if)\b)[^;{}]*;\s*")  # an if: see "condition"
 _DECLARES = re.compile(
     r"^\s*(?:const |constexpr |static |extern |__shared__ |volatile )*[A-Za-z_][\w:]*(?:<[^;=]*>)?"
     r"[\s*&]+[A-Za-z_]\w*\s*(?:=|\[|;|,|\(|\{)"
@@ -365,20 +382,21 @@ def _line_spans(code: str, position: int) -> Iterator[tuple[str, Span]]:
     for found in _FLOAT.finditer(code):
         for other in _constants(float(found[1])):
             yield "constant", place(found, other + "f")
-    if (found := re.match(r"\s*(?:else )?if \((.*)\)(?=\s|$|\s*\{)", code)) and _balanced(found[1]):
-        for value in ("true", "false"):
-            yield "condition", place(found, value, 1)
-    bare = code.strip()
-    if (
-        _STATEMENT.fullmatch(code)
-        and _balanced(bare)
-        and not (_DECLARES.match(code) and "=" not in code.partition("(")[0])
-        and not _DECLARES.match(code)
-    ):
+    if found := re.match(r"\s*(?:else )?if \(", code):
+        begin, end = found.end(), _closing(code, found.end())
+        for value in ("true", "false") if end else ():
+            yield "condition", (position + begin, position + end, value)
+    if _STATEMENT.fullmatch(code) and _balanced(code) and not _DECLARES.match(code):
         start = position + len(code) - len(code.lstrip())
         yield "dropped", (start, position + len(code.rstrip()), ";")
-    if found := re.search(r"\breturn;", code):
-        yield "dropped", place(found, ";")
+    if found := re.fullmatch(r"\s*(return;)\s*", code):
+        yield "dropped", place(found, ";", 1)
+
+
+def _closing(code: str, begin: int) -> int | None:
+    """Where the parenthesis closes that is open at `begin`."""
+    ends = (n for n in range(begin, len(code)) if code[n] == ")" and _balanced(code[begin:n]))
+    return next(ends, None)
 
 
 def _balanced(code: str) -> bool:

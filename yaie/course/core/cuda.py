@@ -128,6 +128,15 @@ def poisoned(*shape: int, dtype: Any = None) -> Any:
     return torch.full(shape, fill, dtype=dtype)
 
 
+def unwritten(out: Any, because: str = "") -> str:
+    """Why a poisoned output is wrong: NaN that no thread has overwritten, before other reasons."""
+    missing = int(out.isnan().sum())
+    if not missing:
+        return because
+    left = "1 element holds" if missing == 1 else f"{missing:,} elements hold"
+    return f"{left} the NaN that was there before the launch. {because}".strip()
+
+
 def reserved(elements: int, dtype: Any) -> Any:
     """A tensor of zeros, with as many of them in front, that takes no memory until it is touched.
 
@@ -233,6 +242,7 @@ def run(
     order: str = "forward",
     checked: bool = True,
     most_blocks: int = 0,
+    causes: Sequence[str] = (),
 ) -> Report | None:
     """Run the launcher `name` of a `.cu` file, and note a fault, which ends the case.
 
@@ -245,6 +255,7 @@ def run(
         checked: whether every load and store is looked at. A file in which a fault was found is
             always checked: it might spoil the memory of this process.
         most_blocks: how many thread blocks of the grid run, the first in `order`; 0 means all.
+        causes: kinds of findings that are told first, since others are their consequences.
 
     Returns:
         The report of a checked run, which then has no findings.
@@ -261,7 +272,7 @@ def run(
     except KernelError as raised:
         error = raised
     if kernels.report and kernels.report.findings:
-        _note_finding(see, kernels.report.findings, kernels.source, explain)
+        _note_finding(see, kernels.report.findings, kernels.source, explain, causes)
     if error is not None:
         kind, told = next(((k, t) for k, t in explain.items() if k in str(error)), ("error", ""))
         see.found(Found(kind), str(error), told(None) if callable(told) else told)
@@ -269,11 +280,12 @@ def run(
 
 
 def _note_finding(
-    see: Observer, findings: Sequence[Finding], source: str, explain: Explain
+    see: Observer, findings: Sequence[Finding], source: str, explain: Explain, causes: Sequence[str]
 ) -> None:
     """Note the first finding that is no consequence: a barrier that not all reach causes races."""
     _faulty.add(source)
-    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
+    late = ("race", "uninitialized")
+    finding = min(findings, key=lambda found: (found.kind not in causes, found.kind in late))
     lines = source.splitlines()
     inside = 0 < finding.line <= len(lines) and not finding.header
     text = lines[finding.line - 1].strip() if inside else ""

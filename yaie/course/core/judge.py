@@ -8,6 +8,7 @@ Where none does, the case, what came, what was wanted and why are told.
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,7 +64,9 @@ class Failure:
         told = self.mistake.sentence if self.mistake else fact.because
         lines = f"{fact.what} {fact.problem}".strip().splitlines()
         place = str(self.case)
-        head = f"{place[:1].upper()}{place[1:]}: {lines[0]}" if place else lines[0]
+        if re.match(r"[a-z]+\b(?!\s*[=<>(.\[])", place):  # a word, no `n = 3`
+            place = place[:1].upper() + place[1:]
+        head = f"{place}: {lines[0]}" if place else lines[0]
         if len(lines) > 1:  # a finding, with its source line below
             return "\n".join(filter(None, [head, *lines[1:], told]))
         return f"{head.rstrip('.')}. {told}".strip() if told else head

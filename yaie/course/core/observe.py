@@ -182,7 +182,8 @@ class Observer:
                 raise
             came = Raised(type(error).__name__, str(error))
             right = isinstance(error, kind)
-            problem = "" if right else f"should raise {kind.__name__}, got {came.kind}: {error}"
+            told = f"{came.kind}: {error}".rstrip(": ")
+            problem = "" if right else f"should raise {kind.__name__}, got {told}"
             return self._note(what, Raised(kind.__name__, "") if right else came, problem, because)
         problem = f"should raise {kind.__name__}, returned {short(got)}"
         return self._note(what, got, problem, because)

@@ -15,13 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
-from yaie.course.core.expect import fail
 from yaie.course.core.observe import Found, Observer
 from yaie.ops.interpreter import interpreted  # before Triton, which it may have to configure
 
@@ -248,41 +247,37 @@ def launch(
     kernel: Any,
     grid: tuple[int, ...],
     arguments: Mapping[str, Any],
-    explain: Callable[[Access], str] | None = None,
+    first: int = 0,
     **constants: Any,
 ) -> Trace:
-    """Launch a learner's kernel in a check: watched, errors as they were raised.
+    """Launch a learner's kernel: watched, errors as they were raised.
 
     Args:
         arguments: what is passed, in order; the names are those that messages use.
-        explain: what to say of an access beyond a tensor's end.
-
-    Raises:
-        CheckFailed: it is no kernel, or a program went beyond the end of a tensor.
+        first: number of the grid's first program along axis 0: the last ones of a large grid.
     """
-    trace = attempt(kernel, grid, arguments, **constants)
-    refuse_strays(trace, explain)
-    return trace
-
-
-def attempt(
-    kernel: Any, grid: tuple[int, ...], arguments: Mapping[str, Any], **constants: Any
-) -> Trace:
-    """Like `launch`, but programs that stray are left to `refuse_strays`."""
-    if isinstance(kernel, FunctionType):
-        fail(f"{kernel.__name__} is a plain function. Leave the line @triton.jit above it.")
     tensors = {n: x for n, x in arguments.items() if isinstance(x, torch.Tensor)}
-    with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors():
+    with watch(**tensors) as trace, np.errstate(all="ignore"), plain_errors(), _from(first):
         kernel[grid](*arguments.values(), **constants)
     return trace
 
 
-def refuse_strays(trace: Trace, explain: Callable[[Access], str] | None = None) -> None:
-    """Say who went beyond the end of a tensor first, if anybody did."""
-    if trace.strays:
-        stray = trace.strays[0]
-        words = explain(stray) if explain else ""
-        fail(f"{told(stray)}\n    {stray.text}\n{words}".rstrip())
+@contextmanager
+def _from(first: int) -> Iterator[None]:
+    """Count the programs of launches from `first` on, where they are interpreted."""
+    if not (first and can_watch()):
+        yield
+        return
+    plain = InterpreterBuilder.set_grid_idx
+
+    def shifted(builder: Any, x: int, y: int, z: int) -> None:
+        builder.grid_idx = (first + x, y, z)
+
+    InterpreterBuilder.set_grid_idx = shifted
+    try:
+        yield
+    finally:
+        InterpreterBuilder.set_grid_idx = plain
 
 
 def run(
@@ -293,24 +288,31 @@ def run(
     explain: Callable[[Access], str] | None = None,
     **constants: Any,
 ) -> Trace:
-    """Launch a learner's kernel, watched, and note an access beyond a tensor's end, which ends
-    the case.
+    """Launch a learner's kernel, and note an access beyond a tensor's end, which ends the case.
 
     Args:
         arguments: what is passed, in order; the names are those that messages use.
         explain: what to say of such an access, where no known mistake explains it.
     """
-    if isinstance(kernel, FunctionType):
-        problem = f"{kernel.__name__} is a plain function. Leave the line @triton.jit above it"
-        see.found(Found("no_kernel"), problem, "")
-    trace = attempt(kernel, grid, arguments, **constants)
+    trace = launch(kernel, grid, arguments, **constants)
+    see_strays(see, trace, explain)
+    return trace
+
+
+def see_strays(see: Observer, trace: Trace, explain: Callable[[Access], str] | None = None) -> None:
+    """Note which elements beyond a tensor's end were accessed; the first one ends the case."""
+    beyond = {}
+    for stray in trace.strays:
+        elements = stray.elements[stray.stray]
+        low, high = beyond.get((stray.kind, stray.name), (elements.min(), elements.max()))
+        ends = min(low, elements.min()), max(high, elements.max())
+        beyond[stray.kind, stray.name] = tuple(map(int, ends))
+    see.note("accesses beyond the end", beyond)
     if trace.strays:
         stray = trace.strays[0]
+        found = Found(f"stray {stray.kind} of {stray.name}", stray.text)
         message = f"{told(stray)}\n    {stray.text}"
-        see.found(
-            Found(f"stray {stray.kind}", stray.text), message, explain(stray) if explain else ""
-        )
-    return trace
+        see.found(found, message, explain(stray) if explain else "")
 
 
 @contextmanager
@@ -330,7 +332,7 @@ def plain_errors() -> Iterator[None]:
 
 
 def told(stray: Access) -> str:
-    """Say who asked for what does not exist."""
+    """Say which program accessed what does not exist."""
     beyond = np.sort(stray.elements[stray.stray])
     program = stray.program[0] if not any(stray.program[1:]) else stray.program
     verb = "loads" if stray.kind == "load" else "stores to"

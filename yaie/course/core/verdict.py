@@ -139,6 +139,8 @@ def _rejected(exercise: Exercise, path: Path, failure: core_judge.Failure) -> Ve
     if fact.error is not None:
         told = [failure.message, *where(fact.error, exercise, path)]
         if not name:
+            call = getattr(fact.error, "given", "")
+            fact.error.given = ": ".join(filter(None, [str(failure.case), call]))
             told = ["Your code stopped with an error.", describe(fact.error, exercise, path)]
         message, crashed = "\n".join(told), not name
     else:

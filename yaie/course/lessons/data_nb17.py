@@ -100,9 +100,9 @@ def tiles_brought(
         For each tile of queries its first row, how many tiles of keys all of its rows see whole,
         and how many were brought; then how many queries and keys there are.
     """
-    from yaie.course.checks.nb14.common import report_of
-    from yaie.course.checks.nb17.common import Problem, arguments, requests
-    from yaie.course.checks.nb17.tile import HEIGHT, KEYS, NAME
+    from yaie.course.core.cuda import report_of
+    from yaie.course.exercises.nb17.attention import Problem, arguments, requests
+    from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME
 
     rows, queries = [], tiles * HEIGHT
     for start in range(0, queries, HEIGHT):

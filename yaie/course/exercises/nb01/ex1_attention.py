@@ -56,8 +56,8 @@ EXERCISE = Exercise(
         "    weights = scores.softmax(dim=...)\n"
         '    out = torch.einsum("hqk,khd->qhd", ...)\n'
         "    lse = scores.logsumexp(dim=...)\n"
-        "`causal_mask(num_q, num_k)` gives the mask. The log-sum-exp has the heads last, and the "
-        "output the dtype of q.",
+        "`causal_mask(num_q, num_k)` gives the mask. The log-sum-exp has the heads last and is "
+        "always float32, and the output has the dtype of q.",
     ),
     proves=(
         "It agrees with a float64 oracle on 72 shapes, with and without a past, grouped and not, "
@@ -99,6 +99,7 @@ def cases() -> Iterator[Case]:
         half = [x.to(dtype) for x in (2 * q, 2 * k, v)]
         name = str(dtype).removeprefix("torch.")
         yield case(half, True, also=f", all {name}", rtol=0.6 * torch.finfo(dtype).eps)
+    yield case([x.double() for x in qkv(2, 3, 2, 2, 4)], True, also=", all float64")
     yield case(qkv(2, 3, 2, 2, 4), None)
     drawn = random.Random(0)
     for _ in range(60):
@@ -146,7 +147,8 @@ def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
         want = want.float()
     else:  # only the last rounding may be seen
         see.equal("the output's dtype", out.dtype, q.dtype, "It is that of the queries.")
-        see.equal("the log-sum-exp's dtype", lse.dtype, torch.float32)
+        always = "It is float32, whatever the dtype of the queries."
+        see.equal("the log-sum-exp's dtype", lse.dtype, torch.float32, always)
         out = out.double()
     sees = f"keys 0 to i + {past}" if is_causal else "all keys"
     average = f"Query i sees {sees}, and query head h reads KV head h // {group}."

@@ -176,11 +176,11 @@ def observe_times(
         on_path.add(id(node))
         node = node.parent
     new = {
-        path
+        short_list(list(path))
         for space, path, other in all_nodes(tree)
         if other.last_access > clock or other.last_access != times.get((space, path), clock)
     }
-    want = {path for _, path, other in all_nodes(tree) if id(other) in on_path}
+    want = {short_list(list(path)) for _, path, other in all_nodes(tree) if id(other) in on_path}
     fresh = "A match uses every node on its path, and no other: eviction goes by these times."
     see.equal(f"the paths with a new last_access after {call}", sorted(new), sorted(want), fresh)
 

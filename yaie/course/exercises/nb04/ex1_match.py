@@ -48,6 +48,8 @@ def cases() -> Iterator[Case]:
     for prompt in ([*PROMPT, 99], PROMPT, PROMPT[:5], PROMPT[:4], PROMPT[:2], PROMPT[:1], [],
                    [1, 2, 3, 99, 5, 6], [99, 2, 3, 4, 5, 6]):  # fmt: skip
         yield case(("keep", PROMPT), ("match", prompt))
+    for prompt in ([1], [1, 2]):
+        yield case(("keep", [1, 2]), ("match", prompt), size=1)
     longer, adapted = [*PROMPT, 99], ("keep", PROMPT, "adapter")
     yield case(adapted, ("match", longer))
     yield case(adapted, ("keep", PROMPT), ("match", longer, "adapter"), ("match", longer))

@@ -16,7 +16,7 @@ from yaie.course.core.observe import Case, Observer, first_wrong
 from yaie.course.exercises.nb02.trees import PrefixTable, all_nodes, path_to, table
 from yaie.course.exercises.nb03.books import FAILED, after
 
-SIZE = 2  # tokens per block
+SIZE = 2  # tokens per block, unless a case has its own
 PROMPT = [1, 2, 3, 4, 5, 6]  # three full blocks
 USERS = "Each table that holds a block is a user of it, and so is the cache if its tree names it."
 WORDS = {  # of each action, to tell a trace with
@@ -32,8 +32,8 @@ WORDS = {  # of each action, to tell a trace with
 }
 
 
-def case(*steps: tuple, num_blocks: int = 12) -> Case:
-    return Case(in_words, trace=steps, num_blocks=num_blocks)
+def case(*steps: tuple, num_blocks: int = 12, size: int = SIZE) -> Case:
+    return Case(in_words, trace=steps, num_blocks=num_blocks, size=size)
 
 
 def in_words(case: Case) -> str:
@@ -41,15 +41,18 @@ def in_words(case: Case) -> str:
     for action, *rest in case.trace:
         space = f" in namespace {rest[-1]!r}" if rest[-1] == "adapter" else ""
         told.append(WORDS[action].format(*rest) + space)
-    return after(f"in a pool of {case.num_blocks} blocks of {SIZE}", told)
+    return after(f"in a pool of {case.num_blocks} blocks of {case.size}", told)
 
 
-def random_steps(seed: int, steps: int = 400) -> Iterator[tuple]:
-    """Requests that start and end, several at a time, many with the same beginning."""
+def random_steps(seed: int, steps: int = 480) -> Iterator[tuple]:
+    """Requests that start and end, several at a time, many with the same beginning.
+
+    Some find no room, so that their end is no step: 400 or more are left.
+    """
     generator = random.Random(seed)
     running: list[str] = []
     for number in range(steps):
-        if running and (len(running) > 5 or generator.random() < 0.45):
+        if running and (len(running) > 9 or generator.random() < 0.45):
             yield "end", running.pop(generator.randrange(len(running)))
             continue
         length = generator.randrange(1, 10)
@@ -76,7 +79,7 @@ class Running:
 
 
 def observe(RadixCache: type, case: Case, see: Observer) -> None:
-    life = Life(RadixCache, case.num_blocks, see)
+    life = Life(RadixCache, case.num_blocks, case.size, see)
     for action, *rest in case.trace:
         getattr(life, action.replace(" ", "_"))(*rest)
         life.stop_if_wrong()
@@ -85,12 +88,12 @@ def observe(RadixCache: type, case: Case, see: Observer) -> None:
 class Life:
     """Takes the steps of a trace, with the learner's cache and with the oracle."""
 
-    def __init__(self, RadixCache: type, num_blocks: int, see: Observer) -> None:
+    def __init__(self, RadixCache: type, num_blocks: int, size: int, see: Observer) -> None:
         from yaie.engine.kv_cache import BlockPool
 
-        self.see, self.num_blocks = see, num_blocks
-        self.cache = RadixCache(BlockPool(num_blocks), SIZE)
-        self.oracle = PrefixTable(SIZE)
+        self.see, self.num_blocks, self.size = see, num_blocks, size
+        self.cache = RadixCache(BlockPool(num_blocks), size)
+        self.oracle = PrefixTable(size)
         self.running: dict[str, Running] = {}
 
     def stop_if_wrong(self) -> None:
@@ -127,7 +130,7 @@ class Life:
 
     def keep(self, tokens: list[int], namespace: str = "") -> None:
         """A request computes `tokens` and ends; the cache keeps its full blocks."""
-        blocks = self.cache.pool.allocate(-(-len(tokens) // SIZE))
+        blocks = self.cache.pool.allocate(-(-len(tokens) // self.size))
         self.cache.insert(tokens, blocks, namespace)
         self.oracle.insert(tokens, blocks, namespace)
         self.cache.pool.release(blocks)
@@ -150,8 +153,10 @@ class Life:
         if not see.equal(f"the type of what {call} returned", kind, "Match"):
             see.stop()
         blocks = self.oracle.match(prompt[:-1], namespace)
-        length = len(blocks) * SIZE
-        whole = f"Blocks of {SIZE} are shared whole, and of {len(prompt)} tokens one is left over."
+        length = len(blocks) * self.size
+        whole = (
+            f"Of {len(prompt)} tokens one is left over, and blocks of {self.size} are shared whole."
+        )
         see.equal(f"the length of {call}", found.length, length, whole)
         see.equal(f"the values of {call}", list(found.values), blocks, "One block for each match.")
         path, ends = path_to(found.node), "Node, length and values describe the same prefix."
@@ -165,7 +170,7 @@ class Life:
         self.stop_if_wrong()
         self.cache.lock(found.node)
         self.oracle.lock(prompt[: found.length], namespace, 1)
-        missing = -(-len(prompt) // SIZE) - len(found.values)
+        missing = -(-len(prompt) // self.size) - len(found.values)
         if not self.make_room(missing):
             self.cache.unlock(found.node)
             self.oracle.lock(prompt[: found.length], namespace, -1)
@@ -189,7 +194,7 @@ class Life:
         kind = type(node).__name__
         if not see.equal(f"the type of what {call} returned", kind, "RadixNode"):
             see.stop()
-        full = tokens[: len(tokens) // SIZE * SIZE]
+        full = tokens[: len(tokens) // self.size * self.size]
         because = "It is the node to lock, and the lock has to protect all full blocks."
         see.equal(f"the path to the node of {call}", path_to(node), full, because)
         self.compare(call)
@@ -199,7 +204,9 @@ class Life:
             return
         tokens, blocks = self.running[name].tokens, self.running[name].table[:num_blocks]
         call = f"insert({tokens}, {num_blocks} blocks of {name!r})"
-        because = f"{len(tokens)} tokens fill {len(tokens) // SIZE} blocks, and {num_blocks} came."
+        because = (
+            f"{len(tokens)} tokens fill {len(tokens) // self.size} blocks, and {num_blocks} came."
+        )
         self.see.raises(call, ValueError, lambda: self.cache.insert(tokens, blocks), because)
         self.compare(f"the refused {call}", FAILED)
 

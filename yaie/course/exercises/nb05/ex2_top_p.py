@@ -72,7 +72,7 @@ PLANNED = [
 ]
 CERTAIN = [[0.0, -30.0, -40.0], [-40.0, -30.0, 0.0]]  # logits: softmax rounds the largest to 1
 ONE, PS = [0.15, 0.5, 0.05, 0.3], [0.4, 0.7, 1.0, 0.0, 0.9]
-MANY, LARGE_P, ENOUGH = 13_000, 0.7032, 9142
+MANY = ((13_000, "bfloat16", 9142), (60_000, "float16", 42_192))  # equal logits, p = 0.7032
 
 
 def cases() -> Iterator[Case]:
@@ -87,7 +87,9 @@ def cases() -> Iterator[Case]:
     for shape, words in (((-1, 1), "[batch, 1]"), ((-1,), "[batch]")):
         name = f"{len(PS)} rows of the probabilities {ONE}, p a tensor {PS} of shape {words}"
         yield Case(name, rows=[ONE] * len(PS), ks=PS, shape=shape)
-    yield Case(f"{MANY:,} equal bfloat16 logits, p = {LARGE_P}", many=True)
+    for size, dtype, enough in MANY:
+        name = f"{size:,} equal {dtype} logits, p = 0.7032"
+        yield Case(name, size=size, dtype=dtype, enough=enough)
     yield Case("", bad=True)
     rng = random.Random(0)
     for _ in range(150):
@@ -119,12 +121,12 @@ def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
         bad = {"1.5": 1.5, "-0.1": -0.1, "[0.1, 0.2, 0.3]": torch.tensor([0.1, 0.2, 0.3])}
         see_refusals(see, "top_p", keep, bad)
         return
-    if hasattr(case, "many"):
+    if hasattr(case, "size"):
         with see.call("top_p"):
-            after = keep(torch.zeros(1, MANY, dtype=torch.bfloat16), LARGE_P)
+            after = keep(torch.zeros(1, case.size, dtype=getattr(torch, case.dtype)), 0.7032)
         count = float(after.isfinite().sum())
-        digits = "bfloat16 has two or three digits: too few for the probabilities and their sum."
-        see.close("the number of tokens kept", count, ENOUGH, digits, rtol=0.0, atol=15.0)
+        digits = f"{case.dtype} has too few digits for the probabilities and their sum."
+        see.close("the number of tokens kept", count, case.enough, digits, rtol=0.0, atol=15.0)
         return
     if hasattr(case, "logits"):
         rows, ps, shape = [softmax(row) for row in case.logits], case.ks, case.shape

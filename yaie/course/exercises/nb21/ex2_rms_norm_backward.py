@@ -48,7 +48,10 @@ EPS = 1e-2
 def cases() -> Iterator[Case]:
     for shape in ((3, 8), (1, 1), (2, 3, 5), (0, 4), (40, 33)):
         yield Case(f"float64 {list(shape)}", look=at_gradients, shape=shape)
-    yield Case("bfloat16 [8, 256], where the two terms nearly cancel", look=at_rounding)
+    terms = "bfloat16 [8, 256], where the two terms of the gradient of x nearly cancel"
+    yield Case(terms, look=at_rounding, place=0)
+    rows = "bfloat16 [8, 256], where rows nearly cancel in the gradient of weight"
+    yield Case(rows, look=at_rounding, place=1)
     yield Case("gradcheck, float64 [2, 5]", look=at_differences)
 
 
@@ -105,14 +108,19 @@ def at_rounding(RMSNorm: Any, case: Case, see: Observer) -> None:
     import torch
 
     x, weight, noise = drawn((8, 256), torch.bfloat16)
-    gradient = (x.float() / weight.float() + 0.02 * noise.float()).bfloat16()
-    want = autograd(*(tensor.double() for tensor in (x, weight, gradient)))[0]
-    got = gradients(see, RMSNorm, x, weight, gradient)[0]
+    gradient = x.float() / weight.float()
+    if case.place:
+        x[4:] = x[:4]
+        gradient[4:] = -gradient[:4]
+    gradient = (gradient + 0.02 * noise.float()).bfloat16()
+    want = autograd(*(tensor.double() for tensor in (x, weight, gradient)))[case.place]
+    got = gradients(see, RMSNorm, x, weight, gradient)[case.place]
     if got is None:
         see.stop()
     error = float((got.double() - want).norm() / want.norm())
     once = "It is below 0.01 if everything is computed in float32 and rounded once."
-    see.at_most("the relative error of the gradient of x", round(error, 3), 0.01, once)
+    name = ("x", "weight")[case.place]
+    see.at_most(f"the relative error of the gradient of {name}", round(error, 3), 0.01, once)
 
 
 def at_differences(RMSNorm: Any, case: Case, see: Observer) -> None:

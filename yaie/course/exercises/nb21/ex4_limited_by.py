@@ -64,6 +64,7 @@ PLANNED = {
     "instructions that crowd": profile(l1=62.0, issue=85.0),
     "shared memory that crowds": profile(l1=95.0, issue=65.0),
     "multiply-adds": profile(fma=60.0, issue=59.9),
+    "shared memory at 60 percent": profile(l1=60.0, issue=42.0),
     "four rows": profile(waves=0.01, wait_memory=6.3),
     "attention on tensor cores": profile(
         tensor=53.8, l1=50.4, issue=30.8, wait_memory=0.3, wait_shared=1.2, wait_math=0.6,

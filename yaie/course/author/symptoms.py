@@ -1,0 +1,26 @@
+"""`python -m yaie.course.author symptoms 18.3`: write how each mistake first shows.
+
+An exercise whose mistakes are compiled keeps their symptoms in a file, so that only those with the
+learner's are compiled for a diagnosis. `tests/test_course_mistakes.py` proves the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from yaie.course.core.judge import all_symptoms, symptoms_file
+from yaie.course.core.manifest import select
+
+
+def main(which: Sequence[str]) -> int:
+    """Write the symptoms of CUDA exercises, and of those others that have a file already."""
+    for exercise in [e for name in which for e in select(name)]:
+        path = symptoms_file(exercise)
+        if exercise.is_cuda or path.exists():
+            found = dict(all_symptoms(exercise))
+            path.write_text(
+                json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+            print(f"{exercise.id}: {len(found)} symptoms")
+    return 0

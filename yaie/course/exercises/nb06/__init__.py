@@ -1,0 +1,3 @@
+"""Notebook 06: the scheduler's step, admission, preemption and ending."""
+
+NOTEBOOK = "06_scheduling"

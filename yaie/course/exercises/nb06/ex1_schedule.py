@@ -1,0 +1,186 @@
+"""06.1: who computes how many tokens in the next step."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer, first_wrong
+from yaie.course.exercises.nb06 import NOTEBOOK
+from yaie.course.exercises.nb06.scene import end_all, names, step_by_reference
+from yaie.course.lessons.simulate import Simulation, counts
+
+EXERCISE = Exercise(
+    id="06.1",
+    notebook=NOTEBOOK,
+    slug="schedule",
+    title="Put one step together",
+    target="yaie.engine.scheduler:Scheduler.schedule",
+    task=(
+        "Decide who computes how many tokens in the next step: first one token for each request "
+        "that decodes, then the prompts under way, then new requests unless a request had to be "
+        "preempted. `grow`, `_add_prefill` and `admit` do the parts; the order is yours."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "A user is watching the tokens of a request that decodes; a request whose prompt is "
+        "still being read has shown nothing yet. The first needs one token of the budget, the "
+        "second takes as many as it can get. So which goes first?",
+        "Every token in the step has a slot in the cache: `grow` makes it, or returns False "
+        "because the request itself was preempted. While it looks for a block, `grow` may "
+        "preempt any running request, also one that you have in a list already. So a request "
+        "whose `status` is no longer RUNNING must not be added.",
+        "Make the `Step`. Sort `self.running` into two lists by `is_decoding`, before anything "
+        "changes. For each of the first list:\n\n"
+        "    if it is still running, and self.grow(...): step.add(it, 1)\n\n"
+        "For each of the second that is still running, `self._add_prefill(it, step)`. Then "
+        "`self.admit(step)`, unless `step.preempted` names a request. Return the step.",
+    ),
+    proves=(
+        "Every decoding request gets its token, no budget is exceeded, and random work leaves "
+        "no block behind."
+    ),
+    part="scheduler",
+)
+FIRST = "The decoding request gets its one token first; the prompt takes what is left of 16."
+UNDERWAY = "A prompt under way holds blocks already, so it is finished before others begin."
+FULL = {"enable_prefix_caching": False}
+
+
+def cases() -> Iterator[Case]:
+    short, big = ("add", "short", 3), ("add", "big", 40)
+    yield case("one request decodes and a prompt of 40 waits", [short, "step", big],
+               [{"short": 1, "big": 15}], FIRST)  # fmt: skip
+    yield case("a prompt of 40 waits", [("add", "a", 40)], [{"a": 16}, {"a": 16}, {"a": 8}],
+               "A prompt under way goes on until it is computed.")  # fmt: skip
+    yield case("one request decodes and a prompt of 40 is under way", [short, big, "step"],
+               [{"short": 1, "big": 15}], FIRST)  # fmt: skip
+    yield case("8 tokens of a prompt are left and a prompt of 12 waits",
+               [("add", "old", 24), "step", ("add", "new", 12)],
+               [{"old": 8, "new": 8}], UNDERWAY)  # fmt: skip
+    yield case("one request decodes, and its two blocks are full", [("add", "a", 8), "step"],
+               [{"a": 1}], "Its ninth token needs a slot before it is computed.")  # fmt: skip
+    yield case("the pool is full: for a block, `grow` preempts c, whose prompt is under way",
+               [("add", "a", 8), ("add", "b", 4), ("add", "c", 8), "step"], [{"a": 1, "b": 1}],
+               "c lost its blocks in this step.", num_blocks=5, **FULL)  # fmt: skip
+    yield case("the pool is full: for a block, `grow` preempts b, which decodes",
+               [("add", "a", 8), ("add", "b", 8), "step"], [{"a": 1}],
+               "b lost its blocks in this step.", num_blocks=4, **FULL)  # fmt: skip
+    yield case("the pool is full: for a block, `grow` preempts the request that asks for it",
+               [("add", "a", 7), ("add", "b", 7), "step", "step", "turn"], [{"b": 2}],
+               "a lost its blocks in this step.", num_blocks=4, **FULL)  # fmt: skip
+    yield case("prompts of 10, 7 and 7 tokens run, without chunked prefill, and the first is done",
+               [("add", "a", 10), ("add", "b", 7), ("add", "c", 7), "step"],
+               [{"a": 1, "b": 7, "c": 7}], "Of 16 tokens, 15 are left: enough for both prompts.",
+               enable_chunked_prefill=False)  # fmt: skip
+    generator = random.Random(0)
+    for _ in range(12):
+        budget = generator.choice([8, 11, 32])
+        lengths = [generator.randrange(1, 30) for _ in range(10)]
+        yield Case(
+            in_words, trace=lengths, options={"num_blocks": 16, "max_num_batched_tokens": budget}
+        )
+
+
+def case(name: str, work: list, want: list[dict], because: str, **options: Any) -> Case:
+    return Case(name, work=work, want=want, because=because, options=options)
+
+
+def in_words(case: Case) -> str:
+    budget = case.options["max_num_batched_tokens"]
+    return f"prompts of {case.trace} tokens, 6 tokens to generate each, and a budget of {budget}"
+
+
+def observe(scheduler_class: type, case: Case, see: Observer) -> None:
+    scene = Simulation(scheduler_class, **case.options)
+    if case.trace is not None:
+        observe_work(see, scene, case.trace)
+        return
+    for action in case.work:
+        if action == "step":
+            step_by_reference(scene)
+        elif action == "turn":
+            admit_a_last(scene)
+        else:
+            scene.add(*action[1:])
+    for want in case.want:
+        step = observe_schedule(see, scene)
+        got = counts(step)
+        see.equal("the number of tokens per request", got, want, case.because)
+        see.equal("the order of the batch", list(got), list(want), "Decoding requests come first.")
+        if first_wrong(see.facts):
+            see.stop()
+        scene.compute(step)
+
+
+def admit_a_last(scene: Simulation) -> None:
+    """As if a had been admitted after b, so that a is the victim if it needs a block."""
+    scene.scheduler.running.reverse()
+    scene.scheduler.running[0].num_computed_tokens -= 1  # and b has a slot for its token
+    scene.kv.lengths["b"] = 9
+
+
+def observe_schedule(see: Observer, scene: Simulation) -> Any:
+    """Call `schedule`, and note what holds of every step."""
+    scheduler = scene.scheduler
+    decoding = names(r for r in scheduler.running if r.is_decoding)
+    admissions: list[list[str]] = []
+
+    def admit(step: Any) -> None:
+        admissions.append(names(step.preempted))
+        type(scheduler).admit(scheduler, step)
+
+    scheduler.admit = admit
+    with see.call("schedule()"):
+        step = scheduler.schedule()
+    del scheduler.admit
+    if not see.equal("the type of what schedule() returned", type(step).__name__, "Step"):
+        see.stop()
+    lost = [r.request_id for r in step.scheduled if r.request_id not in scene.kv.block_tables]
+    because = "A request without blocks has no place for its tokens."
+    see.equal("the list of requests in the step that were preempted", lost, [], because)
+    left = [
+        name for name in decoding if name not in [*names(step.scheduled), *names(step.preempted)]
+    ]
+    because = "Each request that decodes gets one token in every step."
+    see.equal("the list of decoding requests that are not in the step", left, [], because)
+    budget = scheduler.max_num_batched_tokens
+    see.at_most(
+        "the number of tokens in the step", step.total_tokens, budget, "That is the budget."
+    )
+    lengths = {r.request_id: scene.kv.lengths.get(r.request_id) for r in scheduler.running}
+    slots = {r.request_id: len(r.token_ids) for r in scheduler.running}
+    because = "A token needs a slot before it is computed."
+    see.equal("the number of slots per running request", lengths, slots, because)
+    late = [preempted for preempted in admissions if preempted]
+    because = "No block was free for those that run, so no request is admitted."
+    see.equal("the list of preemptions before admit was called", late, [], because)
+    return step
+
+
+def observe_work(see: Observer, scene: Simulation, lengths: list[int]) -> None:
+    for number, length in enumerate(lengths):
+        scene.add(f"r{number}", length)
+    scheduler = scene.scheduler
+    for _ in range(400):
+        if not scheduler.has_work:
+            break
+        step = observe_schedule(see, scene)
+        if first_wrong(see.facts):  # what follows would have no meaning
+            see.stop()
+        scene.compute(step)
+        for request in list(scheduler.running):
+            if request.num_output_tokens >= 6:
+                scheduler.finish(request, "length")
+    left = names([*scheduler.running, *scheduler.waiting])
+    see.equal("the list of requests left after 400 steps", left, [], "All of them fit, in turn.")
+    end_all(see, scene)
+
+
+def draw(scheduler_class: type) -> Any:
+    from yaie.course.exercises.nb06.pictures import draw_work
+
+    return draw_work(scheduler_class)

@@ -1,0 +1,90 @@
+"""06.3: a running request that loses its blocks, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer, first_wrong
+from yaie.course.exercises.nb06 import NOTEBOOK
+from yaie.course.exercises.nb06.scene import (
+    compare,
+    end_all,
+    leaving,
+    names,
+    running_scene,
+    state,
+    step_by_reference,
+)
+
+EXERCISE = Exercise(
+    id="06.3",
+    notebook=NOTEBOOK,
+    slug="preempt",
+    title="Preempt a request without losing its tokens",
+    target="yaie.engine.scheduler:Scheduler.preempt",
+    task=(
+        "Take a running request's blocks away, and put it where it is admitted again as soon "
+        "as there is room. What it has generated stays. You have `self._leave(request)`, which "
+        "gives up its blocks, its lock and its place among `running`, and hands what is computed "
+        "to the cache."
+    ),
+    difficulty=1,
+    minutes=8,
+    hints=(
+        "Keys and values can be computed again from the tokens. The tokens themselves cannot: "
+        "the user has seen them, and a sampler would draw others.",
+        "Afterwards the request holds no block, no lock and no place among `running`; none of "
+        "its tokens counts as computed; and it is older than every request in `waiting`.",
+        "`self._leave(request)` gives up blocks, lock and place. Then four lines: computed "
+        "tokens to 0, one preemption more in `metrics`, the status, and `waiting.appendleft`.",
+    ),
+    proves="Tokens survive, blocks return, and the request goes on where it was.",
+    part="scheduler",
+)
+
+
+def cases() -> Iterator[Case]:
+    yield Case("10 tokens of prompt and 2 generated ones", steps=2, options={}, preemptions=0)
+    yield Case("10 tokens of prompt and 4 generated ones", steps=4, options={}, preemptions=1)
+    yield Case("10 tokens of prompt and 2 generated ones, no prefix caching", steps=2,
+               options={"enable_prefix_caching": False}, preemptions=0)  # fmt: skip
+
+
+def observe(scheduler_class: type, case: Case, see: Observer) -> None:
+    scene, request = running_scene(scheduler_class, case.steps, **case.options)
+    request.metrics.num_preemptions = case.preemptions
+    late = scene.add("late", 6)
+    tokens, arrival = list(request.token_ids), request.metrics.arrival_time
+    before, changes = state(scene, request), leaving(scene, request)
+    waits = ["a", *names(scene.scheduler.waiting)]
+    changes |= {
+        "num_computed_tokens": (0, "Its keys and values are gone with its blocks."),
+        "the list of waiting requests": (waits, "It was admitted before all others that wait."),
+        "its status": ("waiting", "It waits to be admitted again."),
+        "metrics.num_preemptions": (case.preemptions + 1, "It was preempted once more."),
+    }
+    with see.call("preempt(a)"):
+        scene.scheduler.preempt(request)
+    compare(see, scene, request, "preempt(a)", before, changes)
+    kept, because = request.metrics.arrival_time == arrival, "It arrived once."
+    see.true("metrics.arrival_time after preempt(a)", kept, "is not what it was", because)
+    if first_wrong(see.facts):  # what follows would have no meaning
+        see.stop()
+    for _ in range(30):
+        step = step_by_reference(scene)
+        is_back = request in step.scheduled and request.num_computed_tokens >= len(tokens)
+        if is_back and late.num_output_tokens:
+            break
+    again = request.token_ids[: len(tokens)]
+    see.equal("its first tokens, computed again,", again, tokens, "It goes on where it was.")
+    ran = late.num_output_tokens > 0
+    see.true("the request behind it", ran, "never ran", "It has its turn after a.")
+    end_all(see, scene)
+
+
+def draw(scheduler_class: type) -> Any:
+    from yaie.course.exercises.nb06.pictures import draw_preemption
+
+    return draw_preemption(scheduler_class)

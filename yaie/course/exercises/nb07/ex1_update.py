@@ -1,0 +1,141 @@
+"""07.1: the state that `OnlineSoftmax.update` leaves behind, tile after tile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb07 import NOTEBOOK
+from yaie.course.exercises.nb07.oracle import INF, see_unchanged, sums
+
+EXERCISE = Exercise(
+    id="07.1",
+    notebook=NOTEBOOK,
+    slug="update",
+    title="The update step of the online softmax",
+    target="yaie.ops.reference.online_softmax:OnlineSoftmax.update",
+    task=(
+        "A tile of scores arrives, with the values that belong to them. Bring `self.maximum`, "
+        "`self.total` and `self.accumulator` to where they would be if this tile and all earlier "
+        "ones had come together. The sums so far are relative to the old maximum. There may be "
+        "many rows, each with its own maximum, and a row may have nothing but -inf so far; "
+        "`finite`, which the file imports, helps there."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "exp(s - old maximum) times exp(old maximum - new maximum) is exp(s - new maximum). "
+        "The sums are made of the first factor; so one multiplication moves a whole sum to the "
+        "new maximum, however many scores are in it.",
+        "After the call `total` is the sum of exp(score - maximum) over all scores so far, "
+        "and `accumulator` the same sum with each term times its value, for the same maximum. "
+        "The factor exp(old - new) is at most 1, and belongs to both. A row whose maximum is "
+        "still -inf keeps sums of 0: subtract 0 there instead of -inf.",
+        "Five lines, the assignment of the new maximum last:\n"
+        "    maximum = torch.maximum(..., scores.amax(dim=-1))\n"
+        "    rescale = (old - finite(new)).exp()                      # [..., rows]\n"
+        "    weights = (scores - finite(new).unsqueeze(-1)).exp()     # [..., rows, keys]\n"
+        "    self.total = self.total * ... + weights.sum(dim=-1)\n"
+        "    self.accumulator = self.accumulator * ... + weights @ values\n"
+        "The accumulator has one more axis than the factor.",
+    ),
+    proves=(
+        "However a row is cut into tiles, the state is that of the whole row in float64: with "
+        "rising and falling scores, large ones, and rows hidden in part or altogether."
+    ),
+)
+OLD, NEW = [[1.0, 0.0], [0.0, 1.0]], [[2.0, 2.0], [3.0, -1.0]]  # values
+
+
+def cases() -> Iterator[Case]:
+    import torch
+
+    yield planned(held=([[1.0, 2.0]], OLD), tiles=[([[4.0, 3.5]], NEW)])
+    yield planned(held=([[1.0, 2.0]], OLD), tiles=[([[0.5, -1.0]], NEW)])
+    yield planned(held=([[1.0, 2.0], [0.0, 1.0]], OLD), tiles=[([[4.0, 3.0], [1.0, 2.0]], NEW)])
+    yield planned(held=([[1.0, 2.0], [5.0, 0.0]], OLD), tiles=[([[4.0, 3.0], [1.0, 2.0]], NEW)])
+    yield planned(tiles=[([[1.0, 2.0]], OLD)])
+    yield planned(tiles=[([[-INF, -INF], [1.0, -INF]], OLD), ([[-INF, 2.0], [-INF, -INF]], OLD)])
+    scores = [[-900.0, -800.0], [100.0, 700.0], [900.0, 899.0]]
+    values = torch.arange(12.0).view(3, 2, 2).tolist()
+    yield planned(tiles=[([row], own) for row, own in zip(scores, values, strict=True)])
+    generator, drawn = torch.Generator().manual_seed(0), random.Random(0)
+    for _ in range(40):
+        rows = drawn.choice([(1,), (3,), (2, 4), (2, 1, 3)])
+        trace = []
+        for _ in range(drawn.randint(1, 5)):
+            keys = drawn.randint(1, 5)
+            scores = torch.randn(*rows, keys, generator=generator) * 4
+            scores[torch.rand(scores.shape, generator=generator) < 0.2] = -INF
+            trace.append((scores, torch.randn(*rows[:-1], keys, 3, generator=generator)))
+        yield Case(in_words, trace=trace, held=None)
+
+
+def planned(tiles: list[Any], held: Any = None) -> Case:
+    import torch
+
+    tiles = [tuple(map(torch.tensor, tile)) for tile in tiles]
+    held = held and tuple(map(torch.tensor, held))
+    return Case(in_words, trace=tiles, held=held)
+
+
+def in_words(case: Case) -> str:
+    state = "an empty state" if case.held is None else f"a state of the scores {shown(case.held)}"
+    return f"{state}, updated with the scores {', then '.join(map(shown, case.trace))}"
+
+
+def shown(tile: tuple[Any, Any]) -> str:
+    scores = tile[0]
+    if scores.numel() > 12:
+        return str(list(scores.shape))
+    return str([[round(x, 2) for x in row] for row in scores.flatten(0, -2).tolist()])
+
+
+def observe(OnlineSoftmax: type, case: Case, see: Observer) -> None:
+    import torch
+
+    if not case.trace:
+        return
+    first_scores, first_values = case.trace[0]
+    rows, head_dim = tuple(first_scores.shape[:-1]), first_values.shape[-1]
+    state = OnlineSoftmax.empty(rows, head_dim, like=first_values)
+    so_far = [] if case.held is None else [case.held]
+    if case.held:
+        state = OnlineSoftmax(*(x.float() for x in sums(*case.held)))
+    for number, (scores, values) in enumerate(case.trace, start=1):
+        given = {"scores": scores.clone(), "values": values.clone()}
+        with see.call("update"):
+            state.update(*given.values())
+        see_unchanged(see, given, {"scores": scores, "values": values})
+        so_far.append((scores, values))
+        whole = [torch.cat(parts, dim=-1 - i) for i, parts in enumerate(zip(*so_far, strict=True))]
+        when = f" after update {number}" if len(case.trace) > 1 else ""
+        for name, want, why in zip(NAMES, sums(*whole), WHY, strict=True):
+            see.close(f"{name}{when}", getattr(state, name[5:]), want.float(), why)
+
+
+NAMES = "self.maximum", "self.total", "self.accumulator"
+WHY = (
+    "It is the largest score of each row so far, -inf before any.",
+    "It is the sum of exp(score - self.maximum) over all scores of the row so far.",
+    "It is the sum of exp(score - self.maximum) times the value over all scores of the row so far.",
+)
+
+
+def draw(OnlineSoftmax: type) -> Any:
+    """Twelve scores in tiles of three, by the learner's updates."""
+    import torch
+
+    from yaie.course.viz import film_strip
+    from yaie.course.viz.online import draw_online, record_online
+
+    generator = torch.Generator().manual_seed(3)
+    scores = (torch.randn(12, generator=generator) * 2).tolist()
+    values = torch.randn(12, 2, generator=generator)
+    state = OnlineSoftmax.empty((1,), 2, like=values)
+    steps = record_online(state, scores, values, 3)
+    titles = [f"scores {s.start} to {s.end - 1}" for s in steps]
+    return film_strip(steps, draw_online, titles, frames=[1, 3])

@@ -1,0 +1,164 @@
+"""07.2: what `merge_states` makes of two partial results, and of a tree of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb07 import NOTEBOOK
+from yaie.course.exercises.nb07.oracle import INF, attention, see_unchanged, two_tensors
+
+EXERCISE = Exercise(
+    id="07.2",
+    notebook=NOTEBOOK,
+    slug="merge_states",
+    title="Merge two partial results",
+    target="yaie.ops.reference.online_softmax:merge_states",
+    task=(
+        "Two attentions of the same queries over different keys arrive, each with its output, "
+        "divided already, and its log-sum-exp. Return the output and the log-sum-exp over all "
+        "the keys, as if they had been in one place. A part may have seen no key at all. "
+        "`finite`, which the file imports, puts 0 in the place of -inf."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "exp(lse) is the sum that a part divided by. Multiply it back, add up, and divide by "
+        "the sum of both sums. The factor of each part is then its share of the whole.",
+        "The two shares are not negative and add up to 1, whatever the sizes of the "
+        "log-sum-exps; so no exponential may be taken of a log-sum-exp itself, which may be "
+        "1,000. Where both are -inf there is nothing to share: zeros, and -inf.",
+        "Four lines:\n"
+        "    lse = torch.logaddexp(...)                        # log(exp a + exp b), safely\n"
+        "    weight_a = (lse_a - finite(lse)).exp()            # weight_b likewise\n"
+        "    out = out_a * weight_a... + out_b * weight_b...   # an axis for head_dim\n"
+        "    return out in the dtype of out_a, lse",
+    ),
+    proves=(
+        "Any split of the keys into parts, merged in any order and grouping, gives the "
+        "attention over all of them; parts without keys, large scores and half precision "
+        "included."
+    ),
+)
+STATE = [[[1.0, 2.0]], [[3.0, 4.0]], [[0.0, 0.0]]], [[0.5], [0.7], [-INF]]
+NOTHING = [[[0.0, 0.0]]] * 3, [[-INF]] * 3
+HALF = {"rtol": 1e-2, "atol": 1e-2}
+
+
+def cases() -> Iterator[Case]:
+    import torch
+
+    a, b = ([[[1.0, 0.0]]], [[math.log(2)]]), ([[[0.0, 2.0]]], [[math.log(6)]])
+    want = [[[0.25, 1.5]]], [[math.log(8)]]
+    yield planned("parts with the outputs [1, 0] and [0, 2] and the sums 2 and 6", a, b, want)
+    generator = torch.Generator().manual_seed(0)
+    for sizes in ((3, 4), (1, 9), (6, 1)):
+        scores = torch.randn(5, 3, sum(sizes), generator=generator) * 3
+        values = torch.randn(5, 3, sum(sizes), 4, generator=generator)
+        trace = list(zip(scores.split(sizes, dim=2), values.split(sizes, dim=2), strict=True))
+        yield Case(in_words, trace=trace, seed=None)
+    for a, b, words in (
+        (STATE, NOTHING, "(a, nothing)"), (NOTHING, STATE, "(nothing, a)")
+    ):  # fmt: skip
+        name = f"merge_states{words}, where nothing has seen no key, nor has row 2 of a"
+        yield planned(f"the call {name}", a, b, STATE)
+    a, b = ([[[1.0]], [[1.0]]], [[900.0], [-900.0]]), ([[[3.0]], [[3.0]]], [[900.0], [-901.0]])
+    share = 1 / (1 + math.exp(-1))
+    want = [[[2.0]], [[3 - 2 * share]]], [[900 + math.log(2)], [-900 - math.log(share)]]
+    yield planned("the log-sum-exps 900 and 900, and -900 and -901", a, b, want)
+    generator = torch.Generator().manual_seed(1)
+    for dtype in (torch.float16, torch.bfloat16):
+        outs = [torch.randn(4, 2, 8, generator=generator).to(dtype) for _ in range(2)]
+        lses = torch.stack([torch.randn(4, 2, generator=generator) for _ in range(2)])
+        shares = lses.double().softmax(dim=0).unsqueeze(-1)
+        out = (torch.stack(outs).double() * shares).sum(dim=0)
+        a, b = zip(outs, lses, strict=True)
+        name = f"outputs in {str(dtype).removeprefix('torch.')}, log-sum-exps in float32"
+        want = out.to(dtype), lses.double().logsumexp(dim=0)
+        yield Case(name, parts=[a, b], want=want, tolerance=HALF)
+    generator, drawn = torch.Generator().manual_seed(2), random.Random(0)
+    for seed in range(20):
+        trace = []
+        for _ in range(drawn.randint(2, 7)):
+            scores = torch.randn(2, 2, drawn.randint(0, 4), generator=generator) * 4
+            trace.append((scores, torch.randn(*scores.shape, 3, generator=generator)))
+        yield Case(in_words, trace=trace, seed=seed)
+
+
+def planned(name: str, a: Any, b: Any, want: Any) -> Case:
+    import torch
+
+    parts = [tuple(map(torch.tensor, part)) for part in (a, b)]
+    return Case(name, parts=parts, want=tuple(map(torch.tensor, want)), tolerance={})
+
+
+def in_words(case: Case) -> str:
+    if not case.trace:
+        return "no parts"
+    sizes = [scores.shape[-1] for scores, _ in case.trace]
+    tokens, heads, _, head_dim = case.trace[0][1].shape
+    how = "" if case.seed is None else ", merged in a random order"
+    return f"parts of {sizes} keys, {tokens} tokens, {heads} heads, head_dim {head_dim}{how}"
+
+
+def observe(merge_states: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    if case.trace is None:
+        parts, want, tolerance = list(case.parts), case.want, case.tolerance
+    elif not case.trace:
+        return
+    else:
+        parts = [narrow(*attention(*part)) for part in case.trace]
+        scores, values = zip(*case.trace, strict=True)
+        want, tolerance = attention(torch.cat(scores, dim=-1), torch.cat(values, dim=-2)), {}
+    want = want[0].to(parts[0][0].dtype), want[1].float()
+    drawn = random.Random(case.seed) if case.trace and case.seed is not None else None
+    while len(parts) > 1:
+        a, b = (parts.pop(drawn.randrange(len(parts)) if drawn else 0) for _ in range(2))
+        names = "a's output", "a's log-sum-exp", "b's output", "b's log-sum-exp"
+        before = dict(zip(names, (*a, *b), strict=True))
+        given = {name: x.clone() for name, x in before.items()}
+        states = list(given.values())
+        with see.call("merge_states"):
+            got = merge_states(tuple(states[:2]), tuple(states[2:]))
+        words = "the output and the log-sum-exp."
+        parts.append(two_tensors(see, "merge_states", got, words))
+        see_unchanged(see, given, before)
+    sums = "The sums exp(lse) of the parts add up."
+    see.close("the log-sum-exp", parts[0][1], want[1], sums)
+    weighted = "Each part counts by its share of the sum, exp(its lse - lse of both)."
+    see.close("the output", parts[0][0], want[0], weighted, **tolerance)
+
+
+def narrow(out: Any, lse: Any) -> tuple[Any, Any]:
+    return out.float(), lse.float()
+
+
+def draw(merge_states: Callable[..., Any]) -> Any:
+    """Sixteen keys in four parts, merged in pairs by the learner's function."""
+    import torch
+
+    from yaie.course.viz.merge import MergeNode, draw_merge
+
+    generator = torch.Generator().manual_seed(4)
+    scores = torch.randn(1, 1, 16, generator=generator) * 2
+    values = torch.randn(1, 1, 16, 1, generator=generator)
+
+    def node(start: int, end: int, state: Any, *children: MergeNode) -> tuple[Any, MergeNode]:
+        keys = f"keys {start}-{end - 1}"
+        return state, MergeNode(keys, state[1].item(), state[0].item(), children)
+
+    def merged(start: int, end: int) -> tuple[Any, MergeNode]:
+        if end - start == 4:
+            part = attention(scores[..., start:end], values[..., start:end, :])
+            return node(start, end, narrow(*part))
+        middle = (start + end) // 2
+        a, b = merged(start, middle), merged(middle, end)
+        return node(start, end, merge_states(a[0], b[0]), a[1], b[1])
+
+    return draw_merge(merged(0, 16)[1])

@@ -1,0 +1,107 @@
+"""07.3: the weights and the log-sum-exp of `safe_softmax`, whatever a row holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb07 import NOTEBOOK
+from yaie.course.exercises.nb07.oracle import INF, see_unchanged, two_tensors
+
+EXERCISE = Exercise(
+    id="07.3",
+    notebook=NOTEBOOK,
+    slug="safe_softmax",
+    title="Softmax of rows with nothing to see",
+    target="yaie.ops.reference.online_softmax:safe_softmax",
+    task=(
+        "The softmax of whole rows, and its log-sum-exp, which must survive anything that a "
+        "mask or a model puts into a row: scores too large for an exponential, some keys "
+        "hidden, all keys hidden, no keys. `attention` of notebook 01 runs on it."
+    ),
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Subtract each row's own maximum. Then look at the two lines where -inf or 0 can "
+        "meet itself: -inf minus -inf, and 0 divided by 0.",
+        "In a row with any key the largest exponential is 1, so its sum is at least 1. Only a "
+        "row without keys has a sum of 0: weights 0, and a log-sum-exp of log 0 = -inf. "
+        "amax of no elements is an error.",
+        "In this order:\n"
+        "    if scores.shape[-1] == 0: ...\n"
+        "    maximum = finite(scores.amax(dim=-1, keepdim=True))\n"
+        "    weights = (scores - maximum).exp()\n"
+        "    total = weights.sum(dim=-1, keepdim=True)\n"
+        "    weights / total.clamp(min=...), (maximum + total.log()) without its last axis\n"
+        "The smallest sum that a row with a key can have makes a good `min`.",
+    ),
+    proves=(
+        "Rows in three precisions, with any keys hidden, match a softmax in float64, and no "
+        "row gives NaN."
+    ),
+)
+
+
+def cases() -> Iterator[Case]:
+    import torch
+
+    yield planned([[1.0, 2.0, 3.0]])
+    for dtype, row in ((torch.float32, [200.0, 199.0]), (torch.float16, [12.0, 11.0])):
+        yield planned([row, [-x for x in row], [0.0, 1.0]], dtype)
+    yield planned([[1.0, -INF, 3.0], [-INF, 0.0, -INF]])
+    yield planned([[-INF, -INF], [1.0, -INF]])
+    for shape in ((2, 0), (2, 3, 0)):
+        yield Case(f"scores {list(shape)}, rows without keys", scores=torch.zeros(shape))
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        for shape in ((4, 7), (2, 3, 5), (1, 1), (6,)):
+            scores = torch.randn(shape, generator=generator) * 30
+            scores[torch.rand(shape, generator=generator) < 0.4] = -INF
+            name = f"random scores {list(shape)} in {str(dtype).removeprefix('torch.')}"
+            yield Case(name, scores=scores.to(dtype))
+
+
+def planned(rows: list[list[float]], dtype: Any = None) -> Case:
+    import torch
+
+    name = f"the scores {rows}" + (f" in {str(dtype).removeprefix('torch.')}" if dtype else "")
+    return Case(name, scores=torch.tensor(rows, dtype=dtype or torch.float32))
+
+
+def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    scores = case.scores.clone()
+    with see.call("safe_softmax"):
+        got = safe_softmax(scores)
+    words = "the weights and the log-sum-exp."
+    weights, lse = two_tensors(see, "safe_softmax", got, words)
+    see_unchanged(see, {"scores": scores}, {"scores": case.scores})
+    hidden = torch.full((*scores.shape[:-1], 1), -INF).double()
+    wide = torch.cat((case.scores.double(), hidden), dim=-1)  # a hidden key changes nothing
+    want = wide.softmax(dim=-1).nan_to_num(0.0)[..., :-1]
+    tolerance = {"rtol": 4e-3, "atol": 1e-3} if scores.dtype == torch.float16 else {}
+    shares = "A weight is exp(score - maximum), divided by the sum of its row; 0 for a hidden key."
+    see.close("the tensor of weights", weights, want.to(scores.dtype), shares, **tolerance)
+    log = "It is maximum + log(sum of exp(score - maximum)), and -inf for a row without keys."
+    want = wide.logsumexp(dim=-1).to(scores.dtype)
+    if isinstance(lse, torch.Tensor):
+        rows = [(x.flatten() == -INF).nonzero().flatten().tolist() for x in (lse, want)]
+        see.equal("the list of rows whose log-sum-exp is -inf", *rows, log)
+    see.close("the log-sum-exp", lse, want, log, **tolerance)
+
+
+def draw(safe_softmax: Callable[..., Any]) -> Any:
+    """Five queries whose first two see nothing, because there are only three keys."""
+    import torch
+
+    from yaie.course.viz import draw_attention
+    from yaie.ops.reference.attention import causal_mask
+
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(5, 3, generator=generator) * 2
+    scores = scores.masked_fill(~causal_mask(5, 3), -INF)
+    rows = [f"query {i}" for i in range(5)]
+    return draw_attention(safe_softmax(scores)[0], ["key 0", "key 1", "key 2"], rows)

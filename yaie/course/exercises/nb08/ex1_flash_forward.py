@@ -1,0 +1,147 @@
+"""08.1: what `flash_forward` returns, the tensors it makes and the tiles it computes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb08 import NOTEBOOK
+from yaie.course.exercises.nb08.dense import (
+    Shape,
+    attention,
+    new_case,
+    see_cost,
+    see_results,
+    see_unchanged,
+)
+
+EXERCISE = Exercise(
+    id="08.1",
+    notebook=NOTEBOOK,
+    slug="flash_forward",
+    title="Attention, a tile at a time",
+    target="yaie.ops.reference.flash:flash_forward",
+    task=(
+        "For each tile of queries: load it, begin an online softmax, go through the tiles of "
+        "keys and values that it may see, finish, store. The file imports what you need: "
+        "`heads_first` makes a loaded tile ready to compute, `key_tiles` says which tiles "
+        "are seen whole, in part (mask those with `hidden_keys`), or not at all, and "
+        "`tokens_first` turns a result around before it is stored. Scores are multiplied by "
+        "`scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of tokens only, such "
+        "as `k[columns]`: that is the traffic that is counted."
+    ),
+    difficulty=3,
+    minutes=30,
+    hints=(
+        "Two loops: over tiles of queries, and inside over tiles of keys. Between them lives "
+        "one OnlineSoftmax: made when a tile of queries begins, fed once for each tile of "
+        "keys, finished when they are through.",
+        "Query i is at position past + i, with past = key tokens - query tokens. In the tiles "
+        "that `key_tiles` calls whole no score is hidden; in those seen in part some are; "
+        "no others are read. Both loops end with a tile that may be short: slices end at "
+        "min(start + tile, number of tokens).",
+        "The shape of it:\n"
+        "    out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=...)\n"
+        "    for q_start in range(0, num_q, tile_q):\n"
+        "        rows = slice(q_start, min(...))\n"
+        "        positions = range(past + rows.start, past + rows.stop)\n"
+        "        queries = heads_first(q[rows], num_heads)        # [heads, rows, dim]\n"
+        "        state = OnlineSoftmax.empty(queries.shape[:2], head_dim, like=queries)\n"
+        "        whole, seen = key_tiles(positions[0], positions[-1], num_k, ...)\n"
+        "        for tile in range(seen):\n"
+        "            columns = slice(tile * tile_k, min(...))\n"
+        "            keys, values = ...                           # as the queries\n"
+        "            scores = queries @ keys.mT * scale\n"
+        "            if tile >= whole: scores.masked_fill_(hidden_keys(...), -inf)\n"
+        "            state.update(...)\n"
+        "        tile_out, tile_lse = state.finish()\n"
+        "        out[rows] = tokens_first(tile_out, num_heads)\n"
+        "        lse[rows] = tile_lse.T",
+    ),
+    proves=(
+        "It agrees with a float64 oracle at 60 shapes whose last tiles are short, stores no "
+        "more scores than a tile has, and computes no tile that is hidden."
+    ),
+)
+PLANNED = [  # each brings one new thing
+    Shape(4, 4),
+    Shape(4, 8),  # two tiles of keys: one softmax over both
+    Shape(8, 8),  # two tiles of queries
+    Shape(8, 8, causal=True),  # a mask that cuts tiles in two
+    Shape(4, 10),  # a last tile of keys that is short
+    Shape(6, 8),  # and of queries
+    Shape(5, 14, causal=True, tile_q=3),  # a past
+    Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
+    Shape(1, 9, 3, 1, 8, causal=True, tile_q=16),  # a decode step
+    Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
+    Shape(5, 0, 2, 1, tile_q=2, tile_k=2),
+]
+SMALL = {"rtol": 2e-2, "atol": 1e-2}
+WIDE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def cases() -> Iterator[Case]:
+    for seed, shape in enumerate(PLANNED):
+        yield new_case(shape, 0.6, seed)
+    yield new_case(Shape(6, 6, 2, 1, 8, causal=True), 8**-0.5, 0)
+    large = Shape(5, 9, 2, 1, causal=True, tile_q=2, tile_k=3)
+    yield new_case(large, 1.0, size=40.0)
+    half = Shape(6, 9, 2, 1, 16, causal=True)
+    for dtype in ("float16", "bfloat16"):
+        yield new_case(half, 0.25, dtype=dtype, tolerance=SMALL)
+    yield new_case(Shape(96, 96, 2, 1, 2, causal=True, tile_q=8, tile_k=8), 0.7, cost=True)
+    yield new_case(Shape(32, 40, 1, 1, 4, causal=True), 0.5, cost=True)
+    yield new_case(Shape(6, 9, 2, 1, causal=True), 0.5, dtype="float64", tolerance=WIDE)
+    drawn = random.Random(0)
+    for seed in range(50):
+        kv, group, dim = drawn.randint(1, 2), drawn.randint(1, 3), drawn.choice((2, 5, 8))
+        num_q = drawn.randint(0, 12)
+        num_k = max(0, num_q + drawn.choice((-3, 0, 0, 1, 9)))
+        tiles = drawn.randint(1, 6), drawn.randint(1, 6)
+        causal = drawn.random() < 0.7
+        yield new_case(Shape(num_q, num_k, kv * group, kv, dim, causal, *tiles), 0.4, seed)
+
+
+def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> None:
+    shape: Shape = case.shape
+    want = attention(shape, case.scale, case.seed, case.dtype, getattr(case, "size", 1.0))
+    before = [want.q, want.k, want.v]
+    given = [x.clone() for x in before]
+    call = partial(flash_forward, *given, shape.causal, case.scale, shape.tile_q, shape.tile_k)
+    if hasattr(case, "cost"):
+        see_cost(see, shape, call, products=2, copies=2)
+        return
+    with see.call("flash_forward"):
+        got = call()
+    out, lse = see_results(see, "flash_forward", got, ("the output", "the log-sum-exp"))
+    see_unchanged(see, "q k v", given, before)
+    tolerance = getattr(case, "tolerance", {})
+    past = shape.num_k - shape.num_q
+    rows = f"Query i is at position {past} + i, and sees the keys up to there."
+    rows = rows if shape.causal else f"Every query sees all {shape.num_k} keys."
+    see.close("the output", out, want.out.to(want.q.dtype), rows, **tolerance)
+    exact = tolerance if case.dtype == "float64" else {}
+    lse_dtype = want.lse if case.dtype == "float64" else want.lse.float()
+    kept = "It is what `finish` returns, queries first, in float32 (float64 if q is)."
+    see.close("the log-sum-exp", lse, lse_dtype, kept, **exact)
+
+
+def draw(flash_forward: Callable[..., Any]) -> Any:
+    """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
+    import torch
+
+    from yaie.course.core.memory import Memory
+    from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
+    from yaie.course.viz.tiles import draw_tiles, record_tiles
+
+    generator = torch.Generator().manual_seed(0)
+    memory = Memory()
+    inputs = (torch.randn(64, 1, 16, generator=generator) for _ in range(3))
+    placed = [memory.place(x, name) for x, name in zip(inputs, "qkv", strict=True)]
+    flash_forward(*placed, True, 0.25, 16, 16)
+    naive = naive_cost(AttentionShape(64, 64, head_dim=16, itemsize=4)).bytes
+    return draw_tiles(record_tiles(memory.events, 64, 64, True, naive)[-1])

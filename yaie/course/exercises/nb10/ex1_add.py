@@ -1,0 +1,120 @@
+"""10.1: what the programs of `add_kernel` load and store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb10 import NOTEBOOK
+from yaie.course.exercises.nb10.tensors import poisoned, randn, see_loaded, see_stored_once
+
+if TYPE_CHECKING:
+    from yaie.course.core.triton import Access, Trace
+
+EXERCISE = Exercise(
+    id="10.1",
+    notebook=NOTEBOOK,
+    slug="add",
+    title="Add two vectors, one block per program",
+    target="yaie.ops.triton.elementwise:add_kernel",
+    task=(
+        "Write the kernel. Work out which elements are this program's block and which of them "
+        "exist, load x and y there, and store the sum. `size` is any number, `BLOCK` a power of "
+        "two, and the last block may reach past the end."
+    ),
+    difficulty=1,
+    minutes=10,
+    hints=(
+        "Every program runs the same lines on a block of its own. It works out the numbers of "
+        "all its elements together, as a block of integers, and loads and stores by adding "
+        "them to a pointer.",
+        "Before program p there are p whole blocks. The lane with offset o takes part if "
+        "element o exists, in both loads and in the store.",
+        "Five lines:\n"
+        "    offsets = tl.program_id(0) * ... + tl.arange(0, ...)\n"
+        "    inside = ...\n"
+        "    x = tl.load(x_ptr + offsets, mask=...)\n"
+        "    y = ...\n"
+        "    tl.store(out_ptr + ..., ..., mask=...)",
+    ),
+    proves=(
+        "Ten launches, of 1 to 100,003 elements, compute every element once, and no program "
+        "accesses memory outside the tensors."
+    ),
+)
+SIZES = [(100, 32), (1, 8), (31, 32), (32, 32), (33, 32), (1000, 64), (1823, 256), (100_003, 2048)]
+
+
+def cases() -> Iterator[Case]:
+    for size, block in SIZES:
+        yield launched(size, block)
+    yield launched(1000, 128, dtype="float16")
+    yield launched(20, 8, programs=5)  # two programs too many, which do nothing
+
+
+def launched(size: int, block: int, programs: int = 0, dtype: str = "float32") -> Case:
+    programs = programs or -(-size // block)
+    kind = "" if dtype == "float32" else f" of {dtype}"
+    name = f"size = {size:,}{kind}, BLOCK = {block:,}, a grid of {programs:,}"
+    return Case(name, size=size, block=block, programs=programs, dtype=dtype)
+
+
+def observe(kernel: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    from yaie.course.core.triton import run
+
+    dtype = getattr(torch, case.dtype)
+    x, y = randn(case.size, seed=1, dtype=dtype), randn(case.size, seed=2, dtype=dtype)
+    out, want = poisoned(case.size, dtype=dtype), x + y
+    see.picture(lambda: draw_written(out, want, str(case)))
+    arguments = {"x": x, "y": y, "out": out, "size": case.size}
+    with see.call("the launch"):
+        trace = run(see, kernel, (case.programs,), arguments, beyond, BLOCK=case.block)
+    see.equal("out", out, want, missing(out, case.block, trace) or "out is the sum of x and y.")
+    see_stored_once(see, trace, "out")
+    for name in ("x", "y"):
+        why = "A program needs the elements of its own block only."
+        see_loaded(see, trace, name, x.nbytes, why)
+
+
+def beyond(access: Access) -> str:
+    where = "tl.load" if access.kind == "load" else "tl.store"
+    return (
+        "All blocks have the same size, and the last one reaches past the end. Nothing crashed "
+        "here, nor need anything crash on a GPU: the memory belongs to another tensor. Give "
+        f"{where} a mask that is true for the lanes whose element exists."
+    )
+
+
+def missing(out: Any, block: int, trace: Trace) -> str:
+    """What the program did that should have stored the first element that is missing."""
+    if not bool(out.isnan().any()):
+        return ""
+    element = int(out.isnan().nonzero()[0])
+    number = element // block
+    first = number * block
+    should = f"Program {number} should store the elements from {first} to {first + block - 1}"
+    stores = [access for access in trace.of("out", "store") if access.program[0] == number]
+    if not stores:
+        return f"{should}, and it stores nothing."
+    lanes, taken = stores[0].elements.ravel(), int(stores[0].mask.sum())
+    return f"{should}. Its {lanes.size} lanes begin at {lanes[0]:,}, and {taken} take part."
+
+
+def draw_written(out: Any, want: Any, title: str) -> Any:
+    from yaie.course.viz.grid import draw_written
+
+    return draw_written(out, want, title)
+
+
+def draw(kernel: Any) -> Any:
+    """The programs of a small launch on their tensor."""
+    from yaie.course.core.triton import launch
+    from yaie.course.viz.programs import draw_programs, programs_of
+
+    x, y, out = randn(100, seed=1), randn(100, seed=2), poisoned(100)
+    arguments = {"x": x, "y": y, "out": out, "size": 100}
+    return draw_programs(programs_of(launch(kernel, (4,), arguments, BLOCK=32), "out", "store"))

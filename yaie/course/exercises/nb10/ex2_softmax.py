@@ -1,0 +1,111 @@
+"""10.2: `softmax_kernel` beside a softmax in float64, and how often it loads a score."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb10 import NOTEBOOK
+from yaie.course.exercises.nb10.tensors import (
+    beyond_a_row,
+    poisoned,
+    randn,
+    see_loaded,
+    see_rows_begin,
+    see_stored_once,
+    spaced,
+)
+
+EXERCISE = Exercise(
+    id="10.2",
+    notebook=NOTEBOOK,
+    slug="softmax",
+    title="Softmax of rows, read once",
+    target="yaie.ops.triton.norm:softmax_kernel",
+    task=(
+        "Write the kernel for rows that fit in one block. Each row is loaded once and stored "
+        "once; maximum, exponentials and sum stay in registers. There may be fewer programs "
+        "than rows. A row that holds only -inf gives zeros (exercise 07.3). What you need besides "
+        '10.1: `tl.num_programs(0)`, `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.'
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "A block is longer than its row, unless the row's length is a power of two. Ask of "
+        "each step (maximum, exponential, sum) what a lane beyond the end must hold so that "
+        "it changes nothing. One value serves all three.",
+        "A lane that holds -inf never is the maximum, and its exponential is 0. The two "
+        "places where a row of only -inf goes wrong are -inf - -inf and 0 / 0. Row r begins "
+        "at element r × columns; program p takes the rows p, p + programs, p + 2 programs.",
+        "A loop over rows around the lines for one row:\n"
+        "    for row in tl.range(..., rows, ..., num_stages=STAGES):\n"
+        "        x = tl.load(x_ptr + row * ... + offsets, mask=..., other=...).to(tl.float32)\n"
+        "        highest = tl.max(x)\n"
+        "        highest = tl.where(highest == ..., 0.0, highest)\n"
+        "        weights = ...\n"
+        "        total = ...\n"
+        "        tl.store(..., weights / tl.where(total == 0.0, ..., total), mask=...)",
+    ),
+    proves=(
+        "Ten shapes, among them 37 rows of 781, match a softmax in float64, with -inf and "
+        "large scores in them, and every score was loaded once."
+    ),
+)
+
+
+def cases() -> Iterator[Case]:
+    """`scores` makes the input: torch is not imported before it is called."""
+    yield rows_of("4 rows of 6 scores, all of them below 0", 4, lambda: randn(4, 6) - 5.0)
+    yield rows_of("5 rows of 7 scores", 2, lambda: randn(5, 7, seed=1))
+    yield rows_of("3 rows of 13 scores up to 1,000", 3, lambda: randn(3, 13, seed=2) * 300.0)
+    yield rows_of("4 rows in which some scores are -inf, and one has no other", 4, hidden)
+    for shape, programs in (((1, 1), 1), ((3, 16), 3), ((2, 17), 2), ((1, 33), 4), ((37, 781), 5)):
+        name = f"{shape[0]} rows of {shape[1]} scores"
+        yield rows_of(name, programs, lambda shape=shape: randn(*shape, seed=3))
+    yield rows_of("4 rows of 1,000 scores in float16", 4, lambda: randn(4, 1000, seed=4).half())
+
+
+def rows_of(what: str, programs: int, scores: Any) -> Case:
+    return Case(f"{what}, a grid of {programs}", scores=scores, programs=programs)
+
+
+def hidden() -> Any:
+    x = randn(4, 6, seed=5)
+    x[0, 3:] = x[1, 0] = x[2] = -math.inf
+    return x
+
+
+def observe(kernel: Any, case: Case, see: Observer) -> None:
+    from yaie.course.core.triton import run, triton
+
+    x = spaced(case.scores())
+    rows, columns = x.shape
+    out = poisoned(rows, columns, dtype=x.dtype)
+    arguments = {"x": x, "out": out, "rows": rows, "columns": columns}
+    constants = {"BLOCK": triton.next_power_of_2(columns), "STAGES": 1}
+    with see.call("the launch"):
+        trace = run(see, kernel, (case.programs,), arguments, beyond_a_row, **constants)
+    see_rows_begin(see, trace, "x", columns)
+    want = x.double().softmax(dim=-1).nan_to_num(0.0).to(x.dtype)
+    why = (
+        f"Each row: exp(score - maximum), divided by the row's sum of these, in float32. "
+        f"{case.programs} programs share the {rows} rows."
+    )
+    rtol, atol = (1e-4, 1e-6) if x.itemsize == 4 else (1e-3, 1e-7)
+    see.close("out", out, want, why, rtol=rtol, atol=atol)
+    see_stored_once(see, trace, "out")
+    see_loaded(see, trace, "x", x.nbytes, "A row fits in one block, so one load of it is enough.")
+
+
+def draw(kernel: Any) -> Any:
+    """Seven rows of 5 by three programs."""
+    from yaie.course.core.triton import launch
+    from yaie.course.viz.programs import draw_programs, programs_of
+
+    x, out = randn(7, 5, seed=6), poisoned(7, 5)
+    arguments = {"x": x, "out": out, "rows": 7, "columns": 5}
+    trace = launch(kernel, (3,), arguments, BLOCK=8, STAGES=1)
+    return draw_programs(programs_of(trace, "out", "store"))

@@ -1,0 +1,92 @@
+"""What the exercises in Triton share: where tensors lie, and what programs load and store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from yaie.course.core.observe import Observer
+    from yaie.course.core.triton import Access, Trace
+
+MARGIN = 4096  # elements of nothing around each tensor
+
+
+def spaced(tensor: Any) -> Any:
+    """The same numbers in memory far from all other tensors, with NaN around them."""
+    import torch
+
+    room = torch.full((tensor.numel() + 2 * MARGIN,), torch.nan).to(tensor.dtype)
+    middle = room[MARGIN : MARGIN + tensor.numel()].view(tensor.shape)
+    return middle.copy_(tensor)
+
+
+def poisoned(*shape: int, dtype: Any = None) -> Any:
+    """An output in which every element that is not written shows."""
+    import torch
+
+    return spaced(torch.full(shape, torch.nan, dtype=dtype or torch.float32))
+
+
+def randn(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
+    import torch
+
+    generator = torch.Generator().manual_seed(seed + sum(shape))
+    return spaced(torch.randn(*shape, generator=generator).to(dtype or torch.float32))
+
+
+def see_stored_once(see: Observer, trace: Trace, name: str) -> None:
+    """No element is stored twice: which value stays would be chance."""
+    import numpy as np
+
+    owner: dict[int, Access] = {}
+    twice, problem = set(), ""
+    for access in trace.of(name, "store"):
+        for element in np.unique(access.elements[access.mask]).tolist():
+            first = owner.setdefault(element, access)
+            if first is not access:
+                twice.add(element)
+                problem = problem or (
+                    f"begin with {name}[{element:,}], which {program(first)} and "
+                    f"{program(access)} both store\n    {access.text}"
+                )
+    why = (
+        "The last one wins here, since the interpreter runs one program after another. A GPU does "
+        "not say which program is last."
+    )
+    see.note(f"elements of {name} that are stored twice", sorted(twice), problem, why)
+
+
+def see_loaded(see: Observer, trace: Trace, name: str, num_bytes: int, why: str) -> None:
+    """A tensor is loaded no more often than it has to be."""
+    see.at_most(f"bytes of {name} that are loaded", trace.num_bytes("load", name), num_bytes, why)
+
+
+def see_rows_begin(see: Observer, trace: Trace, name: str, columns: int) -> None:
+    """Every load of a row begins where a row begins."""
+    loads = [(int(access.elements.ravel()[0]), access) for access in trace.of(name, "load")]
+    wrong = [(first, access) for first, access in loads if first % columns]
+    problem = ""
+    if wrong:
+        first, access = wrong[0]
+        problem = f"begins inside a row: {program(access)} begins at {name}[{first:,}]"
+        problem = f"{problem}\n    {access.text}"
+    why = f"Rows have {columns:,} elements, so row r begins at element {columns:,} × r."
+    see.note(f"a load of {name}", sorted({first for first, _ in wrong}), problem, why)
+
+
+def beyond_a_row(access: Access) -> str:
+    """What to say of a kernel over rows that goes past the end of a tensor."""
+    if access.elements.ravel()[0] >= access.num_elements:
+        return (
+            "No such row exists. The loop ends at `rows`, and row r begins at element r × row "
+            "length, whatever BLOCK is."
+        )
+    return (
+        "BLOCK is the next power of two, so a block is longer than its row. Every load and every "
+        "store needs a mask that excludes the lanes past the row's end."
+    )
+
+
+def program(access: Access) -> str:
+    number = access.program
+    return f"program {number if any(number[1:]) else number[0]}"

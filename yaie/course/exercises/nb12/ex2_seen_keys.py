@@ -1,0 +1,136 @@
+"""12.2: what `seen_keys` says of a tile of queries, beside keys counted one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb12 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="12.2",
+    notebook=NOTEBOOK,
+    slug="seen_keys",
+    title="Two loops: what a tile of queries sees",
+    target="yaie.ops.triton.flash:seen_keys",
+    task=(
+        "The flash kernel goes through the keys in two loops: first the tiles that every "
+        "query of its tile sees whole, without a mask; then those that need one. Compute, for "
+        "a tile of queries, where the first loop ends, where the second ends, and the last "
+        "key of each query, which is what the mask compares with. `if CAUSAL:` is decided "
+        "when the kernel is compiled. `tl.minimum` and `tl.maximum` work on numbers too; "
+        "`a // b` of a negative number rounds towards zero."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Write down the position of the tile's first query and of its last one in the "
+        "sequence. The first sees the fewest keys, the last the most.",
+        "Before query 0 there are num_keys - num_queries tokens, a negative number if there "
+        "are more queries than keys. A query at position p sees p + 1 keys. The first loop "
+        "may go as far as the first query sees, in whole tiles; the second as far as the last "
+        "query sees, and never beyond num_keys.",
+        "For CAUSAL; without it the three are constant:\n"
+        "    rows = first_row + tl.arange(0, BLOCK_M)\n"
+        "    past = ...\n"
+        "    last_key = rows + ...\n"
+        "    seen_by_all = first_row + ...\n"
+        "    end = tl.minimum(num_keys, first_row + BLOCK_M + ...)\n"
+        "    return last_key, tl.maximum(seen_by_all, 0) // BLOCK_N * ..., end",
+    ),
+    proves=(
+        "For 63 tiles of prompts, chunks and decode steps the three agree with keys counted "
+        "one by one."
+    ),
+)
+NOTHING = -(1 << 30)
+
+
+def cases() -> Iterator[Case]:
+    yield tile(4, 8, 8, True, 4, 2)  # a prompt without a past
+    yield tile(4, 8, 18, True, 4, 2)  # a chunk of a prompt, after 10 tokens
+    yield tile(0, 1, 50, True, 16, 16)  # a decode step
+    yield tile(0, 1, 50, False, 16, 16)
+    yield tile(16, 24, 40, False, 16, 16)  # a last tile of 8 queries
+    for num_queries, num_keys in ((1, 1), (20, 20), (33, 100), (17, 128), (20, 7), (5, 0)):
+        for causal in (True, False):
+            for block_m, block_n in ((16, 16), (32, 8), (16, 64)):
+                for first_row in range(0, num_queries, block_m):
+                    yield tile(first_row, num_queries, num_keys, causal, block_m, block_n)
+
+
+def tile(
+    first_row: int, num_queries: int, num_keys: int, causal: bool, block_m: int, block_n: int
+) -> Case:
+    rows = range(first_row, min(first_row + block_m, num_queries))
+    name = (
+        f"queries {rows.start} to {rows.stop - 1} of {num_queries}, {num_keys} keys, "
+        f"{'causal' if causal else 'not causal'}, BLOCK_M = {block_m}, BLOCK_N = {block_n}"
+    )
+    arguments = (first_row, num_queries, num_keys, causal, block_m, block_n)
+    return Case(name, rows=rows, arguments=arguments)
+
+
+def observe(seen_keys: Any, case: Case, see: Observer) -> None:
+    _, num_queries, num_keys, causal, _, block_n = case.arguments
+    with see.call("seen_keys"):
+        last_key, unmasked, end = run_tile(seen_keys, *case.arguments, see)
+    sees = [visible(row, num_queries, num_keys, causal) for row in case.rows]
+    last_key = [max(key, -1) for key in last_key[: len(sees)]]  # negative: sees none
+    why = f"Query 0 is token num_keys - num_queries = {num_keys - num_queries} of the sequence."
+    why = why if causal else "Without a causal mask every query sees all keys."
+    see.equal(f"last_key of the {len(sees)} queries", last_key, [n - 1 for n in sees], why)
+    whole = min(sees) // block_n * block_n
+    why = f"The first query of the tile sees {min(sees)} keys, {whole} of them in whole tiles."
+    see.equal("unmasked", unmasked, whole, why)
+    why = f"The last query of the tile sees {max(sees)} keys."
+    see.equal("end", max(end, 0), max(sees), why)
+
+
+def run_tile(
+    seen_keys: Any,
+    first_row: int,
+    num_queries: int,
+    num_keys: int,
+    causal: bool,
+    block_m: int,
+    block_n: int,
+    see: Observer,
+) -> tuple[list[int], int, int]:
+    """What the learner's function says of one tile."""
+    import torch
+
+    from yaie.course.core.triton import run
+    from yaie.course.exercises.nb12.kernels import seen_kernel
+
+    last_key = spaced(torch.full((block_m,), NOTHING, dtype=torch.int32))
+    bounds = spaced(torch.full((2,), NOTHING, dtype=torch.int32))
+    arguments = {
+        "last_key": last_key, "bounds": bounds, "first_row": first_row,
+        "num_queries": num_queries, "num_keys": num_keys,
+    }  # fmt: skip
+    run(
+        see, seen_kernel, (1,), arguments,
+        SEEN=seen_keys, CAUSAL=causal, BLOCK_M=block_m, BLOCK_N=block_n,
+    )  # fmt: skip
+    return last_key.tolist(), *bounds.tolist()
+
+
+def visible(row: int, num_queries: int, num_keys: int, causal: bool) -> int:
+    """How many keys a query sees, by counting them."""
+    position = num_keys - num_queries + row
+    return sum(not causal or key <= position for key in range(num_keys))
+
+
+def draw(seen_keys: Any) -> Any:
+    """A chunk of 40 queries after 24 others, sorted by the learner's function."""
+    from yaie.course.viz.tiles import draw_key_tiles
+
+    rows = []
+    for first_row in range(0, 40, 16):
+        _, unmasked, end = run_tile(seen_keys, first_row, 40, 64, True, 16, 8, Observer())
+        rows.append((first_row, unmasked // 8, -(-end // 8)))
+    return draw_key_tiles(rows, 40, 64, 16, 8)

@@ -1,0 +1,157 @@
+"""12.3: which rows `find_queries` gives a tile, and which entries `find_slots` looks up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb12 import NOTEBOOK
+
+if TYPE_CHECKING:
+    from yaie.course.core.triton import Trace
+
+EXERCISE = Exercise(
+    id="12.3",
+    notebook=NOTEBOOK,
+    slug="places",
+    title="Rows of a tile, slots of the cache",
+    target="yaie.ops.triton.paged:find_queries, find_slots",
+    task=(
+        "The paged kernel serves all query heads of a KV head with one tile. `find_queries` "
+        "says which query and which head each row of it is. `find_slots` looks up in the "
+        "block table where keys lie, and must not load an entry that no wanted key needs. "
+        "`x.to(tl.int64)` widens a block."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Both are a division with remainder. Row r is one of the `group` rows of its query; "
+        "key j is one of the BLOCK_SIZE keys of its block.",
+        "Rows 0 to group - 1 are query 0, with the heads kv_head × group and following. Key j "
+        "is at offset j % BLOCK_SIZE of the block in entry j // BLOCK_SIZE. The load of that "
+        "entry has a lane for each key: lanes with keys from `end` on must not take part. "
+        "Block numbers are int32, and block × BLOCK_SIZE may not fit in that.",
+        "One line, and two:\n"
+        "    return rows // ..., kv_head * ... + rows % ...\n"
+        "\n"
+        "    block = tl.load(table + ..., mask=..., other=0)\n"
+        "    return block.to(...) * BLOCK_SIZE + ...",
+    ),
+    proves=(
+        "Rows and heads agree with a list of them, slots with the table, 32 bits are not too "
+        "few, and no entry beyond the context was loaded."
+    ),
+)
+ANYTHING = -(1 << 20)  # in entries beyond the context
+PADDING = (
+    "Beyond the context an entry may hold anything, and no entry lies behind the last row of the "
+    "tables. Mask the load by `keys < end`."
+)
+
+
+def cases() -> Iterator[Case]:
+    for group, kv_heads, kv_head, first_row in (
+        (4, 2, 1, 0), (3, 3, 1, 0), (3, 3, 2, 16), (1, 4, 2, 0), (8, 2, 0, 8)
+    ):  # fmt: skip
+        name = (
+            f"rows {first_row} to {first_row + 7} of KV head {kv_head}, {group * kv_heads} query "
+            f"heads and {kv_heads} KV heads (group {group})"
+        )
+        yield Case(name, rows=(group, kv_heads, kv_head, first_row))
+    yield part(10, 0, 10, block_size=4, num_keys=8)
+    yield part(5, 0, 5, block_size=4, num_keys=16)
+    for context, start, end in ((40, 0, 40), (40, 32, 40), (37, 0, 16), (33, 32, 33), (5, 0, 5)):
+        yield part(context, start, end, block_size=16, num_keys=32)
+    name = "a table with the block 150,000,000, blocks of 16"
+    yield Case(name, rows=None, blocks=[150_000_000], padding=0, start=0, end=4, block_size=16,
+               num_keys=16)  # fmt: skip
+
+
+def part(context: int, start: int, end: int, block_size: int, num_keys: int) -> Case:
+    """Some keys of the second of two sequences, whose blocks lie anywhere."""
+    blocks = random.Random(context).sample(range(1, 39), -(-context // block_size))
+    name = (
+        f"keys {start} to {start + num_keys - 1}, end = {end}, blocks of {block_size}, the table "
+        f"{[*blocks, '?', '?']}"
+    )
+    return Case(name, rows=None, blocks=blocks, padding=2, start=start, end=end,
+                block_size=block_size, num_keys=num_keys)  # fmt: skip
+
+
+def observe(kernels: Any, case: Case, see: Observer) -> None:
+    if case.rows:
+        observe_queries(kernels, *case.rows, see)
+        return
+    with see.call("find_slots"):
+        slots, trace = find_slots(kernels, case, see)
+    keys = range(case.start, min(case.start + case.num_keys, case.end))
+    size = case.block_size
+    want = [case.blocks[key // size] * size + key % size for key in keys]
+    why = f"A slot is block × BLOCK_SIZE + offset, and key j is in entry j // {size}."
+    see.equal("the block of slots", slots, want, why)
+    needed, width = -(-case.end // size), len(case.blocks) + case.padding
+    loaded = [x.elements[x.mask] - width for x in trace.of("tables", "load")]
+    beyond = sorted({int(entry) for entries in loaded for entry in entries if entry >= needed})
+    problem = f"was loaded, and the wanted keys end in entry {needed - 1}" if beyond else ""
+    problem = f"{beyond[0]} of the table {problem}" if beyond else ""
+    see.note("entry", beyond, problem, PADDING)
+
+
+def observe_queries(
+    kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: int, see: Observer
+) -> None:
+    import torch
+
+    from yaie.course.core.triton import run
+    from yaie.course.exercises.nb12.kernels import queries_kernel
+
+    queries, heads = (spaced(torch.full((8,), -1, dtype=torch.int32)) for _ in range(2))
+    arguments = {
+        "queries": queries, "heads": heads, "first_row": first_row, "kv_head": kv_head,
+        "group": group,
+    }  # fmt: skip
+    with see.call("find_queries"):
+        run(see, queries_kernel, (1,), arguments, FIND=kernels.find_queries, ROWS=8)
+    of_kv_head = [h for h in range(group * kv_heads) if h // group == kv_head]
+    want = [(query, head) for query in range(64) for head in of_kv_head][first_row : first_row + 8]
+    why = f"{group} successive rows are one query."
+    see.equal("the block of queries", queries.tolist(), [query for query, _ in want], why)
+    why = f"KV head {kv_head} is read by the query heads {of_kv_head}."
+    see.equal("the block of heads", heads.tolist(), [head for _, head in want], why)
+
+
+def find_slots(kernels: Any, case: Case, see: Observer) -> tuple[list[int], Trace]:
+    """The slots of the wanted keys of sequence 1, by the learner's function."""
+    import torch
+
+    from yaie.course.core.triton import run
+    from yaie.course.exercises.nb12.kernels import slots_kernel
+
+    row = [*case.blocks, *[ANYTHING] * case.padding]
+    tables = spaced(torch.tensor([[39] * len(row), row], dtype=torch.int32))
+    slots = spaced(torch.full((case.num_keys,), -1, dtype=torch.int64))
+    arguments = {
+        "tables": tables, "slots": slots, "sequence": 1, "max_blocks": len(row),
+        "start": case.start, "end": case.end,
+    }  # fmt: skip
+    trace = run(
+        see, slots_kernel, (1,), arguments, lambda access: PADDING,
+        FIND=kernels.find_slots, BLOCK_SIZE=case.block_size, KEYS=case.num_keys,
+    )  # fmt: skip
+    return slots.tolist()[: min(case.num_keys, case.end - case.start)], trace
+
+
+def draw(kernels: Any) -> Any:
+    """A context of 76 tokens in a pool of 24 blocks, found by the learner's function."""
+    from yaie.course.viz.splits import Part, draw_splits
+
+    parts = []
+    for start, end in ((0, 32), (32, 64), (64, 76)):
+        case = Case("", blocks=[13, 2, 20, 7, 16], padding=0, start=start, end=end,
+                    block_size=16, num_keys=32)  # fmt: skip
+        parts.append(Part(start, tuple(find_slots(kernels, case, Observer())[0])))
+    return draw_splits(parts, num_blocks=24, block_size=16)

@@ -1,0 +1,178 @@
+"""12.4: `merge_kernel` beside a merge in float64, with tensors too large for 32-bit indices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb10.tensors import poisoned, see_stored_once, spaced
+from yaie.course.exercises.nb12 import NOTEBOOK
+
+if TYPE_CHECKING:
+    from yaie.course.core.triton import Access
+
+EXERCISE = Exercise(
+    id="12.4",
+    notebook=NOTEBOOK,
+    slug="merge",
+    title="Merge the splits of a context",
+    target="yaie.ops.triton.paged:merge_kernel",
+    task=(
+        "A whole kernel: program r loads the outputs and log-sum-exps that the splits have "
+        "left for row r, and stores the merged output and log-sum-exp. Splits beyond a short "
+        "context have left -inf. The log-sum-exps are natural here: `tl.exp`, `tl.log`. "
+        "LOWEST, which the file imports, is a finite number below any score. Mask dims beyond "
+        "HEAD_DIM. Compute in float32, and cast the output to `out_ptr.dtype.element_ty` at the "
+        "store. The parts may have more than 2³¹ elements: widen what indices are made of with "
+        "`.to(tl.int64)`."
+    ),
+    difficulty=3,
+    minutes=25,
+    hints=(
+        "It is exercise 07.2 for any number of parts: exp(lse) of a split is the sum "
+        "that its output was divided by. Multiply back, add up, divide by the sum of all.",
+        "Take the largest log-sum-exp off before the exponentials, so that nothing overflows. "
+        "If it is -inf no split saw a key: -inf - -inf and 0 / 0 are what to guard, and the "
+        "result is zeros and -inf. Entry (s, row) of [SPLITS, rows] is s × num_rows + row.",
+        "In this order:\n"
+        "    row = tl.program_id(0).to(tl.int64)\n"
+        "    splits = tl.arange(...).to(tl.int64); dims = tl.arange(...)\n"
+        "    lse = tl.load(part_lse_ptr + splits * ... + row)          # [SPLITS]\n"
+        "    maximum = tl.maximum(tl.max(lse), LOWEST)\n"
+        "    weights = ...                                             # [SPLITS]\n"
+        "    total = ...\n"
+        "    source = (splits * ... + row)[:, None] * HEAD_DIM + dims[None, :]\n"
+        "    parts = tl.load(parts_ptr + source, mask=..., other=0.0)  # [SPLITS, DIM]\n"
+        "    out = tl.sum(parts * weights[:, None], 0) / ...\n"
+        "    tl.store(out_ptr + row * HEAD_DIM + dims, ..., mask=...)\n"
+        "    tl.store(lse_ptr + row, maximum + ...)",
+    ),
+    proves=(
+        "Splits of any size merge to what float64 gives, with empty ones, rows without a "
+        "context, log-sum-exps of 900 and 2³¹ elements among them."
+    ),
+)
+INF = math.inf
+AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
+
+
+def cases() -> Iterator[Case]:
+    """`parts` and `lse` by hand, or the shape [splits, rows, head_dim] of random ones."""
+    name = "one row, two splits: outputs [1, 0] and [0, 2], sums 2 and 6"
+    sums = [[math.log(2.0)], [math.log(6.0)]]
+    yield Case(name, parts=[[[1.0, 0.0]], [[0.0, 2.0]]], lse=sums)
+    for splits, rows, head_dim in ((2, 3, 4), (4, 5, 16), (8, 2, 5), (16, 1, 80), (1, 2, 8)):
+        name = f"{splits} splits of {rows} rows, head_dim {head_dim}"
+        yield Case(name, shape=(splits, rows, head_dim))
+    name = "log-sum-exps of 900 and 900, and of -900 and -901"
+    lse = [[900.0, -900.0], [900.0, -901.0]]
+    yield Case(name, parts=[[[1.0], [1.0]], [[3.0], [3.0]]], lse=lse)
+    name = "four splits, of which row 0 needs one, row 1 two and row 2 none"
+    nothing = [0.0, 0.0]
+    parts = [
+        [[1.0, 2.0], [3.0, 4.0], nothing],
+        [nothing, [5.0, 6.0], nothing],
+        *[[nothing] * 3] * 2,
+    ]
+    lse = [[0.5, 0.7, -INF], [-INF, 0.1, -INF], [-INF] * 3, [-INF] * 3]
+    yield Case(name, parts=parts, lse=lse)
+    yield Case("4 splits of 3 rows, head_dim 8, out in float16", shape=(4, 3, 8), dtype="float16")
+    name = "outputs of 1,000.3 and -1,000, equal log-sum-exps, out in float16"
+    parts = [[[1000.3, -1000.0]], [[-1000.0, 1000.3]]]
+    yield Case(name, parts=parts, lse=[[0.0], [0.0]], dtype="float16")
+    name = "2 splits of 8,388,608 rows, head_dim 256: split 1 begins at element 2³¹ of parts"
+    yield Case(name, shape=(2, 1, 256), num_rows=1 << 23)
+    name = "4 splits of 1,073,741,824 rows, head_dim 1: split 2 begins at element 2³¹ of part_lse"
+    yield Case(name, shape=(4, 1, 1), num_rows=1 << 30)
+    name = "row 8,388,608, the last one, with head_dim 256: it begins at element 2³¹ of out"
+    yield Case(name, shape=(1, 1, 256), num_rows=(1 << 23) + 1, first=1 << 23)
+
+
+def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
+    import torch
+
+    from yaie.course.core.triton import run, triton
+
+    if hasattr(case, "shape"):
+        generator = torch.Generator().manual_seed(case.shape[0])
+        parts = torch.randn(case.shape, generator=generator)
+        lse = torch.randn(case.shape[:2], generator=generator) * 3
+    else:
+        parts, lse = torch.tensor(case.parts), torch.tensor(case.lse)
+    splits, rows, head_dim = parts.shape
+    num_rows, first = getattr(case, "num_rows", rows), getattr(case, "first", 0)
+    dtype = getattr(torch, getattr(case, "dtype", "float32"))
+    results = (
+        torch.full((1, rows, head_dim), torch.nan, dtype=dtype),
+        torch.full((1, rows), torch.nan),
+    )
+    place = spaced if num_rows == rows else lambda x: among(x, num_rows, first)
+    placed = [place(x) for x in (parts, lse, *results)]
+    placed[2:] = placed[2][0], placed[3][0]
+    arguments = dict(zip(("parts", "part_lse", "out", "lse"), placed, strict=True))
+    arguments["num_rows"] = num_rows
+    constants = {"SPLITS": splits, "HEAD_DIM": head_dim, "DIM": triton.next_power_of_2(head_dim)}
+    with see.call("the launch"):
+        trace = run(see, merge_kernel, (rows,), arguments, beyond, first=first, **constants)
+    out, out_lse = (x[first : first + rows] for x in placed[2:])
+    shares = lse.double().softmax(dim=0).nan_to_num(0.0)
+    want = (parts.double() * shares.unsqueeze(-1)).sum(dim=0).to(dtype)
+    why = "Each split counts by its share, exp(lse of the split) over the sum of all."
+    rtol, atol = (1e-4, 1e-5) if dtype == torch.float32 else (2e-3, 1e-3)
+    see.close("out", out, want, why, rtol=rtol, atol=atol)
+    why = "It is the logarithm of the sum of exp(lse) over the splits."
+    see.close("lse", out_lse, lse.double().logsumexp(dim=0).float(), why)
+    for name in ("out", "lse"):
+        see_stored_once(see, trace, name)
+
+
+def among(tensor: Any, num_rows: int, first: int) -> Any:
+    """The same numbers, as some of `num_rows` rows in memory that is taken when touched."""
+    import mmap
+
+    import torch
+
+    shape = (len(tensor), num_rows, *tensor.shape[2:])
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    size = math.prod(shape)
+    room = mmap.mmap(-1, 4 * (size + 2 * AROUND), flags=flags)
+    large = torch.frombuffer(room, dtype=torch.float32)[AROUND : AROUND + size].view(shape)
+    large[:, first : first + tensor.shape[1]] = tensor
+    return large
+
+
+def beyond(access: Access) -> str:
+    if access.name in ("parts", "part_lse"):
+        return (
+            "Split s of row r has its log-sum-exp at s × num_rows + r, and its output at that "
+            "times HEAD_DIM, which may not fit in 32 bits. DIM may be more than HEAD_DIM: mask the "
+            "lanes beyond."
+        )
+    return "DIM may be more than HEAD_DIM: mask the lanes beyond, in the store as well."
+
+
+def draw(merge_kernel: Any) -> Any:
+    """Four splits of 32 keys, one of them beyond the context, merged by the learner's kernel."""
+    import torch
+
+    from yaie.course.core.triton import launch
+    from yaie.course.viz.merge import MergeNode, draw_merge
+
+    generator = torch.Generator().manual_seed(7)
+    scores = torch.randn(26, generator=generator) * 2
+    values = torch.randn(26, generator=generator)
+    parts, lse = torch.zeros(4, 1, 1), torch.full((4, 1), -INF)
+    leaves = []
+    for split in range(4):
+        columns = slice(split * 8, min(split * 8 + 8, 26))
+        parts[split] = scores[columns].softmax(0) @ values[columns]
+        lse[split] = scores[columns].logsumexp(0)
+        words = f"keys {columns.start}-{columns.stop - 1}"
+        leaves.append(MergeNode(words, lse[split].item(), parts[split].item()))
+    out, out_lse = poisoned(1, 1), poisoned(1)
+    arguments = {"parts": parts, "part_lse": lse, "out": out, "lse": out_lse, "num_rows": 1}
+    launch(merge_kernel, (1,), arguments, SPLITS=4, HEAD_DIM=1, DIM=1)
+    return draw_merge(MergeNode("keys 0-25", out_lse.item(), out.item(), tuple(leaves)))

@@ -1,0 +1,3 @@
+"""Notebook 13: an index and its bound, float4, half precision, a grid-stride loop."""
+
+NOTEBOOK = "13_first_cuda_kernel"

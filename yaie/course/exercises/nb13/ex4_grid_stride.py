@@ -1,0 +1,75 @@
+"""13.4: a grid of any size adds the whole vector, every element once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import cheap
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb13 import NOTEBOOK
+from yaie.course.exercises.nb13.vectors import see_result, vector
+
+EXERCISE = Exercise(
+    id="13.4",
+    notebook=NOTEBOOK,
+    slug="grid_stride",
+    title="A grid of any size: the grid-stride loop",
+    target="csrc/elementwise/vector_add_stride.cu#vector_add",
+    task=(
+        "Here the caller says how many thread blocks there are, and there may be far fewer "
+        "threads than elements, or more. Write the kernel so that the whole vector is added, "
+        "every element once, and so that in each iteration the threads of a warp take "
+        "neighboring elements."
+    ),
+    difficulty=2,
+    minutes=10,
+    hints=(
+        "A thread begins with the element it would have had in 13.1. When it has added that "
+        "one, which elements are taken by the others, and which is the next one that no thread "
+        "has?",
+        "All threads of the grid together take as many elements per iteration as there are "
+        "threads: gridDim.x * blockDim.x. After k iterations a thread is at its first element plus "
+        "k times that number.",
+        "A for loop whose three parts are the first element, the bound of 13.1, and the step:\n"
+        "    for (long long i = ...; i < n; i += ...) { ... }\n"
+        "(long long because i + step may be more than an int can hold.)",
+    ),
+    proves=(
+        "Grids of 1 to 7 thread blocks, and the first of 8,388,607, add every element "
+        "once, and no request moves a sector too many."
+    ),
+)
+
+THREADS = 256
+LARGE = (2**31 - 1) // THREADS  # thread blocks, of which an int still holds all threads
+
+
+def cases() -> Iterator[Case]:
+    for n, blocks in ((2000, 2), (1, 1), (1, 3), (33, 1), (1023, 3), (1025, 4), (4096, 5)):
+        yield in_blocks(n, blocks)
+    yield in_blocks(2000, 3, ", threads in reverse order", order="reverse")
+    yield in_blocks(100_003, 7, checked=False)
+    yield in_blocks(1000, LARGE, ", of which the first 4 run here", most_blocks=4)
+
+
+def in_blocks(n: int, blocks: int, words: str = "", **how: Any) -> Case:
+    grid = f"{blocks:,} thread block{'s' * (blocks != 1)} of {THREADS} threads"
+    return Case(f"n = {n:,} in {grid}{words}", n=n, blocks=blocks, how=how)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    x, y = vector(case.n, 1), vector(case.n, 2)
+    threads = case.blocks * THREADS
+    because = f"The grid has {threads:,} threads: after each element a thread goes on by as many."
+    explain = {
+        "out_of_bounds": f"The last element is x[{case.n - 1}]: the bound holds in each iteration."
+    }
+    report = see_result(
+        see, path, "vector_add_stride_f32", x, y, x + y, case.blocks,
+        because=because, explain=explain, **case.how,
+    )  # fmt: skip
+    if report is not None:
+        cheap(see, report, {"global load": "Let the 32 threads of a warp take 32 neighbors."})

@@ -1,0 +1,75 @@
+"""What the exercises of notebook 13 share: random vectors, and what is seen of a kernel's sum."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.cuda import EXPLAIN, Explain, poisoned, run
+
+if TYPE_CHECKING:
+    from yaie.course.core.observe import Observer
+    from yaie.emulator import Report
+
+WARP = 32
+CONFIGURATION = "cudaErrorInvalidConfiguration"
+_EXPLAIN: Explain = {
+    "race": "Every element belongs to one thread of the grid.",
+    "out_of_bounds": "The elements end at n - 1, and so do those that a thread may touch.",
+    CONFIGURATION: f"{EXPLAIN[CONFIGURATION]} Which of the two numbers is it here?",
+}
+
+
+def vector(n: int, seed: int = 0, dtype: Any = None) -> Any:
+    """n random numbers, of which no two are equal in practice."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed + n)
+    return torch.randn(n, generator=generator).to(dtype or torch.float32)
+
+
+def see_result(
+    see: Observer, path: Path, name: str, x: Any, y: Any, want: Any, *more: int,
+    out: Any = None, because: str = "", **options: Any,
+) -> Report | None:  # fmt: skip
+    """Run a launcher that adds into a poisoned output, and note every element of that.
+
+    Returns the report of a checked run.
+    """
+    out = poisoned(x.numel(), dtype=x.dtype) if out is None else out
+    explain = {**_EXPLAIN, **options.pop("explain", {})}
+    report = run(see, path, name, x, y, out, x.numel(), *more, explain=explain, **options)
+    see.picture(lambda: _draw(out, want))
+    unwritten = int(out.isnan().sum() - want.isnan().sum())
+    left = f"{unwritten:,} elements hold the NaN that was there before the launch." * bool(
+        unwritten
+    )
+    see.equal("out", out, want, left or because)
+    if report is not None:
+        see.picture(None)
+        host = "The sum has to be computed by the kernel: host code cannot touch GPU memory."
+        see.true("the kernel", requests(report, "x"), "never reads x", host)
+        see.equal("requests of warps to read out", requests(report, "out", "load"), 0)
+    return report
+
+
+def requests(report: Report, name: str, kind: str = "load", size: int | None = None) -> int:
+    """How many requests of warps there were to an argument, of one size or of any."""
+    found = [a for a in report.accesses if (a.name, a.kind) == (name, kind)]
+    return sum(a.requests for a in found if size in (None, a.size))
+
+
+def _draw(out: Any, want: Any) -> Any:
+    from yaie.course.viz import draw_written
+
+    return draw_written(out, want, f"n = {len(want):,}")
+
+
+def draw_loads(path: Path, name: str, n: int, size: int, dtype: Any = None) -> Any:
+    """One request for x, `size` bytes per thread."""
+    from yaie.course.core.cuda import report_of
+    from yaie.course.viz.access import draw_access
+
+    x, y = vector(n, 1, dtype), vector(n, 2, dtype)
+    report = report_of(path, name, x, y, poisoned(n, dtype=x.dtype), n)
+    return draw_access(next(a for a in report.accesses if a.name == "x" and a.size == size))

@@ -1,0 +1,111 @@
+"""14.3: shuffles with every lane in them, and a total that every thread knows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import (
+    ROUNDING,
+    SUFFIXES,
+    cheap,
+    draw_lines,
+    in_every_order,
+    poisoned,
+    run,
+    unwritten,
+)
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb14 import NOTEBOOK
+from yaie.course.exercises.nb14.rows import COSTS, on_grid, rows_of
+
+EXERCISE = Exercise(
+    id="14.3",
+    notebook=NOTEBOOK,
+    slug="normalize_rows",
+    title="A total by shuffles, known to every thread",
+    target="csrc/reduce/normalize_rows.cu#normalize_rows",
+    task=(
+        "Divide each row by its sum. The rows are shared out as in 14.2, and there are whole "
+        "warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, "
+        "bring the warps' sums together in `of_warp`, and make sure that every thread of the "
+        "thread block knows the total, since each has columns to divide. `warp`, `lane` and "
+        "`warps` are there for you."
+    ),
+    difficulty=3,
+    minutes=20,
+    hints=(
+        "__shfl_xor_sync(mask, value, step) gives a lane the value of the lane whose number "
+        "differs in the bit `step`. If all add what they get, with steps 16, 8, 4, 2 and 1, "
+        "all of them have the sum of all. The warps' sums, at most 32 of them, are a row of "
+        "numbers that one warp can add in the same way; and so can every warp.",
+        "Every lane that the mask names has to take part: shuffle outside of every `if`, with "
+        "all 32 lanes, and let a lane that has nothing to add bring a 0. Only `warps` places "
+        "of of_warp are written. Each iteration needs two barriers: one before of_warp is read, "
+        "one before the next row may write it.",
+        "    sum of the thread's columns\n"
+        "    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, ...);\n"
+        "    if (lane == 0) of_warp[...] = sum;\n"
+        "    // a barrier\n"
+        "    float total = lane < ... ? of_warp[...] : 0.0f;\n"
+        "    // the same five shuffles, of total\n"
+        "    // a barrier\n"
+        "    then divide: out[...] = static_cast<T>(... / total)",
+    ),
+    proves=(
+        "Every thread divided by the right total, for 9 shapes in three schedules and all "
+        "dtypes, and every lane that a mask named took part."
+    ),
+)
+# rows, columns, thread blocks, threads of each
+SHAPES = (
+    *((1, 32, 1, 32), (1, 64, 1, 64), (1, 90, 1, 64), (5, 70, 2, 64), (3, 33, 3, 96)),
+    *((2, 1, 1, 32), (2, 1025, 2, 160), (2, 1100, 1, 1024), (0, 8, 1, 32)),
+)
+MASK = "The mask names the lanes that take part, one bit each, and all 32 do: 0xffffffff."
+TOGETHER = "All lanes that the mask names have to come to the same shuffle."
+EXPLAIN = {
+    "race": "Wait before the warps' sums are read, and before the next row overwrites them.",
+    "wrong_mask": MASK,
+    "inactive_lane": lambda found: MASK if "not in the mask" in found.message else TOGETHER,
+    "divergent_collective": TOGETHER,
+    "deadlock": f"{TOGETHER} Does a shuffle stand in an `if`?",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(*map(on_grid, SHAPES))
+    for suffix in SUFFIXES.values():
+        yield on_grid((3, 2000, 3, 256), suffix=suffix, words=", rounding")
+    yield on_grid((4, 512, 2, 128), words=", and its costs", costs=True)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    x = rows_of(case.rows, case.columns, case.suffix)
+    out = poisoned(case.rows, case.columns, dtype=x.dtype)
+    report = run(
+        see, path, f"normalize_rows_{case.suffix}", x, out,
+        case.rows, case.columns, case.blocks, case.threads,
+        explain=EXPLAIN, order=case.order, **case.how,
+    )  # fmt: skip
+    want = (x.double() / x.double().sum(-1, keepdim=True)).to(x.dtype)
+    because = f"Every thread divides its columns by the sum of all {case.columns:,}."
+    see.close("out", out, want, unwritten(out, because), rtol=rounding(case.suffix))
+    if case.costs:
+        cheap(see, report, COSTS)
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        shuffles = re.search(r"__shfl\w*_sync|__reduce_add_sync|\.shfl", text)
+        use = "Use __shfl_xor_sync or __shfl_down_sync for the sum over a warp."
+        see.true("the kernel", shuffles, "never hands a register to another lane", use)
+
+
+def rounding(suffix: str) -> float:
+    return next(ROUNDING[name] for name in SUFFIXES if SUFFIXES[name] == suffix)
+
+
+def draw(path: Path) -> Any:
+    x, out = rows_of(4, 512), poisoned(4, 512)
+    return draw_lines(path, "normalize_rows_f32", x, out, 4, 512, 2, 128)

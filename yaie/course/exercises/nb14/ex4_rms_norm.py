@@ -1,0 +1,117 @@
+"""14.4: the formula of RMSNorm, in float32 whatever the dtype, at sizes that fit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import (
+    ROUNDING,
+    SUFFIXES,
+    cheap,
+    draw_lines,
+    in_every_order,
+    operator_by,
+    poisoned,
+    run,
+    unwritten,
+)
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb14 import NOTEBOOK
+from yaie.course.exercises.nb14.rows import COSTS, DTYPES
+
+EXERCISE = Exercise(
+    id="14.4",
+    notebook=NOTEBOOK,
+    slug="rms_norm",
+    title="RMSNorm: one pass, one row per thread block",
+    target="csrc/norm/rms_norm_simple.cu#rms_norm_simple",
+    task=(
+        "Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS "
+        "threads has one row of `size` columns, from which it reads at `from` and which it "
+        "writes at `to`. `block_sum(value)` gives every thread the sum of all threads' values. "
+        "Compute in float: `to_float(x)` and `from_float<T>(value)` convert."
+    ),
+    difficulty=1,
+    minutes=12,
+    hints=(
+        "Two loops over the thread's columns with one sum between them. The first needs x, the "
+        "second needs x, the weight, and one number that is the same for the whole row.",
+        "All threads call block_sum once, including those without a column. The mean is over "
+        "`size` columns, whatever the number of threads. eps is added inside the root.",
+        "    float sum = 0.0f;\n"
+        "    for (int column = threadIdx.x; column < size; column += THREADS) ...\n"
+        "    float scale = rsqrtf(block_sum(sum) / ... + ...);\n"
+        "    for (...) to[column] = from_float<T>(... * scale * ...);",
+    ),
+    proves=(
+        "It agrees with the formula in float64 for 8 sizes, three schedules and three dtypes, "
+        "also where float16 could not hold the sum."
+    ),
+    operator="rms_norm",
+    fit=operator_by("yaie.ops.cuda.norm:rms_norm_simple"),
+)
+THREADS = 256
+SHAPES = ((1, 256, 0.5), (3, 700, 0.5), (2, 1, 1e-6), (2, 33, 1e-6), (2, 1025, 1e-6), (0, 8, 1e-6))
+TOGETHER = "All threads of the thread block call block_sum, equally often."
+EXPLAIN = {
+    **dict.fromkeys(["divergent_barrier", "inactive_lane", "deadlock"], TOGETHER),
+    "out_of_bounds": "A row has `size` columns, and some rows have fewer than there are threads.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(*(in_words(*shape, "f32") for shape in SHAPES))
+    for name, suffix in SUFFIXES.items():
+        yield in_words(2, 781, 1e-6, suffix, rtol=ROUNDING[name])
+    # squares whose sum float16 cannot hold, and more of them than bfloat16 can count
+    yield in_words(1, 2048, 1e-6, "f16", fill=200.0, rtol=2e-3, checked=False)
+    yield in_words(1, THREADS * 600, 1e-6, "bf16", fill=1.0, rtol=2e-2, checked=False)
+    yield in_words(2, 1024, 1e-6, "f32", costs=True)
+
+
+def in_words(
+    rows: int, size: int, eps: float, suffix: str, fill: float | None = None, rtol: float = 1e-5,
+    costs: bool = False, checked: bool = True,
+) -> Case:  # fmt: skip
+    words = f"{rows} × {size:,}, eps {eps:g}, {suffix}" + (f", all {fill:g}" if fill else "")
+    words += ", and its costs" * costs
+    data = {"rows": rows, "size": size, "eps": eps, "suffix": suffix, "fill": fill, "rtol": rtol}
+    return Case(words, **data, costs=costs, checked=checked, order="forward")
+
+
+def inputs(rows: int, size: int, suffix: str, fill: float | None = None) -> tuple[Any, Any, Any]:
+    import torch
+
+    dtype = getattr(torch, DTYPES[suffix])
+    generator = torch.Generator().manual_seed(size)
+    x = torch.randn(rows, size, generator=generator) + 0.3
+    weight = torch.rand(size, generator=generator) + 0.5
+    if fill is not None:
+        x, weight = torch.full_like(x, fill), torch.ones_like(weight)
+    return x.to(dtype), weight.to(dtype), poisoned(rows, size, dtype=dtype)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    import torch
+
+    rows, size, eps = case.rows, case.size, case.eps
+    x, weight, out = inputs(rows, size, case.suffix, case.fill)
+    name = f"rms_norm_simple_{case.suffix}"
+    report = run(
+        see, path, name, x, weight, out, rows, size, eps,
+        explain=EXPLAIN, order=case.order, checked=case.checked,
+    )  # fmt: skip
+    root = torch.sqrt(x.double().square().mean(-1, keepdim=True) + eps)
+    want = (x.double() / root * weight.double()).to(x.dtype)
+    because = f"x / sqrt(mean(x²) + eps) × weight, the mean over {size:,} columns, in float."
+    see.close("out", out, want, unwritten(out, because), rtol=case.rtol, atol=case.rtol / 10)
+    if case.costs:
+        cheap(see, report, {kind: COSTS[kind] for kind in ("global load", "global store")})
+
+
+def draw(path: Path) -> Any:
+    x, weight, out = inputs(2, 1024, "f32")
+    return draw_lines(path, "rms_norm_simple_f32", x, weight, out, 2, 1024, 1e-6)

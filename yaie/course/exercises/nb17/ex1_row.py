@@ -1,0 +1,129 @@
+"""17.1: the online softmax of a warp, one score at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb17 import NOTEBOOK
+from yaie.course.exercises.nb17.attention import (
+    Problem,
+    cases_of,
+    draw_rung,
+    requests,
+    see_attention,
+    seen_by,
+)
+
+EXERCISE = Exercise(
+    id="17.1",
+    notebook=NOTEBOOK,
+    slug="row",
+    title="The online softmax of a warp",
+    target="csrc/flash/row.cu#flash_row",
+    task=(
+        "A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. "
+        "Walk over the keys 0 to seen - 1: load the key's row and its value's row, compute the "
+        "score, which is `dot` times flash.scale, and update maximum, total and `sum` as the "
+        "online softmax does. sequence.place(key, flash.block_size) says how many strides behind "
+        "k and v the row of key `key` lies; the KV head begins `of_head` elements further. Then "
+        "write the row of out, which begins at row × head_dim: the sum divided by the total. One "
+        "lane writes lse at `row`: maximum + log(total). A query that sees no key gets zeros and "
+        "-INFINITY."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "It is the update of notebook 07, for a tile of one score. `dot` returns the score to all "
+        "32 lanes, so every lane keeps the same maximum and total, and its own elements of the sum "
+        "of values.",
+        "When a larger maximum comes, multiply both total and `sum` by exp(old maximum - new "
+        "maximum) before you add the new weight. At the first key that factor is exp(-inf) = 0, "
+        "which is right. Divide once, at the end. `sum.multiply(factor)`, `sum.add(factor, row)` "
+        "and `sum.store(to, head_dim, factor)` work on the row.",
+        "    float maximum = -INFINITY, total = 0.0f;\n"
+        "    for (int key = 0; key < seen; ++key) {\n"
+        "        int64_t place = sequence.place(...);\n"
+        "        k_row.load(flash.k + place * flash.k_stride + of_head, head_dim);\n"
+        "        v_row.load(...);\n"
+        "        float score = dot(...) * flash.scale, larger = fmaxf(maximum, score);\n"
+        "        float correction = expf(...), weight = expf(...);\n"
+        "        total = ...;\n"
+        "        sum.multiply(...);\n"
+        "        sum.add(...);\n"
+        "        maximum = larger;\n"
+        "    }\n"
+        "    sum.store(flash.out + row * head_dim, head_dim, seen > 0 ? ... : 0.0f);\n"
+        "    if (threadIdx.x % WARP == 0) flash.lse[row] = ...;",
+    ),
+    proves=(
+        "It is right for 13 batches, some causal, some grouped, some in blocks, in three dtypes. "
+        "Large scores do not overflow, and each key is loaded once per query."
+    ),
+)
+NAME = "flash_row"
+SMALL = (
+    Problem(((1, 1),)),
+    Problem(((2, 5),), rising=True),
+    Problem(((3, 9),), heads=2, kv_heads=1),
+    Problem(((5, 7),), heads=2, kv_heads=2, causal=True),
+)
+OTHERS = (
+    Problem(((2, 6),), size=400.0),
+    Problem(((2, 6),), below=True),
+    Problem(((4, 2),), causal=True),
+    Problem(((2, 3), (0, 4), (5, 6)), causal=True),
+    Problem(((2, 9), (3, 5)), heads=2, kv_heads=1, causal=True, block_size=4),
+    Problem(((3, 4),), dim=33),
+    Problem(((3, 4),), dim=100),
+    Problem(((5, 6),), dim=40, suffix="f16"),
+    Problem(((5, 6),), dim=40, suffix="bf16"),
+)
+COUNTED = Problem(((6, 11),), dim=64, causal=True)
+
+BECAUSE = (
+    "With weights exp(score - maximum), out is the sum of weight × value, divided by the sum of "
+    "the weights. Both sums are multiplied by exp(old maximum - new maximum) whenever the maximum "
+    "grows."
+)
+ALL_LANES = "All 32 lanes have to reach `dot`: they share the elements of a row, not the keys."
+EXPLAIN = {
+    "race": "A warp writes its own row of out, a lane its own elements, and one lane writes lse.",
+    "out_of_bounds": (
+        "A key's row begins `place` strides behind k, and its KV head `of_head` elements further, "
+        "where `place` is sequence.place of a key from 0 to seen - 1. out has head_dim elements "
+        "per row, and lse has one: their row is `row`."
+    ),
+    "inactive_lane": ALL_LANES,
+    "wrong_mask": ALL_LANES,
+    "deadlock": ALL_LANES,
+    "divergent_collective": ALL_LANES,
+    "divergent_barrier": "No barrier is needed here: no warp waits for another.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from cases_of(SMALL, OTHERS, COUNTED)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    problem = case.problem
+    report = see_attention(see, path, NAME, problem, case.order, EXPLAIN, BECAUSE)
+    if problem is not COUNTED:
+        return
+    seen = sum(seen_by(problem, 0, query) for query in range(problem.lengths[0][0]))
+    for name in ("k", "v"):
+        once = (
+            "Read a key and its value once, while the maximum is not yet final: the correction "
+            "makes up for it."
+        )
+        loads = requests(report, name)
+        see.at_most(f"the warps' number of loads of {name}", loads, seen * problem.dim // 32, once)
+
+
+def draw(path: Path) -> Any:
+    """What each line costs."""
+    return draw_rung(path, NAME, COUNTED)

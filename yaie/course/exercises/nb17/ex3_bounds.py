@@ -1,0 +1,112 @@
+"""17.3: which keys a tile needs, which of them each row sees, and which KV head they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb17 import NOTEBOOK
+from yaie.course.exercises.nb17.attention import (
+    Problem,
+    cases_of,
+    requests,
+    see_attention,
+    seen_by,
+)
+from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME, STAYS
+
+EXERCISE = Exercise(
+    id="17.3",
+    notebook=NOTEBOOK,
+    slug="bounds",
+    title="Which keys a tile needs, and a row sees",
+    target="csrc/flash/shared_tile.cu#flash_shared_tile",
+    task=(
+        "Before the loop over tiles, a thread block computes four things. `kv_head`: the KV head "
+        "that query head `head` reads; flash.group() query heads share one. `queries`: how many "
+        "queries this tile has, at most HEIGHT. The sequence has sequence.num_queries of them, "
+        "counted from 0, and the tile begins at sequence.first_row. `num_keys`: how many keys the "
+        "tile visits, no more than one of its queries sees. And `seen[r]`: how many keys row r of "
+        "this warp sees, whose rows begin at `first` in the tile; 0 if there is no such query. "
+        "sequence.seen_by(query, flash.causal) says how many keys a query of the sequence sees."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "The last query of a tile sees most. A key that it does not see is seen by no query of the "
+        "tile.",
+        "Rows are counted in three ways: from the beginning of the sequence (what seen_by takes), "
+        "of the tile (`first` + r), and of the warp (r). The last tile of a sequence may be short. "
+        "The rows behind its queries belong to the next sequence, or do not exist.",
+        "    kv_head = head / ...;\n"
+        "    queries = min(..., HEIGHT);\n"
+        "    num_keys = sequence.seen_by(sequence.first_row + ..., flash.causal);\n"
+        "    for (int r = 0; r < ROWS; ++r)\n"
+        "        if (first + r < ...) seen[r] = sequence.seen_by(..., flash.causal);",
+    ),
+    proves=(
+        "It is right for 11 batches, whatever comes before the queries and behind them, and no "
+        "tile of keys is loaded that the mask hides."
+    ),
+)
+SMALL = (
+    Problem(((5, 9),), heads=6, kv_heads=3, dim=16),
+    Problem(((6, 6),), dim=16, causal=True),
+    Problem(((6, 40),), dim=16, causal=True),
+    Problem(((40, 70),), dim=16, causal=True),
+    Problem(((33, 33), (3, 35), (40, 40)), dim=16, causal=True),
+)
+OTHERS = (
+    Problem(((40, 20),), dim=16, causal=True),
+    Problem(((40, 70),), dim=16),
+    Problem(((0, 5), (3, 0), (34, 80)), heads=4, kv_heads=2, dim=16, causal=True),
+    Problem(((35, 60), (1, 17)), heads=2, kv_heads=1, dim=16, causal=True, block_size=16),
+    Problem(((20, 40),), heads=4, kv_heads=2, dim=100, causal=True),
+    Problem(((36, 40),), heads=4, kv_heads=2, dim=64, causal=True, suffix="bf16"),
+)
+COUNTED = Problem(((96, 96),), dim=32, causal=True)
+
+BECAUSE = (
+    "The tile's rows are the queries first_row, first_row + 1, … of the sequence, and this warp's "
+    "are first_row + first + r. sequence.seen_by(query, flash.causal) says how many keys a query "
+    "sees. A tile visits as many as its last query sees, and row r sees seen[r] of them."
+)
+ROWS = (
+    "A tile has HEIGHT rows, but the last tile of a sequence may have fewer queries: num_queries - "
+    "first_row, if that is less. The rows behind them belong to another sequence, or do not exist."
+)
+EXPLAIN = {
+    "race": f"Two tiles have written the same row. {ROWS}",
+    "out_of_bounds": (
+        f"{ROWS} Query head h reads KV head h / group, where group is heads / kv_heads."
+    ),
+    "divergent_barrier": STAYS,
+    "deadlock": STAYS,
+    "uninitialized": STAYS,
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from cases_of(SMALL, OTHERS, COUNTED)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    report = see_attention(see, path, NAME, case.problem, case.order, EXPLAIN, BECAUSE)
+    if case.problem is not COUNTED:
+        return
+    ends = range(HEIGHT, COUNTED.lengths[0][0] + 1, HEIGHT)
+    needed = sum(seen_by(COUNTED, 0, end - 1) for end in ends)
+    last = "No query of a tile sees keys behind those of its last query, so num_keys ends there."
+    see.at_most("the number of rows of k that were loaded", requests(report, "k"), needed, last)
+
+
+def draw(path: Path) -> Any:
+    """How many tiles of keys each tile of queries loaded."""
+    from yaie.course.lessons.data_nb17 import tiles_brought
+    from yaie.course.viz.tiles import draw_key_tiles
+
+    rows, queries, keys = tiles_brought(path)
+    return draw_key_tiles(rows, queries, keys, tile_q=HEIGHT, tile_k=KEYS)

@@ -1,0 +1,172 @@
+"""17.4: the gradients of a key and its value, by the warp that owns the key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import draw_lines, poisoned, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb17 import NOTEBOOK
+from yaie.course.exercises.nb17.attention import (
+    Problem,
+    attend,
+    cases_of,
+    requests,
+    see_result,
+    seen_by,
+    tensors,
+)
+
+EXERCISE = Exercise(
+    id="17.4",
+    notebook=NOTEBOOK,
+    slug="keys_gradient",
+    title="The gradients of a key and its value",
+    target="csrc/flash/backward.cu#backward_keys",
+    task=(
+        "A warp owns key `key` of KV head `kv_head`; its rows of k and v are in `k_row` and "
+        "`v_row`. Go over all queries that see the key, in all heads of its group: load the "
+        "query's row of q and of grad_out, compute the weight again, exp(score - lse), and add "
+        "the query's share to `v_sum` and `k_sum`: weight × grad_out, and weight × (grad_out · v - "
+        "delta) × q. Then store both at `own`, the latter times scale. If causal, query i sees the "
+        "keys 0 to num_k - num_q + i. Row (query, head) of q and grad_out has the number query × "
+        "heads + head, and so do its lse and its delta."
+    ),
+    difficulty=2,
+    minutes=25,
+    hints=(
+        "The forward pass loops over the keys of a query. This is the same walk from the other "
+        "side: every query that used a key's weight sends a gradient back to the key.",
+        "KV head h serves the query heads h × group to h × group + group - 1, all of which add to "
+        "the same sums. Read a causal mask by columns: key j is seen by query j - (num_k - num_q) "
+        "and all after it, or by all queries if that is below 0. No maximum is needed, since lse "
+        "is final.",
+        "    int group = heads / kv_heads, first = causal ? max(0, ...) : 0;\n"
+        "    for (int head = ...; head < ...; ++head)\n"
+        "        for (int query = first; query < num_q; ++query) {\n"
+        "            size_t row = (size_t)query * heads + head;\n"
+        "            q_row.load(q + row * head_dim, head_dim);\n"
+        "            grad_row.load(...);\n"
+        "            float weight = expf(dot(...) * scale - ...);\n"
+        "            v_sum.add(...);\n"
+        "            k_sum.add(weight * (... - delta[row]), ...);\n"
+        "        }\n"
+        "    k_sum.store(grad_k + own, head_dim, scale);\n"
+        "    v_sum.store(...);",
+    ),
+    proves=(
+        "Both gradients are right for 9 batches, causal and grouped ones among them, in three "
+        "dtypes, without atomics, and each query that sees the key is loaded once."
+    ),
+)
+NAME = "attention_backward"
+SMALL = (
+    Problem(((4, 5),)),
+    Problem(((4, 5),), heads=4, kv_heads=2),
+    Problem(((5, 7),), causal=True),
+    Problem(((6, 3),), causal=True),
+)
+OTHERS = (
+    Problem(((0, 3),)),
+    Problem(((6, 6),), heads=6, kv_heads=2, dim=33, causal=True),
+    Problem(((3, 9),), dim=100),
+    Problem(((6, 8),), heads=2, kv_heads=1, dim=40, causal=True, suffix="f16"),
+    Problem(((6, 8),), heads=2, kv_heads=1, dim=40, causal=True, suffix="bf16"),
+)
+COUNTED = Problem(((8, 12),), heads=2, kv_heads=1, dim=64, causal=True)
+
+BECAUSE = {
+    "grad_k": (
+        "grad_k of a key is the sum of weight × (grad_out · v - delta) × q over all queries that "
+        "see it, in all heads of its group, times scale."
+    ),
+    "grad_v": (
+        "grad_v of a key is the sum of weight × grad_out over all queries that see it, in all "
+        "heads of its group. Row (query, head) has the number query × heads + head."
+    ),
+}
+ALL_LANES = "All 32 lanes have to reach `dot`: they share the elements of a row, not the queries."
+EXPLAIN = {
+    "race": (
+        "A warp writes the gradients of its own key only, and adds up itself what all queries "
+        "give. That is why no atomics are needed."
+    ),
+    "out_of_bounds": (
+        "Row (query, head) of q and grad_out is query × heads + head, and head_dim elements long; "
+        "lse and delta have one number for it. The first query is not below 0. The gradients of "
+        "this warp's key begin at `own`."
+    ),
+    "inactive_lane": ALL_LANES,
+    "deadlock": ALL_LANES,
+    "divergent_collective": ALL_LANES,
+    "wrong_mask": ALL_LANES,
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from cases_of(SMALL, OTHERS, COUNTED)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    problem = case.problem
+    given, (_, grad_k, grad_v) = arguments(problem)
+    report = run(see, path, f"{NAME}_{problem.suffix}", *given, explain=EXPLAIN, order=case.order)
+    want_k, want_v = gradients(problem)
+    see_result(see, "grad_v", grad_v, want_v, BECAUSE["grad_v"], problem)
+    see_result(see, "grad_k", grad_k, want_k, BECAUSE["grad_k"], problem)
+    if problem is not COUNTED:
+        return
+    num_q = problem.lengths[0][0]
+    pairs = sum(seen_by(problem, 0, query) for query in range(num_q))
+    needed = problem.heads * problem.dim // 32 * (pairs + num_q)  # and once by backward_queries
+    once = (
+        "Load a query that sees the key once, for both gradients, and one that does not see it "
+        "never."
+    )
+    see.at_most("the warps' number of loads of q", requests(report, "q"), needed, once)
+
+
+@lru_cache(maxsize=64)
+def inputs(problem: Problem) -> tuple[Any, ...]:
+    """What the launcher reads: grad_out, q, k, v, lse and delta."""
+    import torch
+
+    q, k, v = tensors(problem)
+    generator = torch.Generator().manual_seed(problem.dim)
+    grad_out = torch.randn(q.shape, generator=generator).to(q.dtype)
+    out, lse = attend(problem)
+    delta = (grad_out.double() * out).sum(-1)
+    return grad_out, q, k, v, lse.float(), delta.float()
+
+
+def arguments(problem: Problem) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the launcher is called with, and its outputs, full of NaN."""
+    given = inputs(problem)
+    outputs = tuple(poisoned(*x.shape, dtype=x.dtype) for x in given[1:4])
+    sizes = (*problem.lengths[0], problem.heads, problem.kv_heads, problem.dim)
+    return (*given, *outputs, *sizes, problem.scale, int(problem.causal)), outputs
+
+
+def gradients(problem: Problem) -> tuple[Any, Any]:
+    """grad_k and grad_v in float64, by torch's autograd of softmax(q kᵀ · scale) v."""
+    import torch
+
+    grad_out, q, k, v = (x.double() for x in inputs(problem)[:4])
+    k, v = k.requires_grad_(), v.requires_grad_()
+    given = torch.zeros((), dtype=torch.float64) * (k.sum() + v.sum())  # if no query sees a key
+    for query in range(len(q)):
+        seen = seen_by(problem, 0, query)
+        for head in range(problem.heads if seen else 0):
+            of_head = head // problem.group
+            weights = (k[:seen, of_head] @ q[query, head] * problem.scale).softmax(0)
+            given = given + grad_out[query, head] @ (weights @ v[:seen, of_head])
+    return torch.autograd.grad(given, (k, v))
+
+
+def draw(path: Path) -> Any:
+    """What each line costs."""
+    return draw_lines(path, f"{NAME}_f32", *arguments(COUNTED)[0])

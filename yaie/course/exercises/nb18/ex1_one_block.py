@@ -1,0 +1,148 @@
+"""18.1: the softmax of a thread block, over one chunk of scores and over several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import in_every_order, operator_by
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb18 import NOTEBOOK
+from yaie.course.exercises.nb18.paged import (
+    OUTSIDE,
+    OVERFLOW,
+    Batch,
+    batch_of,
+    call,
+    draw_rung,
+    place,
+    planned,
+    see_result,
+)
+
+EXERCISE = Exercise(
+    id="18.1",
+    notebook=NOTEBOOK,
+    slug="one_block",
+    title="The softmax of a thread block",
+    target="csrc/paged/one_block.cu#paged_one_block",
+    task=(
+        "The warps of the thread block have computed the scores of a chunk: `count` of them in "
+        "`scores`. Turn them into weights exp(score − best), where best is the largest score of "
+        "this chunk and of all before it, known to every thread. Update `best` and `total`, the "
+        "sum of the weights so far, in every thread, and set `rescale` to the factor by which sums "
+        "from before have to be multiplied. `max_of_warp` and `sum_of_warp` have one place for "
+        "each of the WARPS warps. After the last chunk write `out[row * head_dim + d]` and "
+        "`lse[row]` of `paged`: zeros and −INFINITY if there was no key."
+    ),
+    difficulty=2,
+    minutes=25,
+    hints=(
+        "Two reductions, one after the other, and both in two steps: within a warp by shuffles, "
+        "then over the warps through shared memory. The second one, of exp(score − best), can only "
+        "begin when every thread knows the result of the first.",
+        "Three barriers: all scores are written before any is read; all warps' maxima are written "
+        "before any is read; all weights and all warps' sums are written before any is used. best "
+        "begins at −INFINITY and total at 0, and exp(−INFINITY − best) is 0, so the first chunk "
+        "needs no special treatment. warp_sum(x) of common.cuh adds up a warp; for a maximum write "
+        "the same loop with fmaxf.",
+        "    __syncthreads();\n"
+        "    float mine = -INFINITY;\n"
+        "    for (int i = threadIdx.x; i < count; i += THREADS) mine = ...;\n"
+        "    // shuffles; lane 0 to max_of_warp[warp]; a barrier\n"
+        "    float before = best;\n"
+        "    for (int w = 0; w < WARPS; ++w) best = ...;\n"
+        "    rescale = expf(...);\n"
+        "    // weights into scores, their sum: lanes, then warps; a barrier\n"
+        "    total = total * ... + ...;\n"
+        "and after the loop:\n"
+        "    for (int d = threadIdx.x; d < head_dim; d += THREADS)\n"
+        "        paged.out[row * head_dim + d] = from_float<T>(...);\n"
+        "    if (threadIdx.x == 0) paged.lse[row] = ...;",
+    ),
+    proves=(
+        "Weights, sums and log-sum-exp are right for contexts from 0 to 3,000 tokens in three "
+        "schedules and all dtypes, with scores far from zero on both sides, and no barrier is "
+        "missing."
+    ),
+    operator="paged_attention",
+    fit=operator_by("yaie.ops.cuda.paged:one_block"),
+)
+NAME = "paged_one_block"
+CHUNK = 1024  # scores at a time
+
+BECAUSE = (
+    "With weights exp(score − best), out is the sum of weight × value, divided by the sum of the "
+    "weights."
+)
+CARRY = (
+    "From the second chunk on there are sums from before, relative to the old maximum: multiply "
+    "total and sums by exp(old maximum − new maximum)."
+)
+NEGATIVE = "The maximum of negative scores is negative, so it has to begin at −INFINITY."
+SHUFFLE = (
+    "All 32 lanes reach a shuffle, or none: it cannot stand in a loop over keys that some lanes "
+    "leave earlier than others."
+)
+EXPLAIN = {
+    "race": (
+        "Scores come from all warps, and weights go to all: a barrier is needed between the writes "
+        "of some threads and the reads of others. Thread 0 writes lse, and out[d] is written by "
+        "thread d % THREADS."
+    ),
+    "uninitialized": (
+        "A barrier is needed between the writes of all warps and the first read, and every warp "
+        "has to write its place, with keys or without."
+    ),
+    "divergent_barrier": "Every thread has to reach every barrier, with a key or without.",
+    "inactive_lane": SHUFFLE,
+    "deadlock": SHUFFLE,
+    "out_of_bounds": f"A chunk has `count` scores, the last at count - 1. {OUTSIDE}",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(
+        planned("20 and 5 tokens", (20, 5)), planned("100 and 128 tokens", (100, 128))
+    )
+    yield planned("300 tokens", (300,), dim=8)
+    yield planned("scores of several hundred", (50, 70), spread=300.0, because=OVERFLOW)
+    yield planned("scores far below zero", make=low, because=NEGATIVE)
+    yield planned("0, 7 and 0 tokens", (0, 7, 0))
+    for contexts in ((1025,), (2300, 1024)):
+        words = " and ".join(f"{context:,}" for context in contexts)
+        words = f"{words} tokens, {CHUNK:,} per chunk"
+        yield planned(words, contexts, heads=1, dim=4, because=f"{BECAUSE} {CARRY}")
+    yield planned("3,000 tokens whose scores rise", make=rising, because=CARRY)
+    yield planned("heads of 200, more than threads", (9,), dim=200)
+    for dtype in ("float16", "bfloat16"):
+        yield planned(dtype, (60, 0, 3), dtype=dtype)
+
+
+def low() -> Batch:
+    """Every score is far below 0."""
+    batch = batch_of((50,), heads=1)
+    batch.tensors[0][...] = -5.0
+    place(batch, batch.keys[0] + 10.0)
+    return batch
+
+
+def rising() -> Batch:
+    """Every score is larger than the one before it, over three chunks."""
+    batch = batch_of((3000,), heads=1, dim=4)
+    batch.tensors[0][...] = 4.0
+    place(batch, batch.keys[0][batch.keys[0].sum(-1).flatten().argsort()])
+    return batch
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    batch = case.make()
+    out, lse, _ = call(see, path, NAME, case, batch, EXPLAIN)
+    see_result(see, batch, out, lse, case.because or BECAUSE)
+
+
+def draw(path: Path) -> Any:
+    """What each line costs a warp."""
+    return draw_rung(path, NAME, batch_of((100,), dim=64, block_size=16))

@@ -1,0 +1,145 @@
+"""18.2: each key loaded once, by one team of lanes, for all query heads that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import in_every_order, operator_by
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb18 import NOTEBOOK
+from yaie.course.exercises.nb18.paged import (
+    OUTSIDE,
+    OVERFLOW,
+    batch_of,
+    call,
+    draw_rung,
+    planned,
+    see_result,
+)
+
+EXERCISE = Exercise(
+    id="18.2",
+    notebook=NOTEBOOK,
+    slug="grouped",
+    title="Read a key once for all heads that share it",
+    target="csrc/paged/grouped.cu#paged_grouped",
+    task=(
+        "The thread block has the `heads` query heads q[0], q[1], … of one KV head, and a state "
+        "for each. Walk over the keys of `context`: a team of lanes takes a key, loads its row and "
+        "the row of values once, and lets every head use them. The score is "
+        "`team.sum(dot(q[h], k)) * paged.scale`, and `states[h].add(score, v)` adds it to the "
+        "head's state. `find_slot(context, key, paged.block_size)` returns the slot of a key; a "
+        "slot holds paged.kv_heads rows of paged.head_dim elements. The warp's teams begin with "
+        "key `first_team`. At the end call `finish(team, states, heads, …, …)` with the addresses "
+        "of this thread block's first row of paged.out and of paged.lse, row number `row`."
+    ),
+    difficulty=2,
+    minutes=25,
+    hints=(
+        "Two nested loops: keys outside, heads inside. What is loaded outside is used inside once "
+        "per head. The teams share the keys among them: 4 warps of 4 teams take 16 keys in each "
+        "iteration.",
+        "All lanes of a warp have to reach team.sum, so all teams of a warp make equally many "
+        "iterations: loop over the first team's key, and let the others be `inside` or not. A team "
+        "that is not inside loads nothing (the table's entry there is garbage) and adds nothing. "
+        "Let the loop over heads run to HEADS and skip those from `heads` on: arrays whose index "
+        "the compiler knows stay in registers.",
+        "    for (int first = first_team; first < context.length; first += ...) {\n"
+        "        int key = first + ...;\n"
+        "        bool inside = ...;\n"
+        "        float k[A_LANE] = {}, v[A_LANE] = {};\n"
+        "        if (inside) {\n"
+        "            int64_t at = (find_slot(...) * ... + kv_head) * ...;\n"
+        "            team.load(paged.key_pool + at, k);  // and v\n"
+        "        }\n"
+        "        for (int h = 0; h < HEADS; ++h) {\n"
+        "            if (h >= heads) continue;\n"
+        "            float score = ...;  // all lanes\n"
+        "            if (inside) states[h].add(...);\n"
+        "        }\n"
+        "    }\n"
+        "    finish(team, states, heads, paged.out + row * paged.head_dim, ...);",
+    ),
+    proves=(
+        "Every head is right for contexts from 0 to 150 tokens, groups of 1 to 12 heads and all "
+        "dtypes. No entry behind a context's end was followed, and each row of keys and of values "
+        "was loaded once."
+    ),
+    operator="paged_attention",
+    fit=operator_by("yaie.ops.cuda.paged:grouped"),
+)
+NAME = "paged_grouped"
+
+BECAUSE = (
+    "Every key below context.length counts once for each head. Team n of a warp, n = "
+    "team.number(), takes key first + n; then all go on by WARPS * team.a_warp()."
+)
+SHUFFLE = (
+    "team.sum is a shuffle, and all 32 lanes of the warp have to reach it, also those whose team "
+    "has no key in this iteration. Let the number of iterations depend on the warp alone, and skip "
+    "only the loads and `add`."
+)
+EXPLAIN = {
+    "out_of_bounds": OUTSIDE,
+    "misaligned": "A row begins at (slot * paged.kv_heads + kv_head) * paged.head_dim.",
+    "inactive_lane": SHUFFLE,
+    "deadlock": SHUFFLE,
+    "divergent_barrier": (
+        "finish has a barrier: all threads of the thread block have to reach it, after the loop."
+    ),
+    "race": (
+        "finish uses shared memory, so call it once, after the loop. The first row of this thread "
+        "block is paged.out + row * paged.head_dim, and paged.lse + row."
+    ),
+}
+
+
+def cases() -> Iterator[Case]:
+    yield planned("1 token", (1,), heads=1)
+    yield planned("8 tokens, one for each team of a warp", (8,), heads=1)
+    yield from in_every_order(
+        planned("1 and 16 tokens", (1, 16)), planned("21 and 70 tokens", (21, 70))
+    )
+    yield planned("0, 7 and 0 tokens", (0, 7, 0))
+    yield planned("4 query heads for 2 KV heads", (21, 9), heads=4, kv_heads=2)
+    yield planned("12 query heads for 1 KV head, 8 at a time", (21, 9), heads=12)
+    for dim in (64, 128, 20):
+        yield planned(f"heads of {dim}", (40, 3), heads=3, dim=dim)
+    yield planned("150 tokens in 38 blocks", (150, 9))
+    yield planned("scores of several hundred", (50, 70), spread=300.0, because=OVERFLOW)
+    for dtype in ("float16", "bfloat16"):
+        yield planned(dtype, (60, 0, 3), heads=4, dtype=dtype)
+    words = "contexts of 32 and 64 tokens, 4 query heads for 1 KV head"
+    sizes = {"heads": 4, "dim": 64, "block_size": 16, "dtype": "float16"}
+    yield planned(words, (32, 64), counted=True, **sizes)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    batch = case.make()
+    out, lse, report = call(see, path, NAME, case, batch, EXPLAIN)
+    see_result(see, batch, out, lse, case.because or BECAUSE)
+    if not case.counted:
+        return
+    once = sum(keys.numel() * keys.element_size() for keys in batch.keys)
+    for name in ("key_pool", "value_pool"):
+        lines = [a for a in report.accesses if (a.name, a.kind) == (name, "load")]
+        see.picture(partial(draw_worst, lines))
+        loaded = sum(access.lanes * access.size for access in lines)
+        because = "One team takes a key and loads its rows before the loop over heads."
+        see.at_most(f"the number of bytes of {name} that are loaded", loaded, once, because)
+
+
+def draw_worst(lines: list[Any]) -> Any:
+    from yaie.course.viz.access import draw_access
+
+    return draw_access(max(lines, key=lambda access: access.lanes))
+
+
+def draw(path: Path) -> Any:
+    """What each line costs a warp."""
+    batch = batch_of((100,), 4, dim=64, block_size=16, dtype="float16")
+    return draw_rung(path, NAME, batch)

@@ -1,0 +1,154 @@
+"""18.3: which keys a split has, and how what the splits leave is merged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import compiled, in_every_order, operator_by, poisoned
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb18 import NOTEBOOK
+from yaie.course.exercises.nb18.paged import (
+    OUTSIDE,
+    Batch,
+    arguments,
+    attend,
+    batch_of,
+    call,
+    planned,
+    see_result,
+)
+
+EXERCISE = Exercise(
+    id="18.3",
+    notebook=NOTEBOOK,
+    slug="split",
+    title="Split the context, merge by log-sum-exp",
+    target="csrc/paged/split.cu#paged_split",
+    task=(
+        "In the first kernel compute which keys a split has, `begin` to `end` (exclusive): split s "
+        "begins with key s * part and has `part` keys, and the last of the `splits` has all that "
+        "are left; none goes beyond context.length. A thread block without keys may return. Each "
+        "split leaves an output, divided by its own sum, and a log-sum-exp. In the second kernel "
+        "merge those of the first `count` splits, which are the ones with keys, to paged.out and "
+        "paged.lse of row `row`: split s has left `parts[(s * rows + row) * paged.head_dim + d]` "
+        "and `part_lse[s * rows + row]`. With a count of 0 the row is zeros and −INFINITY."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "It is exercise 07.2 for any number of states: a weight for each split, the weighted sum "
+        "of the parts, divided by the sum of the weights.",
+        "The weight of split s is exp(part_lse of s − the largest of them), which is between 0 and "
+        "1. The merged lse is the largest plus the logarithm of the sum of the weights. Each "
+        "thread can compute the weights for itself; it writes the elements d = threadIdx.x, "
+        "threadIdx.x + MERGERS, …",
+        "    begin = ...;\n"
+        "    end = split == splits - 1 ? ... : min(...);\n"
+        "    if (begin >= end) return;\n"
+        "and\n"
+        "    float larger = -INFINITY, total = 0.0f;\n"
+        "    for (int s = 0; s < count; ++s) larger = ...;\n"
+        "    for (int s = 0; s < count; ++s) total += expf(...);\n"
+        "    for (int d = threadIdx.x; d < paged.head_dim; d += MERGERS) {\n"
+        "        float sum = 0.0f;  // over the splits: weight × part\n"
+        "        paged.out[...] = from_float<T>(count > 0 ? ... : 0.0f);\n"
+        "    }\n"
+        "    if (threadIdx.x == 0) paged.lse[row] = ...;",
+    ),
+    proves=(
+        "Every split saw exactly its keys, and the merged result equals attention over the whole "
+        "context, for 1 to 6 splits of equal and unequal length, some of them empty, and heads of "
+        "up to 200."
+    ),
+    operator="paged_attention",
+    fit=operator_by("yaie.ops.cuda.paged:split"),
+)
+NAME = "paged_split"
+
+SHARE = (
+    "It is the sum of the parts by their shares, and the share of a split is exp(its lse − the lse "
+    "of all)."
+)
+OVERFLOW = (
+    "exp overflows in float32 from 89 on, and an lse can be larger than that: subtract the largest "
+    "lse before exp."
+)
+EXPLAIN = {
+    "out_of_bounds": (
+        "Row `row` of split s is number s * rows + row of parts and of part_lse, and has "
+        f"paged.head_dim numbers in parts. {OUTSIDE}"
+    ),
+    "divergent_barrier": (
+        "A thread block has keys or it has none: all of its threads return, or none."
+    ),
+    "race": "Each element of out belongs to one thread, and lse[row] to thread 0.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield planned("9 tokens, 1 split", (9,), splits=(1, 9))
+    yield from in_every_order(
+        planned("24 tokens, 2 splits of 12", (24,), splits=(2, 12)),
+        planned("20 and 9 tokens, 3 splits of 8", (20, 9), splits=(3, 8)),
+    )
+    yield planned("17 tokens, 4 splits of 5", (17,), splits=(4, 5))
+    yield planned("0, 30 and 3 tokens, 4 splits of 8", (0, 30, 3), splits=(4, 8))
+    yield planned("40 tokens, 3 splits of 8, the last of 24", (40,), splits=(3, 8))
+    yield planned("5 tokens, 6 splits of 1", (5,), splits=(6, 1))
+    yield planned("heads of 200, more than threads that merge", (9,), dim=200, splits=(2, 5))
+    words = "4 query heads of 64 for 2 KV heads"
+    yield planned(words, (33,), heads=4, kv_heads=2, dim=64, splits=(3, 16))
+    words = "scores of several hundred"
+    yield planned(words, (50, 70), spread=300.0, splits=(3, 25), because=OVERFLOW)
+    for dtype in ("float16", "bfloat16"):
+        yield planned(dtype, (60, 0, 3), heads=4, dtype=dtype, splits=(4, 16))
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    splits, part = case.splits
+    batch = case.make()
+    shape = batch.tensors[0].shape
+    parts, part_lse = poisoned(splits, *shape), poisoned(splits, *shape[:2])
+    extra = (parts, part_lse, part, splits)
+    out, lse, _ = call(see, path, NAME, case, batch, EXPLAIN, extra)
+    see_parts(see, batch, part_lse, splits, part)
+    see_result(see, batch, out, lse, case.because or SHARE)
+
+
+def ends(length: int, splits: int, part: int) -> list[tuple[int, int]]:
+    """The keys of each split, from and to."""
+    cut = [(s * part, min((s + 1) * part, length)) for s in range(splits)]
+    return [*cut[:-1], (cut[-1][0], length)]
+
+
+def see_parts(see: Observer, batch: Batch, part_lse: Any, splits: int, part: int) -> None:
+    """Note the log-sum-exps that splits have left: they say which keys each has seen."""
+    for i, keys in enumerate(batch.keys):
+        for s, (begin, end) in enumerate(ends(len(keys), splits, part)):
+            if begin < end:
+                want = attend(batch, begin, end)[1][i].float()
+                name = f"part_lse of split {s} of {len(keys)} tokens"
+                has = f"It has the keys {begin} to {end - 1}."
+                see.close(name, part_lse[s, i], want, has, rtol=1e-3, atol=1e-3)
+
+
+def draw(path: Path) -> Any:
+    """The partial states of one query head, and what they were merged to."""
+    import torch
+
+    from yaie.course.viz.merge import MergeNode, draw_merge
+
+    batch = batch_of((44,), heads=1, dim=16)
+    splits, part = 4, 12
+    shape = batch.tensors[0].shape
+    parts, part_lse = torch.zeros(splits, *shape), torch.zeros(splits, *shape[:2])
+    out, lse, given = arguments(batch)
+    compiled(path).paged_split_f32(*given, parts, part_lse, part, splits)
+    leaves = tuple(
+        MergeNode(f"keys {begin}–{end - 1}", float(part_lse[s, 0, 0]), float(parts[s, 0, 0, 0]))
+        for s, (begin, end) in enumerate(ends(44, splits, part))
+    )
+    return draw_merge(MergeNode("merged", float(lse[0, 0]), float(out[0, 0, 0]), leaves))

@@ -1,0 +1,123 @@
+"""18.4: attention over the shared prefix once for all sequences, over the rest for each, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb18 import NOTEBOOK
+from yaie.course.exercises.nb18.paged import OVERFLOW, attend, batch_of, planned, see_result
+
+EXERCISE = Exercise(
+    id="18.4",
+    notebook=NOTEBOOK,
+    slug="shared_prefix",
+    title="Read a shared prefix once",
+    target="yaie.ops.reference.attention:shared_prefix_attention",
+    task=(
+        "In Python, with two functions that are there: paged_attention computes each sequence's "
+        "attention over the tokens that its table names, merge_states merges two partial states. "
+        "Let each sequence attend to its own tokens, which lie behind the shared blocks, and all "
+        "sequences together to the shared ones, with one call of `attention`. Then merge. "
+        "shared_len may be 0, and a sequence may have no tokens of its own."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "q is [batch, heads, head_dim]: one query of each of `batch` sequences. `attention` may as "
+        "well take them for `batch` queries of a single sequence, whose keys are the shared ones.",
+        "A table without its first entries is the table of the rest, whose context is shorter by "
+        "shared_len. cu_seqlens of one query per sequence is 0, 1, 2, …, int32. Each query sees "
+        "all shared keys: causal=False. The shared blocks are the first entries of any table; "
+        "indexing a pool with them gives [blocks, block_size, KV heads, head_dim].",
+        "    shared_blocks = ...\n"
+        "    starts = torch.arange(...)\n"
+        "    state = paged_attention(q, key_pool, value_pool, block_tables[:, ...], ...)\n"
+        "    if not shared_len:\n"
+        "        return state\n"
+        "    keys = key_pool[block_tables[0, ...]].flatten(0, 1)  # and values\n"
+        "    return merge_states(state, attention(...))",
+    ),
+    proves=(
+        "Merged, both parts are attention over the whole of every context, for sequences with "
+        "many, few and no tokens of their own, and the shared keys were read once."
+    ),
+)
+SHARED = 3  # blocks of 4
+MERGED = (
+    "Attention over the shared tokens and attention over a sequence's own are two partial states "
+    "over different keys: merge_states makes one of them."
+)
+
+
+def cases() -> Iterator[Case]:
+    for words, contexts, sizes in (
+        ("3 sequences, 12 tokens shared", (14, 22, 13), {}),
+        ("4 query heads for 2 KV heads, 12 tokens shared", (15, 30), {"heads": 4, "kv_heads": 2}),
+        ("a sequence that has only the 12 shared tokens", (12, 17), {}),
+        ("nothing shared", (9, 5, 16), {"shared": 0}),
+        ("1 sequence, 12 tokens shared", (20,), {}),
+        ("float16, 12 tokens shared", (14, 22, 40), {"heads": 4, "dtype": "float16"}),
+    ):
+        yield planned(words, contexts, **{"shared": SHARED, **sizes})
+    yield planned("scale 0.5, 12 tokens shared", (14, 22), shared=SHARED, scale=0.5)
+    words = "scores of several hundred, 12 tokens shared"
+    yield planned(words, (14, 22), spread=300.0, shared=SHARED, because=OVERFLOW)
+
+
+def observe(shared_prefix_attention: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    from yaie.ops.reference.attention import attention
+
+    batch = case.make()
+    shared_len = 0 if case.name == "nothing shared" else 4 * SHARED
+    before = [tensor.clone() for tensor in batch.tensors]
+    scale = {"scale": batch.scale} if case.name.startswith("scale") else {}
+    told = f"shared_len={shared_len}" + (f", scale={batch.scale}" if scale else "")
+    call = f"shared_prefix_attention(…, {told})"
+    with see.call(call):
+        result = shared_prefix_attention(*batch.tensors, shared_len, **scale)
+    two = isinstance(result, tuple) and len(result) == 2
+    if not see.true(call, two, "must return two tensors, the output and the log-sum-exp"):
+        see.stop()
+    same = all(map(torch.equal, before, batch.tensors))
+    see.true("the arguments", same, "have changed", "They belong to the caller.")
+    see_result(see, batch, *result, case.because or MERGED)
+
+    calls: list[tuple[int, int]] = []
+
+    def counting(q: Any, k: Any, v: Any, causal: bool = True, scale: float | None = None) -> Any:
+        calls.append((len(q), len(k)))
+        return attention(q, k, v, causal, scale)
+
+    with see.call(f"{call[:-1]}, attention=…)"):
+        shared_prefix_attention(*batch.tensors, shared_len, attention=counting, **scale)
+    keys = sum(count for _, count in calls)
+    once = shared_len + sum(len(keys) - shared_len for keys in batch.keys)
+    because = (
+        f"Pass `attention` on. The {shared_len} shared keys are read once, with the queries of all "
+        "sequences, and every other key once."
+    )
+    see.equal("the number of keys that `attention` was called with", keys, once, because)
+    see.note("the queries and keys of each call", sorted(calls))
+
+
+def draw(shared_prefix_attention: Callable[..., Any]) -> Any:
+    """What is merged, for one head of three sequences."""
+    from yaie.course.viz.film import film_strip
+    from yaie.course.viz.merge import MergeNode, draw_merge
+
+    batch = batch_of((14, 22, 13), heads=1, dim=16, shared=SHARED)
+    out, lse = shared_prefix_attention(*batch.tensors, 4 * SHARED)
+    prefix, own = attend(batch, 0, 4 * SHARED), attend(batch, 4 * SHARED)
+    trees = []
+    for i, keys in enumerate(batch.keys):
+        leaves = (
+            MergeNode("12 shared", float(prefix[1][i, 0]), float(prefix[0][i, 0, 0])),
+            MergeNode(f"{len(keys) - 12} of its own", float(own[1][i, 0]), float(own[0][i, 0, 0])),
+        )
+        trees.append(MergeNode("merged", float(lse[i, 0]), float(out[i, 0, 0]), leaves))
+    return film_strip(trees, draw_merge, [f"sequence {i}" for i in range(len(trees))])

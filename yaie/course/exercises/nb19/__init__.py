@@ -1,0 +1,3 @@
+"""Notebook 19: a prefix sum, a search, a tree as arrays, and the host's side of a kernel."""
+
+NOTEBOOK = "19_radix_and_metadata_kernels"

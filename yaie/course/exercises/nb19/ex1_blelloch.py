@@ -1,0 +1,145 @@
+"""19.1: Blelloch's scan: right for any length and any width, no race, about 2 × n additions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb19 import NOTEBOOK
+from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
+
+if TYPE_CHECKING:
+    from yaie.emulator.checks import Finding
+
+EXERCISE = Exercise(
+    id="19.1",
+    notebook=NOTEBOOK,
+    slug="blelloch",
+    title="A prefix sum, up and down a tree",
+    target="csrc/scan/blelloch.cu#blelloch",
+    task=(
+        "One thread block writes all prefix sums of x: out[i] is the sum of the numbers before "
+        "i, for i = 0 … n, so out[0] is 0 and out[n] the sum of all. It takes x in tiles of "
+        "`width` numbers, two for each thread, a power of two; `sums` has as many elements. "
+        "Sum up groups of 2, 4, 8, … elements (each group's sum in its last element), keep "
+        "the whole sum in `total`, put 0 there, and go down again: each group's last element "
+        "holds what lies before the group; the left half gets that, the right half that plus the "
+        "left half's sum. `carry` is what the tiles before this one add up to."
+    ),
+    difficulty=3,
+    minutes=30,
+    hints=(
+        "Four parts for each tile: fill `sums` (0 beyond n), up, down, and write carry + "
+        "sums[i]. On the way up the number of pairs is halved in each step, on the way down it "
+        "is doubled. In a step thread k has the k-th group, if there is one.",
+        "In a step with groups of 2 × half elements, group k ends at element (k + 1) * 2 * half - "
+        "1, and its left half ends `half` elements earlier. The next step reads what other "
+        "threads wrote in this one, so it needs a barrier between them, outside of the `if`. On "
+        "the way down the old value of the left half's element is still needed after it was "
+        "overwritten. All threads need `total` for the carry, and only one thread writes it.",
+        "    for (int first = 0; first < n; first += width) {\n"
+        "        for (int i = threadIdx.x; i < width; i += blockDim.x) sums[i] = ...;\n"
+        "        for (int half = 1; half < width; half *= 2) {\n"
+        "            // a barrier\n"
+        "            int last = ...;\n"
+        "            if (last < width) sums[last] += sums[last - half];\n"
+        "        }\n"
+        "        // a barrier; thread 0: total = ..., and 0 in its place\n"
+        "        for (int half = width / 2; half > 0; half /= 2) {\n"
+        "            // a barrier, then the same `last`\n"
+        "            // left = ..., the left element, the right element\n"
+        "        }\n"
+        "        // a barrier; out[first + i] = carry + sums[i], where first + i < n\n"
+        "        carry += total;\n"
+        "    }\n"
+        "    if (threadIdx.x == 0) out[n] = ...;",
+    ),
+    proves=(
+        "The sums are right for 11 lengths and widths in three schedules, no thread reads what "
+        "another is writing, and it takes about 2 × n additions."
+    ),
+)
+# Numbers, threads of the thread block.
+SIZES = ((1, 1), (2, 1), (8, 4), (5, 4), (3, 4), (64, 32), (100, 64), (9, 2), (130, 16), (0, 4))
+TIMED = (512, 256)
+MOST_TOUCHED = 9000  # elements that are read or written: up and down take about 9 for each number
+MOST_REQUESTS = 900
+
+
+def cases() -> Iterator[Case]:
+    yield case([1, 2, 3, 4], 2)
+    yield from in_every_order(*(case(numbers(n), threads) for n, threads in SIZES))
+    yield case(numbers(TIMED[0]), TIMED[1], counted=True)
+
+
+def case(x: list[int], threads: int, counted: bool = False) -> Case:
+    words = str(x) if len(x) <= 8 else f"{len(x)} numbers"
+    name = f"{words}, {threads} thread{'s' * (threads > 1)}"
+    return Case(name, x=x, threads=threads, order="forward", counted=counted)
+
+
+def numbers(n: int) -> list[int]:
+    generator = random.Random(n)
+    return [generator.randrange(1, 10) for _ in range(n)]
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    n = len(case.x)
+    x, out = ints(case.x), unwritten(n + 1)
+    report = run(
+        see, path, "blelloch_i32", x, out, n, case.threads, explain=EXPLAIN, order=case.order
+    )
+    because = "out[i] is the sum of the numbers before i, and out[n] the sum of all."
+    if UNWRITTEN in out.tolist():
+        because += f" {UNWRITTEN} was there before: no thread has written it."
+    see.equal("out", out.tolist(), list(accumulate(case.x, initial=0)), because)
+    if case.counted:
+        shared = [access for access in report.accesses if access.memory == "shared"]
+        halved = "Half as many pairs are left after each step, so 2 × n additions are enough."
+        touched = sum(access.lanes for access in shared)
+        see.at_most(
+            "the number of elements of sums that were touched", touched, MOST_TOUCHED, halved
+        )
+        every = "In the first step of the way up every thread has a pair."
+        requests = sum(access.requests for access in shared)
+        see.at_most(
+            "the warps' number of requests to shared memory", requests, MOST_REQUESTS, every
+        )
+
+
+def _race(found: Finding) -> str:
+    if found.memory == "global":
+        return "Thread 0 alone writes out[n]."
+    return (
+        "After every step all threads have to wait: the next step reads what others have written."
+    )
+
+
+EXPLAIN: Explain = {
+    "race": _race,
+    "uninitialized": (
+        "A tile has two numbers for each thread, and elements beyond the last number count as 0: "
+        "fill all 2 × blockDim.x of them."
+    ),
+    "out_of_bounds": lambda found: (
+        "A tile has 2 × blockDim.x elements."
+        if found.memory == "shared"
+        else "x has n numbers, the last one at n - 1, and out has n + 1."
+    ),
+    "divergent_barrier": (
+        "A thread that has no pair in a step still has to reach its __syncthreads(): keep it out "
+        "of the `if`."
+    ),
+}
+
+
+def draw(path: Path) -> Any:
+    """What each line costs."""
+    n, threads = TIMED
+    return draw_lines(path, "blelloch_i32", ints(numbers(n)), unwritten(n + 1), n, threads)

@@ -1,0 +1,144 @@
+"""19.2: each token's request by bisection, for any batch, in thread blocks of a fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb19 import NOTEBOOK
+from yaie.course.exercises.nb19.metadata import (
+    UNWRITTEN,
+    in_words,
+    ints,
+    keys_seen,
+    random_batch,
+    unwritten,
+)
+
+if TYPE_CHECKING:
+    from yaie.emulator.checks import Finding
+
+EXERCISE = Exercise(
+    id="19.2",
+    notebook=NOTEBOOK,
+    slug="fill_from_ends",
+    title="Metadata of every token, by bisection",
+    target="csrc/metadata/fill_from_ends.cu#fill_from_ends",
+    task=(
+        "Give each of num_tokens tokens a thread. ends[b] is how many tokens the requests 0 … "
+        "b have together. Find the request b of token t by bisection: it is the first whose "
+        "end is greater than t. The token sees max(kv[b] + 1 + t - ends[b], 0) keys: that goes "
+        "to expanded[t], and at most topk to cached[t]. num_tokens may be larger than "
+        "ends[batch - 1]: nothing is written beyond that end. Write the launch as well; batch and "
+        "num_tokens may be any."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "Ends rise, or stay the same where a request has no tokens. So there is one place "
+        "where `ends[b] > t` turns from false to true, and you find it by asking in the middle "
+        "of what is left.",
+        "Keep two indices: everything before `low` ends at or before t, and `high` ends beyond "
+        "it or is the last request. If the middle ends beyond t, it may be the one: high = "
+        "middle. If not, it is not: low = middle + 1. When the two meet, that is the request. "
+        "The launch has thread blocks of a fixed size, say THREADS, and "
+        "ceil_div(num_tokens, THREADS) of them.",
+        "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "    if (...) return;\n"
+        "    int low = 0, high = batch - 1;\n"
+        "    while (low < high) {\n"
+        "        int middle = (low + high) / 2;\n"
+        "        if (ends[middle] > t) high = ...; else low = ...;\n"
+        "    }\n"
+        "    int seen = max(..., 0);\n"
+        "and in the launcher\n"
+        "    fill_from_ends<<<..., THREADS, 0, stream>>>(ends, kv, topk, expanded, cached,\n"
+        "                                                batch, num_tokens);",
+    ),
+    proves=(
+        "Every token found its request at 12 batches, empty requests among them, up to 1,025; "
+        "nothing is written beyond the last token, and 1,024 requests take about 10 steps."
+    ),
+)
+TOPK = 9
+# New tokens of each request, keys of each.
+EXAMPLES = (
+    ([3, 2], [10, 4]),
+    ([0, 0, 3, 0, 2, 0], [7, 1, 10, 5, 4, 8]),
+    ([1], [1]),
+    ([4, 3], [2, 9]),
+    ([0, 6], [3, 0]),
+)
+BATCHES = (17, 64, 255, 1023, 1024, 1025)
+MOST_READS = 40  # of ends by a warp, for 1,024 requests: 10 steps, and a few
+
+
+def cases() -> Iterator[Case]:
+    more = case([3, 2], [10, 4], more=3)
+    yield from in_every_order(*(case(*example) for example in EXAMPLES), more)
+    for batch in BATCHES:
+        yield case(*random_batch(batch, 30))
+    yield case([1] * 1024, [5] * 1024, counted=True)
+
+
+def case(lengths: list[int], keys: list[int], more: int = 0, counted: bool = False) -> Case:
+    """`more`: how many tokens beyond those that exist the launcher is told of."""
+    words = in_words(lengths, keys)
+    words += f", num_tokens = {sum(lengths) + more}" if more else ""
+    data = {"lengths": lengths, "keys": keys, "more": more, "counted": counted}
+    return Case(f"{words}, topk {TOPK}", order="forward", **data)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    batch, n = len(case.lengths), sum(case.lengths)
+    ends = ints(list(accumulate(case.lengths)))
+    expanded, cached = (unwritten(n + max(case.more, 2)) for _ in "ab")
+    report = run(
+        see, path, "fill_from_ends_i32", ends, ints(case.keys), TOPK, expanded, cached, batch,
+        n + case.more, explain=explanations(batch, n), order=case.order,
+    )  # fmt: skip
+    seen = keys_seen(case.lengths, case.keys)
+    tail = [UNWRITTEN] * (len(expanded) - n)
+    beyond = f"The last request ends at ends[batch - 1] = {n}; num_tokens may be larger."
+    for name, out in (("expanded", expanded), ("cached", cached)):
+        see.equal(f"{name} from element {n} on", out[n:].tolist(), tail, beyond)
+    because = "Token t of request b sees kv[b] + 1 + t - ends[b] keys: the request's last sees all."
+    if UNWRITTEN in expanded[:n].tolist():
+        because = f"{UNWRITTEN} was there before: no thread has written it."
+    see.equal("expanded", expanded[:n].tolist(), seen, because)
+    most = f"It is expanded, but at most topk = {TOPK}."
+    see.equal("cached", cached[:n].tolist(), [min(count, TOPK) for count in seen], most)
+    if case.counted:
+        reads = sum(access.requests for access in report.accesses if access.name == "ends")
+        halved = "Each read halves the requests that are left, so 10 of them are enough."
+        warps = n // 32
+        see.at_most("a warp's number of reads of ends", reads // warps, MOST_READS, halved)
+
+
+def explanations(batch: int, n: int) -> Explain:
+    def outside(found: Finding) -> str:
+        if found.name in ("ends", "kv"):
+            return f"There are {batch} requests, the last one is batch - 1."
+        return "More threads run than there are tokens: those from num_tokens on have none."
+
+    return {
+        "out_of_bounds": outside,
+        "race": "Each token is written by one thread: t = blockIdx.x * blockDim.x + threadIdx.x.",
+        "cudaErrorInvalidConfiguration": (
+            f"A thread block has at most 1,024 threads, however many requests ({batch}) or tokens "
+            f"({n}) there are."
+        ),
+    }
+
+
+def draw(path: Path) -> Any:
+    """What each line costs."""
+    lengths, keys = random_batch(255, 30)
+    n = sum(lengths)
+    inputs = ints(list(accumulate(lengths))), ints(keys), TOPK, unwritten(n), unwritten(n)
+    return draw_lines(path, "fill_from_ends_i32", *inputs, len(lengths), n)

@@ -1,0 +1,182 @@
+"""19.4: what surrounds a kernel: the count, the sizes of the outputs, and no hidden copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb19 import NOTEBOOK
+from yaie.course.exercises.nb19.metadata import (
+    UNWRITTEN,
+    in_words,
+    ints,
+    keys_seen,
+    random_batch,
+    unwritten,
+)
+
+EXERCISE = Exercise(
+    id="19.4",
+    notebook=NOTEBOOK,
+    slug="fill_on_the_host",
+    title="Metadata in torch, without a hidden copy",
+    target="yaie.ops.reference.metadata:fill_draft_extend_metadata",
+    task=(
+        "The same metadata in torch's operators, for all tokens together, and what has to precede "
+        "any kernel: how many tokens there are, and whether the outputs have room for "
+        "them. If the caller gives num_tokens, nothing may be copied from the device to the "
+        "host: no .item(), .tolist() or .cpu(), no loop over a tensor, no operator whose "
+        "result has a size that only the device knows."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "First the number of tokens, then the outputs' lengths, then the work. For the work, "
+        "think of a column of all tokens 0 … n - 1: which request does each belong to, and what "
+        "does it need to know of its request?",
+        "Where requests end is a cumulative sum. The request of token t is the first whose end "
+        "is greater than t: torch.searchsorted with right=True finds it for all tokens. And "
+        "kv - q + 1 + i is (kv + 1 - end) + t, of which only the bracket depends on the "
+        "request. `x[index]` with a tensor of indices stays on the device.",
+        "    if num_tokens is None:\n"
+        "        num_tokens = int(...)\n"
+        "    for each output: if len(out) < num_tokens: raise ValueError(...)\n"
+        "    ends = extend_seq_lens.cumsum(0)\n"
+        "    tokens = torch.arange(num_tokens, device=...)\n"
+        "    request = torch.searchsorted(...)\n"
+        "    seen = (... [request] + tokens).clamp(min=0)\n"
+        "    out_seqlens_expanded[:num_tokens] = ...\n"
+        "    out_nsa_cache_seqlens[:num_tokens] = ...\n"
+        "    return num_tokens",
+    ),
+    proves=(
+        "Both lengths are right for 8 batches, outputs that are too short are refused before "
+        "anything is written, and with num_tokens given nothing is copied to the host."
+    ),
+)
+# New tokens, keys, topk.
+EXAMPLES = (
+    ([3, 2], [10, 4], 9),
+    ([0, 3, 0, 0, 2, 0], [7, 10, 1, 5, 4, 8], 9),
+    ([4, 3], [2, 9], 6),
+    ([1], [1], 1),
+    ([], [], 9),
+    ([0, 0], [5, 6], 9),
+)
+TAIL = 3  # elements of an output beyond the tokens
+USUAL = {"sizes": None, "elsewhere": False}
+
+
+def cases() -> Iterator[Case]:
+    for lengths, keys, topk in (
+        *EXAMPLES,
+        (*random_batch(40, 60), 40),
+        (*random_batch(1025, 60), 40),
+    ):
+        for given in (sum(lengths), None):
+            name = f"{in_words(lengths, keys)}, topk {topk}, num_tokens={given}"
+            yield Case(name, lengths=lengths, keys=keys, topk=topk, given=given, **USUAL)
+    example = {"lengths": [3, 2], "keys": [10, 4], "topk": 9, "given": 5}
+    yield Case("5 tokens, outputs of 5 elements", **example, **{**USUAL, "sizes": (5, 5)})
+    elsewhere = "5 tokens, the inputs on another device than new tensors"
+    yield Case(elsewhere, **example, **{**USUAL, "elsewhere": True})
+    for sizes in ((4, 5), (5, 4)):
+        for given in (5, None):
+            name = f"5 tokens, outputs of {sizes[0]} and {sizes[1]} elements, num_tokens={given}"
+            data = {**example, "given": given, "sizes": sizes, "elsewhere": False}
+            yield Case(name, **data)
+
+
+def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
+    import torch
+
+    n = sum(case.lengths)
+    q, kv = ints(case.lengths), ints(case.keys)
+    expanded, cached = (unwritten(size) for size in case.sizes or (n + TAIL, n + TAIL))
+    arguments = q, kv, case.topk, expanded, cached, case.given
+    if case.sizes and min(case.sizes) < n:
+        refuse = "A kernel would write beyond the end of a tensor without any error."
+        see.raises("fill_draft_extend_metadata", ValueError, lambda: fill(*arguments), refuse)
+        written = [out.ne(UNWRITTEN).sum().item() for out in (expanded, cached)]
+        first = "It was refused, so nothing is written: check both outputs first."
+        see.equal("how many elements of each output were written", written, [0, 0], first)
+        return
+    if case.elsewhere:
+        with see.call("fill_draft_extend_metadata"), torch.device("meta"):
+            fill(*arguments)
+        return
+    with see.call("fill_draft_extend_metadata"), watched() as copies:
+        got = fill(*arguments)
+    see.equal("the returned number", got, n, "It is the number of tokens.")
+    only_read = "They belong to the caller."
+    see.equal("extend_seq_lens afterwards", q.tolist(), case.lengths, only_read)
+    see.equal("seq_lens afterwards", kv.tolist(), case.keys, only_read)
+    tail = [UNWRITTEN] * (len(expanded) - n)
+    kept = f"{n} elements belong to tokens; what lies beyond them is left as it is."
+    outputs = ("out_seqlens_expanded", expanded), ("out_nsa_cache_seqlens", cached)
+    for name, out in outputs:
+        see.equal(f"{name} from element {n} on", out[n:].tolist(), tail, kept)
+    seen = keys_seen(case.lengths, case.keys)
+    formula = "Token i of a request that has q new tokens and kv keys sees kv - q + 1 + i of them."
+    most = f"It is the number of keys seen, but at most topk = {case.topk}."
+    see.equal(outputs[0][0], expanded[:n].tolist(), seen, formula)
+    see.equal(outputs[1][0], cached[:n].tolist(), [min(v, case.topk) for v in seen], most)
+    names = [f"{count} × {name}" for name, count in sorted(copies.items())]
+    allowed = int(case.given is None)
+    problem = f"are {', '.join(names)}, expected {allowed or 'none'}"
+    waits = "Each copy waits until all that was queued before it has run."
+    right = sum(copies.values()) <= allowed
+    see.note("the copies from the device to the host", names, "" if right else problem, waits)
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, int]]:
+    """How often each thing that brings numbers from a device to the host was done."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+    seen: dict[str, int] = {}
+    waits = {  # operators whose result has a size that only the device knows, and the copy itself
+        torch.ops.aten._local_scalar_dense: "a number read from a tensor",
+        torch.ops.aten.nonzero: "nonzero",
+        torch.ops.aten.masked_select: "a choice by a mask",
+    }
+
+    def count(name: str) -> None:
+        seen[name] = seen.get(name, 0) + 1
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            packet = function.overloadpacket
+            if packet in waits:
+                count(waits[packet])
+            elif packet is torch.ops.aten.index and any(
+                index is not None and index.dtype == torch.bool for index in args[1]
+            ):
+                count("a choice by a mask")
+            elif packet is torch.ops.aten.repeat_interleave and kwargs.get("output_size") is None:
+                count("repeat_interleave without output_size")
+            return function(*args, **kwargs)
+
+    originals = {name: getattr(torch.Tensor, name) for name in ("tolist", "cpu", "numpy")}
+
+    def counting(name: str) -> Callable[..., Any]:
+        def method(tensor: Any, *rest: Any, **named: Any) -> Any:
+            count(f".{name}()")
+            with _disable_current_modes():
+                return originals[name](tensor, *rest, **named)
+
+        return method
+
+    for name in originals:
+        setattr(torch.Tensor, name, counting(name))
+    try:
+        with Watch():
+            yield seen
+    finally:
+        for name, method in originals.items():
+            setattr(torch.Tensor, name, method)

@@ -1,0 +1,194 @@
+"""20.3: the threshold of top-p, refined 8 bits at a time, beside a sort."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from yaie.course.core.cuda import Explain, compiled, in_every_order, poisoned, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb20 import NOTEBOOK
+from yaie.course.exercises.nb20.rows import dtypes
+
+if TYPE_CHECKING:
+    from yaie.emulator.checks import Finding
+
+EXERCISE = Exercise(
+    id="20.3",
+    notebook=NOTEBOOK,
+    slug="top_p",
+    title="The threshold of top-p without a sort",
+    target="csrc/sampling/top_p.cu#top_p_threshold",
+    task=(
+        "Find the smallest logit that top-p keeps of each row, and the mass of all larger "
+        "ones: threshold[row] and above[row]. `wanted` is the mass that has to be reached. "
+        "descending(x) is a key of 32 bits, smaller for larger logits; float_of(key) is the "
+        "logit again, mass_of(x, best[row]) its mass, an integer: keep sums of masses in `Mass`. "
+        "In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses says in "
+        "which of the 256 bins the cumulative mass, in ascending order of keys, first reaches "
+        "`wanted`. The next round looks only at keys that begin with the bits found so far. There "
+        "are 256 threads."
+    ),
+    difficulty=3,
+    minutes=30,
+    hints=(
+        "It is how you look up a word: the first letter says which part of the book, the "
+        "second which part of that. A histogram by the first 8 bits has the mass of each part; "
+        "add up parts until the next one would reach what is wanted, and go on inside of it.",
+        "From round to round two numbers are carried: the bits found (prefix), and the mass of "
+        "all keys before those that begin with them. In a round a key counts if its bits "
+        "above the 8 at hand are the prefix; in the first round all count (shifting 32 bits by "
+        "32 is undefined in C++). A bin is passed over while the mass before it plus its own is "
+        "less than wanted. Three barriers: after the zeros, after counting, after reading.",
+        "    Mass before = 0;\n"
+        "    unsigned prefix = 0;\n"
+        "    for (int shift = 24; shift >= 0; shift -= 8) {\n"
+        "        bins[threadIdx.x] = 0;  // then a barrier\n"
+        "        for (...) {\n"
+        "            unsigned key = descending(...);\n"
+        "            if (shift == 24 || key >> (shift + 8) == ...) atomicAdd(...);\n"
+        "        }  // then a barrier\n"
+        "        int bin = 0;\n"
+        "        while (before + ... < wanted) before += ...;\n"
+        "        prefix = prefix << 8 | bin;  // then a barrier\n"
+        "    }",
+    ),
+    proves=(
+        "The thresholds are those of a sort, for 5 sizes in three schedules and in all dtypes, "
+        "with logits on both sides of zero, with ties, and with masses that a float would lose."
+    ),
+)
+SIZES = ((1, 1), (5, 1), (40, 2), (256, 3), (700, 2))  # columns, thread blocks
+PARTS = (0.05, 0.5, 0.7, 0.9, 0.97)  # of the mass, one for each row
+UNIT = 2**24  # the mass of the largest logit
+# Rows, what is wanted of each, the thresholds, the masses above them, and why.
+PLANNED = {
+    "rows of equal logits": (
+        [[1.0, 0.0, 0.0, 0.0, -0.0, -1.0], [-2.0] * 6], [2 * UNIT, 5 * UNIT // 2],
+        [0.0, -2.0], [UNIT, 0],
+        "Equal logits share a key, and `above` counts larger logits only.",
+    ),
+    "a row whose first token has exactly the mass that is wanted": (
+        [[1.0, 3.0, 0.0]], [UNIT], [3.0], [0],
+        "A mass that is reached exactly is reached: no further token is needed.",
+    ),
+    "a likely token, and ten tokens of mass 1": (
+        [[0.0, *(-16.3 - i / 16 for i in range(10))]], [UNIT + 5], [-16.3 - 4 / 16], [UNIT + 4],
+        f"Five tokens of mass 1 are needed besides {UNIT:,}: a float has 24 bits, too few for it.",
+    ),
+}  # fmt: skip
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(*(random_rows(*size) for size in SIZES))
+    for name, (rows, wanted, threshold, above, because) in PLANNED.items():
+        yield Case(
+            name, rows=rows, wanted=wanted, threshold=threshold, above=above, because=because,
+            suffix="f32", order="forward", blocks=1, columns=0,
+        )  # fmt: skip
+    for suffix in ("f32", "f16", "bf16"):
+        yield random_rows(3000, 5, suffix)
+
+
+def random_rows(columns: int, blocks: int, suffix: str = "f32") -> Case:
+    words = f"{len(PARTS)} rows of {columns} logits of {suffix}"
+    name = f"{words}, {blocks} thread block{'s' * (blocks > 1)}"
+    return Case(name, rows=None, columns=columns, blocks=blocks, suffix=suffix, order="forward")
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    import torch
+
+    if case.rows is None:
+        x, wanted, thresholds, above_them = drawn(case.columns, case.suffix)
+        because = "The masses of the logits down to it, in descending order, first reach `wanted`."
+        slack = case.columns + 1  # exp may be rounded otherwise
+    else:
+        x, wanted = torch.tensor(case.rows), case.wanted
+        thresholds, above_them = torch.tensor(case.threshold), case.above
+        because, slack = case.because, 0
+    best = x.float().amax(1)
+    threshold, above = poisoned(len(x)), poisoned(len(x), dtype=torch.int64)
+    run(
+        see, path, f"top_p_threshold_{case.suffix}", x, best, torch.tensor(wanted), threshold,
+        above, *x.shape, case.blocks, explain=EXPLAIN, order=case.order,
+        checked=case.columns < 1000, causes=("race",),
+    )  # fmt: skip
+    unwritten = " NaN was there before: it was not written." if threshold.isnan().any() else ""
+    see.equal("threshold", threshold, thresholds, because + unwritten)
+    got = above.tolist()
+    wrong = [r for r, mass in enumerate(got) if abs(mass - above_them[r]) > slack]
+    problem = (
+        f"is {got[wrong[0]]} in row {wrong[0]}, expected {above_them[wrong[0]]}" if wrong else ""
+    )
+    larger = "It is the mass of all tokens larger than the threshold, in all four rounds together."
+    see.note("above", got, problem, because if case.rows else larger)
+
+
+def drawn(columns: int, suffix: str) -> tuple[Any, list[int], Any, list[int]]:
+    """Logits on both sides of zero, what is wanted, and what a sort finds.
+
+    What is wanted is in the middle of a token's mass: rounding of exp cannot move it to another.
+    """
+    import torch
+
+    x = torch.randn(len(PARTS), columns, generator=torch.Generator().manual_seed(columns))
+    x = x.to(dtypes()[suffix])
+    wanted, thresholds, above = [], [], []
+    for row, part in zip(x.double(), PARTS, strict=True):
+        values, cumulative = masses(row)
+        place = bisect.bisect_left(cumulative, part * cumulative[-1])
+        above.append(cumulative[place - 1] if place else 0)
+        wanted.append((above[-1] + cumulative[place]) // 2)
+        thresholds.append(values[place])
+    return x, wanted, torch.tensor(thresholds, dtype=torch.float32), above
+
+
+def masses(row: Any) -> tuple[list[float], list[int]]:
+    """The different logits of a row, descending, and the mass of all down to each."""
+    each = ((row - row.amax()).exp() * UNIT + 0.5).long().tolist()
+    by_value: dict[float, int] = {}
+    for value, mass in sorted(zip(row.tolist(), each, strict=True), reverse=True):
+        by_value[value] = by_value.get(value, 0) + mass
+    return list(by_value), list(itertools.accumulate(by_value.values()))
+
+
+def _race(found: Finding) -> str:
+    if found.memory == "global":
+        return "Thread 0 alone writes the result."
+    return (
+        "Each round needs three barriers: after the zeros, after counting, and after reading, "
+        "before the next round's zeros. Counting adds with atomicAdd."
+    )
+
+
+EXPLAIN: Explain = {
+    "race": _race,
+    "uninitialized": "A histogram begins with zeros: every thread clears one bin in each round.",
+    "divergent_barrier": "Every thread has to reach every barrier, with a column or without one.",
+    "out_of_bounds": lambda found: (
+        "A row has `columns` logits, the last one at columns - 1."
+        if found.memory == "global"
+        else "The search ran past bin 255. It ends in a bin if the mass before it is carried along "
+        "as an integer, and each bin holds the masses of this row and this prefix."
+    ),
+}
+
+
+def draw(path: Path) -> Any:
+    """The four rounds: which bins held mass, and where the threshold was."""
+    import torch
+
+    from yaie.course.viz.draws import draw_rounds, rounds
+
+    x = (torch.randn(400, generator=torch.Generator().manual_seed(20)) * 2).unsqueeze(0)
+    best = x.amax(1)
+    mass = ((x - best).double().exp() * UNIT + 0.5).long()
+    enough = (mass.sum(1) * 0.8).long()
+    threshold, above = poisoned(1), poisoned(1, dtype=torch.int64)
+    compiled(path).top_p_threshold_f32(x, best, enough, threshold, above, *x.shape, 1)
+    return draw_rounds(rounds(x[0].tolist(), mass[0].tolist(), float(threshold[0])))

@@ -1,0 +1,126 @@
+"""22.1: a kernel from the first line to the last, silu of the gates times the ups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import EXPLAIN, SUFFIXES, operator_by, poisoned, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb22 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="22.1",
+    notebook=NOTEBOOK,
+    slug="silu_and_mul",
+    title="The operator that you have no kernel for",
+    target="csrc/activation/silu_and_mul_simple.cu#silu_and_mul_simple",
+    task=(
+        "A kernel from the first line to the last: name, parameters, index, bound, formula, and "
+        "its launch. Row r of `x` holds `size` gates and then `size` ups; `out[r][c]` is gate / "
+        "(1 + exp(-gate)) × up, computed in float32 and rounded once. The launcher is "
+        "instantiated for float32, float16 and bfloat16, so the kernel is a template; "
+        "`to_float(x)` and `from_float<T>(x)` convert. Change the lines between `begin` and `end` "
+        "only."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "You have written every part of it before: the index and its bound in 13.1, rows in 14.4. "
+        "Only one thing is new: a row of x is twice as long as a row of out.",
+        "Thread i computes element i of out: row i / size, column i % size. Row `row` of x begins "
+        "at row × 2 × size. The gate is `column` elements further, and the up `size` elements "
+        "after the gate.",
+        "The kernel:\n"
+        "    template <typename T>\n"
+        "    __global__ void silu_and_mul_simple(const T* x, T* out, int rows, int size) {\n"
+        "        int i = ...;\n"
+        "        if (...) return;\n"
+        "        const T* of_row = x + (size_t)(...) * 2 * size;\n"
+        "        float gate = to_float(of_row[...]), up = to_float(of_row[...]);\n"
+        "        out[i] = from_float<T>(...);\n"
+        "    }\n"
+        "Its launch, with ceil_div(a, b) rounding up:\n"
+        "    silu_and_mul_simple<<<ceil_div(..., THREADS), THREADS, 0, stream>>>(...);",
+    ),
+    proves=(
+        "Eleven launches in three dtypes agree with float64, gates of ±100 included, no thread "
+        "strays, and a warp reads neighbors."
+    ),
+    operator="silu_and_mul",
+    fit=operator_by("yaie.ops.cuda.elementwise:silu_and_mul_simple"),
+)
+# The error of one rounding, twice over.
+TOLERANCE = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
+
+
+def cases() -> Iterator[Case]:
+    for rows, size in ((3, 40), (1, 1), (5, 7), (2, 256), (33, 31), (4, 576)):
+        yield case(rows, size)
+    yield case(2, 40, scale=60.0)
+    for dtype in ("float16", "bfloat16"):
+        yield case(7, 33, dtype)
+    yield case(9, 100, order="reverse")
+    yield case(64, 64, neighbors=True)
+
+
+def case(
+    rows: int,
+    size: int,
+    dtype: str = "float32",
+    scale: float = 2.0,
+    order: str = "forward",
+    neighbors: bool = False,
+) -> Case:
+    large = ", gates above 100" if scale > 10 else ""
+    row, plural = "row" if rows == 1 else "rows", "" if size == 1 else "s"
+    name = f"{rows} {row} of {size} gate{plural} and {size} up{plural} in {dtype}{large}"
+    return Case(
+        name, rows=rows, size=size, dtype=dtype, scale=scale, order=order, neighbors=neighbors
+    )
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    import torch
+
+    rows, size = case.rows, case.size
+    new = torch.Generator().manual_seed(rows * 1000 + size)
+    x = (case.scale * torch.randn(rows, 2 * size, generator=new)).to(getattr(torch, case.dtype))
+    out = poisoned(rows, size, dtype=x.dtype)
+    explain = {
+        "out_of_bounds": f"x has {rows} rows of {2 * size}, out {rows} rows of {size}: "
+        f"{rows * size} threads have an element.",
+        "race": "Two threads write one element: each needs one of its own.",
+        "cudaErrorInvalidConfiguration": f"{EXPLAIN['cudaErrorInvalidConfiguration']} out has "
+        f"{rows * size} elements here.",
+    }
+    name = f"silu_and_mul_simple_{SUFFIXES[case.dtype]}"
+    report = run(see, path, name, x, out, rows, size, explain=explain, order=case.order)
+    gate, up = x.double().chunk(2, dim=1)
+    want = (gate / (1.0 + torch.exp(-gate)) * up).to(x.dtype)
+    rtol = TOLERANCE[case.dtype]
+    held = (
+        f"In row r of x, gate c is element c and its up element {size} + c. out is full of NaN "
+        "before the launch: an element that no thread writes stays NaN."
+    )
+    see.close("out", out, want, held, rtol=rtol, atol=rtol / 10)
+    if case.neighbors:
+        sectors = max((a.per_request for a in report.accesses if a.name == "x"), default=0)
+        ideal = "32 neighbors of 4 bytes are 4 sectors: two rows at most are twice that."
+        see.at_most(
+            "the number of sectors that a request of a warp for x touches", sectors, 8, ideal
+        )
+
+
+def draw(path: Path) -> Any:
+    """The first request of a warp for x."""
+    import torch
+
+    from yaie.course.core.cuda import report_of
+    from yaie.course.viz.access import draw_access
+
+    x, out = torch.randn(4, 512), poisoned(4, 256)
+    report = report_of(path, "silu_and_mul_simple_f32", x, out, 4, 256)
+    return draw_access(next(a for a in report.accesses if a.name == "x"))

@@ -1,0 +1,189 @@
+"""23.1: percentiles, and what the clients of a run saw."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer, short
+from yaie.course.exercises.nb23 import NOTEBOOK
+
+EXERCISE = Exercise(
+    id="23.1",
+    notebook=NOTEBOOK,
+    slug="latency",
+    title="What the clients of a run saw",
+    target="yaie.bench.load:percentile, summarize",
+    task=(
+        "A trace has the time at which a request was due, and the times of its tokens. From the "
+        "traces of a run, compute time to first token and inter-token latency, the 50th and 99th "
+        "percentile of each, and the tokens per second. Write `percentile` first; `summarize` "
+        "returns a `Latency`."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "Three questions, three lists. How long did each client wait for the first token? One "
+        "number per request. How long were the pauses afterwards? One number per gap. How many "
+        "tokens came in all, and from when to when? Two numbers for the whole run.",
+        "A percentile is one of the values: sorted, the first at which at least that part of the "
+        "list is reached, counting itself. Of 4 values the 50th percentile is the 2nd, the 51st "
+        "the 3rd, and the 100th the 4th. Do not average the pauses of a request: one of a second "
+        "between hundreds of 20 ms is what its client noticed.",
+        "percentile: `sorted(values)[math.ceil(percent * len(values) / 100) - 1]`, after two "
+        "checks that raise ValueError.\n"
+        "summarize:\n"
+        "    first = [...]   # tokens[0] - due, for every trace\n"
+        "    gaps = [...]    # neighbors in tokens, for every trace, in one flat list\n"
+        "    seconds = (the latest token of all traces) - (the earliest due)",
+    ),
+    proves="It agrees with a count of every value for 60 random runs, and refuses lost requests.",
+)
+# due, tokens: the first pauses in the middle, and outlives the others
+TRACES = (
+    (10.0, [10.5, 10.6, 10.7, 10.8, 12.0, 12.1]),
+    (10.2, [11.2, 11.3, 11.4]),
+    (11.0, [12.0]),
+)
+FOUR = [40.0, 10.0, 30.0, 20.0]
+
+
+def cases() -> Iterator[Case]:
+    descending = [float(n) for n in range(100, 0, -1)]
+    for values, percent in (
+        *((FOUR, percent) for percent in (50, 51, 100, 1)),
+        ([7.0], 99),
+        *((descending, percent) for percent in (99, 7, 14, 28, 55)),
+        ([float(n) for n in range(1, 201)], 99),
+        (FOUR, 37.5),
+    ):
+        yield Case("", values=values, percent=percent, trace=None)
+    yield Case("a run of three requests", trace=list(TRACES))
+    yield Case("a run whose requests have one token each", trace=[(0.0, [1.0]), (0.5, [2.0])])
+    yield Case("what is refused", trace=None, values=None)
+    rng = random.Random(0)
+    for number in range(60):
+        start = 100 * (number % 2)
+        yield Case(in_words, trace=random_run(rng, start, rng.randint(1, 30)))
+    yield Case(in_words, trace=random_run(rng, 0, 200))  # whose 98th percentile is another
+
+
+def in_words(case: Case) -> str:
+    if len(case.trace) > 3:
+        return f"a random run of {len(case.trace)} requests"
+    told = [
+        f"due {due:.3g}, tokens at {[round(t, 3) for t in tokens]}" for due, tokens in case.trace
+    ]
+    return f"a run of requests {'; '.join(told)}"
+
+
+def random_run(rng: random.Random, start: float, requests: int) -> list[tuple[float, list[float]]]:
+    run = []
+    for _ in range(requests):
+        due = rng.uniform(0, 5) + start
+        now, tokens = due + rng.expovariate(2), []
+        for _ in range(rng.randint(1, 12)):
+            tokens.append(now)
+            now += rng.expovariate(20)
+        run.append((due, tokens))
+    return run
+
+
+def observe(learner: Any, case: Case, see: Observer) -> None:
+    if case.trace:
+        observe_summary(learner.summarize, case.trace, see)
+    elif case.trace is None and case.values:
+        observe_percentile(learner.percentile, case.values, case.percent, see)
+    else:
+        observe_refusals(learner, see)
+
+
+def observe_percentile(percentile: Any, values: list[float], percent: float, see: Observer) -> None:
+    call = f"percentile({short(values)}, {percent})"
+    given = list(values)
+    with see.call(call):
+        got = percentile(given, percent)
+    want = by_counting(values, percent)
+    reach = sum(value <= want for value in values)
+    because = (
+        f"{reach} of the {len(values)} values do not exceed {want:g}, which is at least "
+        f"{percent}%, and no smaller value has as many."
+    )
+    see.equal(call, got, want, because)
+    see.equal(f"the list after {call}", given, values, "It belongs to the caller.")
+
+
+def by_counting(values: list[float], percent: float) -> float:
+    """The smallest value that enough others do not exceed, found by counting for each."""
+    enough = [v for v in values if 100 * sum(w <= v for w in values) >= percent * len(values)]
+    return min(enough)
+
+
+def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: Observer) -> None:
+    with see.call("summarize(traces)"):
+        got = summarize(traces_of(run))
+    names = (
+        "requests",
+        "tokens",
+        "tokens_per_second",
+        "ttft_p50",
+        "ttft_p99",
+        "itl_p50",
+        "itl_p99",
+    )
+    if not see.true("summarize", all(hasattr(got, n) for n in names), "must return a `Latency`"):
+        see.stop()
+    total = sum(len(tokens) for _, tokens in run)
+    see.equal("requests", got.requests, len(run))
+    see.equal("tokens", got.tokens, total)
+    start, end = min(due for due, _ in run), max(tokens[-1] for _, tokens in run)
+    waits = [tokens[0] - due for due, tokens in run]
+    gaps = [b - a for _, tokens in run for a, b in pairwise(tokens)]
+    wait = "Each request waits from its own `due` to its first token."
+    pause = f"The run has {len(gaps)} gaps: from each token to the next of the same request."
+    for name, values, percent, because in (
+        ("ttft_p50", waits, 50, wait),
+        ("ttft_p99", waits, 99, wait),
+        ("itl_p50", gaps, 50, pause),
+        ("itl_p99", gaps, 99, pause),
+    ):
+        want = by_counting(values, percent) if values else math.nan
+        see.close(name, getattr(got, name), want, because if values else "There is no gap.")
+    because = f"{total} tokens came between {start:.4g}, the earliest `due`, and {end:.4g}."
+    see.close("tokens_per_second", got.tokens_per_second, total / (end - start), because)
+
+
+def traces_of(run: Any) -> list[Any]:
+    from yaie.bench.load import Trace
+
+    return [Trace(due, list(tokens)) for due, tokens in run]
+
+
+def observe_refusals(learner: Any, see: Observer) -> None:
+    percentile, summarize = learner.percentile, learner.summarize
+    see.raises("percentile([], 50)", ValueError, lambda: percentile([], 50))
+    for percent in (0, -1, 101):
+        see.raises(
+            f"percentile([1.0, 2.0], {percent})",
+            ValueError,
+            lambda p=percent: percentile([1.0, 2.0], p),
+            "percent must be above 0 and at most 100.",
+        )
+    see.raises("summarize([])", ValueError, lambda: summarize([]))
+    see.raises(
+        "summarize of a run in which one request got no token",
+        ValueError,
+        lambda: summarize(traces_of([(0.0, [1.0]), (0.5, [])])),
+        "Without the lost request the figures would look better than the run was.",
+    )
+
+
+def draw(learner: Any) -> Any:
+    from yaie.course.viz import draw_requests
+
+    names = ("request a", "request b", "request c")
+    return draw_requests(dict(zip(names, traces_of(TRACES), strict=True)))
