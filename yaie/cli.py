@@ -132,7 +132,7 @@ def serve(
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name by which a proxy calls the server.")
     ] = None,
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run at once.")] = 64,
+    max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
         int,
         typer.Option(

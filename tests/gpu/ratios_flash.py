@@ -73,7 +73,7 @@ def variant(folder: Path, number: int, changes: dict[str, str]) -> jit.Module:
 
 def build(modules: Iterable[jit.Module], device: torch.device) -> None:
     """Compile side by side, each by a process of nvcc's own, what is not there yet."""
-    missing = [module for module in modules if module.how(device) == "compiled at first use"]
+    missing = [module for module in modules if module.how(device).words == "compiled at first use"]
     if missing:
         capability = torch.cuda.get_device_capability(device)
         with ThreadPoolExecutor() as pool:

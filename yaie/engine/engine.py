@@ -82,11 +82,8 @@ class Engine:
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
         self.scheduler = parts.scheduler(self.kv, self.cache, config)
         self.sampler = parts.sampler()
-        self.max_model_len = min(
-            model.config.max_position_embeddings,
-            num_blocks * block_size,
-            *([] if config.max_model_len is None else [config.max_model_len]),
-        )
+        longest = min(model.config.max_position_embeddings, num_blocks * block_size)
+        self.max_model_len = min(longest, config.max_model_len or longest)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if config.overlap is None else config.overlap
@@ -313,13 +310,8 @@ class Engine:
         if requests:
             tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
             logprobs = {
-                request: token_logprob(
-                    of_vocabulary,
-                    tokens[request],
-                    request.params.logprobs,
-                    request.output_text.length,
-                )
-                for request, of_vocabulary in launched.logprobs.items()
+                request: token_logprob(vocabulary, tokens[request], request)
+                for request, vocabulary in launched.logprobs.items()
                 if self._is_open(request) and tokens[request] >= 0
             }
         self._in_flight.popleft()  # what follows does not use the device, which may fail

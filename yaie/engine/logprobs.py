@@ -44,14 +44,12 @@ def vocabulary_logprobs(
     }
 
 
-def token_logprob(logprobs: torch.Tensor, token: int, count: int, offset: int) -> TokenLogprob:
-    """The log-probability of a chosen token.
+def token_logprob(logprobs: torch.Tensor, token: int, request: Request) -> TokenLogprob:
+    """The log-probability of the next token of a request, before the request has it.
 
     Args:
         logprobs: of the whole vocabulary.
-        count: how many of the likeliest tokens to add.
-        offset: where the token's text begins.
     """
-    best = logprobs.topk(min(count, len(logprobs)))
+    best = logprobs.topk(min(request.params.logprobs, len(logprobs)))
     top = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    return TokenLogprob(token, logprobs[token].item(), top, offset)
+    return TokenLogprob(token, logprobs[token].item(), top, request.output_text.length)

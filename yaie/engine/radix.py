@@ -235,8 +235,8 @@ class RadixTree:
     def _cut(self, leaf: RadixNode, keep: int) -> None:
         """Shorten an unlocked leaf to its first `keep` values; remove it if none is left.
 
-        The node that stays is a new one, and `leaf` itself goes: whoever remembers `leaf` as the
-        end of a longer prefix finds out when locking it.
+        The node that stays is a new one, and `leaf` itself goes: a caller that holds `leaf` as the
+        end of a longer prefix gets an error when locking it.
         """
         if keep:
             self.split(leaf, keep * self.block_size)

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RadixNode:
-    """A run of tokens that nobody has yet had a reason to split.
+    """A run of tokens that no other sequence has split yet.
 
     Attributes:
         key: the tokens on the edge from `parent` to this node.
@@ -17,7 +17,7 @@ class RadixNode:
         lock_count: how many users need this node to stay. A parent's is never below its child's.
         last_access: time of the last match or insertion that passed here, on the tree's clock.
         request_ids: requests that begin with the tokens from the root down to here.
-        namespace: of a root, whose it is.
+        namespace: of a root, the namespace that it holds.
     """
 
     __slots__ = (

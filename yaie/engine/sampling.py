@@ -36,7 +36,7 @@ class SamplingParams:
             not those of a CPU: the kernel looks the random number up in another order of tokens.
         max_tokens: the most tokens to generate.
         stop: strings that end the text; they are not part of it. None is the same as none.
-        stop_token_ids: tokens that end the text, beside the model's own end token.
+        stop_token_ids: tokens that end the text, in addition to the model's own end token.
         ignore_eos: go on after the model's end token (for benchmarks).
         logprobs: also report the log-probability of every token chosen, and of this many of the
             likeliest; those of the model itself, before penalties, temperature and filters. None

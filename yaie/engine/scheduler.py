@@ -1,9 +1,8 @@
-"""Who computes how many tokens in the next step.
+"""Which requests compute how many tokens in the next step.
 
-Continuous batching: the batch is put together anew for every step, so that a finished request
-leaves at once and a waiting one takes its place (Yu et al., "Orca", 2022). A long prompt is cut
-into chunks that fit beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve",
-2024).
+Continuous batching: every step has a new batch, so that a finished request leaves immediately and a
+waiting one takes its place (Yu et al., "Orca", 2022). A long prompt is cut into chunks that fit
+beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve", 2024).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree
 from yaie.engine.request import Request, Status
 
-MOST_RANKED = 128  # waiting requests that "lpm" compares in a step: each is a lookup of its prompt
+MOST_RANKED = 128  # waiting requests that "lpm" compares in a step, each by a lookup of its prompt
 
 
 @dataclass
@@ -28,7 +27,7 @@ class Step:
     Attributes:
         num_tokens: how many tokens each scheduled request computes, by request id.
         scheduled: the requests, in the order of the batch.
-        admitted, preempted: requests that began or lost their place in this step.
+        admitted, preempted: requests that got or lost their blocks in this step.
     """
 
     scheduled: list[Request] = field(default_factory=list)
@@ -129,14 +128,14 @@ class Scheduler:
         return True
 
     def admit(self, step: Step) -> None:
-        """Start waiting requests while there are seats, tokens of the budget and blocks.
+        """Start waiting requests while there are batch slots, tokens of the budget and blocks.
 
-        A request whose beginning is being computed by another one right now waits for that, and
-        is passed over; with that exception, nobody overtakes the first that does not fit.
+        A request whose first tokens another request is computing now waits for them, and is passed
+        over. Apart from that, no request overtakes the first that does not fit.
 
-        The last free block may be given away, though those who run will want it soon and take it
-        back by preemption. Blocks kept free for them would save that work when memory is short,
-        and lie idle when outputs end early: how long these get, nobody knows.
+        The last free block may be given away, although the running requests will need it soon and
+        take it back by preemption. Blocks kept free for them would save that work when memory is
+        short, but lie idle when outputs end early, and the scheduler cannot know their lengths.
         """
         if not self.waiting:
             return
@@ -213,7 +212,7 @@ class Scheduler:
         request.finish_reason = reason
 
     def _leave(self, request: Request) -> None:
-        """Give up everything a running request holds."""
+        """Release everything that a running request holds."""
         self._keep(request)
         self.kv.free_blocks(request.request_id)
         node, request.node = request.node, None
@@ -225,8 +224,8 @@ class Scheduler:
     def _keep(self, request: Request) -> None:
         """Put the computed blocks of a running request into the cache, and lock them there.
 
-        Where the cache has other blocks for the same tokens, the request goes on with those: they
-        are locked either way, and its own would take the same room again.
+        Where the cache has other blocks for the same tokens, the request continues with those: they
+        are locked in any case, and its own would hold the same keys and values a second time.
         """
         if not self.enable_prefix_caching or request.error:
             return
@@ -237,7 +236,7 @@ class Scheduler:
         self.cache.unlock(request.node)
         request.node = node
         cached = node.path_values()
-        self.kv.pool.share(cached)  # before its own are released: most of them are the same
+        self.kv.pool.share(cached)  # before its own are released, most of which are the same
         self.kv.pool.release(table[: len(cached)])
         table[: len(cached)] = cached
 
@@ -260,7 +259,7 @@ class Scheduler:
         return len(self.running) < self.max_num_seqs and self._budget_left(step) > 0
 
     def _in_order_of_admission(self, step: Step) -> list[Request]:
-        if not self._has_place(step):  # then spare the matching of every waiting prompt
+        if not self._has_place(step):  # without matching every waiting prompt
             return []
         if self.policy == "fcfs":
             return list(self.waiting)
@@ -274,7 +273,7 @@ class Scheduler:
         return sorted(first, key=rank) + list(islice(self.waiting, MOST_RANKED, None))
 
     def _prefixes_underway(self) -> RadixTree:
-        """The prompts that are being computed, in a tree of their own."""
+        """A tree of the prompts that are being computed."""
         underway = RadixTree(self.kv.block_size)
         for request in self.running:
             if not request.is_decoding:
@@ -286,7 +285,7 @@ class Scheduler:
             underway.insert(request.token_ids, namespace=request.namespace)
 
     def _will_be_cached(self, request: Request, underway: RadixTree) -> bool:
-        """Whether a longer prefix than the cached one is being computed by somebody else."""
+        """Whether another request is computing a longer prefix than the cached one."""
         if underway.num_values == 0:
             return False
         soon = underway.match_length(request.token_ids[:-1], request.namespace)

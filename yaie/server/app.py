@@ -32,7 +32,7 @@ class Settings:
 
     Attributes:
         model_name: what requests call the model.
-        api_key: what /v1 demands as a bearer token; None lets everybody in.
+        api_key: the bearer token that /v1 demands; None demands none.
         max_queued: requests that may wait for a place in the batch.
         max_body_bytes: the longest body of a request.
         body_timeout: seconds in which all of it must have come.
@@ -52,7 +52,7 @@ class Settings:
         if self.api_key is None:
             return
         if not self.api_key.strip():
-            raise ValueError("api_key must not be empty: anybody could send an empty one")
+            raise ValueError("api_key must not be empty: any client could send an empty one")
         if self.api_key != self.api_key.strip() or not self.api_key.isprintable():
             raise ValueError(
                 "api_key must be printable and have no blank at its ends: no header could carry it"
@@ -182,7 +182,7 @@ class _Server:
             raise ApiError(400, str(error), param="messages") from error
 
     def _room(self, prompt: list[int]) -> int:
-        """The tokens that may be generated behind a prompt."""
+        """How many tokens may be generated after a prompt."""
         room = self.engine.max_model_len - len(prompt)
         limit = self.settings.max_tokens
         return room if limit is None else min(room, limit)

@@ -26,7 +26,7 @@ class Strict(BaseModel):
 
 
 class StreamOptions(Strict):
-    """What a stream has beside the answer."""
+    """What a stream contains in addition to the answer."""
 
     include_usage: bool | None = None
 

@@ -1,4 +1,4 @@
-"""`yaie serve`: load a model and answer until somebody ends it."""
+"""`yaie serve`: load a model and answer until the process is told to end."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def serve(
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take. What is not answered then,
-            or at a second SIGINT, ends with an error, and a step that does not end either is left
-            behind.
+            or at a second SIGINT, ends with an error; a step that does not end either is
+            abandoned.
         engine: further options of `LLM`.
 
     Raises:
@@ -56,9 +56,9 @@ def serve(
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
         threads = torch.get_num_threads()
-        # OpenMP gives each thread that computes in parallel helpers of its own. With more of them
-        # than processors they sleep between any two products, at half the speed: so only the
-        # engine's thread has some.
+        # OpenMP gives each thread that computes in parallel helper threads of its own. With more of
+        # them than processors they sleep between any two products, at half the speed: so only the
+        # engine's thread gets helpers.
         torch.set_num_threads(1)
         llm = LLM(model, **engine)
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
@@ -86,11 +86,11 @@ def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which breaks off the answers that are late with an error instead of a traceback.
+    """uvicorn, but answers that are late end with an error instead of a traceback.
 
     Args:
         app: what to serve.
-        worker: who answers.
+        worker: runs the engine.
         patience: seconds that answers may take once the server is to end.
         greet: called when it serves.
     """
@@ -125,7 +125,7 @@ class Server(uvicorn.Server):
             self.greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which waits for what is under way; that is said."""
+        """As uvicorn's, which waits for the calls under way; it prints how many."""
         if (calls := len(self.server_state.tasks)) and not self.force_exit:
             print(
                 f"ending when all is answered, or after {self.patience} s "
@@ -147,18 +147,18 @@ class Server(uvicorn.Server):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record of a log is of something else than an answer that was cancelled at the end,
-    as one is whose client does not read. A traceback says nothing of that."""
+    """Whether a log record is about anything but an answer that was cancelled at the end, as
+    happens if its client does not read: a traceback of that says nothing."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that nobody else can have the port; who connects has to wait until
-    somebody serves. Raises RuntimeError that says what is in the way."""
+    """A socket that listens, so that the port is taken; clients that connect wait until the server
+    runs. Raises RuntimeError that says why there is none."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # Only of sockets that are called TCP's does asyncio ask to send at once. Others keep a body
-        # back until its head is acknowledged, for which a client may take 40 ms.
+        # asyncio switches delayed sending (Nagle's algorithm) off only for sockets created for TCP.
+        # Others keep a body back until its head is acknowledged, which a client may delay 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -194,7 +194,7 @@ def welcome(address: str, settings: Settings, only_here: bool) -> list[str]:
         f"-H 'Content-Type: application/json' -d '{body}'",
     ]
     if not only_here and not settings.api_key:
-        lines.append("anybody who reaches this machine can use it: --api-key demands a key")
+        lines.append("every client that reaches this machine can use it: --api-key demands a key")
     return lines
 
 
