@@ -184,6 +184,7 @@ def serve(
     exercise: OneExercise = None,
 ) -> None:
     """Serve the model over HTTP, in the form of OpenAI's API."""
+    from yaie.engine.config import EngineConfig
     from yaie.model.pull import model_name
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
@@ -197,24 +198,26 @@ def serve(
             max_tokens=max_tokens,
             allowed_hosts=tuple(allowed_host) if allowed_host else None,
         ),
+        EngineConfig(
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            device=device,
+            dtype=dtype,
+            num_blocks=num_blocks,
+            block_size=block_size,
+            kv_cache_memory_bytes=kv_cache_memory_bytes,
+            gpu_memory_utilization=gpu_memory_utilization,
+            max_model_len=max_model_len,
+            enforce_eager=enforce_eager,
+            enable_prefix_caching=enable_prefix_caching,
+            enable_chunked_prefill=enable_chunked_prefill,
+            policy=policy,
+            tensor_parallel_size=tensor_parallel_size,
+            backend=backend,
+        ),
         host=host,
         port=port,
         shutdown_timeout=shutdown_timeout,
-        max_num_seqs=max_num_seqs,
-        max_num_batched_tokens=max_num_batched_tokens,
-        device=device,
-        dtype=dtype,
-        num_blocks=num_blocks,
-        block_size=block_size,
-        kv_cache_memory_bytes=kv_cache_memory_bytes,
-        gpu_memory_utilization=gpu_memory_utilization,
-        max_model_len=max_model_len,
-        enforce_eager=enforce_eager,
-        enable_prefix_caching=enable_prefix_caching,
-        enable_chunked_prefill=enable_chunked_prefill,
-        policy=policy,
-        tensor_parallel_size=tensor_parallel_size,
-        backend=backend,
         exercises=exercise or exercises or None,
     )
 

@@ -33,8 +33,7 @@ from yaie.model.tokenizer import Tokenizer
 class Engine:
     """Serves many requests together, step by step.
 
-    One thread at a time may call it: during a step, it refuses to begin another and to take
-    requests. Only `make_request` and `abort` may be called then.
+    One thread at a time may call it: during a step, only `make_request` and `abort` are taken.
 
     Args:
         model, tokenizer: what to run, already on its device and in its dtype.
@@ -219,6 +218,10 @@ class Engine:
         """Forget every cached prefix that no running request uses; return the blocks freed."""
         return self.cache.evict(self.cache.num_cached)
 
+    def close(self) -> None:
+        """Free the CUDA graphs. Weights and cache are freed with the engine itself."""
+        self.runner.forget_graphs()
+
     @property
     def has_work(self) -> bool:
         """Whether any request is not finished."""
@@ -265,10 +268,8 @@ class Engine:
     def check_idle(self) -> None:
         """Raise a RuntimeError if a step is under way: then another thread uses the engine."""
         if self._in_step:
-            raise RuntimeError(
-                "a step is under way: one thread at a time may use an engine; `yaie serve` takes "
-                "many"
-            )
+            advice = "one thread at a time may use an engine; `yaie serve` takes many"
+            raise RuntimeError(f"a step is under way: {advice}")
 
     def take_outputs(self) -> list[StepOutput]:
         """What no step has returned yet. After a step that failed: what was known before."""

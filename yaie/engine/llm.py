@@ -69,7 +69,7 @@ class LLM:
             enforce_eager=enforce_eager,
             tensor_parallel_size=tensor_parallel_size,
         )
-        self.engine, self._ranks = start_engine(model, config, exercises)
+        self.engine = start_engine(model, config, exercises)
         self.tokenizer = self.engine.tokenizer
         self._is_closed = False
 
@@ -80,9 +80,7 @@ class LLM:
         the LLM itself. A group of ranks that was not started here can end only after this call.
         """
         self._is_closed = True
-        self.engine.runner.forget_graphs()
-        if self._ranks is not None:
-            self._ranks.close()
+        self.engine.close()
 
     def generate(
         self,

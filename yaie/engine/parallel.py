@@ -72,6 +72,11 @@ class ParallelEngine(Engine):
                 self.ranks.post(mirror, "abort", request_id)
         return super().abort(request_id)
 
+    def close(self) -> None:
+        """As `Engine.close`; the other ranks end."""
+        super().close()
+        self.ranks.close()
+
     def reset_prefix_cache(self) -> int:
         """As `Engine.reset_prefix_cache`."""
         self.ranks.post(mirror, "reset_prefix_cache")
@@ -213,7 +218,7 @@ def open_engine(
     global _engine
     from yaie.engine.start import start_engine  # which imports this module
 
-    _engine, _ = start_engine(model, config, exercises)
+    _engine = start_engine(model, config, exercises)
 
 
 def mirror(name: str, *arguments: Any) -> None:

@@ -12,7 +12,6 @@ from yaie.engine.device import choose_device, choose_dtype, count_blocks, explai
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, chosen_parts
-from yaie.engine.ranks import Ranks
 from yaie.model.config import ModelConfig
 from yaie.model.llama import OPERATORS
 from yaie.model.parallel import smallest
@@ -26,14 +25,13 @@ _number = count(1)  # of engines with learners' operators, for the names of thes
 
 def start_engine(
     model: str | Path, config: EngineConfig, exercises: bool | str | Sequence[str] | None = None
-) -> tuple[Engine, Ranks | None]:
+) -> Engine:
     """Load a model and make its engine, in this process and in others if they share the model.
 
     Args:
         model, exercises: as for `LLM`.
 
-    Returns:
-        The engine, and the ranks that were started for it, to be closed in the end.
+    The engine is to be closed in the end.
     """
     parts = chosen_parts(exercises)
     for line in parts.report:
@@ -53,8 +51,8 @@ def start_engine(
             config = replace(config, num_blocks=num_blocks)
         arguments = (llama, Tokenizer(folder), config, parts)
         if ranks is not None:
-            return ParallelEngine(ranks, *arguments), ranks
-        return (Engine if shard.size == 1 else RankEngine)(*arguments), None
+            return ParallelEngine(ranks, *arguments)
+        return (Engine if shard.size == 1 else RankEngine)(*arguments)
 
 
 def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:

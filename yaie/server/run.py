@@ -9,16 +9,16 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import uvicorn
 from fastapi import FastAPI
 
-from yaie.engine.llm import LLM
+from yaie.engine.config import EngineConfig
+from yaie.engine.start import start_engine
 from yaie.server.app import Settings, build_app
 from yaie.server.connection import Connection
 from yaie.server.worker import PATIENCE, STOPPED, Worker
@@ -27,22 +27,23 @@ from yaie.server.worker import PATIENCE, STOPPED, Worker
 def serve(
     model: str,
     settings: Settings,
+    config: EngineConfig | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     shutdown_timeout: int = 30,
-    **engine: Any,
+    exercises: bool | Sequence[str] | None = None,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; then finish what is under way.
 
     Args:
-        model: name or folder, as for `LLM`.
+        model, exercises: as for `LLM`.
+        config: how the engine runs.
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take. What is not answered then,
             or at a second SIGINT, ends with an error; a step that does not end either is
             abandoned.
-        engine: further options of `LLM`.
 
     Raises:
         RuntimeError: the port cannot be had, or the engine failed while it was prepared.
@@ -60,13 +61,14 @@ def serve(
         # them than processors they sleep between any two products, at half the speed: so only the
         # engine's thread gets helpers.
         torch.set_num_threads(1)
-        llm = LLM(model, **engine)
+        config = EngineConfig() if config is None else config
+        engine = start_engine(model, config, exercises)
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
-        app = build_app(llm.engine, settings)
+        app = build_app(engine, settings)
         worker = app.state.worker
-        ranks = engine.get("tensor_parallel_size", 1)  # each of which has an equal share of them
-        worker.call(partial(torch.set_num_threads, max(1, threads // ranks)))
-        worker.call(llm.engine.runner.warm)
+        threads //= config.tensor_parallel_size  # every rank has an equal share of them
+        worker.call(partial(torch.set_num_threads, max(1, threads)))
+        worker.call(engine.runner.warm)
 
         def greet() -> None:
             print(f"ready after {time.perf_counter() - started:.1f} s")
@@ -79,7 +81,7 @@ def serve(
             signal.signal(number, server.handle_exit)
         server.run(sockets=[listener])
         has_ended = worker.join(1.0)
-        llm.close()
+        engine.close()
         print("stopped", flush=True)
         if not has_ended:  # Python would crash, ending under a thread that computes
             os._exit(1)
