@@ -14,12 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 470  # yaie/cli.py; all but three are at most 400 lines long
+LONGEST_MODULE = 410  # of the engine, 400: test_modules_stay_small
 LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
 # The engine is everything but these. It is to be read in a day: 12,500 lines is the target.
 NOT_THE_ENGINE = {"course", "emulator", "bench"}
-MOST_LINES, TARGET_LINES = 14_900, 12_500
+MOST_LINES, TARGET_LINES = 14_870, 12_500
 
 # What may import what: a module imports its own row and the rows above it. A room with rows of its
 # own inside is named again, with what is left of it.
