@@ -131,10 +131,8 @@ class Engine:
         prompt_name: str = "prompt",
         params_name: str = "params",
     ) -> Request:
-        """A request for `queue`. This is the one place where a prompt is checked.
-
-        Args:
-            prompt_name, params_name: what errors call them.
+        """A request for `queue`. This is the one place where a prompt is checked; errors call it
+        `prompt_name`, and the parameters `params_name`.
 
         Raises:
             ValueError: the prompt is empty, too long, or has a token id that the model lacks.
@@ -329,16 +327,19 @@ class Engine:
         if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
-        requests = [request for request in launched.requests if self._is_open(request)]
-        if not requests:  # all aborted
+        if not any(self._is_open(request) for request in launched.requests):  # all aborted
             return True
         return (
             self.overlap
             and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
-            and not all(self._is_last(r, r.num_output_tokens) for r in requests)
+            and any(self._goes_on(request) for request in launched.requests)
             and not any(request.needs_logits for request in self.requests.values())
         )
+
+    def _goes_on(self, request: Request) -> bool:
+        """Whether a request gets another token, unless the token in flight stops it."""
+        return self._is_open(request) and not self._is_last(request, request.num_output_tokens)
 
     def _is_last(self, request: Request, num_output_tokens: int) -> bool:
         """Whether a request may have that many tokens and no more."""

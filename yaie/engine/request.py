@@ -171,7 +171,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class StepOutput:
     """What a step added to a request. Its size does not depend on how long the answer is.
 
