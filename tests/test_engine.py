@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import random
 from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
 from yaie.engine.config import EngineConfig
@@ -756,14 +755,12 @@ def test_sizes_of_graphs():
     assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 
 
-def test_the_script_for_gpus_has_what_the_engine_asks_for(model, monkeypatch):
+def test_the_benchmark_of_steps_has_what_the_engine_asks_for(model):
     """Its tokenizer above all, which knows no words."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "gpu")
-    script = importlib.import_module("engine_decode")
-    engine = script.decoding(model, 2, 48)
+    engine = decoding(model, 2, 48)
     for _ in range(3):
         engine.step()
-    row = script.first_token(model, length=60, own=16)
+    row = first_token(model, length=60, own=16)
     assert (row["prompt"], row["own"]) == (60, 16)
     assert row["cold ms"] > 0
     assert row["cached ms"] > 0

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 410  # of the engine, 400: test_modules_stay_small
+LONGEST_MODULE = 420  # yaie/bench/kernels.py; every module of the engine has at most 400 lines
 LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
 # The engine is everything but these. It is to be read in a day: 12,500 lines is the target.

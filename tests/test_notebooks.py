@@ -46,7 +46,6 @@ def test_what_an_exercise_tells_learners_to_call_is_there(path):
 def test_every_notebook_has_a_number_of_its_own():
     numbers = [int(path.name[:2]) for path in authoring.committed()]
     assert numbers == sorted(set(numbers))
-    assert set(numbers) <= set(range(25))
 
 
 def ran(source: str, count: int, *outputs, **metadata):

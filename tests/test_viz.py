@@ -434,7 +434,7 @@ def test_figures_are_freed():
         (lambda: draw_head_groups((9, 2)), "heads"),
         (lambda: draw_trace([]), "records"),
         (lambda: draw_fragmentation({}, 10), "layouts"),
-        (lambda: draw_course_map(25), "notebook"),
+        (lambda: draw_course_map(100), "notebook"),
     ],
 )
 def test_bad_input_is_named(call, word):

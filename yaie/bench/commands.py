@@ -25,6 +25,7 @@ ENGINE_SECTIONS = (
     *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
     *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
 )
+LADDERS = ("elementwise", "matmul", "flash", "paged", "metadata", "triton")  # yaie.bench.ladders
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
@@ -68,10 +69,7 @@ def bench_engine(
     device: Device = "auto",
     dtype: Dtype = "auto",
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Small sizes, for a look: two to three minutes on two idle cores."
-        ),
+        bool, typer.Option("--quick", help="Small sizes: two to three minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
@@ -121,10 +119,7 @@ def bench_serve(
     device: Device = "auto",
     dtype: Dtype = "auto",
     quick: Annotated[
-        bool,
-        typer.Option(
-            "--quick", help="Little load, for a look: one to two minutes on two idle cores."
-        ),
+        bool, typer.Option("--quick", help="Little load: one to two minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
@@ -199,11 +194,16 @@ def bench_kernels(
         Path | None, typer.Option(help="Also save the results as JSON, and a plot beside it.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller shapes.")] = False,
+    ladder: Annotated[
+        str | None, typer.Option(help=f"Instead the rungs of a kernel: {', '.join(LADDERS)}.")
+    ] = None,
+    skip: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Rows of a ladder to leave out.")
+    ] = None,
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""
     with measuring(output):
-        from yaie.bench import kernels
+        from yaie.bench import ladders
 
-        record = kernels.run(only, dtype, device, output, quick)
-    wrong = [row for row in record["results"] if row["ours"] and row["failure"]]
-    raise typer.Exit(1 if wrong else 0)
+        faults = ladders.command(ladder, only, dtype, device, output, quick, skip)
+    raise typer.Exit(1 if faults else 0)

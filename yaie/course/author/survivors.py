@@ -79,7 +79,7 @@ def main(which: Sequence[str]) -> int:
     Returns the exit status: 1 if any survived or an entry is outdated.
     """
     found = 0
-    for exercise in [e for name in which for e in select(name)]:
+    for exercise in [e for name in which or ["all"] for e in select(name)]:
         alive = survivors(exercise, processes=os.cpu_count() or 1)
         old = outdated(exercise)
         total = len(mutants(exercise))

@@ -255,6 +255,7 @@ def run(
         checked: whether every load and store is looked at. A file in which a fault was found is
             always checked: it might spoil the memory of this process.
         most_blocks: how many thread blocks of the grid run, the first in `order`; 0 means all.
+            With `checked=False`, a file in which a fault was found is not run at all.
         causes: kinds of findings that are told first, since others are their consequences.
 
     Returns:
@@ -262,7 +263,10 @@ def run(
     """
     from yaie.emulator import KernelError, settings
 
-    checked = checked or path.read_text(encoding="utf-8") in _faulty
+    if not checked and path.read_text(encoding="utf-8") in _faulty:
+        if most_blocks:  # of a grid over tensors that may be too large to be copied
+            see.stop()
+        checked = True
     kernels = compiled(path, checked)
     explain = {**EXPLAIN, **(explain or {})}
     error = None

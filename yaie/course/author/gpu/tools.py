@@ -1,7 +1,7 @@
 """What the tools of notebook 21 say on a GPU: builds, a graph, profiles, faults, memory.
 
-    python tests/gpu/tools.py --out notebooks/data/21_tools_h200.json
-    python tests/gpu/tools.py --only kernels,memory --out FILE      keeps the rest of FILE
+    python -m yaie.course.author.gpu.tools --out notebooks/data/21_tools_h200.json
+    python -m yaie.course.author.gpu.tools --only kernels,memory --out FILE   keeps FILE's rest
 
 Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
 What a tool printed is kept as it was, without what Python said when a fault ended it.
@@ -10,12 +10,10 @@ What a tool printed is kept as it was, without what Python said when a fault end
 from __future__ import annotations
 
 import argparse
-import csv
 import datetime
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,32 +23,19 @@ from pathlib import Path
 
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "gpu")]
+from yaie.bench.machine import describe, versions
+from yaie.bench.protocol import InARow
+from yaie.build import ahead, jit, nvcc
+from yaie.course.author.gpu import graphs, nvidia
+from yaie.course.author.gpu.nvidia import run, version_of
+from yaie.course.author.gpu.profiled import METRICS, PROFILED, ROOFS
+from yaie.course.author.gpu.ways_to_build import HEAD, PROGRAMS, SLOW, TAIL
+from yaie.course.lessons.data_nb21 import FAULTS, PLANTED
 
-from profiled import METRICS, PROFILED, ROOFS  # noqa: E402
-from ways_to_build import HEAD, PROGRAMS, SLOW, TAIL  # noqa: E402
-
-from yaie.bench.machine import describe, versions  # noqa: E402
-from yaie.build import ahead, jit, nvcc  # noqa: E402
-from yaie.course.lessons.data_nb21 import FAULTS, PLANTED  # noqa: E402
-
+CHILD = [sys.executable, "-m", "yaie.course.author.gpu.tools"]
 FILE = "elementwise/vector_add_float4.cu"
 ADD = nvcc.CSRC / FILE
 ARCHITECTURES = ("7.5", "8.0", "9.0+PTX")
-
-
-def run(
-    command: list[object], seconds: float = 120, may_fail: bool = False, **environment: str
-) -> str:
-    """What a command prints; raises if it fails, unless it may, or takes too long."""
-    done = subprocess.run(
-        [str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=seconds, env={**os.environ, **environment},
-    )  # fmt: skip
-    if done.returncode and not may_fail:
-        raise RuntimeError(f"{command[0]} returned {done.returncode}\n{done.stdout[-4000:]}")
-    return done.stdout
 
 
 # ------------------------------------------------------------------------------------- builds
@@ -170,36 +155,24 @@ def read_resources(text: str) -> list[dict]:
 
 def measure_kernels() -> dict:
     """ncu's metrics of some kernels, one launch each, and its report of two of them in words."""
-    child = [sys.executable, __file__, "--run-profiled"]
+    child = [*CHILD, "--run-profiled"]
     with ThreadPoolExecutor(len(PROFILED)) as pool:  # compiled before anybody looks
         list(pool.map(lambda kernel: run([*child, kernel.name]), PROFILED))
     names = "|".join(dict.fromkeys(kernel.function for kernel in PROFILED))
-    ncu = ["ncu", "--clock-control", "none", "-k", f"regex:^({names})"]
-    table = run(
-        [*ncu, "--csv", "--page", "raw", "--print-units", "base", "--metrics",
-         ",".join(METRICS.values()), *child], 200,
-    )  # fmt: skip
-    rows = [row for row in csv.DictReader(table[table.index('"ID"') :].splitlines()) if row["ID"]]
+    chosen = ["-k", f"regex:^({names})"]
+    rows = nvidia.table(nvidia.profile([*METRICS.values()], child, chosen))
     assert len(rows) == len(PROFILED), [row["Kernel Name"] for row in rows]
     kernels = []
     for kernel, row in zip(PROFILED, rows, strict=True):
         assert kernel.function in row["Kernel Name"], row["Kernel Name"]
-        metrics = {name: number(row.get(metric, "")) for name, metric in METRICS.items()}
+        metrics = {name: nvidia.number(row.get(metric, "")) for name, metric in METRICS.items()}
         kernels.append({"name": kernel.name, "flops": kernel.flops, "metrics": metrics})
     sections = ["SpeedOfLight", "LaunchStats", "Occupancy", "MemoryWorkloadAnalysis",
                 "MemoryWorkloadAnalysis_Tables", "WarpStateStats", "SourceCounters"]  # fmt: skip
     asked = [word for section in sections for word in ("--section", section)]
-    details = run(["ncu", "--clock-control", "none", "-k", "regex:^transpose_naive", *asked,
-                   *child])  # fmt: skip
+    details = run([*nvidia.NCU, "-k", "regex:^transpose_naive", *asked, *child])
     details = "\n".join(line for line in details.splitlines() if not line.startswith("=="))
     return {"roofs": ROOFS, "rows": kernels, "details": details}
-
-
-def number(text: str) -> float | None:
-    try:
-        return float(text.replace(",", ""))
-    except ValueError:
-        return None
 
 
 def run_profiled(name: str) -> None:
@@ -216,11 +189,11 @@ def run_profiled(name: str) -> None:
 def measure_faults() -> list[dict]:
     """What compute-sanitizer prints of each planted fault, and what is seen without it."""
     for name in FAULTS:
-        run([sys.executable, __file__, "--fault", name])  # compiled before anybody looks
+        run([*CHILD, "--fault", name])  # compiled before anybody looks
 
     def look(name: str, tool: str, caching: str) -> dict:
         words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]
-        command = ["compute-sanitizer", *words, sys.executable, __file__, "--fault", name]
+        command = ["compute-sanitizer", *words, *CHILD, "--fault", name]
         said = run(command, may_fail=True, PYTORCH_NO_CUDA_MEMORY_CACHING=caching)
         kept = [line for line in said.splitlines() if line.startswith(("=====", f"{name}: "))]
         return {"fault": name, "tool": tool, "caching": caching == "0", "text": "\n".join(kept)}
@@ -229,7 +202,7 @@ def measure_faults() -> list[dict]:
     jobs += [(name, tool, "1") for name, tool in FAULTS.items()]
     with ThreadPoolExecutor(len(jobs)) as pool:
         found = list(pool.map(lambda job: look(*job), jobs))
-    alone = {name: run([sys.executable, __file__, "--fault", name]) for name in FAULTS}
+    alone = {name: run([*CHILD, "--fault", name]) for name in FAULTS}
     return [*found, *({"fault": name, "tool": None, "text": text} for name, text in alone.items())]
 
 
@@ -251,43 +224,23 @@ def measure_memory() -> dict:
     """Managed memory and pools (memory.cu), and what torch's allocator makes of 2 MiB."""
     with tempfile.TemporaryDirectory() as home:
         program = Path(home, "memory")
-        source = ROOT / "tests" / "gpu" / "memory.cu"
+        source = Path(__file__).with_name("memory.cu")
         run(["nvcc", "-O3", "-std=c++17", "-arch=native", "-o", program, source])
         found = json.loads(run([program]))
     times = 10_000
+    clock = InARow(torch.device("cuda"), each=times)
     for _ in range(100):
         torch.empty(1 << 19, device="cuda")
     before = torch.cuda.memory_stats()
-    begun = time.perf_counter()
-    for _ in range(times):
-        torch.empty(1 << 19, device="cuda")
-    seconds = time.perf_counter() - begun
+    (ms,) = clock.times(lambda: torch.empty(1 << 19, device="cuda"), 1)
     after = torch.cuda.memory_stats()
-    found["pair_us"]["torch.empty, and freed"] = round(seconds / times * 1e6, 2)
+    found["pair_us"]["torch.empty, and freed"] = round(1e3 * ms, 2)
     counted = {"tensors": "allocation.all.allocated", "cudaMalloc": "num_device_alloc"}
     found["torch"] = {name: after[key] - before[key] for name, key in counted.items()}
     return found
 
 
 # --------------------------------------------------------------------------------------- all
-
-
-def measure_graph() -> dict:
-    from decode_graph import measure
-
-    return measure()
-
-
-def measure_capture() -> list[dict]:
-    from decode_graph import measure_lines
-
-    return measure_lines()
-
-
-def version_of(tool: str) -> str:
-    """What one of NVIDIA's tools calls its version."""
-    found = re.search(r"(?:Version|release) ([\d.]+)", run([tool, "--version"]))
-    return found[1] if found else "unknown"
 
 
 def rows_in_a_line(text: str) -> str:
@@ -299,8 +252,8 @@ def rows_in_a_line(text: str) -> str:
 SECTIONS: dict[str, Callable[[], object]] = {
     "builds": measure_builds,
     "binary": measure_binary,
-    "graph": measure_graph,
-    "capture": measure_capture,
+    "graph": graphs.measure,
+    "capture": graphs.measure_lines,
     "kernels": measure_kernels,
     "faults": measure_faults,
     "memory": measure_memory,

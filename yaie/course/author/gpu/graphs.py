@@ -19,18 +19,13 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from yaie.model.batch import Batch
-from yaie.model.config import ModelConfig
+from yaie.bench.protocol import Call, InARow
+from yaie.course.author.gpu.engine_steps import SMALL, decode_batch
 from yaie.model.llama import Llama
 
-CONFIG = ModelConfig(
-    vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,
-    num_attention_heads=9, num_key_value_heads=3, head_dim=64, max_position_embeddings=8192,
-    rope_theta=100000.0, tie_word_embeddings=True,
-)  # fmt: skip
-CONTEXT, BLOCK_SIZE = 512, 16
+CONTEXT = 512
 BATCHES = (1, 8, 64)
-STEPS = 30
+DEVICE = torch.device("cuda")
 
 
 class Decode:
@@ -38,22 +33,10 @@ class Decode:
 
     def __init__(self, size: int) -> None:
         torch.manual_seed(0)
-        self.model = Llama(CONFIG, torch.bfloat16, "cuda")
+        self.model = Llama(SMALL, torch.bfloat16, DEVICE)
         for weight in self.model.parameters():
             torch.nn.init.normal_(weight, std=0.02)
-        blocks = CONTEXT // BLOCK_SIZE
-        shape = (size * blocks, BLOCK_SIZE, CONFIG.num_key_value_heads, CONFIG.head_dim)
-        kinds = {"device": "cuda", "dtype": torch.bfloat16}
-        self.pools = [[torch.randn(shape, **kinds) for _ in range(30)] for _ in range(2)]
-        tables = torch.randperm(size * blocks, device="cuda").view(size, blocks)
-        last = tables[:, -1] * BLOCK_SIZE + BLOCK_SIZE - 1
-        whole = torch.full((size,), CONTEXT, device="cuda")
-        self.batch = Batch(
-            token_ids=torch.arange(size, device="cuda"), positions=whole - 1, slot_mapping=last,
-            block_tables=tables.int(), context_lens=whole.int(),
-            cu_seqlens=torch.arange(size + 1, device="cuda").int(),
-            logit_rows=torch.arange(size, device="cuda"),
-        )  # fmt: skip
+        self.batch, self.pools = decode_batch(self.model, size, CONTEXT)
 
     @torch.inference_mode()
     def step(self) -> None:
@@ -75,19 +58,11 @@ class Decode:
         return found
 
 
-def time_of(step) -> dict:
+def time_of(step: Call) -> dict[str, float]:
     """Milliseconds a step takes, and those that the CPU is busy with asking for it."""
-    whole, asking = [], []
-    for _ in range(7):
-        torch.cuda.synchronize()
-        begun = time.perf_counter()
-        for _ in range(STEPS):
-            step()
-        asked = time.perf_counter()
-        torch.cuda.synchronize()
-        whole.append((time.perf_counter() - begun) / STEPS * 1e3)
-        asking.append((asked - begun) / STEPS * 1e3)
-    return {"ms": statistics.median(whole), "cpu_ms": statistics.median(asking)}
+    clock = InARow(DEVICE, each=30)
+    whole = clock.times(step, 7)
+    return {"ms": statistics.median(whole), "cpu_ms": statistics.median(clock.asking)}
 
 
 def trace(step) -> tuple[list[dict], list[dict]]:

@@ -1,45 +1,39 @@
 """The emulator against the real thing: compute-sanitizer's verdicts and Nsight Compute's counters.
 
-    python tests/gpu/agreement.py measure RAW.json    # on a machine with a CUDA GPU and its tools
-    python tests/gpu/agreement.py compare RAW.json    # anywhere: writes 14_agreement.json
+    python -m yaie.course.author.gpu.agreement measure RAW.json   # where there is a CUDA GPU
+    python -m yaie.course.author.gpu.agreement compare RAW.json   # anywhere
 
-Each planted fault of tests/emulator/faults.cu runs in a process of its own, alone and under each
+Each planted fault of faults.cu runs in a process of its own, alone and under each
 tool of compute-sanitizer; all correct twins run under each tool too. The kernels of
-tests/emulator/counters.cu run under ncu. `compare` does the same on the emulator and writes
-notebooks/data/14_agreement.json; a difference that explanations.py does not explain is an error.
+counters.cu run under ncu. `compare` does the same on the emulator and writes
+notebooks/data/14_agreement.json; a difference that `explanations` does not explain is an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import datetime
 import json
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
+from yaie.bench.machine import versions
+from yaie.course.author.gpu import nvidia
+from yaie.course.author.gpu.explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS
+from yaie.course.author.gpu.nvidia import run, version_of
+from yaie.course.core.paths import ROOT
+from yaie.emulator.checks import Report
+from yaie.emulator.launch import KernelError, Module
+
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-
-import torch  # noqa: E402
-from explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS  # noqa: E402
-from test_emulator_faults import FAULTS, with_launchers  # noqa: E402
-
-from yaie.emulator.checks import Report  # noqa: E402
-from yaie.emulator.launch import KernelError, Module  # noqa: E402
-
-SOURCES = ROOT / "tests" / "emulator"
 DATA = ROOT / "notebooks" / "data" / "14_agreement.json"
 ELEMENTS = 97  # of each array that a fault gets
 AT_ONCE = 8  # processes that share the GPU
@@ -84,97 +78,96 @@ METRICS = {  # of ncu: what the hardware counts, {} being ld or st
 }
 
 
+def planted() -> dict[str, tuple[str, int]]:
+    """For each faulty kernel the kind and the line of its fault, as its comment says."""
+    found, kernel = {}, ""
+    for number, row in enumerate((HERE / "faults.cu").read_text().splitlines(), 1):
+        if match := re.match(r"__global__ void (\w+)\(", row):
+            kernel = match[1]
+        if match := re.search(r"// FAULT: (\w+)$", row):
+            found[kernel] = (match[1], number)
+    return found
+
+
+FAULTS = planted()
+
+
+def with_launchers(text: str) -> str:
+    """The source with its LAUNCH macros written out: only launchers that can be read are found."""
+    body = re.search(r"#define LAUNCH.*?\n((?:.*\\\n)*.*)\n", text)[0]
+    signature = body.partition("bytes)")[2].replace("\\\n", " ").replace("##", "")
+
+    def launcher(call: re.Match[str]) -> str:
+        name, grid, block, size = re.split(r", (?![^(]*\))", call[1])
+        words = {"run_name": f"run_{name}", "name": name, "grid": grid, "block": block,
+                 "bytes": size}  # fmt: skip
+        return " ".join(re.sub(r"\b\w+\b", lambda w: words.get(w[0], w[0]), signature).split())
+
+    return re.sub(r"^LAUNCH\((.*)\)$", launcher, text, flags=re.MULTILINE)
+
+
 # ------------------------------------------------------------------ on the GPU machine
 
 
-def run(command: list[str], seconds: float = TIME_LIMIT) -> tuple[int | None, str]:
-    """Exit status (None if it was stopped after `seconds`) and what the command printed."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        text, _ = process.communicate(timeout=seconds)
-        return process.returncode, text
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)  # the tool and the program under it
-        return None, process.communicate()[0]
-
-
 def build(name: str, folder: Path) -> Path:
-    """tests/emulator/NAME.cu with launch.cu as its main program."""
+    """NAME.cu with launch.cu as its main program."""
     program = folder / name
-    subprocess.run(
-        ["nvcc", "-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic",
-         "-o", program, HERE / "launch.cu", SOURCES / f"{name}.cu"],
-        check=True,
-    )  # fmt: skip
+    options = ["-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic"]
+    run(["nvcc", *options, "-o", program, HERE / "launch.cu", HERE / f"{name}.cu"])
     return program
 
 
-def looks_at_shared_memory(sanitizer: str, program: Path) -> bool:
-    """Whether this compute-sanitizer's initcheck can, and runs with the driver that there is."""
-    command = [sanitizer, "--tool", "initcheck", "--initcheck-address-space", "all"]
-    _, text = run([*command, str(program), f"run_unwritten_right:{ELEMENTS}:{ELEMENTS}"])
-    return "finished" in text
+def tool_commands(sanitizers: list[str], program: Path) -> dict[str, list[str]]:
+    """How the program is run, by tool; "alone" is without one. The first sanitizer that can look at
+    shared memory, with the driver that there is, is taken for initcheck."""
+    commands = {tool: [sanitizers[0], "--tool", tool, *TOOLS[tool]] for tool in TOOLS}
+    for sanitizer in sanitizers:
+        command = [sanitizer, "--tool", "initcheck", "--initcheck-address-space", "all"]
+        if "finished" in launched(command, program, ["unwritten_right"]):
+            commands["initcheck"] = command
+            break
+    return {"alone": []} | commands
+
+
+def launched(command: list[str], program: Path, launchers: list[str]) -> str:
+    """What a tool and a program print of these launchers."""
+    places = [f"run_{launcher}:{ELEMENTS}:{ELEMENTS}" for launcher in launchers]
+    return run([*command, program, *places], TIME_LIMIT, may_fail=True)
 
 
 def measure_faults(program: Path, names: list[str], sanitizers: list[str]) -> list[dict]:
     """What each tool of compute-sanitizer, and none, prints for these faults and for all twins."""
-    shared = [s for s in sanitizers if looks_at_shared_memory(s, program)]
-
-    def tool_command(tool: str) -> list[str]:
-        if tool == "alone":
-            return []
-        options = TOOLS[tool]
-        if tool == "initcheck" and shared:
-            return [shared[0], "--tool", tool, "--initcheck-address-space", "all"]
-        return [sanitizers[0], "--tool", tool, *options]
+    commands = tool_commands(sanitizers, program)
 
     def job(work: tuple[str, str, list[str]]) -> dict:
         name, tool, launchers = work
-        command = tool_command(tool)
-        begin = time.monotonic()
-        places = [f"run_{launcher}:{ELEMENTS}:{ELEMENTS}" for launcher in launchers]
-        status, text = run([*command, str(program), *places])
-        seconds = time.monotonic() - begin
-        return {"name": name, "tool": tool, "command": command, "status": status,
-                "seconds": round(seconds, 2), "text": text[:20000]}  # fmt: skip
+        text = launched(commands[tool], program, launchers)
+        return {"name": name, "tool": tool, "command": commands[tool], "text": text[:20000]}
 
-    tools = ["alone", *TOOLS]
-    twins = [("twins", tool, [f"{name}_right" for name in FAULTS]) for tool in tools]
+    twins = [("twins", tool, [f"{name}_right" for name in FAULTS]) for tool in commands]
     # Those that may hang come last: a kernel that never ends slows its neighbors.
     names = sorted(names, key=lambda name: FAULTS[name][0] in ("deadlock", "divergent_barrier"))
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(job, twins + [(n, tool, [n]) for n in names for tool in tools]))
+        return list(pool.map(job, twins + [(n, tool, [n]) for n in names for tool in commands]))
 
 
 def measure_counters(program: Path) -> str:
     """ncu's metrics, a row for each launch, in order."""
     launches = [f"run_{name}:{number}:4096" for name, number in LAUNCHES]
     metrics = [name.format(op) for name in METRICS.values() for op in OPERATIONS.values()]
-    command = ["ncu", "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base",
-               "--metrics", ",".join(metrics), str(program), *launches]  # fmt: skip
-    return run(command, 200)[1]
+    return nvidia.profile(metrics, [program, *launches])
 
 
 def describe_machine(sanitizers: list[str]) -> dict:
     """The names and versions of what was used."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu, driver = run(query)[1].strip().splitlines()[0].split(", ")
-
-    def version(command: str) -> str:
-        found = re.search(r"(?:Version|release) ([\d.]+)", run([command, "--version"])[1])
-        return found[1] if found else "unknown"
-
+    tools = {
+        "CUDA": version_of("nvcc"),
+        "compute-sanitizer": " and ".join(map(version_of, sanitizers)),
+        "ncu": version_of("ncu"),
+    }
     return {
-        "machine": gpu,
-        "versions": {
-            "driver": driver,
-            "CUDA": version("nvcc"),
-            "compute-sanitizer": " and ".join(version(s) for s in sanitizers),
-            "ncu": version("ncu"),
-        },
+        "machine": torch.cuda.get_device_name(),
+        "versions": {"driver": versions()["driver"]} | tools,
         "date": datetime.date.today().isoformat(),
     }
 
@@ -186,7 +179,7 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
     """
     for tool in ("nvcc", "ncu", *sanitizers):
         if not shutil.which(tool):
-            sys.exit(f"agreement.py needs {tool}, which comes with the CUDA toolkit")
+            sys.exit(f"this needs {tool}, which comes with the CUDA toolkit")
     raw = json.loads(target.read_text()) if only else {"faults": []}
     names = [name for name in FAULTS if not only or name in only]
     raw |= describe_machine(sanitizers)
@@ -201,15 +194,15 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
     again = {record["name"] for record in fresh}
     raw["faults"] = [r for r in raw["faults"] if r["name"] not in again] + fresh
     target.write_text(json.dumps(raw))
-    print(f"{len(fresh)} runs, the slowest {max(record['seconds'] for record in fresh)} s")
+    print(f"{len(fresh)} runs")
 
 
 # ------------------------------------------------------------------------- anywhere
 
 
 def load(name: str) -> Module:
-    """tests/emulator/NAME.cu on the emulator, checked."""
-    path = SOURCES / f"{name}.cu"
+    """NAME.cu on the emulator, checked."""
+    path = HERE / f"{name}.cu"
     source = path.read_text()
     if "#define LAUNCH" in source:
         source = with_launchers(source)
@@ -289,16 +282,21 @@ def count_accusations(records: list[dict]) -> dict[str, int]:
 
 def read_metrics(text: str) -> list[dict[tuple[str, str, str], float]]:
     """For each launch, in order: what ncu counted, by (memory, operation, what)."""
-    table = text[text.index('"ID"') :].splitlines()
-    rows = [row for row in csv.DictReader(table) if row["ID"]]
     return [
         {
-            (memory, operation, what): float(row[name.format(short)].replace(",", ""))
+            (memory, operation, what): nvidia.number(row[name.format(short)])
             for (memory, what), name in METRICS.items()
             for operation, short in OPERATIONS.items()
         }
-        for row in rows
+        for row in nvidia.table(text)
     ]
+
+
+def emulated(report: Report, memory: str, operation: str) -> tuple[list[int], int, int]:
+    """The lines of an operation, its requests, and their sectors or wavefronts."""
+    accesses = [a for a in report.accesses if (a.memory, a.kind) == (memory, operation)]
+    lines = sorted({a.line for a in accesses})
+    return lines, sum(a.requests for a in accesses), sum(a.units for a in accesses)
 
 
 def compare_counters(text: str) -> list[dict]:
@@ -309,14 +307,13 @@ def compare_counters(text: str) -> list[dict]:
         report = emulate(module, name, number, 4096)
         for memory in ("global", "shared"):
             for operation in OPERATIONS:
-                accesses = [a for a in report.accesses if (a.memory, a.kind) == (memory, operation)]
-                ours = [sum(a.requests for a in accesses), sum(a.units for a in accesses)]
+                lines, *ours = emulated(report, memory, operation)
                 theirs = [counted[memory, operation, what] for what in ("requests", "units")]
                 if not any(ours + theirs):
                     continue
                 unit = "sectors" if memory == "global" else "wavefronts"
                 rows.append({
-                    "kernel": f"{name}({number})", "line": sorted({a.line for a in accesses}),
+                    "kernel": f"{name}({number})", "line": lines,
                     "what": f"{unit} a request, {memory} {operation}",
                     "emulator": round(ours[1] / ours[0], 3), "ncu": round(theirs[1] / theirs[0], 3),
                     "requests": {"emulator": ours[0], "ncu": int(theirs[0])},
