@@ -13,8 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from yaie import cli
-from yaie.bench import kernels, ladders, plots
+from yaie.bench import commands, kernels, ladders, plots
 from yaie.bench.cases import Case, Draw
 from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
 from yaie.bench.ceilings import Ceilings
@@ -536,7 +535,7 @@ def test_a_wrong_rung_gives_status_1(tmp_path, monkeypatch):
     ],
 )
 def test_ladders_that_are_not_there(given, message):
-    assert tuple(ladders.LADDERS) == cli.LADDERS
+    assert tuple(ladders.LADDERS) == commands.LADDERS
     with pytest.raises(ValueError, match=message):
         ladders.run(*given, device="cpu")
 

@@ -355,7 +355,7 @@ def test_a_model_of_a_shape_is_the_same_in_transformers(folder, monkeypatch):
     assert drawn.oracle.demand("drawn", prompts, answers).same == 2
     drawn.options = {}  # no number of blocks: memory says, and graphs take some of it
     monkeypatch.setattr(
-        "yaie.bench.drawn.count_blocks", lambda *_, enforce_eager: 62 if enforce_eager else 61
+        "yaie.engine.engine.count_blocks", lambda _, config: 62 if config.enforce_eager else 61
     )
     for eager, blocks in ((True, 62), (False, 61)):
         assert drawn.llm(enforce_eager=eager, max_num_seqs=2).engine.kv.pool.num_blocks == blocks

@@ -322,7 +322,7 @@ def build(device: torch.device, name: str) -> None:
     ]
     if name in ("matmul", "flash", "paged"):
         modules += [jit.load(path) for path in sorted((CSRC / name).glob("*.cu"))]
-    missing = [module for module in modules if module.how(device) == "compiled at first use"]
+    missing = [module for module in modules if module.how(device).words == "compiled at first use"]
     capability = torch.cuda.get_device_capability(device)
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda x: _attempt(x, capability), missing))

@@ -21,6 +21,7 @@ from yaie.bench import ceilings, files, kernels
 from yaie.bench.drawn import LLAMA_8B
 from yaie.bench.protocol import CudaClock, InARow, clock_for
 from yaie.engine import graphs
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingParams
 from yaie.model.batch import Batch
@@ -131,11 +132,13 @@ def decoding(model: Llama, batch: int, context: int, **options) -> Engine:
     """An engine with `batch` requests that have `context` tokens each, and decode."""
     engine = Engine(
         *(model, Wordless()),
-        num_blocks=batch * (context // BLOCK_SIZE + 8),
-        block_size=BLOCK_SIZE,
-        max_num_seqs=batch,
-        max_model_len=context + 8 * BLOCK_SIZE,
-        **options,
+        EngineConfig(
+            num_blocks=batch * (context // BLOCK_SIZE + 8),
+            block_size=BLOCK_SIZE,
+            max_num_seqs=batch,
+            max_model_len=context + 8 * BLOCK_SIZE,
+            **options,
+        ),
     )
     for pool in (*engine.kv.key_pools, *engine.kv.value_pools):
         pool.normal_()
@@ -156,7 +159,9 @@ def decoding(model: Llama, batch: int, context: int, **options) -> Engine:
 def first_token(model: Llama, length: int = 4000, own: int = 16) -> dict:
     """Milliseconds to the first token of a prompt: alone, and after one that shares all but its
     last `own` tokens."""
-    engine = Engine(model, Wordless(), num_blocks=1024, max_num_seqs=8, max_model_len=8192)
+    engine = Engine(
+        model, Wordless(), EngineConfig(num_blocks=1024, max_num_seqs=8, max_model_len=8192)
+    )
     shared = [n % 997 for n in range(length - own)]
     times: dict[str, list[float]] = {"cold": [], "cached": []}
     for n in range(6):
@@ -168,8 +173,9 @@ def first_token(model: Llama, length: int = 4000, own: int = 16) -> dict:
             output = None
             while output is None:
                 output = next((o for o in engine.step() if o.request_id == request_id), None)
-            times[name].append(output.metrics.time_to_first_token * 1e3)
-            assert (output.metrics.num_cached_tokens > 0) == (name == "cached")
+            metrics = output.request.metrics
+            times[name].append((metrics.first_token_time - metrics.arrival_time) * 1e3)
+            assert (metrics.num_cached_tokens > 0) == (name == "cached")
     found = {f"{name} ms": round(statistics.median(ms[2:]), 3) for name, ms in times.items()}
     ratio = round(found["cold ms"] / found["cached ms"], 2)
     return {"prompt": length, "own": own} | found | {"cold over cached": ratio}
