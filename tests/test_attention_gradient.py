@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops.attention_gradient import attention_backward, flash_attention
 from yaie.emulator import settings
 from yaie.ops.attention import attention_forward
-from yaie.ops.attention_gradient import attention_backward, flash_attention
 
 SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 # A gradient is rounded once; in half precision `out` was rounded, too, before delta was made of it.

@@ -68,7 +68,9 @@ def test_stub_is_not_started_until_a_line_is_written() -> None:
 def test_kernel_must_stay_a_kernel_of_the_file() -> None:
     got = verdict("@triton.jit\n", "")
     assert got.state == "broken" and "@triton.jit above add_kernel is gone" in got.message
-    exercise.learner_path(FIRST).write_text("from yaie.ops.triton.elementwise import add_kernel\n")
+    exercise.learner_path(FIRST).write_text(
+        "from yaie.course.lessons.ops.triton.elementwise import add_kernel\n"
+    )
     assert "no longer defines add_kernel" in judge(FIRST).message
 
 
@@ -124,7 +126,7 @@ def test_without_triton_it_is_said_and_nothing_breaks() -> None:
 
 @needs_interpreter
 def test_use_gives_the_learners_kernel(capsys) -> None:
-    from yaie.ops.triton.elementwise import add_kernel
+    from yaie.course.lessons.ops.triton.elementwise import add_kernel
 
     assert notebook.use("10.1") is add_kernel
     exercise.learner_path(FIRST).write_text(SOLVED)
@@ -259,7 +261,8 @@ def test_picture_of_a_benchmark_leaves_out_what_has_no_time() -> None:
 @needs_interpreter
 def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypatch) -> None:
     from yaie.course.lessons.measure import plug_in
-    from yaie.ops.triton import elementwise, norm
+    from yaie.course.lessons.ops.triton import elementwise
+    from yaie.course.lessons.ops.triton import rows as norm
 
     kept = elementwise.add_kernel, norm.softmax_kernel
     monkeypatch.setattr(elementwise, "add_kernel", kept[0])
@@ -309,9 +312,9 @@ def test_waves_count_their_strips() -> None:
 
 @needs_interpreter
 def test_pictures_of_products() -> None:
+    from yaie.course.lessons.ops.triton.matmul import matmul_kernel
     from yaie.course.lessons.tile_order import grouped, row_major
     from yaie.course.viz.tile_order import draw_product, draw_waves, record_product, record_waves
-    from yaie.ops.triton.matmul import matmul_kernel
 
     m, n, k = 20, 24, 40
     a, b, c = torch.ones(m, k), torch.ones(k, n), torch.ones(m, n)

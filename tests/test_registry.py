@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from yaie.build import jit, nvcc
+from yaie.course.lessons.ops.matrix import transpose
+from yaie.course.lessons.ops.reference.matrix import transpose as plain_transpose
+from yaie.course.lessons.ops.rows import softmax
 from yaie.ops import operators, registry
 from yaie.ops.cuda import launching
-from yaie.ops.matrix import transpose
-from yaie.ops.norm import rms_norm, softmax
-from yaie.ops.reference.matrix import transpose as plain_transpose
+from yaie.ops.norm import rms_norm
 from yaie.ops.reference.online_softmax import safe_softmax
 
 DOUBLED = """

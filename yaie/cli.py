@@ -410,8 +410,9 @@ def bench_kernels(
     """Every operator in every back end, against its peers and the device's ceilings."""
     with measuring(output):
         from yaie.bench import kernels
+        from yaie.course.lessons.ops.cases import bench_cases
 
-        record = kernels.run(only, dtype, device, output, quick)
+        record = kernels.run(only, dtype, device, output, quick, more=bench_cases)
     wrong = [row for row in record["results"] if row["ours"] and row["failure"]]
     raise typer.Exit(1 if wrong else 0)
 

@@ -23,8 +23,9 @@ from yaie.bench.machine import describe, versions
 from yaie.bench.protocol import Call, clock_for, compare, relative_error, row_error, why_wrong
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
-from yaie.ops import elementwise, norm
-from yaie.ops.reference import elementwise as plain_elementwise
+from yaie.course.lessons.ops import elementwise
+from yaie.course.lessons.ops.reference import elementwise as plain_elementwise
+from yaie.ops import norm
 from yaie.ops.reference import norm as plain_norm
 
 EPS = 1e-6

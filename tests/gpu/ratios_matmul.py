@@ -32,7 +32,7 @@ from yaie.bench.protocol import (
 )
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
-from yaie.ops.cuda.matrix import RUNGS
+from yaie.course.lessons.ops.cuda.matrix import RUNGS
 
 LIBRARY = "cuBLAS"
 RUNGS_OF = {torch.bfloat16: list(RUNGS), torch.float32: ["naive", "shared_tile", "register_tile"]}

@@ -20,8 +20,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 import test_attention_gradient as tests  # noqa: E402
 import torch  # noqa: E402
 
-from yaie.ops.attention_gradient import attention_backward  # noqa: E402
-from yaie.ops.reference.attention_gradient import attention  # noqa: E402
+from yaie.course.lessons.ops.attention_gradient import attention_backward  # noqa: E402
+from yaie.course.lessons.ops.reference.attention_gradient import attention  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

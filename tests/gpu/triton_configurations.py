@@ -11,9 +11,10 @@ from __future__ import annotations
 import torch
 import triton
 
+from yaie.course.lessons.ops.matrix import matmul
+from yaie.course.lessons.ops.rows import softmax
 from yaie.ops.attention import attention_forward, paged_attention_forward
-from yaie.ops.matrix import matmul
-from yaie.ops.norm import add_rms_norm, rms_norm, softmax
+from yaie.ops.norm import add_rms_norm, rms_norm
 from yaie.ops.triton import runtime
 
 time_one = runtime._time

@@ -161,7 +161,6 @@ _attention = define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
     'str backend="auto") -> (Tensor, Tensor)',
     _empty_state,
-    plain="yaie.ops.attention_gradient.flash_attention",
 )
 _ragged_attention = define(
     "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "

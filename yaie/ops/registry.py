@@ -22,34 +22,10 @@ ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 # Operator -> back end -> the function, as module:name. All functions of a row take the same
 # arguments, those of the operator, which `yaie.ops` has checked.
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
-    "add": {
-        "reference": "yaie.ops.reference.elementwise:add",
-        "triton": "yaie.ops.triton.elementwise:add",
-        "cuda": "yaie.ops.cuda.elementwise:add",
-    },
-    "add_relu": {
-        "reference": "yaie.ops.reference.elementwise:add_relu",
-        "triton": "yaie.ops.triton.elementwise:add_relu",
-        "cuda": "yaie.ops.cuda.elementwise:add_relu",
-    },
     "silu_and_mul": {
         "reference": "yaie.ops.reference.elementwise:silu_and_mul",
         "triton": "yaie.ops.triton.elementwise:silu_and_mul",
         "cuda": "yaie.ops.cuda.elementwise:silu_and_mul",
-    },
-    "transpose": {
-        "reference": "yaie.ops.reference.matrix:transpose",
-        "cuda": "yaie.ops.cuda.matrix:transpose",
-    },
-    "row_sum": {
-        "reference": "yaie.ops.reference.norm:row_sum",
-        "triton": "yaie.ops.triton.norm:row_sum",
-        "cuda": "yaie.ops.cuda.reduce:row_sum",
-    },
-    "softmax": {
-        "reference": "yaie.ops.reference.norm:softmax",
-        "triton": "yaie.ops.triton.norm:softmax",
-        "cuda": "yaie.ops.cuda.sampling:softmax",
     },
     "rms_norm": {
         "reference": "yaie.ops.reference.norm:rms_norm",
@@ -66,19 +42,10 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.ops.triton.rotary:rotary",
         "cuda": "yaie.ops.cuda.rotary:rotary",
     },
-    "matmul": {
-        "reference": "yaie.ops.reference.matrix:matmul",
-        "triton": "yaie.ops.triton.matmul:matmul",
-        "cuda": "yaie.ops.cuda.matrix:matmul",
-    },
     "attention": {
-        "reference": "yaie.ops.reference.attention_gradient:attention",
+        "reference": "yaie.ops.reference.attention:contiguous_attention",
         "triton": "yaie.ops.triton.flash:attention",
         "cuda": "yaie.ops.cuda.flash:attention",
-    },
-    "attention_backward": {
-        "reference": "yaie.ops.reference.attention_gradient:attention_backward",
-        "cuda": "yaie.ops.cuda.flash_backward:attention_backward",
     },
     "ragged_attention": {
         "reference": "yaie.ops.reference.attention:ragged_attention",
@@ -99,44 +66,13 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.ops.triton.kv:reshape_and_cache",
         "cuda": "yaie.ops.cuda.kv:reshape_and_cache",
     },
-    "reshape_and_cache_fp8": {
-        "reference": "yaie.ops.reference.kv:reshape_and_cache_fp8",
-        "cuda": "yaie.ops.cuda.kv:reshape_and_cache_fp8",
-    },
     "copy_blocks": {
         "reference": "yaie.ops.reference.kv:copy_blocks",
         "cuda": "yaie.ops.cuda.kv:copy_blocks",
     },
-    "gather_kv": {
-        "reference": "yaie.ops.reference.kv:gather_kv",
-        "cuda": "yaie.ops.cuda.kv:gather_kv",
-    },
-    "gather_kv_fp8": {
-        "reference": "yaie.ops.reference.kv:gather_kv_fp8",
-        "cuda": "yaie.ops.cuda.kv:gather_kv_fp8",
-    },
-    "prefix_sum": {
-        "reference": "yaie.ops.reference.metadata:prefix_sum",
-        "cuda": "yaie.ops.cuda.metadata:prefix_sum",
-    },
-    "fill_draft_extend_metadata": {
-        "reference": "yaie.ops.reference.metadata:fill",
-        "triton": "yaie.ops.triton.metadata:fill_draft_extend_metadata",
-        "cuda": "yaie.ops.cuda.metadata:fill_draft_extend_metadata",
-        "cuda_linear": "yaie.ops.cuda.metadata:fill_linear",
-        "cuda_binary": "yaie.ops.cuda.metadata:fill_binary",
-    },
-    "match_prefixes": {
-        "reference": "yaie.ops.reference.radix:match_prefixes",
-        "cuda": "yaie.ops.cuda.radix:match_prefixes",
-    },
     "sample": {
         "reference": "yaie.ops.reference.sampling:sample",
         "cuda": "yaie.ops.cuda.sampling:sample",
-    },
-    "gumbel_sample": {
-        "reference": "yaie.ops.reference.sampling:gumbel_sample",
-        "cuda": "yaie.ops.cuda.sampling:gumbel_sample",
     },
 }
 _preferred: dict[str, str] = {}
@@ -155,6 +91,17 @@ class FallbackWarning(UserWarning):
 
     Reasons that differ in a number, such as a tensor's size, are the same.
     """
+
+
+def declare(table: Mapping[str, Mapping[str, str]]) -> None:
+    """Add operators to those of the engine, as rows like its own: back end -> module:name.
+
+    Raises ValueError for an operator that exists.
+    """
+    for operator, functions in table.items():
+        if operator in _FUNCTIONS:
+            raise ValueError(f"operator {operator} is declared already")
+        _FUNCTIONS[operator] = dict(functions)
 
 
 def register(operator: str, backend: str, function: Callable) -> None:

@@ -16,9 +16,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from yaie.ops.registry import Unsupported
-from yaie.ops.triton.matmul import aligned, precision
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches
+from yaie.ops.triton.runtime import Config, aligned, fastest, launches, precision
 
 LARGE = 1 << 34  # multiplications from which on the configurations are timed
 

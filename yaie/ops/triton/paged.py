@@ -16,9 +16,8 @@ import triton.language as tl
 
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton.flash import find_sequence
-from yaie.ops.triton.matmul import precision
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors
+from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
 

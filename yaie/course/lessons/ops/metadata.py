@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops import registry
 from yaie.ops.checks import check_tensor, known
-from yaie.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
