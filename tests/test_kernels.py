@@ -16,9 +16,9 @@ from yaie.build import jit
 from yaie.course.lessons.ops import elementwise as sums
 from yaie.emulator import settings
 from yaie.ops import elementwise, norm, rotary
+from yaie.ops.cuda.launching import SUFFIXES
 from yaie.ops.reference.rotary import rotary_tables
 
-SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
 DEVICES = [
     "cpu",

@@ -20,13 +20,14 @@ from yaie.course.lessons.ops.reference import sampling as seeded
 from yaie.course.lessons.ops.sampling import gumbel_sample
 from yaie.emulator import settings
 from yaie.engine.sampling import SamplingKernel
+from yaie.ops.cuda.launching import SUFFIXES
 from yaie.ops.reference import sampling as draws
 from yaie.ops.sampling import sample
 
 INF = math.inf
 LAST = 1 - 2**-53  # the largest uniform number
 DRAWN = 2**-31.98  # of the largest probability: less is never drawn
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
 VOCABULARIES = (1, 2, 31, 33, 383, 1000, 2049, 4099)
 DEVICES = [
     "cpu",
