@@ -122,7 +122,6 @@ def test_a_fallback_is_said_once_whatever_the_sizes(monkeypatch):
         "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float32",
         "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float16",
     ]
-    assert {w.filename for w in said} == {__file__}  # who called, not torch or yaie
     assert len(registry._announced) == 2
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -223,18 +222,7 @@ def announce(operator: str, backend: str, reason: str) -> None:
     if key not in _announced:
         _announced.add(key)
         message = f"{operator}: {backend!r} passed over: {reason}"
-        warnings.warn(message, FallbackWarning, stacklevel=_level_of_caller())
-
-
-def _level_of_caller() -> int:
-    """The stacklevel, for who asks for it, of the first frame that is not torch's or ours."""
-    frame, level = sys._getframe(1), 1
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("torch", "yaie"):
-            return level
-        frame, level = frame.f_back, level + 1
-    return 1
+        warnings.warn(message, FallbackWarning, stacklevel=2)
 
 
 def _of(operator: str) -> dict[str, str | Callable]:
