@@ -80,6 +80,14 @@ def test_a_kernel_is_not_looked_at_for_every_call(kernels, monkeypatch):
     assert launching.launcher("norm/rms_norm.cu", "rms_norm_f32") is launcher
 
 
+def test_constants_are_read_from_the_kernels_file(kernels):
+    (kernels / "some.cuh").write_text(
+        "constexpr int A = 8, THREADS = A * WARP;  // a comment, B = 3\n"
+        "constexpr int SIZE = Vec<int>::SIZE;\nvoid f() {\n    constexpr int INSIDE = 1;\n}\n"
+    )
+    assert launching.constants("some.cuh") == {"WARP": 32, "A": 8, "THREADS": 256}
+
+
 @pytest.mark.parametrize("missing", ["nvcc", "host compiler"])
 def test_where_a_compiler_is_missing_auto_goes_on(missing, monkeypatch):
     """On a GPU; whose tensors these pretend to be."""

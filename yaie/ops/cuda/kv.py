@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
-from yaie.ops.cuda.launching import call, memory, token_rows
+from yaie.ops.cuda.launching import call, constants, memory, token_rows
 from yaie.ops.registry import Unsupported
 
-MOST_PAIRS = 4096  # of copy_blocks.cu, which keeps a list of them in shared memory
+MOST_PAIRS = constants("kv/copy_blocks.cu")["MOST_PAIRS"]
 WIDEST = 16  # bytes of a load or store
 _extent = attrgetter("nbytes", "shape")
 

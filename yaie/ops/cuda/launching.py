@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -55,6 +57,23 @@ def launcher(file: str | Path, name: str) -> Callable[..., None]:
     again, as they are then.
     """
     return getattr(jit.load(jit.CSRC / file), name)
+
+
+@cache
+def constants(file: str) -> dict[str, int]:
+    """The whole numbers that a file of `csrc/` calls `constexpr int` outside of any function.
+
+    Numbers and products of numbers, such as `WARPS = 8, THREADS = WARPS * WARP`; any other value is
+    left out.
+    """
+    text = (jit.CSRC / file).read_text(encoding="utf-8")
+    found = {"WARP": 32}
+    for declaration in re.findall(r"^constexpr int ([^;]+);", text, re.MULTILINE):
+        for name, value in re.findall(r"(\w+) = ([^,]+)", declaration):
+            factors = value.split(" * ")
+            if all(factor.isdecimal() or factor in found for factor in factors):
+                found[name] = math.prod(found.get(x) or int(x) for x in factors)
+    return found
 
 
 def suffix(dtype: torch.dtype) -> str:

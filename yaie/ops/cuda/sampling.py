@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.cuda.launching import launch
+from yaie.ops.cuda.launching import constants, launch
 from yaie.ops.registry import Unsupported
 
-LARGEST_VOCABULARY = 2**24
+LARGEST_VOCABULARY = 2 ** constants("sampling/sample.cu")["INDEX_BITS"]
 
 
 def sample(

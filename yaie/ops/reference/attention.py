@@ -141,7 +141,7 @@ def paged_attention(
     `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
     is simple, and it makes the result independent of what else is in the batch, bit for bit. Of a
     long prompt a few queries are computed at a time, over the keys that the last of them sees: so
-    most scores that nobody may see are never computed, and the others stay in a processor's cache.
+    most scores that the mask hides are never computed, and the others stay in a processor's cache.
 
     Args:
         q: `[tokens, heads, head_dim]`.

@@ -1,4 +1,4 @@
-"""Tokens from random numbers that somebody else has drawn, in plain PyTorch, for every row at once.
+"""Tokens from random numbers that the caller has drawn, in plain PyTorch, for all rows together.
 
 `yaie.engine.sampling` draws from generators, on the processor. On a GPU that would mean waiting.
 Here a row comes with its random number, or with a seed from which any number can be computed when

@@ -274,7 +274,7 @@ def _num_splits(programs: int, tiles_of_keys: int, wanted: int) -> int:
 
 
 def _configs(block_m: int, dim: int, element_size: int) -> list[Config]:
-    """Candidates; PROGRAMS a multiprocessor is what the splits aim at."""
+    """Candidates; the splits aim at PROGRAMS programs per multiprocessor."""
     if element_size == 4 or dim > 128:
         return [{"BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "PROGRAMS": 4}]
     if block_m > 16:

@@ -124,7 +124,7 @@ def _time(launch: Callable[[Config], None], config: Config) -> float:
 
 
 def tuned() -> str:
-    """The configurations chosen so far, one a line, with the time that each was chosen for."""
+    """The configurations chosen so far, one per line, with the time that each was chosen for."""
     return "\n".join(f"{key}: {config}, {ms:.4f} ms" for key, (config, ms) in TUNED.items())
 
 

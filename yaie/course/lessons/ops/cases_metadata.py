@@ -12,7 +12,7 @@ from yaie.course.lessons.ops.reference.radix import match_prefixes
 from yaie.engine.radix import RadixTree
 
 TOPK = 2048  # keys that the sparse attention keeps
-DRAFTS = 5  # a request extends by 0 to so many tokens, less one
+DRAFTS = 5  # a request extends by 0 to DRAFTS - 1 tokens
 BATCHES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 

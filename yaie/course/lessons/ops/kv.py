@@ -79,8 +79,8 @@ def gather_kv(
 
     Args:
         key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`.
-        block_tables: int32 `[batch, max_blocks]`; a row behind its sequence's last block may hold
-            anything.
+        block_tables: int32 `[batch, max_blocks]`; a row may hold anything past its
+            sequence's last block.
         cu_seqlens: int32 `[batch + 1]`, where each sequence's tokens begin in the results, and
             where the last one's end.
         num_tokens: of all sequences, `cu_seqlens[-1]`. Given by the caller, which knows it, so that

@@ -98,7 +98,7 @@ def descriptor_matmul_kernel(
     PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """c = a b, tile after tile a program: the next tile's loads begin while this one is stored."""
+    """c = a b, several tiles per program: the next tile's loads begin while this one is stored."""
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
         tile_m, tile_n = grouped_tile(tile, tiles_m, tiles_n, GROUP)
@@ -134,7 +134,7 @@ CONFIGS = [
     _config(16, 128, 128, 4, 4),
     _config(32, 64, 128, 4, 4),
 ]
-# PERSISTENT: a program a multiprocessor, each of which computes tile after tile; else one a tile.
+# PERSISTENT: one program per multiprocessor, each of which computes many tiles; else one per tile.
 DESCRIPTOR_CONFIGS = [
     _config(*tiles, PARTS=parts, PERSISTENT=persistent)
     for *tiles, parts in (
