@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from yaie.ops import elementwise, matrix, norm, rotary
+from yaie.course.lessons.ops import elementwise as sums
+from yaie.course.lessons.ops import matrix, rows
+from yaie.ops import elementwise, norm, rotary
 from yaie.ops.reference.rotary import rotary_tables
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -241,11 +243,11 @@ CASES = [
     ),
     Case(
         "vector_add_wide", "elementwise/vector_add.cu", LENGTHS, pair, like_first, counted, summed,
-        operator=elementwise.add, exact=True,
+        operator=sums.add, exact=True,
     ),
     Case(
         "add_relu", "elementwise/add_relu.cu", LENGTHS, pair, like_first, counted, summed_relu,
-        operator=elementwise.add_relu, exact=True,
+        operator=sums.add_relu, exact=True,
     ),
     Case(
         "vector_add_scalar", "elementwise/vector_add_scalar.cu", LENGTHS, pair, like_first, counted,
@@ -327,7 +329,7 @@ CASES = [
     Case(
         "row_sum", "reduce/row_sum.cu", (*MATRICES, (9, 8), (7, 64), (2, 4096), (1, 33000)),
         inputs=lambda shape, draw: (draw(*shape),), outputs=one_a_row, arguments=of_matrix,
-        oracle=row_sums, operator=norm.row_sum, atol=1e-4, output_dtype=torch.float32,
+        oracle=row_sums, operator=rows.row_sum, atol=1e-4, output_dtype=torch.float32,
     ),
     Case(
         "normalize_rows", "reduce/normalize_rows.cu", (*MATRICES, (7, 64)),
@@ -338,7 +340,7 @@ CASES = [
         "softmax", "sampling/softmax.cu", (*MATRICES, (7, 64), (2, 4096), (1, 33000)),
         inputs=lambda shape, draw: (draw(*shape) * 5 - 100,), outputs=like_first,
         arguments=of_matrix, oracle=lambda x: (torch.softmax(x.double(), dim=1),),
-        operator=norm.softmax,
+        operator=rows.softmax,
     ),
     Case(
         "rms_norm_simple", "norm/rms_norm_simple.cu", MATRICES,

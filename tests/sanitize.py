@@ -35,10 +35,10 @@ from test_paged_rungs import oracle  # noqa: E402
 
 from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
 from yaie.build import jit  # noqa: E402
+from yaie.course.lessons.ops.attention_gradient import attention_backward  # noqa: E402
+from yaie.course.lessons.ops.reference.attention_gradient import attention  # noqa: E402
 from yaie.engine.inputs import Shape  # noqa: E402
-from yaie.ops.attention_gradient import attention_backward  # noqa: E402
 from yaie.ops.cuda.paged import RUNGS  # noqa: E402
-from yaie.ops.reference.attention_gradient import attention  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALF, BF16, F32 = torch.float16, torch.bfloat16, torch.float32

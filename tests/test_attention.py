@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 from oracles import examples, naive_attention, naive_rotary
 
 from yaie.course.lessons.attention_block import RadixAttentionBlock
-from yaie.ops.reference.attention import (
-    OnlineSoftmax,
-    attention,
-    causal_mask,
-    merge_states,
-    paged_attention,
-)
-from yaie.ops.reference.flash import flash_attention
+from yaie.course.lessons.ops.reference.flash import flash_attention
+from yaie.ops.reference.attention import attention, causal_mask, merge_states, paged_attention
+from yaie.ops.reference.online_softmax import OnlineSoftmax
 from yaie.ops.reference.rotary import apply_rotary, rotary_tables
 
 INF = math.inf

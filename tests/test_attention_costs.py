@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from yaie.course.core.memory import Memory
 from yaie.course.lessons.attention_costs import AttentionShape, naive_cost, tile_bytes, tiled_cost
-from yaie.ops.reference.flash import flash_backward, flash_forward
+from yaie.course.lessons.ops.reference.flash import flash_backward, flash_forward
 
 SHAPES = [
     AttentionShape(64, 64, itemsize=4),

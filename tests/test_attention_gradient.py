@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops.attention_gradient import attention_backward, flash_attention
 from yaie.emulator import settings
 from yaie.ops.attention import attention_forward
-from yaie.ops.attention_gradient import attention_backward, flash_attention
+from yaie.ops.cuda.launching import SUFFIXES
 
-SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 # A gradient is rounded once; in half precision `out` was rounded, too, before delta was made of it.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 # num_q, num_k, heads, kv_heads, head_dim, causal

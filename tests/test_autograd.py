@@ -8,7 +8,7 @@ import importlib.util
 import pytest
 import torch
 
-from yaie.engine.flat_tree import flatten
+from yaie.course.lessons.flat_tree import flatten
 from yaie.engine.radix import RadixTree
 from yaie.ops import norm, operators, registry
 from yaie.ops.kv import reshape_and_cache

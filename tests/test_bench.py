@@ -13,7 +13,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from yaie.bench import commands, kernels, ladders, plots
+from yaie.bench import commands, kernels, plots
 from yaie.bench.cases import Case, Draw
 from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
 from yaie.bench.ceilings import Ceilings
@@ -30,7 +30,9 @@ from yaie.bench.protocol import (
     was_poisoned,
     why_wrong,
 )
-from yaie.bench.variants import Variants, variant
+from yaie.course.lessons import ladders
+from yaie.course.lessons.ops.cases import bench_cases
+from yaie.course.lessons.variants import Variants, variant
 from yaie.ops.cuda import flash, paged
 
 CPU = torch.device("cpu")
@@ -185,9 +187,14 @@ def test_the_floor_is_the_slower_of_moving_and_computing():
 # ------------------------------------------------------------------------------------- counting
 
 
+def all_cases(*how, **named) -> list[Case]:
+    """Those of the engine's operators and of the lessons'."""
+    return kernels.all_cases(*how, **named) + bench_cases(*how, **named)
+
+
 def full_size() -> dict[str, Case]:
     found = {}
-    for case in kernels.all_cases(torch.bfloat16, on_gpu=True):
+    for case in all_cases(torch.bfloat16, on_gpu=True):
         found.setdefault(f"{case.operator} {case.shape}", case)
     return found
 
@@ -223,13 +230,13 @@ def test_bytes_and_operations_by_hand(name, num_bytes, flops):
 
 
 def test_all_shapes_differ():
-    assert len(full_size()) == len(kernels.all_cases(torch.bfloat16, on_gpu=True)) == 38
-    assert len(kernels.all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 20
+    assert len(full_size()) == len(all_cases(torch.bfloat16, on_gpu=True)) == 38
+    assert len(all_cases(torch.bfloat16, on_gpu=True, quick=True)) == 20
 
 
 def tiny() -> list[Case]:
     whole_blocks = decode(3, 40, 4, 2, 16, 4, torch.float32)
-    return [*kernels.all_cases(torch.float32, on_gpu=False), whole_blocks]
+    return [*all_cases(torch.float32, on_gpu=False), whole_blocks]
 
 
 @pytest.mark.parametrize("case", tiny(), ids=lambda case: f"{case.operator} {case.shape}")
@@ -321,7 +328,7 @@ def test_the_reference_and_its_peers_are_right(case):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_right_results_are_far_from_the_limit_of_a_row(dtype):
     """Rows of 130 components and of 16, which differ more than those of a real model."""
-    for case in kernels.all_cases(dtype, on_gpu=False):
+    for case in all_cases(dtype, on_gpu=False):
         for row in kernels.measure_case(case, dtype, CPU, BEST, FakeClock()):
             assert row.failure is None, row
             assert row.row_error < TOLERANCE[dtype] / 2, row

@@ -22,7 +22,8 @@ SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
 
 if not HAS_TRITON:
     pytest.skip("Triton is not installed", allow_module_level=True)
-from yaie.ops.triton import elementwise, norm  # noqa: E402
+from yaie.course.lessons.ops.triton import elementwise, rows  # noqa: E402
+from yaie.ops.triton import norm  # noqa: E402
 
 needs_interpreter = pytest.mark.skipif(not can_watch(), reason="kernels are compiled here")
 
@@ -58,7 +59,9 @@ def test_stub_compiles_and_is_not_started_until_a_line_is_written() -> None:
 def test_kernel_must_stay_a_kernel_of_the_file() -> None:
     got = verdict("@triton.jit\n", "")
     assert got.state == "broken" and "@triton.jit above add_kernel is gone" in got.message
-    exercise.learner_path(FIRST).write_text("from yaie.ops.triton.elementwise import add_kernel\n")
+    exercise.learner_path(FIRST).write_text(
+        "from yaie.course.lessons.ops.triton.elementwise import add_kernel\n"
+    )
     assert "no longer defines add_kernel" in judge(FIRST).message
 
 
@@ -114,9 +117,11 @@ def test_without_triton_it_is_said_and_nothing_breaks() -> None:
 
 @needs_interpreter
 def test_use_gives_the_learners_kernel() -> None:
-    assert notebook.use("10.1") is elementwise.add_kernel
+    from yaie.course.lessons.ops.triton.elementwise import add_kernel
+
+    assert notebook.use("10.1") is add_kernel
     exercise.learner_path(FIRST).write_text(SOLVED)
-    assert notebook.use("10.1") is not elementwise.add_kernel
+    assert notebook.use("10.1") is not add_kernel
 
 
 # ------------------------------------------------------------------------------------ watching
@@ -241,12 +246,14 @@ def test_picture_of_a_benchmark_leaves_out_what_has_no_time() -> None:
 
 @needs_interpreter
 def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypatch, capsys) -> None:
-    kept = elementwise.add_kernel, norm.softmax_kernel
+    from yaie.course.lessons.ops.triton import rows as norm
+
+    kept = elementwise.add_kernel, rows.softmax_kernel
     monkeypatch.setattr(elementwise, "add_kernel", kept[0])
     monkeypatch.setattr(norm, "softmax_kernel", kept[1])
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert measure.plug_in("10.1", "10.2") == ["add", "softmax"]
-    assert elementwise.add_kernel is not kept[0] and norm.softmax_kernel is kept[1]
+    assert elementwise.add_kernel is not kept[0] and rows.softmax_kernel is kept[1]
     assert torch.equal(elementwise.add(torch.ones(5), torch.ones(5)), torch.full((5,), 2.0))
     with pytest.raises(ValueError, match=r"02\.2 is not a kernel"):
         measure.plug_in("02.2")
@@ -285,9 +292,9 @@ def test_waves_count_their_strips() -> None:
 
 @needs_interpreter
 def test_pictures_of_products() -> None:
+    from yaie.course.lessons.ops.triton.matmul import matmul_kernel
     from yaie.course.lessons.tile_order import grouped, row_major
     from yaie.course.viz.tile_order import draw_product, draw_waves, record_product, record_waves
-    from yaie.ops.triton.matmul import matmul_kernel
 
     m, n, k = 20, 24, 40
     a, b, c = torch.ones(m, k), torch.ones(k, n), torch.ones(m, n)

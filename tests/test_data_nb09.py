@@ -7,6 +7,7 @@ import torch
 
 from yaie.bench import kernels
 from yaie.course.lessons.data_nb09 import KEPT, SMALL, flops, from_record, kept, points
+from yaie.course.lessons.ops.cases import bench_cases
 
 
 def test_kept_figures_are_below_the_roof():
@@ -34,7 +35,8 @@ def test_texts_of_other_notebooks_name_the_kept_figures():
 
 
 def test_kept_rows_count_as_the_benchmark_does():
-    cases = {(c.operator, c.shape): c for c in kernels.all_cases(torch.bfloat16, on_gpu=True)}
+    every = kernels.all_cases(torch.bfloat16, True) + bench_cases(torch.bfloat16, True)
+    cases = {(c.operator, c.shape): c for c in every}
     for row in kept().results:
         case = cases[row["operator"], row["shape"]]
         assert (row["num_bytes"], row["flops"]) == (case.num_bytes, case.flops), row
@@ -55,7 +57,9 @@ def test_a_run_can_be_drawn():
             call()
             return [1.0] * count
 
-    machine = from_record(kernels.run(device="cpu", say=lambda line: None, clock=Clock()))
+    machine = from_record(
+        kernels.run(device="cpu", say=lambda line: None, clock=Clock(), more=bench_cases)
+    )
     assert machine.find("rms_norm", "61") and not machine.find("rms_norm", "6")
     without = {row["operator"] for row in machine.results if not row["flops"]} - set(SMALL)
     assert without >= {"transpose", "reshape_and_cache", "copy_blocks"}  # they only move

@@ -24,14 +24,14 @@ from integer_kernels import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
-from yaie.ops.cuda import metadata
-from yaie.ops.metadata import (
+from yaie.course.lessons.ops.cuda import metadata
+from yaie.course.lessons.ops.metadata import (
     fill_draft_extend_metadata,
     fill_draft_extend_metadata_cuda,
     get_kernel_info,
     is_cuda_kernel_available,
 )
-from yaie.ops.reference import metadata as draft_metadata
+from yaie.course.lessons.ops.reference import metadata as draft_metadata
 
 BATCHES = (1, 2, 3, 16, 17, 31, 33, 255, 256, 257, 1023, 1024, 1025, 4096)
 EVERY = ("reference", "triton", "cuda", "cuda_linear", "cuda_binary")

@@ -9,8 +9,13 @@ import pytest
 import torch
 from oracles import naive_attention
 
+from yaie.course.lessons.ops.reference.flash import (
+    FlashAttention,
+    flash_attention,
+    hidden_keys,
+    key_tiles,
+)
 from yaie.ops.reference.attention import attention, merge_states, ragged_attention
-from yaie.ops.reference.flash import FlashAttention, flash_attention, hidden_keys, key_tiles
 from yaie.ops.reference.online_softmax import safe_softmax
 
 INF = math.inf

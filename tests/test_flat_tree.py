@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from integer_kernels import check_compiles, check_launches, each_device, ints, needs_gpu
 
-from yaie.engine.flat_tree import flatten
+from yaie.course.lessons.flat_tree import flatten
+from yaie.course.lessons.ops.radix import match_prefixes
+from yaie.course.lessons.ops.reference.radix import FlatTree
 from yaie.engine.kv_cache import BlockPool
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixNode, RadixTree
-from yaie.ops.radix import match_prefixes
-from yaie.ops.reference.radix import FlatTree
 
 Prompts = list[list[int]]
 

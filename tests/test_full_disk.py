@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = """
 import torch
-from yaie.ops.elementwise import add
+from yaie.course.lessons.ops.elementwise import add
 print(add(torch.ones(100), torch.ones(100), backend="cuda").sum().item())
 """
 NO_MOUNT = "this machine does not let an ordinary user mount a small disk"

@@ -13,11 +13,12 @@ import torch
 from kernel_cases import CASES, DTYPES, EPS, Case, Draw, Shape, Tensors
 
 from yaie.build import jit
+from yaie.course.lessons.ops import elementwise as sums
 from yaie.emulator import settings
 from yaie.ops import elementwise, norm, rotary
+from yaie.ops.cuda.launching import SUFFIXES
 from yaie.ops.reference.rotary import rotary_tables
 
-SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
 NAMES = {dtype: str(dtype).removeprefix("torch.") for dtype in DTYPES}
 DEVICES = [
     "cpu",
@@ -176,7 +177,7 @@ def test_compiled_as_one_graph(device: str, compiler: str) -> None:
         both = torch.cat((heads.view(5, 64), total), dim=1)
         gated = elementwise.silu_and_mul(both, backend=backend)
         gated = norm.rms_norm(gated, weight, backend=backend)
-        gated = elementwise.add(gated, elementwise.add_relu(x, y, backend=backend), backend=backend)
+        gated = sums.add(gated, sums.add_relu(x, y, backend=backend), backend=backend)
         return gated * 2.0
 
     torch._dynamo.reset()
@@ -197,7 +198,7 @@ def test_add_relu_is_relu_of_the_sum(dtype: torch.dtype, device: str) -> None:
     x, y = x.contiguous(), y.contiguous()
     wanted = torch.relu(x + y)
     for size in (len(x), len(x) - 1):  # through pairs, and one by one
-        got = elementwise.add_relu(*(t.to(device)[-size:] for t in (x, y)), backend="cuda").cpu()
+        got = sums.add_relu(*(t.to(device)[-size:] for t in (x, y)), backend="cuda").cpu()
         torch.testing.assert_close(got, wanted[-size:], rtol=0.0, atol=0.0, equal_nan=True)
 
 
@@ -224,11 +225,11 @@ def test_rotary_of_a_part(dtype: torch.dtype, head_dim: int, device: str) -> Non
 def test_bad_arguments() -> None:
     x, weight = torch.randn(4, 8), torch.randn(8)
     with pytest.raises(ValueError, match=r"y must have shape \[4, 8\], got \[4, 7\]"):
-        elementwise.add(x, torch.randn(4, 7), backend="cuda")
+        sums.add(x, torch.randn(4, 7), backend="cuda")
     with pytest.raises(TypeError, match="y must be float32, got float16"):
-        elementwise.add_relu(x, x.half(), backend="cuda")
+        sums.add_relu(x, x.half(), backend="cuda")
     with pytest.raises(ValueError, match="x must be contiguous"):
-        elementwise.add_relu(x.t(), x.t(), backend="cuda")
+        sums.add_relu(x.t(), x.t(), backend="cuda")
     with pytest.raises(ValueError, match="x must have an even number of columns, got 7"):
         elementwise.silu_and_mul(torch.randn(4, 7), backend="cuda")
     with pytest.raises(ValueError, match=r"weight must have shape \[8\], got \[7\]"):

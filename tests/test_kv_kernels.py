@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops import kv
 from yaie.emulator import settings
-from yaie.ops import kv
+from yaie.ops import kv as blocks
 
 FP8 = torch.float8_e4m3fn
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, FP8)
@@ -185,7 +186,7 @@ def test_copies_read_before_they_write(pairs, device):
     pools = cache(2, 9, (3, 2, 8), torch.float16, device)
     wanted = [copied(pool.cpu(), pairs) for pool in pools]
     mapping = torch.tensor(pairs, dtype=torch.int64, device=device).view(-1, 2)
-    kv.copy_blocks_cuda(pools[:2], pools[2:], mapping)
+    blocks.copy_blocks_cuda(pools[:2], pools[2:], mapping)
     assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 
@@ -200,7 +201,7 @@ def test_random_copies(seed):
         pairs = list(zip(rng.sample(targets, count), targets, strict=True))
     pools = cache(1, blocks, (1, 1, 5), torch.float32)
     wanted = [copied(pool, pairs) for pool in pools]
-    kv.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
+    blocks.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
     assert all(map(same, pools, wanted)), pairs
 
 
@@ -213,7 +214,7 @@ def test_blocks_of_any_size(shape, dtype, backend, device):
     pools = cache(3, 5, shape, dtype, device)
     wanted = [copied(pool.cpu(), pairs) for pool in pools]
     mapping = torch.tensor(pairs, device=device)
-    kv.copy_blocks(pools[:3], pools[3:], mapping, backend=backend)
+    blocks.copy_blocks(pools[:3], pools[3:], mapping, backend=backend)
     assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 
@@ -252,7 +253,7 @@ def test_pools_at_any_address():
     pairs = [(0, 3), (2, 1)]
     pools = [shifted(pool) for pool in cache(1, 4, (2, 1, 8), torch.float16)]
     wanted = [copied(pool, pairs) for pool in pools]
-    kv.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
+    blocks.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
     assert all(map(same, pools, wanted))
 
 
@@ -262,9 +263,9 @@ def test_what_copies_cannot_do_is_said():
         many = torch.zeros(4097, 2, dtype=torch.int64)
         torch.ops.yaie.copy_blocks(pools[:1], pools[1:], many, backend="cuda")
     with pytest.raises(ValueError, match=r"cannot: blocks must have one size in all pools, below"):
-        kv.copy_blocks_cuda(pools[:1], [pools[1][:, :1].contiguous()], torch.tensor([[0, 1]]))
+        blocks.copy_blocks_cuda(pools[:1], [pools[1][:, :1].contiguous()], torch.tensor([[0, 1]]))
     with pytest.raises(ValueError, match=r"cannot: pools must be contiguous"):
-        kv.copy_blocks_cuda(pools[:1], [pools[1].transpose(1, 3)], torch.tensor([[0, 1]]))
+        blocks.copy_blocks_cuda(pools[:1], [pools[1].transpose(1, 3)], torch.tensor([[0, 1]]))
 
 
 # ------------------------------------------------------------------------------------- gather

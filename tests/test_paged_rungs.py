@@ -15,11 +15,12 @@ import torch
 
 from yaie.build import jit
 from yaie.emulator import settings
+from yaie.ops.cuda.launching import SUFFIXES
 from yaie.ops.cuda.paged import RUNGS, arguments
 from yaie.ops.registry import Unsupported
 
 READABLE = ("one_block", "grouped", "split")
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
 # Of a result that is rounded once; float32 sums run in another order than float64 ones.
 RTOL = {torch.float32: 2e-5, torch.float16: 2**-10, torch.bfloat16: 2**-7}
 NO_BLOCK = 1 << 30

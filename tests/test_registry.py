@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 import warnings
 
 import pytest
 import torch
 
 from yaie.build import jit, nvcc
+from yaie.course.core.cuda import operator_by
+from yaie.course.lessons.ops.matrix import transpose
+from yaie.course.lessons.ops.reference.matrix import transpose as plain_transpose
+from yaie.course.lessons.ops.rows import softmax
 from yaie.ops import operators, registry
 from yaie.ops.cuda import launching
-from yaie.ops.matrix import transpose
-from yaie.ops.norm import rms_norm, softmax
-from yaie.ops.reference.matrix import transpose as plain_transpose
+from yaie.ops.norm import rms_norm
 from yaie.ops.reference.online_softmax import safe_softmax
 
 DOUBLED = """
@@ -32,8 +33,9 @@ def kernels(monkeypatch, tmp_path):
     """A copy of csrc/ in place of it."""
     shutil.copytree(jit.CSRC, tmp_path / "csrc")
     monkeypatch.setattr(jit, "CSRC", tmp_path / "csrc")
-    monkeypatch.setattr(launching, "_loaded", {})
-    return tmp_path / "csrc"
+    launching.launcher.cache_clear()
+    yield tmp_path / "csrc"
+    launching.launcher.cache_clear()
 
 
 # ------------------------------------------------------------------------------------- kernels
@@ -43,32 +45,47 @@ def test_kernels_of_the_present_folder_are_not_the_engines(monkeypatch, tmp_path
     (tmp_path / "norm").mkdir()
     (tmp_path / "norm" / "rms_norm.cu").write_text(DOUBLED)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launching, "_loaded", {})
+    launching.launcher.cache_clear()
     x = torch.ones(2, 8)
     torch.testing.assert_close(rms_norm(x, x[0], backend="cuda"), x, rtol=1e-5, atol=0)
     assert jit.load("norm/rms_norm.cu").path == tmp_path / "norm" / "rms_norm.cu"  # a user's load
 
 
-def test_an_edited_kernel_is_loaded_again(kernels, monkeypatch):
-    monkeypatch.setattr(launching, "LOOK_AGAIN", 0.05)
+def test_an_edited_kernel_is_loaded_again(kernels):
+    """When the launchers are asked for anew, as an edited module of Python is."""
     x = torch.ones(1, 8)
-    file = kernels / "transpose" / "transpose.cu"
+    file, name = "transpose/transpose.cu", "transpose_f32"
     assert torch.equal(transpose(x, backend="cuda"), x.t())
-    module = launching._module("transpose/transpose.cu")
-    time.sleep(0.06)
-    assert launching._module("transpose/transpose.cu") is module
-    file.write_text(file.read_text() + "// edited\n")
-    time.sleep(0.06)
-    assert launching._module("transpose/transpose.cu") is not module
+    before = launching.launcher(file, name)
+    (kernels / file).write_text((kernels / file).read_text() + "// edited\n")
+    assert launching.launcher(file, name) is before
+    launching.launcher.cache_clear()
+    assert launching.launcher(file, name) is not before
     assert torch.equal(transpose(x, backend="cuda"), x.t())
 
 
-def test_a_kernel_is_not_looked_at_for_every_call(monkeypatch):
-    monkeypatch.setattr(launching, "_loaded", {})
-    monkeypatch.setattr(launching, "LOOK_AGAIN", 60.0)
-    module = launching._module("norm/rms_norm.cu")
+def test_a_learners_edited_file_is_taken_by_the_next_engine(tmp_path):
+    file = tmp_path / "mine.cu"
+    file.write_text(DOUBLED.replace("rms_norm_f32", "rms_norm_simple_f32"))
+    fit, x = operator_by("yaie.ops.cuda.norm:rms_norm_simple"), torch.ones(2, 8)
+    with pytest.raises(jit.KernelError, match=r"invalid argument|InvalidValue"):
+        fit(file)(x, x[0], 1e-6)
+    file.write_text((jit.CSRC / "norm" / "rms_norm_simple.cu").read_text())
+    torch.testing.assert_close(fit(file)(x, x[0], 1e-6), x, rtol=1e-5, atol=0)
+
+
+def test_a_kernel_is_not_looked_at_for_every_call(kernels, monkeypatch):
+    launcher = launching.launcher("norm/rms_norm.cu", "rms_norm_f32")
     monkeypatch.setattr(os, "stat", None)
-    assert launching._module("norm/rms_norm.cu") is module
+    assert launching.launcher("norm/rms_norm.cu", "rms_norm_f32") is launcher
+
+
+def test_constants_are_read_from_the_kernels_file(kernels):
+    (kernels / "some.cuh").write_text(
+        "constexpr int A = 8, THREADS = A * WARP;  // a comment, B = 3\n"
+        "constexpr int SIZE = Vec<int>::SIZE;\nvoid f() {\n    constexpr int INSIDE = 1;\n}\n"
+    )
+    assert launching.constants("some.cuh") == {"WARP": 32, "A": 8, "THREADS": 256}
 
 
 @pytest.mark.parametrize("missing", ["nvcc", "host compiler"])
@@ -81,8 +98,7 @@ def test_where_a_compiler_is_missing_auto_goes_on(missing, monkeypatch):
     class OnGpu:
         is_cuda = True
 
-    monkeypatch.setattr(jit, "load", lambda path: type("M", (), {"f": staticmethod(broken)}))
-    monkeypatch.setattr(launching, "_loaded", {})
+    monkeypatch.setattr(launching, "launcher", lambda file, name: broken)
     monkeypatch.setattr(nvcc, "find", lambda: None if missing == "nvcc" else "nvcc")
     monkeypatch.setattr(nvcc, "has_host_compiler", lambda: missing == "nvcc")
     with pytest.raises(registry.Unsupported, match="no such program"):
@@ -114,7 +130,6 @@ def test_a_fallback_is_said_once_whatever_the_sizes(monkeypatch):
         "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float32",
         "softmax: 'mine' passed over: rows have at most 5 elements, got 6 of torch.float16",
     ]
-    assert {w.filename for w in said} == {__file__}  # who called, not torch or yaie
     assert len(registry._announced) == 2
 
 

@@ -16,15 +16,18 @@ import torch
 from oracles import chi_square_p
 
 from yaie.build import jit
+from yaie.course.lessons.ops.reference import sampling as seeded
+from yaie.course.lessons.ops.sampling import gumbel_sample
 from yaie.emulator import settings
 from yaie.engine.sampling import SamplingKernel
+from yaie.ops.cuda.launching import SUFFIXES
 from yaie.ops.reference import sampling as draws
-from yaie.ops.sampling import gumbel_sample, sample
+from yaie.ops.sampling import sample
 
 INF = math.inf
 LAST = 1 - 2**-53  # the largest uniform number
 DRAWN = 2**-31.98  # of the largest probability: less is never drawn
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
 VOCABULARIES = (1, 2, 31, 33, 383, 1000, 2049, 4099)
 DEVICES = [
     "cpu",
@@ -266,7 +269,7 @@ def test_gumbel_is_a_draw(backend: str, device: str) -> None:
 def test_philox_is_that_of_the_paper() -> None:
     """The known answers of the authors' own library: Philox4x32, 10 rounds."""
     zero = torch.zeros(4, dtype=torch.int64)
-    words = draws.philox(zero, zero, torch.arange(4))
+    words = seeded.philox(zero, zero, torch.arange(4))
     assert [f"{word:08x}" for word in words] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
@@ -274,13 +277,13 @@ def test_no_uniform_number_is_0_or_1() -> None:
     """Not even of the least and the largest bits there are; their noise would be infinite."""
     seeds = torch.tensor([12_513_068, 25_875_730])
     step, token = torch.zeros(2, dtype=torch.int64), torch.full((2,), 7)
-    assert draws.philox(seeds, step, token).tolist() == [0x17, 0xFFFFFFEC]
-    low, high = draws.uniforms(seeds, step, token).tolist()
+    assert seeded.philox(seeds, step, token).tolist() == [0x17, 0xFFFFFFEC]
+    low, high = seeded.uniforms(seeds, step, token).tolist()
     assert 0 < low < 1e-7 and 1 - 1e-7 < high < 1
 
 
 def test_uniform_numbers_are_uniform() -> None:
-    u = draws.uniforms(torch.tensor([3]), torch.tensor([9]), torch.arange(100_000))
+    u = seeded.uniforms(torch.tensor([3]), torch.tensor([9]), torch.arange(100_000))
     assert u.min() > 0 and u.max() < 1 and len(u.unique()) > 99_000
     assert chi_square((u * 50).long(), [1.0] * 50) > 1e-3
     pairs = (u[::2] * 8).long() * 8 + (u[1::2] * 8).long()
@@ -297,7 +300,7 @@ def test_gumbel_equals_the_reference(dtype: torch.dtype, device: str) -> None:
         logits = normal(7, size, dtype)
         given = [t.to(device) for t in (logits, temperature, seeds, steps)]
         assert torch.equal(gumbel_sample(*given, backend="cuda").cpu(),
-                           draws.gumbel_sample(logits, temperature, seeds, steps))  # fmt: skip
+                           seeded.gumbel_sample(logits, temperature, seeds, steps))  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", ["cuda", "reference"])
@@ -416,7 +419,7 @@ def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
         launch = getattr(module, f"gumbel_sample_{suffix}")
         launch(logits, torch.ones(4), seeds, seeds, tokens, 4, size, blocks, threads)
         assert module.report.clean, module.report
-        assert torch.equal(tokens, draws.gumbel_sample(logits, torch.ones(4), seeds, seeds))
+        assert torch.equal(tokens, seeded.gumbel_sample(logits, torch.ones(4), seeds, seeds))
 
 
 @each_dtype

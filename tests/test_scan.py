@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from integer_kernels import check_compiles, check_launches, each_device, ints, needs_gpu, poisoned
 
 from yaie.build import jit
-from yaie.ops.metadata import prefix_sum
-from yaie.ops.reference.metadata import prefix_sum as reference
+from yaie.course.lessons.ops.metadata import prefix_sum
+from yaie.course.lessons.ops.reference.metadata import prefix_sum as reference
 
 LENGTHS = (0, 1, 2, 3, 4, 5, 31, 32, 33, 127, 255, 1023, 1024, 1025)
 LONG = (4095, 8192, 8193, 12_288, 12_291, 40_000)

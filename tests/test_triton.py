@@ -17,17 +17,19 @@ from oracles import naive_attention, naive_rotary
 
 triton = pytest.importorskip("triton", reason="Triton exists for Linux only")
 
+from yaie.course.lessons.ops.elementwise import add, add_relu  # noqa: E402
+from yaie.course.lessons.ops.matrix import matmul  # noqa: E402
+from yaie.course.lessons.ops.rows import row_sum, softmax  # noqa: E402
+from yaie.course.lessons.ops.triton import matmul as matmul_module  # noqa: E402
 from yaie.ops import registry  # noqa: E402
 from yaie.ops.attention import attention_forward, paged_attention_forward  # noqa: E402
-from yaie.ops.elementwise import add, add_relu, silu_and_mul  # noqa: E402
+from yaie.ops.elementwise import silu_and_mul  # noqa: E402
 from yaie.ops.interpreter import how_triton_runs  # noqa: E402
 from yaie.ops.kv import reshape_and_cache  # noqa: E402
-from yaie.ops.matrix import matmul  # noqa: E402
-from yaie.ops.norm import add_rms_norm, rms_norm, row_sum, softmax  # noqa: E402
+from yaie.ops.norm import add_rms_norm, rms_norm  # noqa: E402
 from yaie.ops.reference.rotary import rotary_tables  # noqa: E402
 from yaie.ops.rotary import rotary  # noqa: E402
 from yaie.ops.triton import flash, norm, paged, runtime  # noqa: E402
-from yaie.ops.triton import matmul as matmul_module  # noqa: E402
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
@@ -530,7 +532,7 @@ def test_where_triton_does_not_exist_it_is_said():
         "import importlib.util as u; u.find_spec = lambda name: None\n"
         "import torch\n"
         "from yaie.ops.interpreter import how_triton_runs; print(how_triton_runs())\n"
-        "from yaie.ops.norm import softmax\n"
+        "from yaie.course.lessons.ops.rows import softmax\n"
         "try: softmax(torch.ones(2, 2), backend='triton')\n"
         "except ValueError as error: print(error)\n"
     )

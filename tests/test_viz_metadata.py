@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from yaie.course.lessons.flat_tree import flatten
 from yaie.course.viz import (
     FlatView,
     ScanStep,
@@ -14,7 +15,6 @@ from yaie.course.viz import (
     draw_search,
     film_strip,
 )
-from yaie.engine.flat_tree import flatten
 from yaie.engine.radix import RadixTree
 
 

@@ -3,7 +3,7 @@
 // Computes  for each prompt, cut to whole blocks and to max_blocks of them: how many tokens of it
 //           the tree holds, the node in which that ends, and the values (KV blocks) of these tokens
 // Shapes    tokens and cu_seqlens [prompts + 1]: the prompts end to end, and where each begins;
-//           edges, starts, children, values: the tree, as yaie/ops/reference/radix.py describes it;
+//           edges, starts, children, values: the tree, as yaie/course/lessons/ops/reference/radix.py describes it;
 //           lengths [prompts], nodes [prompts], table [prompts, max_blocks]. All int32. What a row
 //           of the table has no value for becomes -1.
 // Owns      a thread: a prompt

@@ -11,14 +11,19 @@ Check it:     yaie check 08.1
 A hint:       yaie hint 08.1
 Start again:  yaie reset 08.1
 
-The reference is flash_forward in yaie/ops/reference/flash.py.
+The reference is flash_forward in yaie/course/lessons/ops/reference/flash.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.course.lessons.ops.reference.flash import (
+    heads_first,
+    hidden_keys,
+    key_tiles,
+    tokens_first,
+)
 from yaie.ops.reference.online_softmax import OnlineSoftmax, State
 
 

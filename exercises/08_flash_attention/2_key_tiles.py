@@ -8,7 +8,7 @@ Check it:     yaie check 08.2
 A hint:       yaie hint 08.2
 Start again:  yaie reset 08.2
 
-The reference is key_tiles in yaie/ops/reference/flash.py.
+The reference is key_tiles in yaie/course/lessons/ops/reference/flash.py.
 """
 
 from __future__ import annotations

@@ -10,14 +10,19 @@ Check it:     yaie check 08.3
 A hint:       yaie hint 08.3
 Start again:  yaie reset 08.3
 
-The reference is flash_backward in yaie/ops/reference/flash.py.
+The reference is flash_backward in yaie/course/lessons/ops/reference/flash.py.
 """
 
 from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.course.lessons.ops.reference.flash import (
+    heads_first,
+    hidden_keys,
+    key_tiles,
+    tokens_first,
+)
 from yaie.ops.reference.online_softmax import finite
 
 

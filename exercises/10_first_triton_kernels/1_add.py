@@ -8,7 +8,7 @@ Check it:     yaie check 10.1
 A hint:       yaie hint 10.1
 Start again:  yaie reset 10.1
 
-The reference is add_kernel in yaie/ops/triton/elementwise.py.
+The reference is add_kernel in yaie/course/lessons/ops/triton/elementwise.py.
 """
 
 from __future__ import annotations

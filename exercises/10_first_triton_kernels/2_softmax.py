@@ -9,7 +9,7 @@ Check it:     yaie check 10.2
 A hint:       yaie hint 10.2
 Start again:  yaie reset 10.2
 
-The reference is softmax_kernel in yaie/ops/triton/norm.py.
+The reference is softmax_kernel in yaie/course/lessons/ops/triton/rows.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Check it:     yaie check 11.1
 A hint:       yaie hint 11.1
 Start again:  yaie reset 11.1
 
-The reference is matmul_kernel in yaie/ops/triton/matmul.py.
+The reference is matmul_kernel in yaie/course/lessons/ops/triton/matmul.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.ops.triton.matmul import grouped_tile
+from yaie.course.lessons.ops.triton.matmul import grouped_tile
 
 
 @triton.jit

@@ -8,7 +8,7 @@ Check it:     yaie check 11.2
 A hint:       yaie hint 11.2
 Start again:  yaie reset 11.2
 
-The reference is grouped_tile in yaie/ops/triton/matmul.py.
+The reference is grouped_tile in yaie/course/lessons/ops/triton/matmul.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Check it:     yaie check 19.4
 A hint:       yaie hint 19.4
 Start again:  yaie reset 19.4
 
-The reference is fill_draft_extend_metadata in yaie/ops/reference/metadata.py.
+The reference is fill_draft_extend_metadata in yaie/course/lessons/ops/reference/metadata.py.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ with `hidden_keys`), or not at all, and `tokens_first` turns a result around bef
 Scores are multiplied by `scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of
 tokens only, such as `k[columns]`: that is the traffic that is counted.
 
-Generated from flash_forward in yaie/ops/reference/flash.py.
+Generated from flash_forward in yaie/course/lessons/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -15,7 +15,12 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.course.lessons.ops.reference.flash import (
+    heads_first,
+    hidden_keys,
+    key_tiles,
+    tokens_first,
+)
 from yaie.ops.reference.online_softmax import OnlineSoftmax, State
 
 

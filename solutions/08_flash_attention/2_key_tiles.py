@@ -4,7 +4,7 @@ A tile of queries is at the positions `first` to `last`, and tile j of the keys 
 after. Count the tiles that every query sees whole, and the tiles of which some query sees
 something. Each count takes one division.
 
-Generated from key_tiles in yaie/ops/reference/flash.py.
+Generated from key_tiles in yaie/course/lessons/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

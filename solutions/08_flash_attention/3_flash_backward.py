@@ -6,7 +6,7 @@ formulas are in the docstring. A tile of keys is met by several tiles of queries
 several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
 group), in float32 even if q, k and v are in half precision.
 
-Generated from flash_backward in yaie/ops/reference/flash.py.
+Generated from flash_backward in yaie/course/lessons/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,12 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.reference.flash import heads_first, hidden_keys, key_tiles, tokens_first
+from yaie.course.lessons.ops.reference.flash import (
+    heads_first,
+    hidden_keys,
+    key_tiles,
+    tokens_first,
+)
 from yaie.ops.reference.online_softmax import finite
 
 

@@ -4,7 +4,7 @@ Write the kernel. Work out which elements are this program's block and which of 
 and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
 may reach past the end.
 
-Generated from add_kernel in yaie/ops/triton/elementwise.py.
+Generated from add_kernel in yaie/course/lessons/ops/triton/elementwise.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -5,7 +5,7 @@ exponentials and sum stay in registers. There may be fewer programs than rows. A
 only -inf gives zeros (exercise 07.3). What you need besides exercise 10.1: `tl.num_programs(0)`,
 `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.
 
-Generated from softmax_kernel in yaie/ops/triton/norm.py.
+Generated from softmax_kernel in yaie/course/lessons/ops/triton/rows.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

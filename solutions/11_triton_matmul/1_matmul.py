@@ -5,7 +5,7 @@ along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes are an
 there are three tails: of m, of n and of k. Inputs and output may be float16; the sum is kept in
 float32. Give `tl.dot` the argument `input_precision=PRECISION`.
 
-Generated from matmul_kernel in yaie/ops/triton/matmul.py.
+Generated from matmul_kernel in yaie/course/lessons/ops/triton/matmul.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from yaie.ops.triton.matmul import grouped_tile
+from yaie.course.lessons.ops.triton.matmul import grouped_tile
 
 
 @triton.jit

@@ -29,7 +29,7 @@ def seen_keys(
 
     The queries are the last of the sequence's num_keys tokens: query `num_queries - 1` is at
     position `num_keys - 1`. With CAUSAL a query sees the keys up to its own position, without it
-    all of them. A tile may have rows beyond the last query, whose results nobody stores.
+    all of them. A tile may have rows beyond the last query, whose results are not stored.
 
     Returns:
         `last_key`, [BLOCK_M], the last key that each query sees, negative if it sees none;

@@ -5,7 +5,7 @@ kernel: how many tokens there are, and whether the outputs have room for them. I
 num_tokens, nothing may be copied from the device to the host: no .item(), .tolist() or .cpu(), no
 loop over a tensor, no operator whose result has a size that only the device knows.
 
-Generated from fill_draft_extend_metadata in yaie/ops/reference/metadata.py.
+Generated from fill_draft_extend_metadata in yaie/course/lessons/ops/reference/metadata.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

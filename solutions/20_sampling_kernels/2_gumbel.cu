@@ -21,7 +21,7 @@
 // Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
 //           the columns threadIdx.x, threadIdx.x + blockDim.x, …
 // Moves     every logit once: rows × size × the size of an element
-// Oracle    yaie.ops.reference.sampling.gumbel_sample, and a chi-square test, in tests/test_sample.py
+// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in tests/test_sample.py
 // Idea      a draw becomes a maximum. Nothing has to be summed or normalized, so one pass will do,
 //           and threads share nothing until the end. Every token's random number is computed from
 //           a counter where it is needed, and is the same in every batch and with any number of

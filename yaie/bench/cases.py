@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from yaie.bench.protocol import Call
 from yaie.ops import registry
 from yaie.ops.reference import elementwise as plain_elementwise
-from yaie.ops.reference import matrix as plain_matrix
 from yaie.ops.reference import norm as plain_norm
 from yaie.ops.reference import rotary as plain_rotary
 
@@ -127,24 +126,10 @@ def itemsize(dtype: torch.dtype) -> int:
 
 
 def elementwise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
-    """add, add_relu, silu_and_mul, rotary."""
+    """silu_and_mul."""
     size, count = itemsize(dtype), rows * columns
-    shape = f"{rows} × {columns}"
-
-    def pair(draw: Draw) -> tuple:
-        return draw.normal(rows, columns), draw.normal(rows, columns)
 
     return [
-        Case(
-            "add", shape, pair, 3 * count * size, 0,
-            oracle=lambda x, y: x.double() + y.double(),
-            reference=plain_elementwise.add, calls_reference="torch eager",
-        ),
-        Case(
-            "add_relu", shape, pair, 3 * count * size, 0,
-            oracle=lambda x, y: (x.double() + y.double()).clamp(min=0.0),
-            reference=plain_elementwise.add_relu,
-        ),
         Case(
             "silu_and_mul", f"{rows} × 2·{columns}",
             lambda draw: (draw.normal(rows, 2 * columns),),
@@ -195,12 +180,9 @@ def _flashinfer_silu_and_mul(x: torch.Tensor) -> Call:
 
 
 def row_wise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
-    """row_sum, softmax, rms_norm, add_rms_norm."""
+    """rms_norm, add_rms_norm."""
     size, count = itemsize(dtype), rows * columns
-    shape, wide = f"{rows} × {columns}", max(4, itemsize(dtype))
-
-    def one(draw: Draw) -> tuple:
-        return (draw.normal(rows, columns),)
+    shape = f"{rows} × {columns}"
 
     def pair(draw: Draw) -> tuple:
         return draw.normal(rows, columns), draw.normal(rows, columns)
@@ -212,18 +194,6 @@ def row_wise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
         return *pair(draw), draw.normal(columns), EPS
 
     return [
-        Case(
-            "row_sum", shape, one, count * size + rows * wide, 0,
-            oracle=lambda x: x.double().sum(dim=1),
-            reference=plain_norm.row_sum, writes=False,
-            peers={"torch eager": lambda x: lambda: x.sum(dim=1, dtype=torch.float32)},
-        ),
-        Case(
-            "softmax", shape, one, 2 * count * size, 0,
-            oracle=lambda x: torch.softmax(x.double(), dim=1),
-            reference=plain_norm.softmax,
-            peers={"torch.softmax": lambda x: lambda: torch.softmax(x, dim=1)},
-        ),
         Case(
             "rms_norm", shape, weighted, (2 * count + columns) * size, 0,
             oracle=_rms_norm, reference=plain_norm.rms_norm,
@@ -270,24 +240,3 @@ def _flashinfer_add_rms_norm(
         return x, residual
 
     return call
-
-
-# ------------------------------------------------------------------------------------- matrices
-
-
-def matrices(transposed: int, multiplied: int, dtype: torch.dtype) -> list[Case]:
-    """transpose and matmul, of square matrices of these sizes."""
-    size, n, m = itemsize(dtype), transposed, multiplied
-    return [
-        Case(
-            "transpose", f"{n} × {n}", lambda draw: (draw.normal(n, n),), 2 * n * n * size, 0,
-            oracle=lambda x: x.double().t(),
-            reference=plain_matrix.transpose, calls_reference="torch eager",
-        ),
-        Case(
-            "matmul", f"{m} × {m} × {m}", lambda draw: (draw.normal(m, m), draw.normal(m, m)),
-            3 * m * m * size, 2 * m**3,
-            oracle=lambda a, b: a.double() @ b.double(),
-            reference=plain_matrix.matmul, calls_reference="cuBLAS (torch.mm)", compiled=False,
-        ),
-    ]  # fmt: skip

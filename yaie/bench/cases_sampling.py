@@ -1,6 +1,6 @@
 """Cases of sampling from the logits of a large vocabulary, with their peers.
 
-Everybody draws with other random numbers, so tokens cannot be compared. A token is right if it is
+Each way draws with other random numbers, so tokens cannot be compared. A token is right if it is
 one that the filters keep; how often each is drawn is the tests' subject, not the benchmark's.
 """
 
@@ -18,14 +18,12 @@ SLACK = 1e-6  # of a probability: what float32 may round
 
 
 def sampling(rows: int, size: int) -> list[Case]:
-    """sample with three settings and gumbel_sample, of float32 logits."""
-    return [
-        *(_filtered(rows, size, k, p) for k, p in ((0, 1.0), (0, 0.9), (50, 0.9))),
-        _gumbel(rows, size),
-    ]
+    """sample with three settings, of float32 logits."""
+    return [_filtered(rows, size, k, p) for k, p in ((0, 1.0), (0, 0.9), (50, 0.9))]
 
 
-def _logits(draw: Draw, rows: int, size: int) -> torch.Tensor:
+def draw_logits(draw: Draw, rows: int, size: int) -> torch.Tensor:
+    """Random logits, float32 `[rows, size]`."""
     return torch.randn(rows, size, device=draw.device, generator=draw.generator)
 
 
@@ -39,28 +37,29 @@ def _filtered(rows: int, size: int, top_k: int, top_p: float) -> Case:
         )
         ones = full(1.0, torch.float32)
         keep = full(top_k, torch.int32), full(top_p, torch.float32), full(0.0, torch.float32)
-        return _logits(draw, rows, size), ones, *keep, uniform
+        return draw_logits(draw, rows, size), ones, *keep, uniform
 
     name = ", ".join([f"top-k {top_k}"] * (top_k > 0) + [f"top-p {top_p}"] * (top_p < 1))
     return Case(
         "sample", f"{rows} × {size}, {name or 'no filter'}", arguments,
         rows * (4 * size + 32), 0,
-        oracle=lambda logits, *_: _all(logits), reference=draws.sample, writes=False,
+        oracle=lambda logits, *_: all_right(logits), reference=draws.sample, writes=False,
         calls_reference="reference, a sort in float64", compiled=False,
-        dtype=torch.float32, judge=lambda tokens, logits, *_: _kept(tokens, logits, top_k, top_p),
+        dtype=torch.float32, judge=lambda tokens, logits, *_: kept(tokens, logits, top_k, top_p),
         peers={
             "a sort in torch": lambda logits, *_: _sort(logits, top_k, top_p),
             "FlashInfer, from probabilities": _flashinfer_probs(top_k, top_p),
-            "FlashInfer, from logits": _flashinfer_logits(top_k, top_p),
+            "FlashInfer, from logits": flashinfer_logits(top_k, top_p),
         },
     )  # fmt: skip
 
 
-def _all(logits: torch.Tensor) -> torch.Tensor:
+def all_right(logits: torch.Tensor) -> torch.Tensor:
+    """What `kept` returns if every token is right."""
     return torch.ones(logits.shape[0], dtype=torch.float64, device=logits.device)
 
 
-def _kept(tokens: torch.Tensor, logits: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
+def kept(tokens: torch.Tensor, logits: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
     """For each row whether the filters keep its token, as 1.0 or 0.0."""
     tokens, size = tokens.long().unsqueeze(1), logits.shape[1]
     fits = (tokens >= 0) & (tokens < size)
@@ -102,32 +101,16 @@ def _flashinfer_probs(top_k: int, top_p: float) -> Callable[..., Call]:
     return prepare
 
 
-def _flashinfer_logits(top_k: int, top_p: float) -> Callable[..., Call]:
+def flashinfer_logits(top_k: int, top_p: float) -> Callable[..., Call]:
+    """FlashInfer, given the logits."""
+
     def prepare(logits: torch.Tensor, *_: torch.Tensor) -> Call:
         from flashinfer import sampling
 
         if not top_k and top_p == 1.0:
-            return lambda: sampling.sampling_from_logits(logits)
+            return lambda: sampling.sampling_fromdraw_logits(logits)
         if not top_k:
             return lambda: sampling.top_p_sampling_from_probs(logits.softmax(dim=1), top_p)
-        return lambda: sampling.top_k_top_p_sampling_from_logits(logits, top_k, top_p)
+        return lambda: sampling.top_k_top_p_sampling_fromdraw_logits(logits, top_k, top_p)
 
     return prepare
-
-
-def _gumbel(rows: int, size: int) -> Case:
-    def arguments(draw: Draw) -> tuple:
-        ones = torch.ones(rows, device=draw.device)
-        seeds = draw.permutation(rows)
-        return _logits(draw, rows, size), ones, seeds, torch.zeros_like(seeds)
-
-    def in_torch(logits: torch.Tensor, *_: torch.Tensor) -> Call:
-        return lambda: (logits - torch.empty_like(logits).exponential_().log()).argmax(dim=1)
-
-    return Case(
-        "gumbel_sample", f"{rows} × {size}", arguments, rows * (4 * size + 28), 0,
-        oracle=lambda logits, *_: _all(logits), reference=draws.gumbel_sample, writes=False,
-        compiled=False, dtype=torch.float32,
-        judge=lambda tokens, logits, *_: _kept(tokens, logits, 0, 1.0),
-        peers={"noise by torch": in_torch, "FlashInfer": _flashinfer_logits(0, 1.0)},
-    )  # fmt: skip

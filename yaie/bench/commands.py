@@ -25,7 +25,14 @@ ENGINE_SECTIONS = (
     *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
     *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
 )
-LADDERS = ("elementwise", "matmul", "flash", "paged", "metadata", "triton")  # yaie.bench.ladders
+LADDERS = (
+    "elementwise",
+    "matmul",
+    "flash",
+    "paged",
+    "metadata",
+    "triton",
+)  # yaie.course.lessons.ladders
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
@@ -203,7 +210,7 @@ def bench_kernels(
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""
     with measuring(output):
-        from yaie.bench import ladders
+        from yaie.course.lessons import ladders
 
         faults = ladders.command(ladder, only, dtype, device, output, quick, skip)
     raise typer.Exit(1 if faults else 0)

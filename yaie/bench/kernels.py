@@ -19,8 +19,6 @@ import torch
 from yaie.bench import cases, ceilings, files
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
-from yaie.bench.cases_gradient import gradients
-from yaie.bench.cases_metadata import BATCHES, draft_extend, prefix_lookup
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import code, describe, installed, versions
 from yaie.bench.protocol import (
@@ -86,13 +84,11 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     if not on_gpu:
         return _tiny_cases(dtype)
     rows = 4096 if quick else 16384
-    wide = 4096 if quick else 8192
     kv = {"heads": 32, "kv_heads": 8, "head_dim": 128, "block_size": 16, "dtype": dtype}
     chosen = [
         *cases.elementwise(rows, 4096, dtype),
         cases.rotary(rows, 32, 128, 8192, dtype),
         *cases.row_wise(rows, 4096, dtype),
-        *cases.matrices(wide, 4096, dtype),
         *cache_writes(rows, 32, 64, 8, 128, 16, dtype),
         decode(64, 4096, **kv),
     ]
@@ -104,9 +100,6 @@ def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Cas
     chosen.append(prefill(4, 32, 4096, 128, True, dtype))
     if not quick:
         chosen += [prefill(4, 32, 4096, 64, causal, dtype) for causal in (False, True)]
-        chosen.append(gradients(16, 2048, 64, dtype))
-    chosen += [draft_extend(batch) for batch in (BATCHES[-1:] if quick else BATCHES)]
-    chosen.append(prefix_lookup(64 if quick else 256, 2048, 1024, 16))
     chosen += sampling(32 if quick else 256, 128256)
     return chosen
 
@@ -117,15 +110,11 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
         *cases.elementwise(61, 130, dtype),
         cases.rotary(33, 4, 32, 100, dtype),
         *cases.row_wise(61, 130, dtype),
-        *cases.matrices(61, 96, dtype),
         *cache_writes(40, 2, 5, 2, 16, 4, dtype),
         decode(3, 37, 4, 2, 16, 4, dtype),
         shared_prefix(3, 12, 8, 4, 2, 16, 4, dtype),
         prefill(2, 2, 33, 16, False, dtype),
         prefill(2, 2, 33, 16, True, dtype),
-        gradients(2, 21, 16, dtype),
-        draft_extend(5),
-        prefix_lookup(3, 21, 9, 4),
         *sampling(5, 130),
     ]
 
@@ -142,6 +131,7 @@ def run(
     quick: bool = False,
     say: Callable[[str], None] = _say,
     clock: Clock | None = None,
+    more: Callable[[torch.dtype, bool, bool], list[Case]] | None = None,
 ) -> dict:
     """Measure, print a table, and return what is saved.
 
@@ -153,6 +143,7 @@ def run(
         quick: fewer and smaller shapes.
         say: prints a line.
         clock: times calls; by default that of the device.
+        more: makes further cases, from the same arguments as `all_cases`.
 
     Raises:
         ValueError: no operator has such a name, there is no such dtype or device, or `output` is
@@ -161,7 +152,9 @@ def run(
     kept = None if output is None else files.output_path(output)
     on = _device(device)
     numbers = _dtype(dtype, on)
-    chosen = [case for case in all_cases(numbers, on.type == "cuda", quick) if _wanted(case, only)]
+    how = (numbers, on.type == "cuda", quick)
+    every = [*all_cases(*how), *(more(*how) if more is not None else ())]
+    chosen = [case for case in every if _wanted(case, only)]
     if not chosen:
         raise ValueError(f"only must be part of the name of an operator, got {only!r}")
     record = head(on)

@@ -86,7 +86,7 @@ def shared_prefix_attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A decode step of sequences with a prefix in common, which is read once for all of them.
 
-    The result is that of `paged_attention_forward` with one query a sequence; see
+    The result is that of `paged_attention_forward` with one query per sequence; see
     `yaie.ops.reference.attention.shared_prefix_attention`.
     """
     _check_cache(q, key_pool, value_pool)
@@ -161,7 +161,6 @@ _attention = define(
     "attention(Tensor q, Tensor k, Tensor v, bool causal, float? scale, *, "
     'str backend="auto") -> (Tensor, Tensor)',
     _empty_state,
-    plain="yaie.ops.attention_gradient.flash_attention",
 )
 _ragged_attention = define(
     "ragged_attention(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, "

@@ -9,18 +9,6 @@ from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
 
-def add(x: torch.Tensor, y: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """x + y, both of one shape, of any rank."""
-    _check_pair(x, y)
-    return _add(x, y, backend=backend)
-
-
-def add_relu(x: torch.Tensor, y: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
-    """max(x + y, 0), both of one shape, of any rank."""
-    _check_pair(x, y)
-    return _add_relu(x, y, backend=backend)
-
-
 def silu_and_mul(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     """silu(gate) × up of `[rows, 2 × size]`; see `reference.elementwise.silu_and_mul`."""
     check_tensor("x", x, ("rows", "2 × size"), FLOATS, contiguous=True)
@@ -29,18 +17,6 @@ def silu_and_mul(x: torch.Tensor, *, backend: str = AUTO) -> torch.Tensor:
     return _silu_and_mul(x, backend=backend)
 
 
-def _check_pair(x: torch.Tensor, y: torch.Tensor) -> None:
-    check_tensor("x", x, tuple(x.shape), FLOATS, contiguous=True)
-    check_tensor("y", y, tuple(x.shape), (x.dtype,), like=x, contiguous=True)
-
-
-_add = define(
-    'add(Tensor x, Tensor y, *, str backend="auto") -> Tensor', lambda x, y: torch.empty_like(x)
-)
-_add_relu = define(
-    'add_relu(Tensor x, Tensor y, *, str backend="auto") -> Tensor',
-    lambda x, y: torch.empty_like(x),
-)
 _silu_and_mul = define(
     'silu_and_mul(Tensor x, *, str backend="auto") -> Tensor',
     lambda x: x.new_empty(x.shape[0], x.shape[1] // 2),

@@ -1,11 +1,11 @@
 """Operators of `torch.library`: what torch.compile, autograd and CUDA graphs need to know of them.
 
-`torch.ops.yaie.<name>` takes arguments that somebody has checked and asks the registry, at each
-call, who computes. The public functions of this package check, then call it.
+`torch.ops.yaie.<name>` takes arguments that its caller has checked. At each call it asks the
+registry which back end computes. The public functions of this package check, then call it.
 
 The operators are for inference. They take tensors that require a gradient, but a backward pass
-through one raises, whatever back end computed it, rather than leave a part of the gradient out.
-The plain functions, `yaie.ops.reference` and its like, are those that autograd differentiates.
+through an operator raises, whatever back end computed it: no part of a gradient is left out
+silently. Autograd differentiates the plain functions, such as those of `yaie.ops.reference`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ from yaie.ops.registry import AUTO, compute, location
 _LIBRARY = torch.library.Library("yaie", "DEF")
 
 
-def define(schema: str, fake: Callable[..., Any], plain: str | None = None) -> Callable[..., Any]:
-    """Register an operator and return it.
+def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
+    """Register an operator and return it. Its name must have a row in the registry.
 
     Args:
         schema: as torch.library writes it, `name(Tensor x, ..., *, str backend="auto") -> Tensor`;
             the first argument is a tensor, or a list of them, on the device to compute on. One that
             writes into its arguments returns nothing.
         fake: the same arguments -> empty results, for tracing without data.
-        plain: the function to call for a gradient, which has none of the operator's; the reference
-            if not given.
     """
     name = schema.partition("(")[0]
 
@@ -40,7 +38,7 @@ def define(schema: str, fake: Callable[..., Any], plain: str | None = None) -> C
         device = (first if isinstance(first, torch.Tensor) else first[0]).device.type
         if not written:
             return compute(name, backend, device, *arguments)
-        with _C._AutoDispatchBelowADInplaceOrView():  # who writes by torch does not count again
+        with _C._AutoDispatchBelowADInplaceOrView():  # torch's own writes do not count again
             compute(name, backend, device, *arguments)
         for i in written:
             increment_version(arguments[i])
@@ -48,69 +46,49 @@ def define(schema: str, fake: Callable[..., Any], plain: str | None = None) -> C
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)
 
+    def autograd(keys: _C.DispatchKeySet, *arguments: Any, **options: str) -> Any:
+        def below() -> Any:
+            with _C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
+
+        if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
+            return below()
+        targets = _tensors(arguments[i] for i in written)
+        sources = _tensors(x for i, x in enumerate(arguments) if i not in written)
+        results = _Refused.apply((below, len(targets), name), *targets, *sources)
+        return None if written else results
+
     _LIBRARY.define(schema)
     _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
     torch.library.register_fake(f"yaie::{name}", run_fake)
     operator = getattr(torch.ops.yaie, name).default
-    written = [i for i, argument in enumerate(operator._schema.arguments) if _is_written(argument)]
-    _refuse_gradients(operator, plain or location(name, "reference").replace(":", "."), written)
+    kinds = [argument.alias_info for argument in operator._schema.arguments]
+    written = [i for i, kind in enumerate(kinds) if kind is not None and kind.is_write]
+    _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     return operator
 
 
 # ------------------------------------------------------------------------------------ autograd
 
 
-def _refuse_gradients(operator: torch._ops.OpOverload, plain: str, written: list[int]) -> None:
-    """Have a backward pass through an operator raise an error that says what to call instead.
+class _Refused(torch.autograd.Function):
+    """A call whose results, or the tensors that it writes into, raise in a backward pass."""
 
-    Args:
-        written: which arguments the operator writes into.
-    """
-    name = operator._schema.name
+    @staticmethod
+    def forward(ctx: Any, what: tuple[Callable[[], Any], int, str], *tensors: torch.Tensor) -> Any:
+        call, num_written, ctx.name = what
+        ctx.kinds = [(x.shape, x.dtype) for x in tensors]
+        results = call()
+        ctx.mark_dirty(*tensors[:num_written])
+        return tensors[:num_written] if num_written else results
 
-    def keep(ctx: Any, inputs: Any, keyword_only_inputs: Any = None, output: Any = None) -> None:
-        ctx.kinds = [(x.shape, x.dtype) if isinstance(x, torch.Tensor) else None for x in inputs]
-
+    @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         gradient = next(g for g in gradients if g is not None)
-        return tuple(
-            _no_gradient(gradient, *kind, name, plain) if needed else None
-            for needed, kind in zip(ctx.needs_input_grad, ctx.kinds, strict=True)
+        return None, *(
+            _no_gradient(gradient, *kind, ctx.name) if needed else None
+            for needed, kind in zip(ctx.needs_input_grad[1:], ctx.kinds, strict=True)
         )
-
-    if not written:
-        torch.library.register_autograd(name, backward, setup_context=keep)
-        return
-
-    class Written(torch.autograd.Function):
-        """`run`, with the first of the tensors, which it writes into, as its results."""
-
-        @staticmethod
-        def forward(ctx: Any, run: Callable[[], None], count: int, *tensors: Any) -> tuple:
-            run()
-            keep(ctx, (run, count, *tensors))
-            ctx.mark_dirty(*tensors[:count])
-            return tensors[:count]
-
-    Written.backward = staticmethod(backward)
-
-    def autograd(keys: _C.DispatchKeySet, *arguments: Any, **options: str) -> None:
-        def run() -> None:
-            with _C._AutoDispatchBelowAutograd():
-                operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
-
-        if _C.is_grad_enabled() and _C._any_requires_grad(*arguments):
-            targets = _tensors(arguments[i] for i in written)
-            sources = _tensors(x for i, x in enumerate(arguments) if i not in written)
-            Written.apply(run, len(targets), *targets, *sources)
-        else:
-            run()
-
-    _LIBRARY.impl(operator, autograd, "Autograd", with_keyset=True)
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _tensors(arguments: Any) -> list[torch.Tensor]:
@@ -119,21 +97,20 @@ def _tensors(arguments: Any) -> list[torch.Tensor]:
     return [x for each in lists for x in each if isinstance(x, torch.Tensor)]
 
 
-# An operator too, so that torch.compile, which traces the backward pass together with the forward
-# one, leaves the error for who runs it.
-def _raise(gradient: torch.Tensor, size: Any, dtype: torch.dtype, name: str, plain: str) -> Any:
+# An operator too: torch.compile traces the backward pass together with the forward one, and has to
+# leave the error for the moment when it runs.
+def _raise(gradient: torch.Tensor, size: Any, dtype: torch.dtype, name: str) -> Any:
     raise NotImplementedError(
-        f"{name} has no gradient here: it is for inference. For a gradient call the plain function "
-        f"{plain}, or call the operator under torch.no_grad() if none is wanted"
+        f"yaie::{name} has no gradient here: it is for inference. For a gradient call the plain "
+        f"function {location(name, 'reference').replace(':', '.')}, or call the operator under "
+        "torch.no_grad() if none is wanted"
     )
 
 
-_LIBRARY.define(
-    "no_gradient(Tensor gradient, SymInt[] size, ScalarType dtype, str name, str plain) -> Tensor"
-)
+_LIBRARY.define("no_gradient(Tensor gradient, SymInt[] size, ScalarType dtype, str name) -> Tensor")
 _LIBRARY.impl("no_gradient", _raise, "CompositeExplicitAutograd")
 torch.library.register_fake(
     "yaie::no_gradient",
-    lambda gradient, size, dtype, name, plain: gradient.new_empty(size, dtype=dtype),
+    lambda gradient, size, dtype, name: gradient.new_empty(size, dtype=dtype),
 )
 _no_gradient = torch.ops.yaie.no_gradient.default

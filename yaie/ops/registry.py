@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -22,34 +21,10 @@ ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 # Operator -> back end -> the function, as module:name. All functions of a row take the same
 # arguments, those of the operator, which `yaie.ops` has checked.
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
-    "add": {
-        "reference": "yaie.ops.reference.elementwise:add",
-        "triton": "yaie.ops.triton.elementwise:add",
-        "cuda": "yaie.ops.cuda.elementwise:add",
-    },
-    "add_relu": {
-        "reference": "yaie.ops.reference.elementwise:add_relu",
-        "triton": "yaie.ops.triton.elementwise:add_relu",
-        "cuda": "yaie.ops.cuda.elementwise:add_relu",
-    },
     "silu_and_mul": {
         "reference": "yaie.ops.reference.elementwise:silu_and_mul",
         "triton": "yaie.ops.triton.elementwise:silu_and_mul",
         "cuda": "yaie.ops.cuda.elementwise:silu_and_mul",
-    },
-    "transpose": {
-        "reference": "yaie.ops.reference.matrix:transpose",
-        "cuda": "yaie.ops.cuda.matrix:transpose",
-    },
-    "row_sum": {
-        "reference": "yaie.ops.reference.norm:row_sum",
-        "triton": "yaie.ops.triton.norm:row_sum",
-        "cuda": "yaie.ops.cuda.reduce:row_sum",
-    },
-    "softmax": {
-        "reference": "yaie.ops.reference.norm:softmax",
-        "triton": "yaie.ops.triton.norm:softmax",
-        "cuda": "yaie.ops.cuda.sampling:softmax",
     },
     "rms_norm": {
         "reference": "yaie.ops.reference.norm:rms_norm",
@@ -66,19 +41,10 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.ops.triton.rotary:rotary",
         "cuda": "yaie.ops.cuda.rotary:rotary",
     },
-    "matmul": {
-        "reference": "yaie.ops.reference.matrix:matmul",
-        "triton": "yaie.ops.triton.matmul:matmul",
-        "cuda": "yaie.ops.cuda.matrix:matmul",
-    },
     "attention": {
-        "reference": "yaie.ops.reference.attention_gradient:attention",
+        "reference": "yaie.ops.reference.attention:contiguous_attention",
         "triton": "yaie.ops.triton.flash:attention",
         "cuda": "yaie.ops.cuda.flash:attention",
-    },
-    "attention_backward": {
-        "reference": "yaie.ops.reference.attention_gradient:attention_backward",
-        "cuda": "yaie.ops.cuda.flash_backward:attention_backward",
     },
     "ragged_attention": {
         "reference": "yaie.ops.reference.attention:ragged_attention",
@@ -99,44 +65,13 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
         "triton": "yaie.ops.triton.kv:reshape_and_cache",
         "cuda": "yaie.ops.cuda.kv:reshape_and_cache",
     },
-    "reshape_and_cache_fp8": {
-        "reference": "yaie.ops.reference.kv:reshape_and_cache_fp8",
-        "cuda": "yaie.ops.cuda.kv:reshape_and_cache_fp8",
-    },
     "copy_blocks": {
         "reference": "yaie.ops.reference.kv:copy_blocks",
         "cuda": "yaie.ops.cuda.kv:copy_blocks",
     },
-    "gather_kv": {
-        "reference": "yaie.ops.reference.kv:gather_kv",
-        "cuda": "yaie.ops.cuda.kv:gather_kv",
-    },
-    "gather_kv_fp8": {
-        "reference": "yaie.ops.reference.kv:gather_kv_fp8",
-        "cuda": "yaie.ops.cuda.kv:gather_kv_fp8",
-    },
-    "prefix_sum": {
-        "reference": "yaie.ops.reference.metadata:prefix_sum",
-        "cuda": "yaie.ops.cuda.metadata:prefix_sum",
-    },
-    "fill_draft_extend_metadata": {
-        "reference": "yaie.ops.reference.metadata:fill",
-        "triton": "yaie.ops.triton.metadata:fill_draft_extend_metadata",
-        "cuda": "yaie.ops.cuda.metadata:fill_draft_extend_metadata",
-        "cuda_linear": "yaie.ops.cuda.metadata:fill_linear",
-        "cuda_binary": "yaie.ops.cuda.metadata:fill_binary",
-    },
-    "match_prefixes": {
-        "reference": "yaie.ops.reference.radix:match_prefixes",
-        "cuda": "yaie.ops.cuda.radix:match_prefixes",
-    },
     "sample": {
         "reference": "yaie.ops.reference.sampling:sample",
         "cuda": "yaie.ops.cuda.sampling:sample",
-    },
-    "gumbel_sample": {
-        "reference": "yaie.ops.reference.sampling:gumbel_sample",
-        "cuda": "yaie.ops.cuda.sampling:gumbel_sample",
     },
 }
 _preferred: dict[str, str] = {}
@@ -155,6 +90,17 @@ class FallbackWarning(UserWarning):
 
     Reasons that differ in a number, such as a tensor's size, are the same.
     """
+
+
+def declare(table: Mapping[str, Mapping[str, str]]) -> None:
+    """Add operators to those of the engine, as rows like its own: back end -> module:name.
+
+    Raises ValueError for an operator that exists.
+    """
+    for operator, functions in table.items():
+        if operator in _FUNCTIONS:
+            raise ValueError(f"operator {operator} is declared already")
+        _FUNCTIONS[operator] = dict(functions)
 
 
 def register(operator: str, backend: str, function: Callable) -> None:
@@ -276,18 +222,7 @@ def announce(operator: str, backend: str, reason: str) -> None:
     if key not in _announced:
         _announced.add(key)
         message = f"{operator}: {backend!r} passed over: {reason}"
-        warnings.warn(message, FallbackWarning, stacklevel=_level_of_caller())
-
-
-def _level_of_caller() -> int:
-    """The stacklevel, for who asks for it, of the first frame that is not torch's or ours."""
-    frame, level = sys._getframe(1), 1
-    while frame is not None:
-        package = frame.f_globals.get("__name__", "").partition(".")[0]
-        if package not in ("torch", "yaie"):
-            return level
-        frame, level = frame.f_back, level + 1
-    return 1
+        warnings.warn(message, FallbackWarning, stacklevel=2)
 
 
 def _of(operator: str) -> dict[str, str | Callable]:

@@ -26,41 +26,23 @@ def sample(
     probability: it never draws a token less likely by more than 2**32, and a top-p that is met
     within rounding may keep a token more or less.
     """
-    _check_logits(logits)
-    _check_row("temperature", temperature, torch.float32, logits, 0.0, None)
-    _check_row("top_k", top_k, torch.int32, logits, 0, None)
-    _check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
-    _check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
-    _check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
+    check_logits(logits)
+    check_row("temperature", temperature, torch.float32, logits, 0.0, None)
+    check_row("top_k", top_k, torch.int32, logits, 0, None)
+    check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
+    check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
+    check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)
     return _sample(logits, temperature, top_k, top_p, min_p, uniform, backend=backend)
 
 
-def gumbel_sample(
-    logits: torch.Tensor,
-    temperature: torch.Tensor,
-    seed: torch.Tensor,
-    step: torch.Tensor,
-    *,
-    backend: str = AUTO,
-) -> torch.Tensor:
-    """A token for each row of `[rows, size]`, from its seed.
-
-    See `reference.sampling.gumbel_sample`.
-    """
-    _check_logits(logits)
-    _check_row("temperature", temperature, torch.float32, logits, 0.0, None)
-    _check_row("seed", seed, torch.int64, logits, None, None)
-    _check_row("step", step, torch.int64, logits, None, None)
-    return _gumbel_sample(logits, temperature, seed, step, backend=backend)
-
-
-def _check_logits(logits: torch.Tensor) -> None:
+def check_logits(logits: torch.Tensor) -> None:
+    """Check `[rows, size]` with at least one column."""
     check_tensor("logits", logits, ("rows", "size"), FLOATS, contiguous=True)
     if logits.shape[1] == 0:
         raise ValueError("logits must have at least one column, got 0")
 
 
-def _check_row(
+def check_row(
     name: str,
     values: torch.Tensor,
     dtype: torch.dtype,
@@ -78,17 +60,13 @@ def _check_row(
         raise ValueError(f"{name} must be {wanted}, got {values[~fits][0].item()}")
 
 
-def _one_a_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+def one_per_row(logits: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+    """An empty result with one token per row."""
     return logits.new_empty(logits.shape[0], dtype=torch.int64)
 
 
 _sample = define(
     "sample(Tensor logits, Tensor temperature, Tensor top_k, Tensor top_p, Tensor min_p, "
     'Tensor uniform, *, str backend="auto") -> Tensor',
-    _one_a_row,
-)
-_gumbel_sample = define(
-    "gumbel_sample(Tensor logits, Tensor temperature, Tensor seed, Tensor step, *, "
-    'str backend="auto") -> Tensor',
-    _one_a_row,
+    one_per_row,
 )

@@ -15,6 +15,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from yaie.build.dtypes import ROUNDING as ROUNDING
+from yaie.build.dtypes import SUFFIXES as SUFFIXES
 from yaie.course.core.observe import Case, Found
 
 if TYPE_CHECKING:
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
 
 ORDERS = ("forward", "reverse", "random")  # in which threads may take their turns
-SUFFIXES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}  # of launchers' names
-ROUNDING = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}  # two roundings of each dtype
 
 # A finding or an error's name → what to tell. A function gets the finding (None for an error).
 Explain = Mapping[str, "str | Callable[[Any], str]"]
@@ -51,13 +51,18 @@ EXPLAIN: Explain = {
 
 
 def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
-    """What makes a model's operator of a learner's file, for `Exercise.fit`.
+    """A function that makes a model's operator of a learner's file as it is then.
+
+    For `Exercise.fit`.
 
     Args:
-        function: the back end that takes such a file, as module:name; imported when it is asked.
+        function: the back end that takes such a file, as module:name; imported when it is needed.
     """
 
     def fit(file: Path) -> Callable[..., Any]:
+        from yaie.ops.cuda.launching import launcher
+
+        launcher.cache_clear()  # the file may have been edited
         module, _, name = function.partition(":")
         return partial(getattr(importlib.import_module(module), name), file=file)
 

@@ -35,7 +35,7 @@ class Exercise:
         title: what is built, in a few words.
         target: the reference. "yaie.engine.radix:RadixTree.match" is a method,
             "yaie.engine.radix:shared_prefix_length" a function, names joined by commas are
-            several of one module, "yaie.ops.triton.norm:softmax_kernel" a function that Triton
+            several of one module, "yaie.ops.triton.online:online_step" a function that Triton
             compiles, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
             comments `// exercise 16.2 begin` and `// exercise 16.2 end`.
         task: what to do, in a few sentences.
@@ -95,7 +95,7 @@ class Exercise:
 
     @property
     def is_triton(self) -> bool:
-        return self.target.startswith("yaie.ops.triton.")
+        return ".ops.triton." in self.target
 
     @property
     def module(self) -> str:

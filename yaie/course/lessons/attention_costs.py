@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from yaie.ops.reference.flash import key_tiles
+from yaie.course.lessons.ops.reference.flash import key_tiles
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def naive_cost(shape: AttentionShape) -> Cost:
 
 
 def tiled_cost(shape: AttentionShape, tile_q: int, tile_k: int) -> Cost:
-    """One kernel that goes through tiles, as `yaie.ops.reference.flash.flash_forward` does.
+    """One kernel that goes through tiles, as the lessons' `flash_forward` does.
 
     Of a tile that is only partly seen, all scores are computed. The log-sum-exp that is written
     has 4 bytes for each query and head.

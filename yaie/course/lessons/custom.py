@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from yaie.build.jit import load
-
-SUFFIXES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"}
+from yaie.ops.cuda.launching import SUFFIXES
 
 
 def launch_silu_and_mul(x: torch.Tensor, out: torch.Tensor) -> None:

@@ -7,10 +7,10 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from yaie.build.dtypes import SUFFIXES
 from yaie.course.core.paths import ROOT
 
 KEPT = ROOT / "notebooks" / "data" / "17_flash_h200.json"
-SUFFIXES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
 
 class Layout(NamedTuple):

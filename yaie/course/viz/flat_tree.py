@@ -23,7 +23,8 @@ class FlatView:
     """A flat tree with one node pointed at, or none.
 
     Attributes:
-        flat: a `yaie.ops.reference.radix.FlatTree`; anything with its four arrays and block_size.
+        flat: a `FlatTree` of `yaie.course.lessons.ops.reference.radix`; anything with its four
+            arrays and block_size.
         node: whose cells are framed; so are those of its children, in `children`.
     """
 

@@ -14,6 +14,7 @@ import torch
 
 from yaie.ops.cuda.launching import (
     call,
+    constants,
     memory,
     require_tensor_cores,
     suffix,
@@ -22,7 +23,8 @@ from yaie.ops.cuda.launching import (
 from yaie.ops.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
-MOST_HEAD_DIM = 256
+_ROW = constants("flash/rows.cuh")
+MOST_HEAD_DIM = _ROW["MOST_PARTS"] * _ROW["WARP"]
 ALIGNED = 16  # bytes of a copy to shared memory
 
 
@@ -65,7 +67,7 @@ def paged_prefill(
     scale: float | None,
     causal: bool = True,
 ) -> State:
-    """Attention of several queries a sequence over the paged cache; see `reference.attention`."""
+    """Attention of several queries per sequence over the paged cache; see `reference.attention`."""
     sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
     return _best(q, key_pool, value_pool, causal, scale, sequences)
 

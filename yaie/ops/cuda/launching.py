@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from yaie.build import jit, nvcc
+from yaie.build import dtypes, jit, nvcc
 from yaie.ops.registry import Unsupported
 
-SUFFIXES = {
-    **{torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16"},
-    torch.int32: "i32",
-}
-LOOK_AGAIN = 0.1  # seconds for which a file is taken to be as it was
+SUFFIXES = {getattr(torch, name): suffix for name, suffix in dtypes.SUFFIXES.items()}
 SINCE_SM_80 = {torch.float16: (8, 0), torch.bfloat16: (8, 0)}  # of mma.sync as csrc/ uses it
 MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a thread block's
 
@@ -42,7 +40,7 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
     for the host's part.
     """
     try:
-        getattr(_module(file), name)(*arguments)
+        launcher(file, name)(*arguments)
     except jit.CompileError as error:
         on_gpu = any(getattr(argument, "is_cuda", False) for argument in arguments)
         if on_gpu and (nvcc.find() is None or not nvcc.has_host_compiler()):
@@ -50,8 +48,38 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
         raise
 
 
+@cache
+def launcher(file: str | Path, name: str) -> Callable[..., None]:
+    """The launcher `name` of a file, from `csrc/` if it is relative, as it was at the first call.
+
+    Like a module of Python, a file is read once per process: `jit.load` looks at the file and at
+    every header, which takes longer than a launch. `launcher.cache_clear()` has all of them read
+    again, as they are then.
+    """
+    return getattr(jit.load(jit.CSRC / file), name)
+
+
+@cache
+def constants(file: str) -> dict[str, int]:
+    """The whole numbers that a file of `csrc/` calls `constexpr int` outside of any function.
+
+    Numbers and products of numbers, such as `WARPS = 8, THREADS = WARPS * WARP`; any other value is
+    left out.
+    """
+    text = (jit.CSRC / file).read_text(encoding="utf-8")
+    found = {"WARP": 32}
+    for declaration in re.findall(r"^constexpr int ([^;]+);", text, re.MULTILINE):
+        for name, value in re.findall(r"(\w+) = ([^,]+)", declaration):
+            factors = value.split(" * ")
+            if all(factor.isdecimal() or factor in found for factor in factors):
+                found[name] = math.prod(found.get(x) or int(x) for x in factors)
+    return found
+
+
 def suffix(dtype: torch.dtype) -> str:
     """What a launcher's name ends in for a dtype. Raises Unsupported if there is no variant."""
+    if dtype == torch.int32:
+        return "i32"
     if dtype not in SUFFIXES:
         raise Unsupported(f"the kernels take float32, float16 and bfloat16, got {dtype}")
     return SUFFIXES[dtype]
@@ -84,20 +112,3 @@ def memory(x: torch.Tensor) -> torch.Tensor:
         return x
     last = sum((size - 1) * stride for size, stride in zip(x.shape, x.stride(), strict=True))
     return x.as_strided((last + 1 if x.numel() else 0,), (1,))
-
-
-# Modules by file, each with the time until which it is not looked at again.
-_loaded: dict[str | Path, tuple[jit.Module, float]] = {}
-
-
-def _module(file: str | Path) -> jit.Module:
-    """The module of a file, of its present text or that of LOOK_AGAIN seconds ago.
-
-    `jit.load` looks at the file and at every header, which takes longer than a launch.
-    """
-    now = time.monotonic()
-    module, until = _loaded.get(file, (None, now))
-    if until <= now:
-        module = jit.load(jit.CSRC / file)
-        _loaded[file] = module, now + LOOK_AGAIN
-    return module

@@ -13,6 +13,7 @@ import torch
 from yaie.ops.cuda.flash import paged_prefill
 from yaie.ops.cuda.launching import (
     call,
+    constants,
     memory,
     require_tensor_cores,
     suffix,
@@ -22,13 +23,14 @@ from yaie.ops.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
-STAGES, TILE = 3, 32  # as in csrc/paged/mma.cu
+_MMA, _CASCADE = constants("paged/mma.cu"), constants("paged/cascade.cu")
+MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
 LEAST_PART = 128  # keys of a part, in split.cu
-CASCADE_ROWS, CASCADE_TILE = 128, 64  # as in csrc/paged/cascade.cu
 WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
-# Up to so many queries are faster with what cuts contexts into equal shares, even though each reads
-# its context by itself: of one prompt's last 16 tokens behind 4,000, a kernel of prompts keeps only
-# a few thread blocks busy (notebooks/data/22_engine_h200.json, "few queries").
+# Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
+# though each query reads its context by itself: for the last 16 tokens of a prompt behind 4,000, a
+# kernel for prompts keeps only a few thread blocks busy (notebooks/data/22_engine_h200.json, "few
+# queries").
 FEW_QUERIES = 32
 
 
@@ -44,7 +46,8 @@ def paged_attention(
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
 
     As many queries as sequences are taken for a decode step, one each. If they are not, the result
-    is still right. A few queries are computed like a decode step, though several be of a sequence.
+    is still right. A few queries are computed like a decode step, even if several belong to one
+    sequence.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
     if len(q) == len(context_lens):
@@ -97,14 +100,14 @@ def cascade(
     shared_len: int,
     scale: float | None,
 ) -> State:
-    """The prefix read once for all sequences, merged with what is each one's own."""
+    """The prefix is read once for all sequences and merged with the rest of each."""
     operands = (q, key_pool, value_pool, block_tables, context_lens, None, scale)
     state = mma(*operands, skip=shared_len)
     (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
     if batch == 0 or shared_len == 0:
         return state
-    tiles = -(-batch * (heads // kv_heads) // CASCADE_ROWS) * kv_heads
-    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // CASCADE_TILE)))
+    tiles = -(-batch * (heads // kv_heads) // _CASCADE["ROWS"]) * kv_heads
+    splits = max(1, min(_multiprocessors(q.device) // tiles, -(-shared_len // _CASCADE["TILE"])))
     size = splits * batch * heads * (head_dim + 1)
     workspace = q.new_empty(size, dtype=torch.float32)
     workspace = workspace, shared_len, splits
@@ -122,7 +125,7 @@ def one_block(*operands: Any, file: str | Path = "paged/one_block.cu") -> State:
 
 def grouped(*operands: Any, file: str | Path = "paged/grouped.cu") -> State:
     """A thread block for each query and KV head; as in csrc/, or in a file like it."""
-    _require_dim("grouped", operands[0], 256)
+    _require_dim("grouped", operands[0], MOST_DIM)
     return decode(file, "grouped", *operands)
 
 
@@ -132,10 +135,10 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
     Args:
         file: as in csrc/, or one like it.
         splits: into how many parts the longest context that the tables have room for is cut, by
-            default so many that there are 8 thread blocks for each multiprocessor.
+            default for 8 thread blocks per multiprocessor.
     """
     q, key_pool, _, block_tables = operands[:4]
-    _require_dim("split", q, 256)
+    _require_dim("split", q, MOST_DIM)
     room = max(block_tables.shape[1] * key_pool.shape[1], 1)
     if splits is None:
         wanted = 8 * _multiprocessors(q.device) // max(len(q) * key_pool.shape[2], 1)
@@ -254,5 +257,5 @@ def _workers(device: torch.device, head_dim: int) -> int:
     if device.type != "cuda":
         return 4
     properties = torch.cuda.get_device_properties(device)
-    each = STAGES * 2 * TILE * head_dim * 2 + 1024  # what the system takes of each
+    each = _MMA["STAGES"] * 2 * _MMA["TILE"] * head_dim * 2 + 1024  # what the system takes of each
     return properties.multi_processor_count * (properties.shared_memory_per_multiprocessor // each)

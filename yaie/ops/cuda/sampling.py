@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.cuda.launching import launch
+from yaie.ops.cuda.launching import constants, launch
 from yaie.ops.registry import Unsupported
 
-LARGEST_VOCABULARY = 2**24
-MOST_BLOCKS, THREADS = 2**16, 512  # of gumbel_sample
-
-
-def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of each row of `[rows, columns]`; maximum and sum in one pass."""
-    out = torch.empty_like(x)
-    launch("sampling/softmax.cu", "softmax", x.dtype, x, out, *x.shape)
-    return out
+LARGEST_VOCABULARY = 2 ** constants("sampling/sample.cu")["INDEX_BITS"]
 
 
 def sample(
@@ -33,25 +25,5 @@ def sample(
     launch(
         *("sampling/sample.cu", "sample", logits.dtype, logits),
         *(temperature, top_k, top_p, min_p, uniform, tokens, *logits.shape),
-    )
-    return tokens
-
-
-def gumbel_sample(
-    logits: torch.Tensor, temperature: torch.Tensor, seed: torch.Tensor, step: torch.Tensor
-) -> torch.Tensor:
-    """The largest of logit + temperature × Gumbel noise, in one pass."""
-    tokens = logits.new_empty(logits.shape[0], dtype=torch.int64)
-    launch(
-        *("sampling/gumbel.cu", "gumbel_sample", logits.dtype, logits),
-        *(
-            temperature,
-            seed,
-            step,
-            tokens,
-            *logits.shape,
-            min(logits.shape[0], MOST_BLOCKS),
-            THREADS,
-        ),
     )
     return tokens

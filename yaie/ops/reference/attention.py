@@ -1,4 +1,4 @@
-"""Attention, written to be read: dense, ragged, and over a paged cache; in tiles, in flash.py.
+"""Attention, written to be read: dense, ragged, and over a paged cache.
 
 Shapes, everywhere: queries `[query tokens, heads, head_dim]`, keys and values
 `[key tokens, KV heads, head_dim]`. With grouped-query attention, heads is a multiple of KV heads
@@ -17,11 +17,7 @@ from itertools import pairwise
 
 import torch
 
-# Attention in tiles and its state are part of what this module offers: `as` exports them.
-from yaie.ops.reference.flash import flash_attention as flash_attention
-from yaie.ops.reference.online_softmax import OnlineSoftmax as OnlineSoftmax
-from yaie.ops.reference.online_softmax import State, safe_softmax
-from yaie.ops.reference.online_softmax import merge_states as merge_states
+from yaie.ops.reference.online_softmax import State, merge_states, safe_softmax
 
 QUERY_TILE = 64  # queries computed at a time: of 32 to 256 the fastest, on two cores
 
@@ -65,6 +61,18 @@ def attention(
     weights, lse = safe_softmax(scores)
     out = torch.bmm(weights, v.to(precision).transpose(0, 1)).view(num_heads, num_q, head_dim)
     return out.transpose(0, 1).to(q.dtype), lse.view(num_heads, num_q).T.float()
+
+
+def contiguous_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool = True,
+    scale: float | None = None,
+) -> State:
+    """`attention`, its results contiguous, as those of the kernels are."""
+    out, lse = attention(q, k, v, causal, scale)
+    return out.contiguous(), lse.contiguous()
 
 
 def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> torch.Tensor:
@@ -133,7 +141,7 @@ def paged_attention(
     `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
     is simple, and it makes the result independent of what else is in the batch, bit for bit. Of a
     long prompt a few queries are computed at a time, over the keys that the last of them sees: so
-    most scores that nobody may see are never computed, and the others stay in a processor's cache.
+    most scores that the mask hides are never computed, and the others stay in a processor's cache.
 
     Args:
         q: `[tokens, heads, head_dim]`.

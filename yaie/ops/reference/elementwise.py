@@ -11,16 +11,6 @@ import torch
 from yaie.ops.reference.precision import wide_dtype
 
 
-def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """x + y, both of one shape."""
-    return x + y
-
-
-def add_relu(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """max(x + y, 0): two tensors are read and one written, where two operators move five."""
-    return torch.relu(x + y)
-
-
 def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
     """silu(gate) × up of `[..., 2 × size]`, gate in the first half and up in the second.
 

@@ -11,20 +11,6 @@ import torch
 from yaie.ops.reference.precision import wide_dtype
 
 
-def row_sum(x: torch.Tensor) -> torch.Tensor:
-    """The sum of each row of `[rows, columns]`: `[rows]`, float32 (float64 if given it)."""
-    return x.to(wide_dtype(x)).sum(dim=-1)
-
-
-def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of each row of `[rows, columns]`; a row of -inf alone gives zeros, not NaN."""
-    wide = x.to(wide_dtype(x))
-    highest = wide.amax(dim=-1, keepdim=True) if x.shape[-1] else wide.sum(-1, keepdim=True)
-    weights = torch.exp(wide - highest.masked_fill(highest == -torch.inf, 0.0))
-    total = weights.sum(dim=-1, keepdim=True)
-    return (weights / total.masked_fill(total == 0.0, 1.0)).to(x.dtype)
-
-
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """x / sqrt(mean(x²) + eps) × weight over the last axis of `[..., size]`.
 

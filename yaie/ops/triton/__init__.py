@@ -1,4 +1,4 @@
-"""The Triton back end: a module a subject, each kernel above the function that launches it.
+"""The Triton back end: one module per subject, each kernel above the function that launches it.
 
 `runtime` holds what all of them need: the interpreter's limits, and the choice of a configuration.
 """

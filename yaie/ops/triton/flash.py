@@ -16,9 +16,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from yaie.ops.registry import Unsupported
-from yaie.ops.triton.matmul import aligned, precision
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches
+from yaie.ops.triton.runtime import Config, aligned, fastest, launches, precision
 
 LARGE = 1 << 34  # multiplications from which on the configurations are timed
 
@@ -54,7 +53,7 @@ def seen_keys(
 
     The queries are the last of the sequence's num_keys tokens: query `num_queries - 1` is at
     position `num_keys - 1`. With CAUSAL a query sees the keys up to its own position, without it
-    all of them. A tile may have rows beyond the last query, whose results nobody stores.
+    all of them. A tile may have rows beyond the last query, whose results are not stored.
 
     Returns:
         `last_key`, [BLOCK_M], the last key that each query sees, negative if it sees none;

@@ -1,4 +1,4 @@
-"""Row kernels: sum, softmax and RMSNorm, each reading its row from memory once.
+"""Row kernels: RMSNorm, which reads its row from memory once.
 
 A row is read into registers whole, so whatever is computed of it, however many times it is looked
 at, costs one read. A program takes row after row, from its own number on in steps of the number of
@@ -19,59 +19,6 @@ from yaie.ops.triton.runtime import Config, fastest, launches, num_processors
 
 LONGEST_ROW = 32768  # in registers: 32 elements for each of 1024 threads
 LARGE = 1 << 22  # elements from which on the configurations are timed
-
-
-@triton.jit(do_not_specialize=["rows"])
-def softmax_kernel(
-    x_ptr,  # [rows, columns], contiguous
-    out_ptr,  # [rows, columns], contiguous
-    rows,
-    columns,
-    BLOCK: tl.constexpr,
-    STAGES: tl.constexpr,
-):
-    """Softmax of rows that fit in registers: one read, one write.
-
-    Program p computes the rows p, p + number of programs, and so on. BLOCK is a power of two of at
-    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU as many
-    turns of the loop over rows as `num_stages=STAGES` of `tl.range` says are under way together.
-    """
-    offsets = tl.arange(0, BLOCK)
-    inside = offsets < columns
-    first = tl.program_id(0)
-    for row in tl.range(first, rows, tl.num_programs(0), num_stages=STAGES):
-        start = tl.cast(row, tl.int64) * columns
-        # What lies beyond the row counts as -inf, whose exponential is 0.
-        x = tl.load(x_ptr + start + offsets, mask=inside, other=float("-inf")).to(tl.float32)
-        highest = tl.max(x)
-        highest = tl.where(highest == float("-inf"), 0.0, highest)  # -inf - -inf is NaN
-        weights = tl.exp(x - highest)
-        total = tl.sum(weights)
-        inverse = tl.where(total == 0.0, 0.0, 1.0 / total)  # a row of -inf alone gives zeros
-        tl.store(out_ptr + start + offsets, weights * inverse, mask=inside)
-
-
-@triton.jit
-def long_softmax_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """Softmax of one row of any length: a running maximum and sum, then a second read."""
-    start = tl.program_id(0).to(tl.int64) * columns
-    offsets = tl.arange(0, BLOCK)
-    highest = tl.full((), float("-inf"), tl.float32)
-    total = tl.full((), 0.0, tl.float32)
-    for column in range(0, columns, BLOCK):
-        inside = column + offsets < columns
-        x = tl.load(x_ptr + start + column + offsets, mask=inside, other=float("-inf"))
-        x = x.to(tl.float32)
-        higher = tl.maximum(highest, tl.max(x))
-        finite = tl.where(higher == float("-inf"), 0.0, higher)  # -inf - -inf is NaN
-        total = total * tl.exp(highest - finite) + tl.sum(tl.exp(x - finite))
-        highest = higher
-    highest = tl.where(highest == float("-inf"), 0.0, highest)
-    inverse = tl.where(total == 0.0, 0.0, 1.0 / total)
-    for column in range(0, columns, BLOCK):
-        inside = column + offsets < columns
-        x = tl.load(x_ptr + start + column + offsets, mask=inside).to(tl.float32)
-        tl.store(out_ptr + start + column + offsets, tl.exp(x - highest) * inverse, mask=inside)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -125,35 +72,6 @@ def add_rms_norm_kernel(
         tl.store(out_ptr + start + offsets, total * scale * weight, mask=inside)
 
 
-@triton.jit
-def row_sum_kernel(x_ptr, out_ptr, columns, BLOCK: tl.constexpr):
-    """The sum of one row: each lane of the block adds up its own columns, then all lanes meet."""
-    row = tl.program_id(0).to(tl.int64)
-    offsets = tl.arange(0, BLOCK)
-    sums = tl.zeros((BLOCK,), tl.float32)
-    for column in range(0, columns, BLOCK):
-        inside = column + offsets < columns
-        x = tl.load(x_ptr + row * columns + column + offsets, mask=inside, other=0.0)
-        sums += x.to(tl.float32)
-    tl.store(out_ptr + row, tl.sum(sums))
-
-
-@launches()
-def softmax(x: torch.Tensor) -> torch.Tensor:
-    """Softmax of each row of `[rows, columns]`."""
-    rows, columns = x.shape
-    out = torch.empty_like(x)
-    if columns > LONGEST_ROW and rows:
-        long_softmax_kernel[(rows,)](x, out, columns, BLOCK=8192, num_warps=16)
-    elif out.numel():
-
-        def launch(grid: tuple[int], **constants: int) -> None:
-            softmax_kernel[grid](x, out, rows, columns, **constants)
-
-        _over_rows("softmax", x, launch)
-    return out
-
-
 @launches()
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """RMSNorm of each row of `[rows, size]`."""
@@ -164,7 +82,7 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
         def launch(grid: tuple[int], **constants: int) -> None:
             rms_norm_kernel[grid](x, weight, out, *x.shape, eps, **constants)
 
-        _over_rows("rms_norm", x, launch)
+        launch_over_rows("rms_norm", x, launch)
     return out
 
 
@@ -184,23 +102,12 @@ def add_rms_norm(
         def launch(grid: tuple[int], **constants: int) -> None:
             kernel[grid](x, residual, weight, out, total, *x.shape, eps, **constants)
 
-        _over_rows("add_rms_norm", x, launch)
+        launch_over_rows("add_rms_norm", x, launch)
     return out, total
 
 
-@launches(float32_result=0)
-def row_sum(x: torch.Tensor) -> torch.Tensor:
-    """The sum of each row of `[rows, columns]`, float32."""
-    rows, columns = x.shape
-    out = x.new_empty(rows, dtype=torch.float32)
-    if rows:
-        block = min(triton.next_power_of_2(max(columns, 1)), 4096)
-        row_sum_kernel[(rows,)](x, out, columns, BLOCK=block, num_warps=4 if block > 512 else 1)
-    return out
-
-
-def _over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) -> None:
-    """Launch a kernel of this module over the rows of x, with the fastest configuration."""
+def launch_over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) -> None:
+    """Launch a row kernel over the rows of x, with the fastest configuration."""
     rows, block = len(x), triton.next_power_of_2(x.shape[1])
     processors = num_processors(x.device)
 

@@ -16,9 +16,8 @@ import triton.language as tl
 
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton.flash import find_sequence
-from yaie.ops.triton.matmul import precision
 from yaie.ops.triton.online import LOWEST, finish, online_step
-from yaie.ops.triton.runtime import Config, fastest, launches, num_processors
+from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision
 
 LARGE = 1 << 27  # elements of the cache that the tables have room for, from which on it is tuned
 
@@ -275,7 +274,7 @@ def _num_splits(programs: int, tiles_of_keys: int, wanted: int) -> int:
 
 
 def _configs(block_m: int, dim: int, element_size: int) -> list[Config]:
-    """Candidates; PROGRAMS a multiprocessor is what the splits aim at."""
+    """Candidates; the splits aim at PROGRAMS programs per multiprocessor."""
     if element_size == 4 or dim > 128:
         return [{"BLOCK_N": 32, "num_warps": 4, "num_stages": 2, "PROGRAMS": 4}]
     if block_m > 16:

@@ -1,4 +1,4 @@
-"""Rotary embedding: a program turns some heads of one token."""
+"""Rotary embedding: each program rotates some heads of one token."""
 
 from __future__ import annotations
 

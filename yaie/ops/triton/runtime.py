@@ -124,5 +124,17 @@ def _time(launch: Callable[[Config], None], config: Config) -> float:
 
 
 def tuned() -> str:
-    """The configurations chosen so far, one a line, with the time that each was chosen for."""
+    """The configurations chosen so far, one per line, with the time that each was chosen for."""
     return "\n".join(f"{key}: {config}, {ms:.4f} ms" for key, (config, ms) in TUNED.items())
+
+
+def precision(dtype: torch.dtype) -> str:
+    """How the tensor cores multiply: TF32 keeps 11 bits of float32, three such products keep 22."""
+    return "tf32x3" if dtype == torch.float32 else "tf32"
+
+
+def aligned(x: torch.Tensor) -> bool:
+    """Whether the copy engine can read x: every row begins at a multiple of 16 bytes."""
+    size = x.element_size()
+    strides = all(stride * size % 16 == 0 for stride in x.stride()[:-1])
+    return strides and x.stride(-1) == 1 and x.data_ptr() % 16 == 0

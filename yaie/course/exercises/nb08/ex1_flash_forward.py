@@ -24,7 +24,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="flash_forward",
     title="Attention, a tile at a time",
-    target="yaie.ops.reference.flash:flash_forward",
+    target="yaie.course.lessons.ops.reference.flash:flash_forward",
     task=(
         "For each tile of queries: load it, begin an online softmax, go through the tiles of "
         "keys and values that it may see, finish, store. The file imports what you need: "

@@ -15,7 +15,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="key_tiles",
     title="Which tiles a causal mask leaves",
-    target="yaie.ops.reference.flash:key_tiles",
+    target="yaie.course.lessons.ops.reference.flash:key_tiles",
     task=(
         "A tile of queries is at the positions `first` to `last`, and tile j of the keys at "
         "j * tile_k and after. Count the tiles that every query sees whole, and the tiles of "

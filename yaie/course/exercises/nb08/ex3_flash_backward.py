@@ -24,7 +24,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="flash_backward",
     title="The backward pass, recomputed",
-    target="yaie.ops.reference.flash:flash_backward",
+    target="yaie.course.lessons.ops.reference.flash:flash_backward",
     task=(
         "The gradients of q, k and v, by the same two loops as the forward pass. Each tile of "
         "weights is computed again, exp(scores - lse), and needs no running maximum: the "

@@ -18,7 +18,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="add",
     title="Add two vectors, one block per program",
-    target="yaie.ops.triton.elementwise:add_kernel",
+    target="yaie.course.lessons.ops.triton.elementwise:add_kernel",
     task=(
         "Write the kernel. Work out which elements are this program's block and which of them "
         "exist, load x and y there, and store the sum. `size` is any number, `BLOCK` a power of "

@@ -24,7 +24,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="softmax",
     title="Softmax of rows, read once",
-    target="yaie.ops.triton.norm:softmax_kernel",
+    target="yaie.course.lessons.ops.triton.rows:softmax_kernel",
     task=(
         "Write the kernel for rows that fit in one block. Each row is loaded once and stored "
         "once; maximum, exponentials and sum stay in registers. There may be fewer programs "

@@ -20,7 +20,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="matmul",
     title="A matrix product, tile by tile",
-    target="yaie.ops.triton.matmul:matmul_kernel",
+    target="yaie.course.lessons.ops.triton.matmul:matmul_kernel",
     task=(
         "Write the kernel. A program asks `grouped_tile`, which the file imports, for its tile "
         "of c, walks along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes "

@@ -14,7 +14,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="grouped_tile",
     title="An order of tiles that loads less",
-    target="yaie.ops.triton.matmul:grouped_tile",
+    target="yaie.course.lessons.ops.triton.matmul:grouped_tile",
     task=(
         "Compute the row and the column of a program's tile from the number of the program. Tiles "
         "come in groups of GROUP rows of tiles. Inside a group: down its rows, then the next "

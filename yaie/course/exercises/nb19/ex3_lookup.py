@@ -16,7 +16,7 @@ from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
-    from yaie.ops.reference.radix import FlatTree
+    from yaie.course.lessons.ops.reference.radix import FlatTree
 
 EXERCISE = Exercise(
     id="19.3",
@@ -107,7 +107,7 @@ def drawn(seed: int) -> tuple[Sequences, Sequences, int, int]:
 
 def launched(case: Case) -> tuple[FlatTree, list[Any], list[Any]]:
     """The tree, a launch's arguments, and of these the outputs."""
-    from yaie.engine.flat_tree import flatten
+    from yaie.course.lessons.flat_tree import flatten
     from yaie.engine.radix import RadixTree
 
     tree = RadixTree(case.size)

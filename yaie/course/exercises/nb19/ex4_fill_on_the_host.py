@@ -23,7 +23,7 @@ EXERCISE = Exercise(
     notebook=NOTEBOOK,
     slug="fill_on_the_host",
     title="Metadata in torch, without a hidden copy",
-    target="yaie.ops.reference.metadata:fill_draft_extend_metadata",
+    target="yaie.course.lessons.ops.reference.metadata:fill_draft_extend_metadata",
     task=(
         "The same metadata in torch's operators, for all tokens together, and what has to precede "
         "any kernel: how many tokens there are, and whether the outputs have room for "

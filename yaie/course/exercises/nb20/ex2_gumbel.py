@@ -142,7 +142,7 @@ def thousands(size: int) -> tuple[Any, ...]:
 def observe(path: Path, case: Case, see: Observer) -> None:
     import torch
 
-    from yaie.ops.reference.sampling import gumbel_sample
+    from yaie.course.lessons.ops.reference.sampling import gumbel_sample
 
     rows, size, *_ = case.shape
     logits, *rest = case.make(size)

@@ -24,13 +24,15 @@ import torch
 from yaie.bench import cases, ceilings, kernels
 from yaie.bench.cases import Case, Prepare
 from yaie.bench.cases_attention import decode, prefill, shared_prefix
-from yaie.bench.cases_metadata import BATCHES, _loop, draft_extend
 from yaie.bench.files import output_path, save
 from yaie.bench.protocol import Clock, InARow, clock_for
-from yaie.bench.variants import VARIANTS
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
-from yaie.ops.cuda import flash, matrix, paged
+from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
+from yaie.course.lessons.ops.cases_metadata import BATCHES, _loop, draft_extend
+from yaie.course.lessons.ops.cuda import matrix
+from yaie.course.lessons.variants import VARIANTS
+from yaie.ops.cuda import flash, paged
 from yaie.ops.registry import resolve
 
 BF16, F32 = torch.bfloat16, torch.float32
@@ -75,7 +77,7 @@ def back_end(operator: str, name: str) -> Prepare:
 def elementwise(on_gpu: bool) -> Iterator[Step]:
     """add_relu and the norms: the back end, torch.compile, and the launchers' variants."""
     rows, columns = (16384, 4096) if on_gpu else (61, 136)
-    chosen = (*cases.elementwise(rows, columns, BF16), *cases.row_wise(rows, columns, BF16))
+    chosen = (*sums(rows, columns, BF16), *cases.row_wise(rows, columns, BF16))
     for case in chosen:
         name = case.operator
         if name in ("add_relu", "rms_norm", "add_rms_norm"):
@@ -89,7 +91,7 @@ def product(on_gpu: bool) -> Iterator[Step]:
     size = 4096 if on_gpu else 24
     for dtype, rungs in ((BF16, [*matrix.RUNGS]), (F32, ["naive", "shared_tile", "register_tile"])):
         case = replace(
-            cases.matrices(size, size, dtype)[1], dtype=dtype,
+            matrices(size, size, dtype)[1], dtype=dtype,
             rungs={name: wrapped(matrix.RUNGS[name]) for name in rungs},
             variants=_of("matmul") if dtype == BF16 else {},
             peers={"cuBLAS": wrapped(torch.mm)},
@@ -182,8 +184,9 @@ def configurations(on_gpu: bool) -> Iterator[Step]:
         return
     kv = (32, 8, 128, 16, BF16)
     norms = ("softmax", "rms_norm", "add_rms_norm")
-    chosen = [case for case in cases.row_wise(16384, 4096, BF16) if case.operator in norms]
-    chosen.append(replace(cases.matrices(4096, 4096, BF16)[1], peers={"cuBLAS": wrapped(torch.mm)}))
+    rows = (*row_wise(16384, 4096, BF16), *cases.row_wise(16384, 4096, BF16))
+    chosen = [case for case in rows if case.operator in norms]
+    chosen.append(replace(matrices(4096, 4096, BF16)[1], peers={"cuBLAS": wrapped(torch.mm)}))
     shapes = ((64, 4096), (32, 4096), (16, 8192), (128, 1024), (1, 32768))
     chosen += [decode(*shape, *kv) for shape in shapes]
     chosen += [prefill(4, 32, 4096, dim, c, BF16) for dim in (128, 64) for c in (False, True)]
@@ -226,7 +229,7 @@ def command(
     """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
     if ladder is not None:
         return run(ladder, only, device, output, skip)["faults"]
-    results = kernels.run(only, dtype, device, output, quick)["results"]
+    results = kernels.run(only, dtype, device, output, quick, more=bench_cases)["results"]
     return [row for row in results if row["ours"] and row["failure"]]
 
 

@@ -13,7 +13,15 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from yaie.ops.triton.runtime import INTERPRETED, Config, fastest, launches, num_processors
+from yaie.ops.triton.runtime import (
+    INTERPRETED,
+    Config,
+    aligned,
+    fastest,
+    launches,
+    num_processors,
+    precision,
+)
 
 LARGE = 1 << 30  # multiplications from which on the configurations are timed
 
@@ -90,7 +98,7 @@ def descriptor_matmul_kernel(
     PARTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """c = a b, tile after tile a program: the next tile's loads begin while this one is stored."""
+    """c = a b, several tiles per program: the next tile's loads begin while this one is stored."""
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     for tile in tl.range(tl.program_id(0), tiles_m * tiles_n, tl.num_programs(0), flatten=True):
         tile_m, tile_n = grouped_tile(tile, tiles_m, tiles_n, GROUP)
@@ -126,7 +134,7 @@ CONFIGS = [
     _config(16, 128, 128, 4, 4),
     _config(32, 64, 128, 4, 4),
 ]
-# PERSISTENT: a program a multiprocessor, each of which computes tile after tile; else one a tile.
+# PERSISTENT: one program per multiprocessor, each of which computes many tiles; else one per tile.
 DESCRIPTOR_CONFIGS = [
     _config(*tiles, PARTS=parts, PERSISTENT=persistent)
     for *tiles, parts in (
@@ -181,18 +189,6 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         configs = _fitting(CONFIGS, a)
         launch(fastest(("matmul by pointers", *key), configs, launch, large))
     return c
-
-
-def precision(dtype: torch.dtype) -> str:
-    """How the tensor cores multiply: TF32 keeps 11 bits of float32, three such products keep 22."""
-    return "tf32x3" if dtype == torch.float32 else "tf32"
-
-
-def aligned(x: torch.Tensor) -> bool:
-    """Whether the copy engine can read x: every row begins at a multiple of 16 bytes."""
-    size = x.element_size()
-    strides = all(stride * size % 16 == 0 for stride in x.stride()[:-1])
-    return strides and x.stride(-1) == 1 and x.data_ptr() % 16 == 0
 
 
 def _has_copy_engine(device: torch.device) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops import registry
 from yaie.ops.checks import check_tensor, known
-from yaie.ops.cuda.metadata import FILE, LINEAR_UP_TO, THREADS
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
@@ -39,8 +39,8 @@ def fill_draft_extend_metadata(
     Args:
         extend_seq_lens, seq_lens: int32 `[batch]`: new tokens and keys of each request.
         nsa_index_topk: how many keys the sparse attention keeps at most.
-        out_seqlens_expanded, out_nsa_cache_seqlens: int32, at least one element a token; what lies
-            beyond the last token is left as it is.
+        out_seqlens_expanded, out_nsa_cache_seqlens: int32, at least one element per token; what
+            lies beyond the last token is left as it is.
         num_tokens: the sum of extend_seq_lens, if the caller knows it; without it, it is read back
             from the device, which waits for all that is queued there. On a GPU it is trusted: no
             token beyond it is written, nor one beyond the sum.
@@ -64,7 +64,7 @@ def fill_draft_extend_metadata(
 
 
 def _count(lengths: torch.Tensor, num_tokens: int | None) -> int:
-    """The sum of the lengths: what the caller says, or, if he says nothing, what there is."""
+    """The sum of the lengths: `num_tokens` if the caller gives it, else read from the lengths."""
     if known(lengths) and len(lengths):
         if (lowest := int(lengths.min())) < 0:
             raise ValueError(f"extend_seq_lens must not be negative, got {lowest}")

@@ -1,12 +1,12 @@
-"""The arrays of a radix tree; `yaie.ops.reference.radix` says what is in them."""
+"""The arrays of a radix tree; `yaie.course.lessons.ops.reference.radix` says what is in them."""
 
 from __future__ import annotations
 
 import torch
 
+from yaie.course.lessons.ops.reference.radix import NO_VALUE, FlatTree
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixNode, RadixTree
-from yaie.ops.reference.radix import NO_VALUE, FlatTree
 
 
 def flatten(tree: RadixTree | RadixCache, namespace: str = "") -> FlatTree:

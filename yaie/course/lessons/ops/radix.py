@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from yaie.course.lessons.ops.reference.radix import FlatTree
 from yaie.ops.checks import check_tensor, known
 from yaie.ops.library import define
-from yaie.ops.reference.radix import FlatTree
 from yaie.ops.registry import AUTO
 
 _INT32 = (torch.int32,)
@@ -23,7 +23,7 @@ def match_prefixes(
     """Find the longest prefix of each prompt, in whole blocks, that a flat tree holds.
 
     Args:
-        tree: from `yaie.engine.flat_tree.flatten`, on the device of the prompts.
+        tree: from `yaie.course.lessons.flat_tree.flatten`, on the device of the prompts.
         prompts: int32, the tokens of all prompts end to end.
         cu_seqlens: int32 `[batch + 1]`, where each begins, and the end of the last.
         max_blocks: how many blocks of a prompt are looked up at most. The prefix cache leaves at

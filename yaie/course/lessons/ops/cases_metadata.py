@@ -6,13 +6,13 @@ import torch
 
 from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
-from yaie.engine.flat_tree import flatten
+from yaie.course.lessons.flat_tree import flatten
+from yaie.course.lessons.ops.reference import metadata as draft_metadata
+from yaie.course.lessons.ops.reference.radix import match_prefixes
 from yaie.engine.radix import RadixTree
-from yaie.ops.reference import metadata as draft_metadata
-from yaie.ops.reference.radix import match_prefixes
 
 TOPK = 2048  # keys that the sparse attention keeps
-DRAFTS = 5  # a request extends by 0 to so many tokens, less one
+DRAFTS = 5  # a request extends by 0 to DRAFTS - 1 tokens
 BATCHES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 

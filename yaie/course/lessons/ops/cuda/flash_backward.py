@@ -21,7 +21,7 @@ def attention_backward(
     causal: bool,
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of q, k and v; see `yaie.ops.attention_gradient.attention_backward`."""
+    """Gradients of q, k and v; see `attention_gradient.attention_backward`."""
     (num_q, heads, head_dim), (num_k, kv_heads, _) = q.shape, k.shape
     if head_dim > WIDEST_HEAD:
         raise Unsupported(f"head_dim may be up to {WIDEST_HEAD}, got {head_dim}")

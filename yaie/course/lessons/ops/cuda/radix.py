@@ -10,7 +10,7 @@ from yaie.ops.cuda.launching import launch
 def match_prefixes(
     prompts: torch.Tensor, cu_seqlens: torch.Tensor, *tree: torch.Tensor | int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Lengths, nodes and values of the longest prefixes, a warp a prompt."""
+    """Lengths, nodes and values of the longest prefixes, one warp per prompt."""
     *arrays, block_size, max_blocks = tree
     batch = len(cu_seqlens) - 1
     lengths, nodes = cu_seqlens.new_empty(batch), cu_seqlens.new_empty(batch)

@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from yaie.bench.cases import Case, Draw, itemsize
 from yaie.bench.cases_attention import attention_flops
 from yaie.bench.protocol import Call
-from yaie.ops.reference import attention_gradient
+from yaie.course.lessons.ops.reference import attention_gradient
 
 
 def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Case:

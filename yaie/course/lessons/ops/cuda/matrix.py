@@ -47,7 +47,7 @@ def shared_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def register_tile(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """8 × 8 elements a thread, in tiles of 128 × 128."""
+    """8 × 8 elements per thread, in tiles of 128 × 128."""
     return _product("matmul/register_tile.cu", 128, a, b)
 
 

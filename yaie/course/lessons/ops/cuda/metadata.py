@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.cuda.launching import launch
+from yaie.ops.cuda.launching import constants, launch
 from yaie.ops.registry import Unsupported
 
 FILE = "metadata/fill_draft_extend.cu"
 SCAN_TILE = 4096  # numbers of a thread block, in scan/prefix_sum.cu
-THREADS, LINEAR_UP_TO, MOST_REQUESTS = 256, 16, 4096  # as in FILE
+THREADS, LINEAR_UP_TO, MOST_REQUESTS = (
+    constants(FILE)[name] for name in ("THREADS", "LINEAR_UP_TO", "MOST_REQUESTS")
+)
 
 
 def prefix_sum(x: torch.Tensor) -> torch.Tensor:

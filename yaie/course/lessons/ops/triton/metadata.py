@@ -51,7 +51,7 @@ def fill_draft_extend_metadata(
     out_nsa_cache_seqlens: torch.Tensor,
     num_tokens: int,
 ) -> None:
-    """Write how many keys each token sees, a program a request."""
+    """Write how many keys each token sees, one program per request."""
     batch = len(extend_seq_lens)
     if batch == 0 or num_tokens == 0:
         return

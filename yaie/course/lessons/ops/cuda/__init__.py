@@ -1,0 +1,1 @@
+"""The lessons' operators by CUDA C++ kernels."""

@@ -1,0 +1,71 @@
+"""Gathering the paged cache, and a cache of 8-bit floats, by CUDA C++ kernels."""
+
+from __future__ import annotations
+
+import torch
+
+from yaie.ops.cuda.launching import call, memory, suffix, token_rows
+
+
+def reshape_and_cache_fp8(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+) -> None:
+    """The same into pools of float8_e4m3fn, divided by scales of the heads or of the tensor."""
+    keys, values = token_rows(keys), token_rows(values)
+    call(
+        *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{suffix(keys.dtype)}"),
+        *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
+        *(key_scale.contiguous(), value_scale.contiguous(), *keys.shape, _per_head(key_scale)),
+        *(keys.stride(0), values.stride(0)),
+    )
+
+
+def gather_kv(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The keys and values of some sequences, contiguous."""
+    keys, values = (pool.new_empty(num_tokens, *pool.shape[2:]) for pool in (key_pool, value_pool))
+    row = key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
+    call(
+        *("kv/gather_kv.cu", "gather_kv", key_pool, value_pool, block_tables.contiguous()),
+        *(cu_seqlens.contiguous(), keys, values, *block_tables.shape, key_pool.shape[1], row),
+    )
+    return keys, values
+
+
+def gather_kv_fp8(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same from pools of float8_e4m3fn, multiplied by their scales."""
+    keys, values = (
+        torch.empty(num_tokens, *pool.shape[2:], dtype=dtype, device=pool.device)
+        for pool in (key_pool, value_pool)
+    )
+    call(
+        *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{suffix(dtype)}", key_pool, value_pool),
+        *(block_tables.contiguous(), cu_seqlens.contiguous()),
+        *(key_scale.contiguous(), value_scale.contiguous(), keys, values),
+        *(*block_tables.shape, *key_pool.shape[1:], _per_head(key_scale)),
+    )
+    return keys, values
+
+
+def _per_head(scale: torch.Tensor) -> int:
+    return int(scale.numel() > 1)

@@ -1,0 +1,1 @@
+"""The lessons' operators in plain PyTorch."""

@@ -1,0 +1,73 @@
+"""Gathering the paged cache, and a cache of 8-bit floats, in plain PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+FP8_MAX = 448.0  # the largest finite float8_e4m3fn
+
+
+def to_fp8(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """`[tokens, heads, head_dim]` / scale as float8_e4m3fn: the nearest, at most ±448; NaN stays.
+
+    Args:
+        scale: float32, one for each head, or one in all.
+    """
+    scaled = x.float() / scale.view(1, -1, 1)
+    return scaled.clamp(-FP8_MAX, FP8_MAX).to(torch.float8_e4m3fn)
+
+
+def from_fp8(x: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`[tokens, heads, head_dim]` of float8_e4m3fn × scale, rounded to `dtype`."""
+    return (x.float() * scale.view(1, -1, 1)).to(dtype)
+
+
+def reshape_and_cache_fp8(
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    slot_mapping: torch.Tensor,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+) -> None:
+    """`reshape_and_cache` into pools of float8_e4m3fn."""
+    for new, pool, scale in ((keys, key_pool, key_scale), (values, value_pool, value_scale)):
+        codes = to_fp8(new, scale).view(torch.uint8)
+        pool.view(torch.uint8).flatten(0, 1).index_copy_(0, slot_mapping, codes)
+
+
+def gather_kv(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The keys and values of some sequences, end to end; see `lessons.ops.kv`."""
+    block_size = key_pool.shape[1]
+    token = torch.arange(num_tokens, device=key_pool.device)
+    sequence = torch.searchsorted(cu_seqlens[1:].long(), token, right=True)
+    position = token - cu_seqlens.long()[sequence]
+    block = block_tables.long()[sequence, position // block_size]
+    slots = block * block_size + position % block_size
+    return key_pool.flatten(0, 1)[slots], value_pool.flatten(0, 1)[slots]
+
+
+def gather_kv_fp8(
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    num_tokens: int,
+    key_scale: torch.Tensor,
+    value_scale: torch.Tensor,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`gather_kv` from pools of float8_e4m3fn, in `dtype`."""
+    codes = (pool.view(torch.uint8) for pool in (key_pool, value_pool))
+    keys, values = (
+        found.view(torch.float8_e4m3fn)
+        for found in gather_kv(*codes, block_tables, cu_seqlens, num_tokens)
+    )
+    return from_fp8(keys, key_scale, dtype), from_fp8(values, value_scale, dtype)
