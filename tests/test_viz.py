@@ -40,6 +40,7 @@ from yaie.course.viz import (
     draw_trace,
     draw_tree,
     film_strip,
+    page,
     pool_extents,
     slider,
     snapshot_pool,
@@ -173,7 +174,7 @@ PICTURES = {
 
 
 @cache
-def picture(name: str) -> style.Picture:
+def picture(name: str) -> page.Picture:
     return PICTURES[name]()
 
 
@@ -183,7 +184,7 @@ def test_picture_is_drawn_inside_its_page_and_leaks_nothing(name):
     figure = picture(name)
     image, metadata = figure._repr_png_()
     assert image.startswith(b"\x89PNG")
-    assert metadata == {"alt": figure.alt} and style.from_png(image).alt == figure.alt != ""
+    assert metadata == {"alt": figure.alt} and page.from_png(image).alt == figure.alt != ""
     assert plt.get_fignums() == []
     assert dict(matplotlib.rcParams) == before
     assert figure.get_size_inches()[0] <= style.WIDTH + 0.01

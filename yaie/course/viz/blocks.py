@@ -11,6 +11,19 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import (
+    BLUE,
+    FAINT,
+    INK,
+    MUTED,
+    PAPER,
+    SMALL,
+    VERMILION,
+    WIDTH,
+    series_color,
+    tint,
+)
 
 MARGIN = 0.12
 DASHES = (0, (2, 1.5))
@@ -92,11 +105,11 @@ def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
     for block, count in enumerate(state.ref_counts):
         users = owners.get(block, [])
         if len(users) > 1:
-            face = style.tint(style.SHARED, 0.75)
+            face = tint(style.SHARED, 0.75)
         elif users:
-            face = style.tint(style.series_color(colors[users[0]]), 0.6)
+            face = tint(series_color(colors[users[0]]), 0.6)
         else:
-            face = style.tint(style.INK, 0.16)
+            face = tint(INK, 0.16)
         cells.append(
             Cell(
                 block,
@@ -122,26 +135,24 @@ def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: fl
     height = height or side
     gap = min(0.03, side * 0.12)
     width, height = side - gap, height - gap
-    edge, line, dashes = style.FAINT, 0.8, "solid"
+    edge, line, dashes = FAINT, 0.8, "solid"
     if cell.was_freed:
-        edge, line, dashes = style.VERMILION, 1.4, DASHES
+        edge, line, dashes = VERMILION, 1.4, DASHES
     elif cell.is_new:
-        edge, line = style.INK, 1.8
+        edge, line = INK, 1.8
     elif not cell.is_free:
         edge = "#8d949f"
     radius = min(0.03, side / 6)
-    style.box(ax, x, y, width, height, style.PAPER, radius=radius)
+    ax.box(x, y, width, height, PAPER, radius=radius)
     if not cell.is_free:
-        style.box(ax, x, y, width * cell.fill, height, cell.face, radius=radius)
-    style.box(ax, x, y, width, height, "none", edge, line, radius, linestyle=dashes)
+        ax.box(x, y, width * cell.fill, height, cell.face, radius=radius)
+    ax.box(x, y, width, height, "none", edge, line, radius, linestyle=dashes)
     if cell.is_cached and not cell.is_free and side > 0.14:
         dot = min(0.07, side / 5)
-        style.box(ax, x + width - dot - 0.02, y + 0.02, dot, dot, style.INK, radius=dot / 2)
+        ax.box(x + width - dot - 0.02, y + 0.02, dot, dot, INK, radius=dot / 2)
     if side >= 0.24:
-        ink = style.MUTED if cell.is_free else style.INK
-        style.put(
-            ax, x + width / 2, y + height / 2, str(cell.block), 7, ink, "center", "center_baseline"
-        )
+        ink = MUTED if cell.is_free else INK
+        ax.put(x + width / 2, y + height / 2, str(cell.block), 7, ink, "center")
 
 
 # ---------------------------------------------------------------------------------- the picture
@@ -150,8 +161,8 @@ def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: fl
 def draw_blocks(
     state: PoolState,
     previous: PoolState | None = None,
-    width: float = style.WIDTH,
-    at: style.Place | None = None,
+    width: float = WIDTH,
+    at: Place | None = None,
 ) -> Figure:
     """Draw the block tables as rows of cells, and the pool that they point into below.
 
@@ -166,16 +177,16 @@ def draw_blocks(
     columns, pool_side = _grid(len(cells), inner)
     content = max(tables.width, columns * pool_side, 3.2)
     key = _key_entries(cells, copies)
-    key_widths = [0.24 + style.text_width(words, style.SMALL) for words, _ in key]
+    key_widths = [0.24 + style.text_width(words, SMALL) for words, _ in key]
     key_places = style.flow(key_widths, content)
     pool_top = MARGIN + tables.height + 0.26 + 0.12 * bool(copies)
     key_top = pool_top + -(-len(cells) // columns) * pool_side + 0.08
     key_height = (1 + key_places[-1][1]) * 0.24
-    page = style.Page(content + 2 * MARGIN, key_top + key_height + 0.06, at)
+    page = Page(content + 2 * MARGIN, key_top + key_height + 0.06, at)
     _draw_tables(page.ax, state, cells, tables)
     free = sum(cell.is_free for cell in cells)
     words = f"pool: {style.count(len(cells), 'block')} of {state.block_size} tokens, {free} free"
-    style.put(page.ax, MARGIN, MARGIN + tables.height + 0.12, words, style.SMALL, style.MUTED)
+    page.note(MARGIN, MARGIN + tables.height + 0.12, words)
     for cell in cells:
         x = MARGIN + cell.block % columns * pool_side
         _draw_cell(page.ax, x, pool_top + cell.block // columns * pool_side, pool_side, cell)
@@ -188,7 +199,7 @@ def draw_blocks(
 
 
 def _say(
-    page: style.Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
+    page: Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
 ) -> None:
     tables = (
         f"{name}, {_tokens(state.lengths[name])}, blocks {style.some(table) or 'none'}"
@@ -215,7 +226,7 @@ class _TableLayout:
         self.is_dense = len(state.tables) > 8
         self.side = 0.27 if self.is_dense else 0.34
         names = [style.text_width(style.printable(n), weight="bold") for n in state.tables]
-        lengths = [style.text_width(_tokens(n), style.SMALL) for n in state.lengths.values()]
+        lengths = [style.text_width(_tokens(n), SMALL) for n in state.lengths.values()]
         self.name_width = min(2.2, max(names, default=0.0)) + 0.02
         label = self.name_width + 0.12
         if self.is_dense:
@@ -264,18 +275,18 @@ def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _Tab
     y, side = MARGIN, layout.side
     colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
-        color = style.series_color(colors[name])
-        style.box(ax, MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
+        color = series_color(colors[name])
+        ax.box(MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
         shown = style.shorten(style.printable(name), layout.name_width, weight="bold")
         length = _tokens(state.lengths[name])
         x = MARGIN + 0.12
         if layout.is_dense:
-            style.put(ax, x, y + side / 2 - 0.01, shown, weight="bold")
+            ax.put(x, y + side / 2 - 0.01, shown, weight="bold")
             x += layout.name_width + 0.1
-            style.put(ax, x, y + side / 2 - 0.01, length, style.SMALL, style.MUTED)
+            ax.note(x, y + side / 2 - 0.01, length)
         else:
-            style.put(ax, x, y + 0.08, shown, weight="bold")
-            style.put(ax, x, y + 0.235, length, style.SMALL, style.MUTED)
+            ax.put(x, y + 0.08, shown, weight="bold")
+            ax.note(x, y + 0.235, length)
         for i, block in enumerate(table):
             x = MARGIN + layout.label + i % layout.per_row * side
             cell = replace(cells[block], fill=_fill(state, name, i), is_free=False)
@@ -299,7 +310,7 @@ def _draw_copy(ax: Axes, source: int, target: int, columns: int, side: float, to
             mutation_scale=8,
             shrinkA=1,
             shrinkB=0,
-            color=style.INK,
+            color=INK,
             linewidth=1.2,
             zorder=5,
         )
@@ -310,16 +321,12 @@ def _key_entries(
     cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
 ) -> list[tuple[str, Cell | None]]:
     """The kinds of cells that are there, each with its words."""
-    gray = style.tint(style.INK, 0.16)
-    own = style.tint(style.BLUE, 0.6)
+    gray = tint(INK, 0.16)
+    own = tint(BLUE, 0.6)
     found = [
         (any(c.is_free for c in cells), "free", Cell(0, gray, is_free=True)),
         (any(c.users == 1 for c in cells), "one request", Cell(0, own)),
-        (
-            any(c.users > 1 for c in cells),
-            "shared by several",
-            Cell(0, style.tint(style.SHARED, 0.75)),
-        ),
+        (any(c.users > 1 for c in cells), "shared by several", Cell(0, tint(style.SHARED, 0.75))),
         (any(c.users and c.fill < 1 for c in cells), "partly filled", Cell(0, own, fill=0.5)),
         (any(c.is_cached for c in cells), "kept by the cache", Cell(0, gray, is_cached=True)),
         (
@@ -327,7 +334,7 @@ def _key_entries(
             "in use, in no table",
             Cell(0, gray),
         ),
-        (any(c.is_new for c in cells), "just taken", Cell(0, style.PAPER, is_new=True)),
+        (any(c.is_new for c in cells), "just taken", Cell(0, PAPER, is_new=True)),
         (
             any(c.was_freed for c in cells),
             "just freed",
@@ -344,7 +351,7 @@ def _key_entries(
 def _draw_key(ax: Axes, x: float, middle: float, entry: tuple[str, Cell | None]) -> None:
     words, cell = entry
     if cell is None:
-        style.put(ax, x + 0.08, middle, "→", style.BODY, ha="center")
+        ax.put(x + 0.08, middle, "→", ha="center")
     else:
         _draw_cell(ax, x, middle - 0.085, 0.2, cell)
-    style.put(ax, x + 0.24, middle, words, style.SMALL, style.MUTED)
+    ax.note(x + 0.24, middle, words)

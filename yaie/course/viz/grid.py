@@ -1,16 +1,34 @@
-"""A launch: thread blocks, their warps, and the element that each thread takes."""
+"""Grids of a launch: threads, programs and the tiles that they own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import Polygon, Rectangle
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import (
+    BLUE,
+    BODY,
+    FAINT,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    SMALL,
+    VERMILION,
+    WASH,
+    series_color,
+    tint,
+)
+
+# ---------------------------------------------------------------------------------- grid
 
 MARGIN = 0.12
 LEFT = 1.62  # where the lanes begin
@@ -49,7 +67,7 @@ class Launch:
         return thread_block * self.threads + thread
 
 
-def draw_grid(launch: Launch, at: style.Place | None = None) -> Figure:
+def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
     """Draw every thread of a launch as a cell with the number of its element.
 
     A row is a warp, a color a thread block. Threads whose element does not exist are gray.
@@ -58,47 +76,45 @@ def draw_grid(launch: Launch, at: style.Place | None = None) -> Figure:
         raise ValueError(f"threads must be from 1 to 1,024, got {launch.threads}")
     warps = -(-launch.threads // WARP)
     if not 1 <= warps * launch.grid <= MOST_WARPS:
-        raise ValueError(f"a launch of 1 to {MOST_WARPS} warps can be drawn, got "
-                         f"{warps * launch.grid}")  # fmt: skip
+        raise ValueError(
+            f"a launch of 1 to {MOST_WARPS} warps can be drawn, got {warps * launch.grid}"
+        )
     rows = warps * launch.grid
-    page = style.Page(LEFT + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * GAP, at)
+    page = Page(LEFT + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * GAP, at)
     idle = 0
     for lane in range(0, WARP, 4):
-        style.put(page.ax, LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5,
-                  style.MUTED, "center")  # fmt: skip
-    style.put(page.ax, LEFT - 0.12, TOP - 0.1, "lane", style.SMALL, style.MUTED, "right")
+        page.put(LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center")
+    page.note(LEFT - 0.12, TOP - 0.1, "lane", "right")
     for block in range(launch.grid):
         y = TOP + block * (warps * CELL + GAP)
-        color = style.series_color(block)
-        style.put(page.ax, MARGIN, y + CELL / 2, f"thread block {block}", style.SMALL, style.INK,
-                  weight="bold")  # fmt: skip
+        color = series_color(block)
+        page.put(MARGIN, y + CELL / 2, f"thread block {block}", SMALL, INK, weight="bold")
         for thread in range(launch.threads):
             warp, lane = divmod(thread, WARP)
             row = y + warp * CELL
             if lane == 0:
-                style.put(page.ax, LEFT - 0.12, row + CELL / 2, f"warp {warp}", style.SMALL,
-                          style.MUTED, "right")  # fmt: skip
+                page.note(LEFT - 0.12, row + CELL / 2, f"warp {warp}", "right")
             element = launch.taken_by(block, thread)
             inside = 0 <= element < launch.num_elements
             idle += not inside
-            face = style.tint(color, 0.45) if inside else style.WASH
+            face = tint(color, 0.45) if inside else WASH
             x = LEFT + lane * CELL
-            page.ax.add_artist(Rectangle((x, row), CELL - 0.03, CELL - 0.03, facecolor=face))
-            style.put(page.ax, x + CELL / 2 - 0.015, row + CELL / 2 - 0.015, str(element), 6.2,
-                      style.INK if inside else style.FAINT, "center")  # fmt: skip
+            page.bar(x, row, CELL - 0.03, CELL - 0.03, face)
+            spot = x + CELL / 2 - 0.015, row + CELL / 2 - 0.015
+            page.put(*spot, str(element), 6.2, INK if inside else FAINT, "center")
     words = (
         f"{style.count(launch.grid, 'thread block')} of {launch.threads} threads for "
         f"{style.count(launch.num_elements, 'element')}"
     )
-    style.put(page.ax, MARGIN, 0.16, words, style.BODY, weight="bold")
+    page.put(MARGIN, 0.16, words, weight="bold")
     if idle:
         note = f"{style.count(idle, 'thread')} past the end (gray)"
-        style.put(page.ax, page.width - MARGIN, 0.16, note, style.SMALL, style.MUTED, "right")
+        page.note(page.width - MARGIN, 0.16, note, "right")
     page.say(f"{words}, in warps of {WARP}; {idle or 'none'} past the end")
     return page.figure
 
 
-def draw_written(got, want, title: str = "", at: style.Place | None = None) -> Figure:
+def draw_written(got, want, title: str = "", at: Place | None = None) -> Figure:
     """Draw the elements of an output, 32 in a row: right, wrong, or as it was before the launch.
 
     Args:
@@ -111,32 +127,308 @@ def draw_written(got, want, title: str = "", at: style.Place | None = None) -> F
     right = (got == want) | (np.isnan(got) & np.isnan(want))
     unwritten = np.isnan(got) & ~right
     kinds = [
-        ("right", right, style.tint(style.BLUE, 0.55)),
-        ("wrong", ~right & ~unwritten, style.VERMILION),
-        ("never written", unwritten, style.PAPER),
+        ("right", right, tint(BLUE, 0.55)),
+        ("wrong", ~right & ~unwritten, VERMILION),
+        ("never written", unwritten, PAPER),
     ]
     size = min(0.16, 4.5 / max(1, -(-got.size // WARP)))
     left, top = 0.75, 0.62
     rows = max(1, -(-got.size // WARP))
-    page = style.Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
-    style.put(page.ax, MARGIN, 0.16, title, style.BODY, weight="bold")
+    page = Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
+    page.put(MARGIN, 0.16, title, weight="bold")
     x = MARGIN
     for name, where, face in kinds:
         cells = [
             Rectangle((left + i % WARP * size, top + i // WARP * size), size * 0.9, size * 0.9)
             for i in np.flatnonzero(where)
         ]
-        edge = style.FAINT if face == style.PAPER else face
+        edge = FAINT if face == PAPER else face
         page.ax.add_collection(PatchCollection(cells, facecolor=face, edgecolor=edge, lw=0.5))
         if where.any():
-            style.box(page.ax, x, 0.35, 0.12, 0.12, face, edge, 0.5, 0.0)
+            page.box(x, 0.35, 0.12, 0.12, face, edge, 0.5, 0.0)
             words = f"{name}: {int(where.sum()):,}"
-            style.put(page.ax, x + 0.18, 0.42, words, style.SMALL, style.MUTED)
-            x += 0.5 + style.text_width(words, style.SMALL)
+            page.note(x + 0.18, 0.42, words)
+            x += 0.5 + style.text_width(words, SMALL)
     step = max(1, round(0.16 / size))
     for row in range(0, rows, step):
-        style.put(page.ax, left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5,
-                  style.MUTED, "right")  # fmt: skip
+        page.put(left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5, MUTED, "right")
     each = (f"{int(where.sum()):,} {name}" for name, where, _ in kinds)
     page.say(f"{title}: of {style.count(got.size, 'element')}, {style.some(each)}")
+    return page.figure
+
+
+# ---------------------------------------------------------------------------------- programs
+
+PROGRAMS_LEFT = 1.15  # inches, where the lanes begin
+PROGRAMS_GAP = 0.07  # between blocks
+MOST_LANES = 32
+MOST_BLOCKS = 24
+
+Lane = tuple[int, bool]  # an element, and whether the mask lets the lane take part
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Which elements of a tensor the programs of a launch touch.
+
+    Attributes:
+        name: of the tensor.
+        num_elements: of the tensor.
+        blocks: (program, its lanes), one for each access, in the order of the programs.
+    """
+
+    name: str
+    num_elements: int
+    blocks: tuple[tuple[int, tuple[Lane, ...]], ...]
+
+
+def programs_of(trace: Any, name: str, kind: str) -> Programs:
+    """From a `yaie.course.core.triton.Trace`: the loads, or the stores, of one tensor."""
+    accesses = trace.of(name, kind)
+    if not trace.accesses:  # without an interpreter there is nothing to see
+        return Programs(name, 0, ())
+    if not accesses:
+        raise ValueError(f"trace must have a {kind} of {name!r}, got none")
+    blocks = tuple(
+        (
+            a.program[0],
+            tuple(zip(a.elements.ravel().tolist(), a.mask.ravel().tolist(), strict=True)),
+        )
+        for a in accesses
+    )
+    return Programs(name, accesses[0].num_elements, blocks)
+
+
+def draw_programs(state: Programs, at: Place | None = None) -> Figure:
+    """Draw each block as a row of lanes with the number of the element; a color is a program.
+
+    Lanes that the mask keeps out are gray. Lanes that are let in although their element does not
+    exist are red.
+    """
+    if not state.blocks:
+        page = Page(4.6, 0.36, at)
+        words = "No program was watched: that takes Triton's interpreter."
+        page.say(words)
+        page.put(MARGIN, 0.18, words, BODY, MUTED)
+        return page.figure
+    lanes = max(len(block) for _, block in state.blocks)
+    if lanes > MOST_LANES or len(state.blocks) > MOST_BLOCKS:
+        raise ValueError(
+            f"at most {MOST_BLOCKS} blocks of {MOST_LANES} lanes can be drawn, got "
+            f"{len(state.blocks)} of {lanes}"
+        )
+    width = max(PROGRAMS_LEFT + lanes * CELL + MARGIN, 4.6)
+    page = Page(width, TOP + len(state.blocks) * (CELL + PROGRAMS_GAP) + 0.06, at)
+    masked = stray = 0
+    for lane in range(0, lanes, 4):
+        page.put(
+            PROGRAMS_LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center"
+        )
+    page.note(PROGRAMS_LEFT - 0.12, TOP - 0.1, "lane", "right")
+    for row, (program, block) in enumerate(state.blocks):
+        y = TOP + row * (CELL + PROGRAMS_GAP)
+        page.put(MARGIN, y + CELL / 2, f"program {program}", SMALL, weight="bold")
+        for lane, (element, inside) in enumerate(block):
+            exists = 0 <= element < state.num_elements
+            masked += not inside
+            stray += inside and not exists
+            face, ink = tint(series_color(program), 0.45), INK
+            if not inside:
+                face, ink = WASH, FAINT
+            elif not exists:
+                face, ink = VERMILION, PAPER
+            x = PROGRAMS_LEFT + lane * CELL
+            page.bar(x, y, CELL - 0.03, CELL - 0.03, face)
+            page.put(x + CELL / 2 - 0.015, y + CELL / 2 - 0.015, str(element), 6.2, ink, "center")
+    programs = style.count(len({program for program, _ in state.blocks}), "program")
+    words = f"{programs} on {state.name}, {style.count(state.num_elements, 'element')}"
+    page.put(MARGIN, 0.16, words, weight="bold")
+    note = f"{style.count(masked, 'lane')} masked (gray)" if masked else ""
+    if stray:
+        note = f"{style.count(stray, 'lane')} outside (red)"
+    page.note(page.width - MARGIN, 0.16, note, "right")
+    page.say(f"{words}; {note or 'every lane takes part'}")
+    spans = {}
+    for program, block in state.blocks:
+        spans.setdefault(program, []).extend(element for element, inside in block if inside)
+    each = (f"{min(own)} to {max(own)} by program {p}" for p, own in spans.items() if own)
+    page.say(f"Elements: {style.some(each)}")
+    return page.figure
+
+
+def draw_traffic(kinds: Mapping[str, Mapping[str, int]], at: Place | None = None) -> Figure:
+    """Draw a bar for each way to compute the same: bytes read, then bytes written.
+
+    Args:
+        kinds: name of the way → {"read": bytes, "written": bytes}.
+    """
+    left, width, row = 2.1, 5.0, 0.34
+    page = Page(9.0, 0.42 + row * len(kinds) + 0.06, at)
+    most = max(sum(parts.values()) for parts in kinds.values())
+    colors = {"read": BLUE, "written": ORANGE}
+    x = left
+    for part, color in colors.items():
+        page.box(x, 0.1, 0.12, 0.12, color, radius=0.0)
+        page.note(x + 0.18, 0.165, f"bytes {part}")
+        x += 1.15
+    for number, (name, parts) in enumerate(kinds.items()):
+        y = 0.42 + number * row
+        page.put(left - 0.12, y + row / 2 - 0.03, name, ha="right")
+        x = left
+        for part, color in colors.items():
+            length = width * parts[part] / most
+            page.bar(x, y, length, row - 0.1, color)
+            x += length
+        words = f"{sum(parts.values()):,}"
+        page.put(x + 0.1, y + row / 2 - 0.03, words, SMALL)
+    each = (
+        f"{name}: {parts['read']:,} bytes read, {parts['written']:,} written"
+        for name, parts in kinds.items()
+    )
+    page.say("; ".join(each))
+    return page.figure
+
+
+# --------------------------------------------------------------------------- attention programs
+
+TILES_MARGIN = 0.14
+SIDE = 2.1  # inches of the longer side of the matrix
+TILE_CELL = 0.2  # a processor
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class ProgramTiles:
+    """What some programs of one head have computed.
+
+    Attributes:
+        num_q, num_k: rows and columns of the matrix of scores.
+        tiles: (program, its queries, its keys), a tile each, in the order of computation.
+        causal: whether to hatch the keys that come after their query.
+    """
+
+    num_q: int
+    num_k: int
+    tiles: tuple[tuple[int, Span, Span], ...]
+    causal: bool
+
+
+def tiles_of(
+    trace: Any, head: int, num_q: int, num_k: int, token_size: int, kv_token_size: int, causal: bool
+) -> ProgramTiles:
+    """From a `yaie.course.core.triton.Trace` of tensors named q and k, the tiles of one head.
+
+    Programs have the number of their tile of queries first, the head second.
+
+    Args:
+        token_size, kv_token_size: elements of one token in q, and in k.
+    """
+    tiles: list[tuple[int, Span, Span]] = []
+    rows: Span = (0, 0)
+    for access in trace.accesses:
+        if access.program[1] != head or access.kind != "load" or not access.mask.any():
+            continue
+        if access.name == "q":
+            rows = _span(access, token_size)
+        elif access.name == "k":
+            tiles.append((access.program[0], rows, _span(access, kv_token_size)))
+    return ProgramTiles(num_q, num_k, tuple(tiles), causal)
+
+
+def _span(access: Any, token_size: int) -> Span:
+    tokens = np.unique(access.elements[access.mask] // token_size)
+    return int(tokens[0]), int(tokens[-1]) + 1
+
+
+def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
+    """Draw the tiles that were computed; a color is a program, the last tile is the darkest."""
+    unit = SIDE / max(state.num_q, state.num_k, 1)
+    left, top = TILES_MARGIN + 0.1, TILES_MARGIN + 0.26
+    width, height = state.num_k * unit, state.num_q * unit
+    page = Page(left + width + 2.1, top + max(height, 1.0) + TILES_MARGIN, at)
+    ax = page.ax
+    ax.note(left, TILES_MARGIN + 0.07, "keys →, queries ↓")
+    ax.bar(left, top, width, height, WASH)
+    for number, (program, rows, keys) in enumerate(state.tiles):
+        last = number == len(state.tiles) - 1
+        color = tint(series_color(program), 0.95 if last else 0.55)
+        corner = left + keys[0] * unit, top + rows[0] * unit
+        ax.bar(
+            *corner, (keys[1] - keys[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
+        )
+    if state.causal:
+        past, right = state.num_k - state.num_q, left + width
+        corners = [(right, top)]
+        for row in range(state.num_q):
+            edge = left + min(max(past + row + 1, 0), state.num_k) * unit
+            corners += [(edge, top + row * unit), (edge, top + (row + 1) * unit)]
+        corners.append((right, top + height))
+        ax.add_artist(
+            Polygon(corners, facecolor="none", hatch="//////", edgecolor=tint(INK, 0.3), lw=0)
+        )
+    programs = sorted({program for program, _, _ in state.tiles})
+    for i, program in enumerate(programs):
+        count = sum(p == program for p, _, _ in state.tiles)
+        y, x = top + 0.02 + i * 0.24, left + width + 0.22
+        color = tint(series_color(program), 0.75)
+        ax.bar(x, y, 0.16, 0.16, color)
+        words = f"program {program}: {style.count(count, 'tile')}"
+        ax.put(x + 0.24, y + 0.09, words, SMALL)
+    each = (
+        f"{sum(p == program for p, _, _ in state.tiles)} by program {program}"
+        for program in programs
+    )
+    hidden = "; keys after their query are hatched" if state.causal else ""
+    page.say(
+        f"{style.count(len(state.tiles), 'tile')} of the {state.num_q} × {state.num_k} scores "
+        f"computed: {style.some(each)}{hidden}"
+    )
+    return page.figure
+
+
+@dataclass(frozen=True)
+class Occupied:
+    """A launch that finds a number of processors idle.
+
+    Attributes:
+        owners: for each program, what it works on (a KV head, say), which gives it its color.
+        processors: of the device.
+        noun: what an owner is called.
+    """
+
+    owners: tuple[int, ...]
+    processors: int
+    noun: str = "KV head"
+    program: str = "program"  # what a program and a processor are called
+    processor: str = "processor"
+
+
+def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:
+    """Draw the processors as cells, filled one program each, in rounds if there are more."""
+    columns = 22
+    rows = -(-state.processors // columns)
+    page = Page(columns * TILE_CELL + 2 * TILES_MARGIN, 0.4 + rows * TILE_CELL + 0.36, at)
+    ax = page.ax
+    busy = min(len(state.owners), state.processors)
+    words = (
+        f"{style.count(len(state.owners), state.program)}, "
+        f"{busy} of {state.processors} {state.processor}s"
+    )
+    ax.put(TILES_MARGIN, 0.18, words, weight="bold")
+    for cell in range(state.processors):
+        row, column = divmod(cell, columns)
+        color = WASH
+        if cell < len(state.owners):
+            owner = state.owners[cell]
+            repeated = owner // len(style.SERIES) % 2  # the seventh color is a paler first
+            color = tint(series_color(owner), 0.4 if repeated else 0.85)
+        corner = TILES_MARGIN + column * TILE_CELL, 0.36 + row * TILE_CELL
+        ax.bar(*corner, TILE_CELL - 0.03, TILE_CELL - 0.03, color)
+    rounds = len(state.owners) / state.processors
+    note = f"a color is a {state.noun}"
+    if rounds > 1:
+        note += f"; {rounds:.1f} {state.program}s for each {state.processor}"
+    ax.note(TILES_MARGIN, page.height - 0.16, note)
+    page.say(f"{words} busy; {note}")
     return page.figure

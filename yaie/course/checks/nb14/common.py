@@ -117,7 +117,7 @@ def require_cheap(report: Report, told: Mapping[str, str]) -> None:
 
 
 def _drawn(access: Access) -> Any:
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     return draw_access(access)
 

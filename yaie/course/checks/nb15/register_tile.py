@@ -135,7 +135,7 @@ def explanations(path: Path) -> Explain:
 
 def draw_register_tile(path: Path) -> Any:
     """Which lines cost how much, in your kernel."""
-    from yaie.course.viz.costs import draw_costs
+    from yaie.course.viz.memory import draw_costs
 
     size = (TILE, TILE, 16)
     return draw_costs(report_of(path, f"{NAME}_f32", *factors(*size), *size))

@@ -167,8 +167,8 @@ def draw_shared_tile(path: Path) -> Any:
     from functools import partial
 
     from yaie.course.checks.nb14.common import report_of
-    from yaie.course.viz.access import draw_access
     from yaie.course.viz.film import compose
+    from yaie.course.viz.memory import draw_access
 
     a, b, c = factors(*WHOLE)
     report = report_of(path, f"{NAME}_f32", a, b, c, *WHOLE)

@@ -184,7 +184,7 @@ def costs(path: Path) -> None:
 
 
 def _drawn(access: Any) -> Any:
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     return draw_access(access)
 
@@ -193,7 +193,7 @@ def draw_copies(path: Path) -> Any:
     """What each line costs a warp."""
     import torch
 
-    from yaie.course.viz.costs import draw_costs
+    from yaie.course.viz.memory import draw_costs
 
     pools = pools_of((16, 2, 32), 2)
     return draw_costs(report_of(path, NAME, pools, torch.tensor(APART), 2, 2, 4096, 16, 2))

@@ -227,7 +227,7 @@ def draw_fp8(path: Path) -> Any:
     """What each line costs a warp."""
     import torch
 
-    from yaie.course.viz.costs import draw_costs
+    from yaie.course.viz.memory import draw_costs
 
     keys, ones = torch.randn(2, 2, 64, generator=torch.Generator().manual_seed(0)), torch.ones(1)
     pools = [torch.zeros(2, 4, 2, 64).to(torch.float8_e4m3fn) for _ in range(2)]

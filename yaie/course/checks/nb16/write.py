@@ -233,14 +233,14 @@ def wide(path: Path) -> None:
 
 
 def _drawn(access: Any) -> Any:
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     return draw_access(access)
 
 
 def draw_write(path: Path) -> Any:
     """Which token lies in which slot, as the kernel left it."""
-    from yaie.course.viz.slots import draw_slots
+    from yaie.course.viz.paged import draw_slots
 
     case = inputs((9, 2, 4, 4))
     before = rows_of(case["key_pool"]).clone()
