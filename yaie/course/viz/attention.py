@@ -16,21 +16,6 @@ from matplotlib.ticker import MaxNLocator
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    BODY,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- attention
 
@@ -68,7 +53,7 @@ def draw_attention(
     shown_queries = [style.shorten(style.token_label(query), 1.1) for query in queries]
     every = 1 if side >= 0.17 else int(np.ceil(0.17 / side))
     names = max(style.text_width(query) for query in shown_queries)
-    left = MARGIN + 0.1 + max(names, style.text_width("queries ↓", SMALL))
+    left = MARGIN + 0.1 + max(names, style.text_width("queries ↓", style.SMALL))
     top = MARGIN + 0.25 + max(style.text_width(key) for key in shown_keys)
     width = max(left + num_keys * side + MARGIN, 2.4)
     page = Page(width, top + num_queries * side + MARGIN, at)
@@ -113,31 +98,31 @@ def _draw_weight(
 ) -> None:
     gap = min(0.02, side * 0.08)
     if future and weight == 0:
-        ax.bar(
+        ax.rect(
             x,
             y,
             side - gap,
             side - gap,
-            WASH,
+            style.WASH,
             hatch="/////",
-            edgecolor=tint(INK, 0.14),
+            edgecolor=style.tint(style.INK, 0.14),
             linewidth=0.0,
         )
         return
     level = float(np.clip(weight, 0.0, 1.0)) if np.isfinite(weight) else 0.0
-    ax.bar(
+    ax.rect(
         x,
         y,
         side - gap,
         side - gap,
         colors(0.04 + 0.9 * level),
-        edgecolor=VERMILION if future else FAINT,
+        edgecolor=style.VERMILION if future else style.FAINT,
         linewidth=1.8 if future else 0.5,
         zorder=3 if future else 2,
     )
     if side >= 0.34:
         label = "1" if weight >= 0.995 else f"{weight:.2f}".replace("0.", ".")
-        ink = PAPER if level > 0.55 else INK
+        ink = style.PAPER if level > 0.55 else style.INK
         ax.put(x + side / 2, y + side / 2, label, 7, ink, "center", zorder=4)
 
 
@@ -156,25 +141,25 @@ def draw_head_groups(
     num_heads, num_kv_heads = heads
     if num_kv_heads < 1 or num_heads % num_kv_heads:
         raise ValueError(f"heads: {num_heads} query heads do not divide over {num_kv_heads}")
-    pitch = min(0.3, (WIDTH - 2 * MARGIN) / num_heads)
+    pitch = min(0.3, (style.WIDTH - 2 * MARGIN) / num_heads)
     words = f"{style.count(num_heads, 'query head')}, {style.count(num_kv_heads, 'KV head')}"
     if bytes_per_token is not None:
         words += f": {bytes_per_token:,} bytes a token"
-    width = max(num_heads * pitch, style.text_width(words, SMALL)) + 2 * MARGIN
+    width = max(num_heads * pitch, style.text_width(words, style.SMALL)) + 2 * MARGIN
     page = Page(width, 1.75, at)
     group = num_heads // num_kv_heads
     size = pitch * 0.76
     for head in range(num_heads):
-        color = series_color(head // group)
+        color = style.series_color(head // group)
         x = MARGIN + (head + 0.5) * pitch
         kv_x = MARGIN + (head // group + 0.5) * group * pitch
-        page.plot([x, kv_x], [0.3, 1.05], color=tint(color, 0.6), lw=1.4, zorder=1)
-        page.ax.add_artist(Circle((x, 0.28), size / 2, color=tint(color, 0.75), zorder=2))
+        page.plot([x, kv_x], [0.3, 1.05], color=style.tint(color, 0.6), lw=1.4, zorder=1)
+        page.ax.add_artist(Circle((x, 0.28), size / 2, color=style.tint(color, 0.75), zorder=2))
         if size >= 0.2:
             page.put(x, 0.285, str(head), 7, ha="center")
     for head in range(num_kv_heads):
         x = MARGIN + (head + 0.5) * group * pitch
-        color = tint(series_color(head), 0.75)
+        color = style.tint(style.series_color(head), 0.75)
         page.box(x - size / 2, 1.0, size, 0.26, color, zorder=2, radius=0.03)
         if size >= 0.2:
             page.put(x, 1.135, str(head), 7, ha="center")
@@ -203,7 +188,7 @@ def draw_rotary(
         raise ValueError(f"cos and sin must have one shape, got {cos.shape} and {sin.shape}")
     num_positions, num_pairs = cos.shape
     num_dials, num_arrows = min(num_dials, num_pairs), min(num_arrows, num_positions)
-    page = Page(WIDTH, 4.75, at)
+    page = Page(style.WIDTH, 4.75, at)
     pitch = (page.width - 2 * MARGIN) / max(num_dials, 4)
     radius = min(0.62, pitch * 0.42)
     # The first pairs turn fastest and differ most, so more of them are shown.
@@ -229,11 +214,11 @@ def draw_rotary(
 def _draw_dial(
     ax: Axes, center: tuple[float, float], radius: float, cos: np.ndarray, sin: np.ndarray
 ) -> None:
-    ax.add_artist(Circle(center, radius, facecolor=WASH, edgecolor=FAINT))
+    ax.add_artist(Circle(center, radius, facecolor=style.WASH, edgecolor=style.FAINT))
     for index in reversed(range(len(cos))):
         tip = (center[0] + radius * cos[index], center[1] - radius * sin[index])
         strength = 1.0 - 0.8 * index / max(1, len(cos) - 1)
-        color = INK if index == 0 else tint(BLUE, strength)
+        color = style.INK if index == 0 else style.tint(style.BLUE, strength)
         ax.add_artist(
             FancyArrowPatch(
                 center,
@@ -261,14 +246,13 @@ def _draw_angles(page: Page, angles: np.ndarray, top: float) -> None:
         interpolation="nearest",
         origin="upper",
     )
-    ax.name(x="position")
-    ax.name(y="pair")
+    ax.label_scales(x="position", y="pair")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=1))
     scale = page.chart(left + width + 0.2, top, 0.15, height, left=False, bottom=False)
     bar = page.figure.colorbar(image, cax=scale)
     bar.set_ticks([0, np.pi, 2 * np.pi], labels=["0", "π", "2π"])
-    bar.ax.tick_params(labelsize=SMALL, labelcolor=MUTED, length=0, labelright=True)
+    bar.ax.tick_params(labelsize=style.SMALL, labelcolor=style.MUTED, length=0, labelright=True)
     bar.outline.set_visible(False)
     page.note(left + width + 0.2, top - 0.12, "angle")
 
@@ -342,39 +326,39 @@ def draw_online(state: OnlineStep, at: Place | None = None) -> Figure:
     ax.note(ONLINE_MARGIN, 0.16, "scores")
     tile_x = left + state.start * bar - gap / 2
     tile_width = (state.end - state.start) * bar
-    ax.bar(tile_x, top - 0.05, tile_width, 2 * HEIGHT + 0.5, WASH)
+    ax.rect(tile_x, top - 0.05, tile_width, 2 * HEIGHT + 0.5, style.WASH)
     zero = height(0.0)
     for i, score in enumerate(state.scores):
         x = left + i * bar
         if not math.isfinite(score):
-            ax.put(x + (bar - gap) / 2, floor - 0.09, "-∞", 6, MUTED, "center")
+            ax.put(x + (bar - gap) / 2, floor - 0.09, "-∞", 6, style.MUTED, "center")
             continue
-        color = BLUE if i < state.end else FAINT
+        color = style.BLUE if i < state.end else style.FAINT
         y = height(score)
-        ax.bar(x, min(y, zero), bar - gap, max(abs(zero - y), 0.012), color)
-    ax.plot([left, left + count * bar], [zero, zero], color=FAINT, lw=0.8)
+        ax.rect(x, min(y, zero), bar - gap, max(abs(zero - y), 0.012), color)
+    ax.plot([left, left + count * bar], [zero, zero], color=style.FAINT, lw=0.8)
     if math.isfinite(state.maximum):
         y = height(min(max(state.maximum, low), high))
-        ax.plot([left, left + state.end * bar], [y, y], color=VERMILION, lw=1.4)
+        ax.plot([left, left + state.end * bar], [y, y], color=style.VERMILION, lw=1.4)
     bottom = floor + 0.4 + HEIGHT
     ax.note(ONLINE_MARGIN, floor + 0.24, "exp(score - maximum)")
-    ax.plot([left, left + count * bar], [bottom, bottom], color=FAINT, lw=0.8)
+    ax.plot([left, left + count * bar], [bottom, bottom], color=style.FAINT, lw=0.8)
     for i, score in enumerate(state.scores[: state.end]):
         if math.isfinite(score) and math.isfinite(state.maximum):
             weight = math.exp(min(score - state.maximum, 0.3))
-            color = GREEN if i >= state.start else tint(GREEN, 0.45)
+            color = style.GREEN if i >= state.start else style.tint(style.GREEN, 0.45)
             tall = weight * HEIGHT * 0.72
-            ax.bar(left + i * bar, bottom - tall, bar - gap, tall, color)
+            ax.rect(left + i * bar, bottom - tall, bar - gap, tall, color)
     x = left + count * bar + 0.15
     lines = [
-        ("maximum", three_places(state.maximum), VERMILION, top + 0.12),
-        ("maximum before", three_places(state.before), MUTED, top + 0.47),
-        ("old sum times", f"{state.rescale:.3f}", INK, floor + 0.4),
-        ("sum", three_places(state.total), GREEN, floor + 0.75),
+        ("maximum", three_places(state.maximum), style.VERMILION, top + 0.12),
+        ("maximum before", three_places(state.before), style.MUTED, top + 0.47),
+        ("old sum times", f"{state.rescale:.3f}", style.INK, floor + 0.4),
+        ("sum", three_places(state.total), style.GREEN, floor + 0.75),
     ]
     for name, value, color, y in lines:
         ax.note(x, y, name)
-        ax.put(x, y + 0.16, value, BODY, color, weight="bold")
+        ax.put(x, y + 0.16, value, style.BODY, color, weight="bold")
     words = f"{state.end} of {count} scores"
     ax.note(left, bottom + 0.16, words)
     kept, before, total = map(three_places, (state.maximum, state.before, state.total))

@@ -12,18 +12,6 @@ from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 MARGIN = 0.12
 DASHES = (0, (2, 1.5))
@@ -105,11 +93,11 @@ def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
     for block, count in enumerate(state.ref_counts):
         users = owners.get(block, [])
         if len(users) > 1:
-            face = tint(style.SHARED, 0.75)
+            face = style.tint(style.SHARED, 0.75)
         elif users:
-            face = tint(series_color(colors[users[0]]), 0.6)
+            face = style.tint(style.series_color(colors[users[0]]), 0.6)
         else:
-            face = tint(INK, 0.16)
+            face = style.tint(style.INK, 0.16)
         cells.append(
             Cell(
                 block,
@@ -135,23 +123,23 @@ def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: fl
     height = height or side
     gap = min(0.03, side * 0.12)
     width, height = side - gap, height - gap
-    edge, line, dashes = FAINT, 0.8, "solid"
+    edge, line, dashes = style.FAINT, 0.8, "solid"
     if cell.was_freed:
-        edge, line, dashes = VERMILION, 1.4, DASHES
+        edge, line, dashes = style.VERMILION, 1.4, DASHES
     elif cell.is_new:
-        edge, line = INK, 1.8
+        edge, line = style.INK, 1.8
     elif not cell.is_free:
         edge = "#8d949f"
     radius = min(0.03, side / 6)
-    ax.box(x, y, width, height, PAPER, radius=radius)
+    ax.box(x, y, width, height, style.PAPER, radius=radius)
     if not cell.is_free:
         ax.box(x, y, width * cell.fill, height, cell.face, radius=radius)
     ax.box(x, y, width, height, "none", edge, line, radius, linestyle=dashes)
     if cell.is_cached and not cell.is_free and side > 0.14:
         dot = min(0.07, side / 5)
-        ax.box(x + width - dot - 0.02, y + 0.02, dot, dot, INK, radius=dot / 2)
+        ax.box(x + width - dot - 0.02, y + 0.02, dot, dot, style.INK, radius=dot / 2)
     if side >= 0.24:
-        ink = MUTED if cell.is_free else INK
+        ink = style.MUTED if cell.is_free else style.INK
         ax.put(x + width / 2, y + height / 2, str(cell.block), 7, ink, "center")
 
 
@@ -161,7 +149,7 @@ def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: fl
 def draw_blocks(
     state: PoolState,
     previous: PoolState | None = None,
-    width: float = WIDTH,
+    width: float = style.WIDTH,
     at: Place | None = None,
 ) -> Figure:
     """Draw the block tables as rows of cells, and the pool that they point into below.
@@ -177,7 +165,7 @@ def draw_blocks(
     columns, pool_side = _grid(len(cells), inner)
     content = max(tables.width, columns * pool_side, 3.2)
     key = _key_entries(cells, copies)
-    key_widths = [0.24 + style.text_width(words, SMALL) for words, _ in key]
+    key_widths = [0.24 + style.text_width(words, style.SMALL) for words, _ in key]
     key_places = style.flow(key_widths, content)
     pool_top = MARGIN + tables.height + 0.26 + 0.12 * bool(copies)
     key_top = pool_top + -(-len(cells) // columns) * pool_side + 0.08
@@ -226,7 +214,7 @@ class _TableLayout:
         self.is_dense = len(state.tables) > 8
         self.side = 0.27 if self.is_dense else 0.34
         names = [style.text_width(style.printable(n), weight="bold") for n in state.tables]
-        lengths = [style.text_width(_tokens(n), SMALL) for n in state.lengths.values()]
+        lengths = [style.text_width(_tokens(n), style.SMALL) for n in state.lengths.values()]
         self.name_width = min(2.2, max(names, default=0.0)) + 0.02
         label = self.name_width + 0.12
         if self.is_dense:
@@ -275,7 +263,7 @@ def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _Tab
     y, side = MARGIN, layout.side
     colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
-        color = series_color(colors[name])
+        color = style.series_color(colors[name])
         ax.box(MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
         shown = style.shorten(style.printable(name), layout.name_width, weight="bold")
         length = _tokens(state.lengths[name])
@@ -310,7 +298,7 @@ def _draw_copy(ax: Axes, source: int, target: int, columns: int, side: float, to
             mutation_scale=8,
             shrinkA=1,
             shrinkB=0,
-            color=INK,
+            color=style.INK,
             linewidth=1.2,
             zorder=5,
         )
@@ -321,12 +309,16 @@ def _key_entries(
     cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
 ) -> list[tuple[str, Cell | None]]:
     """The kinds of cells that are there, each with its words."""
-    gray = tint(INK, 0.16)
-    own = tint(BLUE, 0.6)
+    gray = style.tint(style.INK, 0.16)
+    own = style.tint(style.BLUE, 0.6)
     found = [
         (any(c.is_free for c in cells), "free", Cell(0, gray, is_free=True)),
         (any(c.users == 1 for c in cells), "one request", Cell(0, own)),
-        (any(c.users > 1 for c in cells), "shared by several", Cell(0, tint(style.SHARED, 0.75))),
+        (
+            any(c.users > 1 for c in cells),
+            "shared by several",
+            Cell(0, style.tint(style.SHARED, 0.75)),
+        ),
         (any(c.users and c.fill < 1 for c in cells), "partly filled", Cell(0, own, fill=0.5)),
         (any(c.is_cached for c in cells), "kept by the cache", Cell(0, gray, is_cached=True)),
         (
@@ -334,7 +326,7 @@ def _key_entries(
             "in use, in no table",
             Cell(0, gray),
         ),
-        (any(c.is_new for c in cells), "just taken", Cell(0, PAPER, is_new=True)),
+        (any(c.is_new for c in cells), "just taken", Cell(0, style.PAPER, is_new=True)),
         (
             any(c.was_freed for c in cells),
             "just freed",

@@ -11,20 +11,6 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SKY,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- binary
 
@@ -49,7 +35,7 @@ class Piece:
     kind: str = "code"
 
 
-COLORS = {"code": BLUE, "PTX": ORANGE, "host": FAINT}
+COLORS = {"code": style.BLUE, "PTX": style.ORANGE, "host": style.FAINT}
 
 
 def draw_binary(
@@ -67,7 +53,7 @@ def draw_binary(
     for card, piece in cards.items():
         if piece is not None and piece not in names:
             raise ValueError(f"{card} takes {piece!r}, which is none of {sorted(names)}")
-    page = Page(WIDTH - 0.3, CARDS + CARD_HEIGHT + MARGIN, at)
+    page = Page(style.WIDTH - 0.3, CARDS + CARD_HEIGHT + MARGIN, at)
     page.put(MARGIN, 0.2, title, weight="bold")
     room = WHOLE - LEAST * len(pieces)
     total = sum(piece.size for piece in pieces)
@@ -75,27 +61,30 @@ def draw_binary(
     for piece in pieces:
         width = LEAST + room * piece.size / total
         color = COLORS[piece.kind]
-        page.box(x + 0.01, TOP, width - 0.02, HEIGHT, tint(color, 0.5), color)
+        page.box(x + 0.01, TOP, width - 0.02, HEIGHT, style.tint(color, 0.5), color)
         middle[piece.name] = x + width / 2
-        label = style.shorten(piece.name, max(width - 0.08, 0.3), SMALL)
-        page.put(x + width / 2, TOP + 0.23, label, SMALL, ha="center")
+        label = style.shorten(piece.name, max(width - 0.08, 0.3), style.SMALL)
+        page.put(x + width / 2, TOP + 0.23, label, style.SMALL, ha="center")
         size = f"{piece.size / 1000:.1f} kB"
         page.note(x + width / 2, TOP + 0.43, size, "center")
         x += width
     step = WHOLE / max(len(cards), 1)
     for i, (card, piece) in enumerate(cards.items()):
         left = MARGIN + i * step + 0.05
-        color = VERMILION if piece is None else MUTED
-        page.box(left, CARDS, step - 0.1, CARD_HEIGHT, WASH, color, 0.8)
+        color = style.VERMILION if piece is None else style.MUTED
+        page.box(left, CARDS, step - 0.1, CARD_HEIGHT, style.WASH, color, 0.8)
         center = left + step / 2 - 0.05
         says = {True: "runs none of it", False: f"runs {piece}"}[piece is None]
         compiled = any(p.name == piece and p.kind == "PTX" for p in pieces)
         says = "compiles the PTX" if compiled else says
-        page.put(center, CARDS + 0.17, card, SMALL, ha="center")
-        page.put(center, CARDS + 0.36, says, SMALL, color, "center")
+        page.put(center, CARDS + 0.17, card, style.SMALL, ha="center")
+        page.put(center, CARDS + 0.36, says, style.SMALL, color, "center")
         if piece is not None:
             page.plot(
-                [middle[piece], center], [TOP + HEIGHT + 0.03, CARDS - 0.03], color=MUTED, lw=1.0
+                [middle[piece], center],
+                [TOP + HEIGHT + 0.03, CARDS - 0.03],
+                color=style.MUTED,
+                lw=1.0,
             )
     sizes = (f"{piece.name} {piece.size / 1000:.1f} kB" for piece in pieces)
     runs = (f"{card} {piece or 'none of it'}" for card, piece in cards.items())
@@ -129,7 +118,7 @@ def draw_work(ways: Mapping[str, Sequence[Work]], until: float, at: Place | None
     if until <= 0:
         raise ValueError(f"until must be above 0, got {until}")
     height = WORK_MARGIN + len(ways) * (TITLE + 2 * ROW + GAP) + 0.3
-    page = Page(WIDTH, height, at)
+    page = Page(style.WIDTH, height, at)
     scale = (page.width - LEFT - 0.3) / until
     for i, (name, works) in enumerate(ways.items()):
         y = WORK_MARGIN + i * (TITLE + 2 * ROW + GAP)
@@ -140,18 +129,18 @@ def draw_work(ways: Mapping[str, Sequence[Work]], until: float, at: Place | None
         page.say(f"{name}, the first {until:g} µs: {words}")
         y += TITLE
         for row, side in enumerate(("CPU asks", "GPU works")):
-            page.put(WORK_MARGIN, y + row * ROW + 0.12, side, SMALL)
-            page.bar(LEFT, y + row * ROW, until * scale, ROW - 0.06, WASH)
+            page.put(WORK_MARGIN, y + row * ROW + 0.12, side, style.SMALL)
+            page.rect(LEFT, y + row * ROW, until * scale, ROW - 0.06, style.WASH)
         asked = dict.fromkeys(w.asked for w in works if w.asked)
         for begin, takes in asked:
-            _span(page, LEFT + begin * scale, y, takes * scale, SKY, until * scale)
+            _span(page, LEFT + begin * scale, y, takes * scale, style.SKY, until * scale)
         for work in works:
             x = LEFT + work.begins * scale
-            _span(page, x, y + ROW, work.takes * scale, GREEN, until * scale)
+            _span(page, x, y + ROW, work.takes * scale, style.GREEN, until * scale)
     y = height - 0.36
     for share in range(5):
         x = LEFT + share / 4 * until * scale
-        page.plot([x, x], [WORK_MARGIN + TITLE, y], color=FAINT, lw=0.7, zorder=3, alpha=0.6)
+        page.plot([x, x], [WORK_MARGIN + TITLE, y], color=style.FAINT, lw=0.7, zorder=3, alpha=0.6)
         words = f"{share / 4 * until:g}" + (" µs" if share == 4 else "")
         page.note(x, y + 0.16, words, "center")
     return page.figure
@@ -171,7 +160,7 @@ def _busy(works: Sequence[Work]) -> float:
 def _span(page: Page, x: float, y: float, width: float, color: str, whole: float) -> None:
     width = min(width, LEFT + whole - x)
     if width > 0:
-        page.bar(x, y, max(width, 0.012), ROW - 0.06, color, edgecolor=PAPER, linewidth=0.3)
+        page.rect(x, y, max(width, 0.012), ROW - 0.06, color, edgecolor=style.PAPER, linewidth=0.3)
 
 
 # ---------------------------------------------------------------------------------- autograd
@@ -231,14 +220,14 @@ def draw_autograd(result, leaves: Mapping[str, object], at: Place | None = None)
             places[node] = (lefts[column], top + i * AUTOGRAD_ROW, widths[column])
     for node, (left, y, node_width) in places.items():
         leaf = hasattr(node, "variable")
-        color = GREEN if leaf else BLUE if _is_torchs(node) else ORANGE
+        color = style.GREEN if leaf else style.BLUE if _is_torchs(node) else style.ORANGE
         page.cell(
             left,
             y,
             node_width,
             AUTOGRAD_HEIGHT,
             labels[node],
-            tint(color, 0.35),
+            style.tint(color, 0.35),
             color,
             size=style.BODY,
         )
@@ -290,7 +279,7 @@ def _arrow(page: Page, x0: float, y0: float, x1: float, y1: float, bend: float =
         (x0 - 0.02, y0 - 0.02 * bool(bend)),
         arrowprops={
             "arrowstyle": "-|>",
-            "color": MUTED,
+            "color": style.MUTED,
             "lw": 1.0,
             "shrinkA": 0,
             "shrinkB": 0,

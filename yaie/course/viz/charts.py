@@ -13,25 +13,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- charts
 
 MARGIN, GAP = 0.12, 0.35
 HEAD, BOTTOM = 0.62, 0.55  # inches above and below the axes
 DASHES = ((0, (4, 3)), (0, (1, 2)))  # of guides, in turn
-HALO = withStroke(linewidth=2.5, foreground=PAPER)  # so that no curve strikes a word out
+HALO = withStroke(linewidth=2.5, foreground=style.PAPER)  # so that no curve strikes a word out
 Points = Sequence[tuple[float, float]]
 
 
@@ -65,8 +53,8 @@ def draw_charts(charts: Sequence[Chart], height: float = 2.3, at: Place | None =
     """Draw charts in a row, on the width of a page."""
     if not charts:
         raise ValueError("charts must hold at least one chart, got none")
-    page = Page(WIDTH, HEAD + height + BOTTOM, at)
-    pitch = (WIDTH - 2 * MARGIN + GAP) / len(charts)
+    page = Page(style.WIDTH, HEAD + height + BOTTOM, at)
+    pitch = (style.WIDTH - 2 * MARGIN + GAP) / len(charts)
     for number, chart in enumerate(charts):
         x = MARGIN + number * pitch
         page.put(x, 0.17, chart.title, weight="bold")
@@ -90,18 +78,18 @@ def _told(chart: Chart, points: Points) -> str:
 
 
 def _legend(page: Page, chart: Chart, x: float, width: float) -> None:
-    colors = [series_color(number) for number in range(len(chart.curves))]
+    colors = [style.series_color(number) for number in range(len(chart.curves))]
     entries = [
         (name, color, 2.0, "solid") for name, color in zip(chart.curves, colors, strict=True)
     ]
-    entries += [(name, MUTED, 1.0, dash) for name, dash in zip(chart.guides, cycle(DASHES))]
+    entries += [(name, style.MUTED, 1.0, dash) for name, dash in zip(chart.guides, cycle(DASHES))]
     entries = [entry for entry in entries if entry[0]]
-    widths = [style.text_width(name, SMALL) + 0.22 for name, *_ in entries]
+    widths = [style.text_width(name, style.SMALL) + 0.22 for name, *_ in entries]
     places = style.flow(widths, width, 0.12)
     for (name, color, thick, dash), (left, line) in zip(entries, places, strict=True):
         y = 0.38 + 0.15 * line
         page.plot([x + left, x + left + 0.16], [y, y], color=color, lw=thick, ls=dash)
-        page.put(x + left + 0.2, y, name, SMALL, color)
+        page.put(x + left + 0.2, y, name, style.SMALL, color)
 
 
 def _draw(ax: Axes, chart: Chart) -> None:
@@ -115,10 +103,10 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ax.yaxis.set_minor_formatter(NullFormatter())
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
     ax.set_ylim(*_limits(chart))
-    ax.grid(axis="y", color=WASH, lw=0.8)
+    ax.grid(axis="y", color=style.WASH, lw=0.8)
     ax.set_axisbelow(True)
     for set_label, words in ((ax.set_xlabel, chart.xlabel), (ax.set_ylabel, chart.ylabel)):
-        set_label(words, fontsize=SMALL, color=MUTED, fontfamily=style.FONT)
+        set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
 
 
 def _draw_bars(ax: Axes, chart: Chart) -> None:
@@ -126,7 +114,7 @@ def _draw_bars(ax: Axes, chart: Chart) -> None:
     for number, points in enumerate(chart.curves.values()):
         left = (number - (len(chart.curves) - 1) / 2) * width
         for x, y in points:
-            ax.bar(x + left, y, 0.9 * width, color=series_color(number))
+            ax.bar(x + left, y, 0.9 * width, color=style.series_color(number))
     ax.set_xticks(range(len(chart.names)), chart.names)
     ax.set_xlim(-0.5, len(chart.names) - 0.5)
 
@@ -137,14 +125,14 @@ def _draw_curves(ax: Axes, chart: Chart) -> None:
         marker = None if chart.steps or len(points) > 40 else "o"
         ax.plot(
             *zip(*points, strict=True),
-            color=series_color(number),
+            color=style.series_color(number),
             lw=2.0,
             ms=3.5,
             marker=marker,
             drawstyle=drawstyle,
         )
     for points, dash in zip(chart.guides.values(), cycle(DASHES)):
-        ax.plot(*zip(*points, strict=True), color=MUTED, lw=1.0, ls=dash, zorder=1)
+        ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=dash, zorder=1)
     if chart.log_x:
         ax.set_xscale("log", base=2)
         ticks = sorted({x for points in chart.curves.values() for x, _ in points})
@@ -153,14 +141,14 @@ def _draw_curves(ax: Axes, chart: Chart) -> None:
     elif all(float(x).is_integer() for points in chart.curves.values() for x, _ in points):
         ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     for number, (name, x) in enumerate(chart.marks.items()):
-        ax.axvline(x, color=VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
+        ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
         ax.text(
             x,
             0.02 + 0.08 * number,
             f" {name}",
             transform=ax.get_xaxis_transform(),
-            fontsize=SMALL,
-            color=VERMILION,
+            fontsize=style.SMALL,
+            color=style.VERMILION,
             fontfamily=style.FONT,
             ha="left",
             va="bottom",
@@ -192,7 +180,7 @@ def _sparse(ticks: Sequence[float]) -> list[float]:
 TRACE_MARGIN = 0.12
 LEFT, CHART = 1.0, 7.8  # inches: where the charts begin, and how wide they are
 BARS, POOL = 2.0, 0.9  # inches: how high
-GREEN, ORANGE = tint(style.GREEN, 0.75), tint(style.ORANGE, 0.75)
+GREEN, ORANGE = style.tint(style.GREEN, 0.75), style.tint(style.ORANGE, 0.75)
 
 
 @dataclass(frozen=True)
@@ -228,7 +216,7 @@ def draw_trace(
     has_pool = any(record.blocks_in_use is not None for record in records)
     names = _Names(records)
     names_top = 0.4 + BARS + (0.2 + POOL if has_pool else 0.0)
-    page = Page(WIDTH, names_top + 0.1 + names.height + TRACE_MARGIN, at)
+    page = Page(style.WIDTH, names_top + 0.1 + names.height + TRACE_MARGIN, at)
     reused = sum(record.reused for record in records)
     total = reused + sum(record.computed for record in records)
     words = f"{reused:,} of {total:,} prompt tokens reused: hit rate {reused / max(1, total):.0%}"
@@ -265,17 +253,17 @@ class _Names:
             x = LEFT + (i + 0.5) * self.pitch
             if self.is_upright:
                 name = style.shorten(self.names[i], 1.0, 7)
-                ax.put(x, top, name, 7, MUTED, "center", rotation=90)
+                ax.put(x, top, name, 7, style.MUTED, "center", rotation=90)
             else:
                 name = self.names[i] if self.is_level else str(i)
-                ax.put(x, top + 0.08, name, 7, MUTED, "center")
+                ax.put(x, top + 0.08, name, 7, style.MUTED, "center")
 
 
 def _lane(page: Page, top: float, height: float, records: Sequence[TraceRecord]) -> Axes:
     ax = page.chart(LEFT, top, CHART, height)
     ax.set_xlim(-0.5, len(records) - 0.5)
     ax.tick_params(bottom=False, labelbottom=False)
-    ax.grid(axis="y", color=WASH, lw=0.8)
+    ax.grid(axis="y", color=style.WASH, lw=0.8)
     ax.set_axisbelow(True)
     return ax
 
@@ -314,21 +302,21 @@ def _draw_pool(page: Page, records: Sequence[TraceRecord], num_blocks: int | Non
     used = [(i, r.blocks_in_use) for i, r in enumerate(records) if r.blocks_in_use is not None]
     edges = [i + shift for i, _ in used for shift in (-0.5, 0.5)]
     heights = [blocks for _, blocks in used for _ in (0, 1)]
-    ax.fill_between(edges, heights, color=tint(BLUE, 0.25), linewidth=0.0)
-    ax.plot(edges, heights, color=BLUE, lw=1.5)
+    ax.fill_between(edges, heights, color=style.tint(style.BLUE, 0.25), linewidth=0.0)
+    ax.plot(edges, heights, color=style.BLUE, lw=1.5)
     most = num_blocks or max(1, *heights)
     ax.set_ylim(0, most * 1.15)
     ax.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
     _label(page, ("blocks", "in use"), top + POOL / 2)
     x = LEFT + CHART + 0.08
     if num_blocks:
-        ax.axhline(num_blocks, color=INK, lw=0.9)
+        ax.axhline(num_blocks, color=style.INK, lw=0.9)
         y = top + (POOL - 0.05) * (1 - 1 / 1.15)
         page.note(x, y, f"pool of {num_blocks}")
     evicted = [(i, record.evicted) for i, record in enumerate(records) if record.evicted]
     for i, _ in evicted:
-        ax.plot([i], [most * 1.07], marker="v", ms=5, color=VERMILION, clip_on=False)
+        ax.plot([i], [most * 1.07], marker="v", ms=5, color=style.VERMILION, clip_on=False)
     if evicted:
         total = sum(number for _, number in evicted)
         words = f"{style.count(total, 'block')} evicted"
-        page.put(x, top + POOL / 2 + 0.1, words, SMALL, VERMILION)
+        page.put(x, top + POOL / 2 + 0.1, words, style.SMALL, style.VERMILION)

@@ -64,7 +64,7 @@ def draw_growth(
         ax.margins(x=0.0)
         ax.grid(axis="y", color=WASH, lw=0.8)
         ax.set_axisbelow(True)
-        ax.name(x=xlabel)
+        ax.label_scales(x=xlabel)
         _label_ends(ax, curves)
     write = EngFormatter(sep=" ", places=1)
     for title, curves in panels.items():
@@ -127,7 +127,7 @@ def draw_tile_bytes(
     ax.yaxis.set_major_formatter(EngFormatter(unit="B", sep=" "))
     ax.yaxis.set_minor_formatter(NullFormatter())
     ax.grid(axis="y", color=WASH, lw=0.8)
-    ax.name(x=xlabel)
+    ax.label_scales(x=xlabel)
     page.put(5.3, 0.17, "● counted", BODY, VERMILION, weight="bold")
     write = EngFormatter(unit="B", sep=" ", places=1)
     page.say(
@@ -230,7 +230,7 @@ def draw_occupancy(
         ax.set_yticks([0, most // 4, most // 2, 3 * most // 4, most])
         ax.grid(axis="y", color=WASH, lw=0.8)
         ax.set_axisbelow(True)
-        ax.name(x=name)
+        ax.label_scales(x=name)
         page.put(number * pitch + 0.15, 0.22, "resident warps", weight="bold")
     for name, steps in panels.items():
         page.say(f"Resident warps against {name}, in stairs: {style.trend(steps)}")
@@ -289,9 +289,7 @@ def draw_lengths(
     ax.bar(places, [p for p, _ in pairs], 0.8, color=tint(BLUE, 0.75))
     ax.bar(places, [a for _, a in pairs], 0.8, [p for p, _ in pairs], color=tint(ORANGE, 0.75))
     ax.set(xlim=(0.3, len(pairs) + 0.7), ylim=(0, reserved))
-    ax.name(y="tokens")
-    words = f"{len(pairs)} requests, shortest first"
-    ax.name(x=words)
+    ax.label_scales(x=f"{len(pairs)} requests, shortest first", y="tokens")
     totals = [sum(pair) for pair in pairs]
     used = sum(totals) / reserved / len(totals)
     page.say(

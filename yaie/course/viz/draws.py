@@ -157,7 +157,7 @@ def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None
     ax.errorbar(places, list(shares), yerr=spread, fmt="o", color=INK, ms=3, lw=1)
     ax.set_xticks(places)
     ax.set_ylim(bottom=0)
-    ax.name(x="token")
+    ax.label_scales(x="token")
     near = sum(abs(c / draws - p) <= s for c, p, s in zip(counts, shares, spread, strict=True))
     page.say(
         f"Shares of {len(counts)} tokens in {draws:,} draws: {near} within two standard "

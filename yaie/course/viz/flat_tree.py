@@ -10,18 +10,6 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BODY,
-    FAINT,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    WASH,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 MARGIN = 0.14
 LEFT = 1.05  # inches, where the cells begin
@@ -55,12 +43,12 @@ def draw_flat_tree(view: FlatView, at: Place | None = None) -> Figure:
     tokens, values = flat.tokens.tolist(), flat.values.tolist()
     levels = _levels(children)
     arrays_top = TOP + len(levels) * LEVEL + 0.22
-    page = Page(WIDTH, arrays_top + 4 * ROW, at)
+    page = Page(style.WIDTH, arrays_top + 4 * ROW, at)
     _draw_tree(page, view, levels, starts, children, tokens)
     owners = [n for n in range(len(starts) - 1) for _ in range(starts[n], starts[n + 1])]
     numbers = [*range(len(starts) - 1), None]
     longest = max(len(tokens), len(starts))
-    cell = min((WIDTH - LEFT - MARGIN) / max(longest, 1), WIDEST_CELL)
+    cell = min((style.WIDTH - LEFT - MARGIN) / max(longest, 1), WIDEST_CELL)
     child_of = range(*_children(view.node, children))
     rows = (
         ("tokens", tokens, owners, 1),
@@ -116,20 +104,27 @@ def _draw_tree(
 ) -> None:
     places = _places(children)
     leaves = max(places) + 1
-    pitch = (WIDTH - 2 * MARGIN) / leaves
+    pitch = (style.WIDTH - 2 * MARGIN) / leaves
     depth = {node: level for level, nodes in enumerate(levels) for node in nodes}
     for node, place in enumerate(places):
         x, y = MARGIN + (place + 0.5) * pitch, TOP + depth[node] * LEVEL
         for child in range(children[node], children[node + 1]):
             to = MARGIN + (places[child] + 0.5) * pitch
-            page.plot([x, to], [y + NODE_HEIGHT, y + LEVEL], color=FAINT, lw=1.0, zorder=0)
+            page.plot([x, to], [y + NODE_HEIGHT, y + LEVEL], color=style.FAINT, lw=1.0, zorder=0)
     for node, place in enumerate(places):
         x, y = MARGIN + (place + 0.5) * pitch, TOP + depth[node] * LEVEL
         key = " ".join(map(str, tokens[starts[node] : starts[node + 1]])) or "root"
-        words = style.shorten(f"{node}:  {key}", pitch - 0.2, BODY)
-        width = style.text_width(words, BODY) + 0.24
+        words = style.shorten(f"{node}:  {key}", pitch - 0.2, style.BODY)
+        width = style.text_width(words, style.BODY) + 0.24
         page.cell(
-            x - width / 2, y, width, NODE_HEIGHT, words, _face(node), *_edge(node, view), size=BODY
+            x - width / 2,
+            y,
+            width,
+            NODE_HEIGHT,
+            words,
+            _face(node),
+            *_edge(node, view),
+            size=style.BODY,
         )
 
 
@@ -163,20 +158,20 @@ def _cell(
     i: int,
     framed: bool,
 ) -> None:
-    face = WASH if owner is None else _face(owner)
-    edge, line = (INK, 1.6) if framed else (PAPER, 0.8)
-    size = SMALL if width > 0.24 else 5.5
+    face = style.WASH if owner is None else _face(owner)
+    edge, line = (style.INK, 1.6) if framed else (style.PAPER, 0.8)
+    size = style.SMALL if width > 0.24 else 5.5
     page.cell(
         x + 0.015, y, width - 0.03, CELL_HEIGHT, str(content), face, edge, line, 0.03, size=size
     )
-    page.put(x + width / 2, y + CELL_HEIGHT + 0.09, str(i), 5.2, MUTED, "center")
+    page.put(x + width / 2, y + CELL_HEIGHT + 0.09, str(i), 5.2, style.MUTED, "center")
 
 
 def _face(node: int) -> tuple[float, float, float]:
-    return tint(series_color(node - 1), 0.38) if node else tint(INK, 0.12)
+    return style.tint(style.series_color(node - 1), 0.38) if node else style.tint(style.INK, 0.12)
 
 
 def _edge(node: int, view: FlatView) -> tuple[str, float]:
     if node == view.node:
-        return INK, 1.8
-    return FAINT, 0.8
+        return style.INK, 1.8
+    return style.FAINT, 0.8

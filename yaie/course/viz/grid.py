@@ -99,7 +99,7 @@ def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
             idle += not inside
             face = tint(color, 0.45) if inside else WASH
             x = LEFT + lane * CELL
-            page.bar(x, row, CELL - 0.03, CELL - 0.03, face)
+            page.rect(x, row, CELL - 0.03, CELL - 0.03, face)
             spot = x + CELL / 2 - 0.015, row + CELL / 2 - 0.015
             page.put(*spot, str(element), 6.2, INK if inside else FAINT, "center")
     words = (
@@ -238,7 +238,7 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
             elif not exists:
                 face, ink = VERMILION, PAPER
             x = PROGRAMS_LEFT + lane * CELL
-            page.bar(x, y, CELL - 0.03, CELL - 0.03, face)
+            page.rect(x, y, CELL - 0.03, CELL - 0.03, face)
             page.put(x + CELL / 2 - 0.015, y + CELL / 2 - 0.015, str(element), 6.2, ink, "center")
     programs = style.count(len({program for program, _ in state.blocks}), "program")
     words = f"{programs} on {state.name}, {style.count(state.num_elements, 'element')}"
@@ -277,7 +277,7 @@ def draw_traffic(kinds: Mapping[str, Mapping[str, int]], at: Place | None = None
         x = left
         for part, color in colors.items():
             length = width * parts[part] / most
-            page.bar(x, y, length, row - 0.1, color)
+            page.rect(x, y, length, row - 0.1, color)
             x += length
         words = f"{sum(parts.values()):,}"
         page.put(x + 0.1, y + row / 2 - 0.03, words, SMALL)
@@ -349,12 +349,12 @@ def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
     page = Page(left + width + 2.1, top + max(height, 1.0) + TILES_MARGIN, at)
     ax = page.ax
     ax.note(left, TILES_MARGIN + 0.07, "keys →, queries ↓")
-    ax.bar(left, top, width, height, WASH)
+    ax.rect(left, top, width, height, WASH)
     for number, (program, rows, keys) in enumerate(state.tiles):
         last = number == len(state.tiles) - 1
         color = tint(series_color(program), 0.95 if last else 0.55)
         corner = left + keys[0] * unit, top + rows[0] * unit
-        ax.bar(
+        ax.rect(
             *corner, (keys[1] - keys[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
         )
     if state.causal:
@@ -372,7 +372,7 @@ def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
         count = sum(p == program for p, _, _ in state.tiles)
         y, x = top + 0.02 + i * 0.24, left + width + 0.22
         color = tint(series_color(program), 0.75)
-        ax.bar(x, y, 0.16, 0.16, color)
+        ax.rect(x, y, 0.16, 0.16, color)
         words = f"program {program}: {style.count(count, 'tile')}"
         ax.put(x + 0.24, y + 0.09, words, SMALL)
     each = (
@@ -424,7 +424,7 @@ def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:
             repeated = owner // len(style.SERIES) % 2  # the seventh color is a paler first
             color = tint(series_color(owner), 0.4 if repeated else 0.85)
         corner = TILES_MARGIN + column * TILE_CELL, 0.36 + row * TILE_CELL
-        ax.bar(*corner, TILE_CELL - 0.03, TILE_CELL - 0.03, color)
+        ax.rect(*corner, TILE_CELL - 0.03, TILE_CELL - 0.03, color)
     rounds = len(state.owners) / state.processors
     note = f"a color is a {state.noun}"
     if rounds > 1:

@@ -12,19 +12,6 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    SKY,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- latency
 
@@ -55,8 +42,8 @@ def draw_latency(
     num_cycles = num_cycles or end
     warps = max(span.warp for span in spans) + 1
     lanes = [f"warp {warp}" for warp in range(warps)]
-    page = Page(WIDTH, HEAD + LANE * (warps + 1) + 0.45, at)
-    unit = (WIDTH - LEFT - RIGHT) / num_cycles
+    page = Page(style.WIDTH, HEAD + LANE * (warps + 1) + 0.45, at)
+    unit = (style.WIDTH - LEFT - RIGHT) / num_cycles
     for lane, name in enumerate([*lanes, "the unit"]):
         spot = LEFT - 0.1, HEAD + (lane + 0.5) * LANE
         page.put(*spot, name, ha="right", weight="bold" if lane == warps else "normal")
@@ -65,7 +52,7 @@ def draw_latency(
         if span.start >= num_cycles:
             continue
         x, length = LEFT + span.start * unit, (min(span.end, num_cycles) - span.start) * unit
-        color = series_color(span.warp)
+        color = style.series_color(span.warp)
         if span.kind == "compute":
             busy += min(span.end, num_cycles) - span.start
             for lane in (span.warp, warps):
@@ -73,7 +60,7 @@ def draw_latency(
                 page.box(x, y, length, LANE - 0.06, face=color, radius=0.0)
         else:
             y = HEAD + (span.warp + 0.5) * LANE
-            page.plot([x, x + length], [y, y], color=tint(color, 0.5), lw=1.2)
+            page.plot([x, x + length], [y, y], color=style.tint(color, 0.5), lw=1.2)
     shown = min(end, num_cycles)
     text = f"the unit works in {busy} of {shown} cycles, {busy / shown:.0%}"
     page.put(LEFT, 0.17, text, weight="bold")
@@ -155,19 +142,22 @@ def draw_timeline(state: Timeline, at: Place | None = None) -> Figure:
     ax, unit = page.ax, (TIMELINE_WIDTH - 2 * MARGIN) / state.longest
     for processor in range(state.processors):
         y = TOP + processor * ROW
-        ax.bar(MARGIN, y, TIMELINE_WIDTH - 2 * MARGIN, ROW - 0.04, WASH)
+        ax.rect(MARGIN, y, TIMELINE_WIDTH - 2 * MARGIN, ROW - 0.04, style.WASH)
     for processor, sequence, begin, end in started(state):
         paler = sequence // len(style.SERIES) % 2
-        color = tint(series_color(sequence), 0.45 if paler else 0.85)
+        color = style.tint(style.series_color(sequence), 0.45 if paler else 0.85)
         corner = MARGIN + begin * unit, TOP + processor * ROW
-        ax.bar(*corner, max((end - begin) * unit - 0.015, 0.01), ROW - 0.04, color)
+        ax.rect(*corner, max((end - begin) * unit - 0.015, 0.01), ROW - 0.04, color)
     last, work = finished(state), sum(keys for _, keys in state.pieces)
     busy = work / (last * state.processors) if last else 0.0
     blocks = state.processors if state.equal else len(state.pieces)
     words = f"{style.count(blocks, 'thread block')}, done after {last:,} keys"
     ax.put(MARGIN, 0.2, words, weight="bold")
     ax.plot(
-        [MARGIN + last * unit] * 2, [TOP - 0.05, TOP + ROW * state.processors], lw=1.0, color=INK
+        [MARGIN + last * unit] * 2,
+        [TOP - 0.05, TOP + ROW * state.processors],
+        lw=1.0,
+        color=style.INK,
     )
     note = (
         f"{state.processors} multiprocessors, busy {busy:.0%} of that time; a color is a sequence"
@@ -229,15 +219,15 @@ def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
     for y, name in ((LAUNCHES_TOP, "CPU"), (BOTTOM, "GPU")):
         page.put(LAUNCHES_MARGIN, y + HEIGHT / 2, name, weight="bold")
     for call, begin, end, told in host:
-        color = VERMILION if told else SKY if call.waits else BLUE
+        color = style.VERMILION if told else style.SKY if call.waits else style.BLUE
         _bar(page, LAUNCHES_TOP, begin, end, call.name, color)
     for call, start, asked in device:
-        color = VERMILION if call.fails else GREEN
+        color = style.VERMILION if call.fails else style.GREEN
         _bar(page, BOTTOM, start, start + call.runs, call.name.partition("<")[0], color)
         page.plot(
             [LAUNCHES_LEFT + asked * UNIT - 0.04, LAUNCHES_LEFT + start * UNIT + 0.06],
             [LAUNCHES_TOP + HEIGHT, BOTTOM],
-            color=FAINT,
+            color=style.FAINT,
             lw=1.2,
             zorder=0,
         )
@@ -254,8 +244,8 @@ def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
 
 def _bar(page: Page, y: float, begin: float, end: float, name: str, color: str) -> None:
     x, width = LAUNCHES_LEFT + begin * UNIT, (end - begin) * UNIT - 0.04
-    label = style.shorten(name, width - 0.06, SMALL)
-    page.cell(x, y, width, HEIGHT, label, tint(color, 0.45), color, 0.8, 0.03)
+    label = style.shorten(name, width - 0.06, style.SMALL)
+    page.cell(x, y, width, HEIGHT, label, style.tint(color, 0.45), color, 0.8, 0.03)
 
 
 # ---------------------------------------------------------------------------------- requests
@@ -274,8 +264,8 @@ def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None =
         raise ValueError("traces must hold at least one trace, got none")
     start = min(trace.due for trace in traces.values())
     end = max(trace.tokens[-1] for trace in traces.values())
-    page = Page(WIDTH, REQUESTS_HEAD + REQUESTS_LANE * len(traces) + FOOT, at)
-    scale = (WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / (end - start or 1.0)
+    page = Page(style.WIDTH, REQUESTS_HEAD + REQUESTS_LANE * len(traces) + FOOT, at)
+    scale = (style.WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / (end - start or 1.0)
 
     def place(time: float) -> float:
         return REQUESTS_LEFT + (time - start) * scale
@@ -284,13 +274,13 @@ def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None =
     page.note(REQUESTS_LEFT, 0.17, words)
     indices = style.name_colors(traces)
     for lane, (name, trace) in enumerate(traces.items()):
-        y, color = REQUESTS_HEAD + lane * REQUESTS_LANE, series_color(indices[name])
-        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, SMALL, ha="right")
+        y, color = REQUESTS_HEAD + lane * REQUESTS_LANE, style.series_color(indices[name])
+        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, style.SMALL, ha="right")
         wait = place(trace.tokens[0]) - place(trace.due)
         corner = place(trace.due), y + 0.06
-        page.box(*corner, max(wait, 0.01), REQUESTS_LANE - 0.12, tint(color, 0.3), radius=0.0)
+        page.box(*corner, max(wait, 0.01), REQUESTS_LANE - 0.12, style.tint(color, 0.3), radius=0.0)
         ends = [place(trace.tokens[0]), place(trace.tokens[-1])]
-        page.plot(ends, [y + REQUESTS_LANE / 2] * 2, color=tint(color, 0.5), lw=1.0)
+        page.plot(ends, [y + REQUESTS_LANE / 2] * 2, color=style.tint(color, 0.5), lw=1.0)
         for time in trace.tokens:
             page.plot([place(time)] * 2, [y + 0.05, y + REQUESTS_LANE - 0.05], color=color, lw=1.4)
     _scale(page, start, end, place, REQUESTS_HEAD + REQUESTS_LANE * len(traces), unit)
@@ -314,16 +304,16 @@ def draw_arrivals(
     if not any(map(len, arrivals.values())):
         raise ValueError("arrivals must hold at least one time, got none")
     end = max(times[-1] for times in arrivals.values() if len(times))
-    page = Page(WIDTH, REQUESTS_HEAD + 1.3 * REQUESTS_LANE * len(arrivals) + FOOT, at)
-    scale = (WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / end
+    page = Page(style.WIDTH, REQUESTS_HEAD + 1.3 * REQUESTS_LANE * len(arrivals) + FOOT, at)
+    scale = (style.WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / end
 
     def place(time: float) -> float:
         return REQUESTS_LEFT + time * scale
 
     page.note(REQUESTS_LEFT, 0.17, "each stroke is a request")
     for lane, (name, times) in enumerate(arrivals.items()):
-        y, color = REQUESTS_HEAD + 1.3 * lane * REQUESTS_LANE, series_color(lane)
-        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, SMALL, ha="right")
+        y, color = REQUESTS_HEAD + 1.3 * lane * REQUESTS_LANE, style.series_color(lane)
+        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, style.SMALL, ha="right")
         for time in times:
             page.plot([place(time)] * 2, [y, y + REQUESTS_LANE], color=color, lw=1.2)
     _scale(page, 0.0, end, place, REQUESTS_HEAD + 1.3 * REQUESTS_LANE * len(arrivals), unit)
@@ -339,10 +329,10 @@ def draw_arrivals(
 def _scale(page: Page, start: float, end: float, place, y: float, unit: str) -> None:
     span = end - start
     step = next(s for s in _steps() if span / s <= 11)
-    page.plot([place(start), place(end)], [y + 0.06] * 2, color=FAINT, lw=0.8)
+    page.plot([place(start), place(end)], [y + 0.06] * 2, color=style.FAINT, lw=0.8)
     for number in range(int(span / step + 1e-6) + 1):
         x = place(start + number * step)
-        page.plot([x, x], [y + 0.06, y + 0.1], color=FAINT, lw=0.8)
+        page.plot([x, x], [y + 0.06, y + 0.1], color=style.FAINT, lw=0.8)
         words = f"{number * step:g} {unit}"
         page.note(x, y + 0.22, words, "center")
 

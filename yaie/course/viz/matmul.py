@@ -13,20 +13,6 @@ from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    BODY,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SKY,
-    SMALL,
-    VERMILION,
-    tint,
-)
 
 MARGIN = 0.14
 SIDE = 1.25  # inches of the longest side
@@ -68,16 +54,16 @@ def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
     page = Page(width, c_y + state.m * unit + 0.68, at)
     ax = page.ax
     for x, y, columns, rows, name, color in (
-        (a_x, c_y, state.k, state.m, "a", ORANGE),
-        (c_x, b_y, state.n, state.k, "b", GREEN),
-        (c_x, c_y, state.n, state.m, "c", BLUE),
+        (a_x, c_y, state.k, state.m, "a", style.ORANGE),
+        (c_x, b_y, state.n, state.k, "b", style.GREEN),
+        (c_x, c_y, state.n, state.m, "c", style.BLUE),
     ):
-        _matrix(ax, x, y, columns * unit, rows * unit, state.tile * unit, tint(color, 0.1))
-        ax.put(x + 0.03, y - 0.08, name, BODY, color, weight="bold")
+        _matrix(ax, x, y, columns * unit, rows * unit, state.tile * unit, style.tint(color, 0.1))
+        ax.put(x + 0.03, y - 0.08, name, style.BODY, color, weight="bold")
     size = state.tile * unit
     for step in range(0, state.start + 1, state.tile):
         now = step == state.start
-        orange, green = (tint(c, 1.0 if now else 0.35) for c in (ORANGE, GREEN))
+        orange, green = (style.tint(c, 1.0 if now else 0.35) for c in (style.ORANGE, style.GREEN))
         _fill(ax, a_x + step * unit, c_y + state.row * unit, size, orange)
         _fill(ax, c_x + state.column * unit, b_y + step * unit, size, green)
     left = np.asarray(state.left, dtype=np.float64)
@@ -85,13 +71,13 @@ def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
     inner.imshow(np.abs(left), cmap="Blues_r", vmin=0.0, vmax=20.0, interpolation="nearest")
     inner.axis("off")
     lines = (
-        (f"{state.fetched:,} elements fetched", INK),
-        (f"{state.products:,} multiplications", INK),
-        (f"missing in c: {np.abs(left).max():.3g} at most", MUTED),
+        (f"{state.fetched:,} elements fetched", style.INK),
+        (f"{state.products:,} multiplications", style.INK),
+        (f"missing in c: {np.abs(left).max():.3g} at most", style.MUTED),
     )
     for i, (words, color) in enumerate(lines):
         y = c_y + state.m * unit + 0.2 + 0.17 * i
-        ax.put(MARGIN, y, words, SMALL, color)
+        ax.put(MARGIN, y, words, style.SMALL, color)
     page.say(
         f"The product c = a b, {state.m} × {state.n}, k = {state.k}: the tile of c at row "
         f"{state.row}, column {state.column} takes in k from {state.start}; "
@@ -101,8 +87,8 @@ def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
 
 
 def _matrix(ax: Axes, x: float, y: float, width: float, height: float, tile: float, face) -> None:
-    ax.bar(x, y, width, height, face, edgecolor=MUTED, lw=0.8)
-    line = {"color": FAINT, "lw": 0.5}
+    ax.rect(x, y, width, height, face, edgecolor=style.MUTED, lw=0.8)
+    line = {"color": style.FAINT, "lw": 0.5}
     for i in range(1, round(width / tile + 0.499)):
         ax.plot([x + i * tile] * 2, [y, y + height], **line)
     for i in range(1, round(height / tile + 0.499)):
@@ -110,7 +96,7 @@ def _matrix(ax: Axes, x: float, y: float, width: float, height: float, tile: flo
 
 
 def _fill(ax: Axes, x: float, y: float, size: float, color) -> None:
-    ax.bar(x, y, size - 0.01, size - 0.01, color)
+    ax.rect(x, y, size - 0.01, size - 0.01, color)
 
 
 # ---------------------------------------------------------------------------------- owners
@@ -142,16 +128,16 @@ def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
     x, top = MARGIN, 0.34
     for part, width in zip(parts, widths, strict=True):
         unit = width / part.columns
-        page.put(x, 0.18, part.title, SMALL, weight="bold")
+        page.put(x, 0.18, part.title, style.SMALL, weight="bold")
         for row, column, rows, columns, owner in part.cuts:
             marked = owner == part.marked
-            face = BLUE if marked else tint(SKY, 0.12 + 0.16 * (owner % 3))
+            face = style.BLUE if marked else style.tint(style.SKY, 0.12 + 0.16 * (owner % 3))
             box = (x + column * unit, top + row * unit)
             size = (columns * unit, rows * unit)
-            page.ax.add_artist(Rectangle(box, *size, facecolor=face, edgecolor=PAPER, lw=0.8))
+            page.ax.add_artist(Rectangle(box, *size, facecolor=face, edgecolor=style.PAPER, lw=0.8))
             label = str(owner)
             if style.text_width(label, 6.5) < size[0] - 0.02 and size[1] > 0.1:
-                color = PAPER if marked else INK
+                color = style.PAPER if marked else style.INK
                 page.put(box[0] + size[0] / 2, box[1] + size[1] / 2, label, 6.5, color, "center")
         words = f"{part.rows} × {part.columns}"
         page.note(x, top + part.rows * unit + 0.14, words)
@@ -171,7 +157,7 @@ def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
 
 
 def draw_places(table: Any, at: Place | None = None, piece: int = 0) -> Figure:
-    """Draw the pieces of a tile in shared memory where they lie, 8 in a line: all 32 banks.
+    """Draw the pieces of a tile in shared memory where they lie, 8 per line: all 32 banks.
 
     Args:
         table: the place of each piece, `[rows, pieces]`, counted in pieces of 16 bytes.
@@ -184,25 +170,32 @@ def draw_places(table: Any, at: Place | None = None, piece: int = 0) -> Figure:
     page.note(left, 0.16, "banks")
     for group in range(8):
         words = f"{4 * group}–{4 * group + 3}"
-        page.put(left + (group + 0.5) * cell, 0.36, words, 6.5, MUTED, "center")
+        page.put(left + (group + 0.5) * cell, 0.36, words, 6.5, style.MUTED, "center")
     for line in range(lines):
         middle = top + (line + 0.5) * height
-        page.put(left - 0.07, middle, f"{128 * line}", 6, MUTED, "right")
+        page.put(left - 0.07, middle, f"{128 * line}", 6, style.MUTED, "right")
     for row, found in enumerate(places):
         for number, place in enumerate(found):
             marked, first = number == piece, row < 8
-            color = VERMILION if marked and first else ORANGE if marked else None
-            face = color or tint(SKY, 0.1 + 0.12 * (row % 2))
+            color = style.VERMILION if marked and first else style.ORANGE if marked else None
+            face = color or style.tint(style.SKY, 0.1 + 0.12 * (row % 2))
             x, y = left + place % 8 * cell, top + place // 8 * height
             page.box(x, y, cell - 0.02, height - 0.02, face, radius=0.02)
             words = f"{row}.{number}"
             page.put(
-                x + cell / 2 - 0.01, y + height / 2, words, 6, PAPER if color else INK, "center"
+                x + cell / 2 - 0.01,
+                y + height / 2,
+                words,
+                6,
+                style.PAPER if color else style.INK,
+                "center",
             )
     groups = [int(place) % 8 for place in places[:8, piece]]
     worst = max((groups.count(group) for group in groups), default=0)
     words = f"piece {piece} of rows 0 to 7: {style.count(worst, 'wavefront')}"
     spot = left, top + lines * height + 0.18
-    page.put(*spot, words, SMALL, GREEN if worst == 1 else VERMILION, weight="bold")
+    page.put(
+        *spot, words, style.SMALL, style.GREEN if worst == 1 else style.VERMILION, weight="bold"
+    )
     page.say(f"Where {places.size} pieces of {len(places)} rows lie in the banks; {words}")
     return page.figure

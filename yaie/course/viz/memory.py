@@ -13,22 +13,6 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    PAPER,
-    SKY,
-    SMALL,
-    TITLE,
-    VERMILION,
-    WASH,
-    WIDTH,
-    series_color,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- access
 
@@ -41,7 +25,7 @@ MOST_SECTORS = 32  # a row of memory; a request of 32 lanes rarely touches more
 SECTOR, BANK, BANKS = 32, 4, 32  # bytes, bytes, how many
 
 
-def draw_access(access, at: Place | None = None, width: float = WIDTH) -> Figure:
+def draw_access(access, at: Place | None = None, width: float = style.WIDTH) -> Figure:
     """Draw the worst request of one row of a report: `draw_access(report.line(12).accesses[0])`.
 
     Args:
@@ -64,7 +48,7 @@ def draw_sectors(
     offsets: Mapping[int, int],
     size: int,
     title: str = "",
-    width: float = WIDTH,
+    width: float = style.WIDTH,
     at: Place | None = None,
 ) -> Figure:
     """Draw the lanes of a warp above and the 32-byte sectors that they touch below, joined.
@@ -86,16 +70,18 @@ def draw_sectors(
     top = TOP + LANE_HEIGHT + FALL
     for index, sector in enumerate(shown):
         x = MARGIN + index * step
-        page.box(x, top, step - 0.03, UNIT_HEIGHT, WASH, FAINT, 0.8, 0.03)
+        page.box(x, top, step - 0.03, UNIT_HEIGHT, style.WASH, style.FAINT, 0.8, 0.03)
         for lane, offset in offsets.items():
             begin, end = max(offset, sector * SECTOR), min(offset + size, (sector + 1) * SECTOR)
             if begin >= end:
                 continue
             scale = (step - 0.03) / SECTOR
             left = x + (begin - sector * SECTOR) * scale
-            page.box(left, top, (end - begin) * scale, UNIT_HEIGHT, BLUE, radius=0.0)
+            page.box(left, top, (end - begin) * scale, UNIT_HEIGHT, style.BLUE, radius=0.0)
             _join(page, lane_x(lane) + cell / 2, left + (end - begin) * scale / 2, top)
-        page.put(x + step / 2, top + UNIT_HEIGHT + 0.12, str(sector * SECTOR), 6.0, MUTED, "center")
+        page.put(
+            x + step / 2, top + UNIT_HEIGHT + 0.12, str(sector * SECTOR), 6.0, style.MUTED, "center"
+        )
     left_out = len(touched) - len(shown)
     note = "byte offset of each sector" + (f"; {left_out} more sectors" if left_out else "")
     page.note(MARGIN, top + UNIT_HEIGHT + 0.32, note)
@@ -108,7 +94,7 @@ def draw_banks(
     offsets: Mapping[int, int],
     size: int,
     title: str = "",
-    width: float = WIDTH,
+    width: float = style.WIDTH,
     at: Place | None = None,
 ) -> Figure:
     """Draw the lanes of a warp above and the 32 banks of shared memory below, words stacked.
@@ -130,11 +116,11 @@ def draw_banks(
     step = (width - 2 * MARGIN) / BANKS
     for bank, column in words.items():
         x = MARGIN + bank * step
-        page.box(x, top, step - 0.03, deepest * height, WASH, FAINT, 0.6, 0.02)
-        color = VERMILION if len(column) > least else BLUE
+        page.box(x, top, step - 0.03, deepest * height, style.WASH, style.FAINT, 0.6, 0.02)
+        color = style.VERMILION if len(column) > least else style.BLUE
         for depth in range(len(column)):
             page.box(x, top + depth * height, step - 0.03, height * 0.9, color, radius=0.01)
-        page.put(x + step / 2, top + deepest * height + 0.12, str(bank), 6.5, MUTED, "center")
+        page.put(x + step / 2, top + deepest * height + 0.12, str(bank), 6.5, style.MUTED, "center")
     for lane, offset in offsets.items():
         bank = offset // BANK % BANKS
         _join(page, lane_x(lane) + cell / 2, MARGIN + bank * step + step / 2, top)
@@ -171,8 +157,8 @@ def _draw_lanes(page: Page, offsets: Mapping[int, int]):
         return MARGIN + lane * cell
 
     for lane in range(32):
-        face = tint(BLUE) if lane in offsets else PAPER
-        color = INK if lane in offsets else FAINT
+        face = style.tint(style.BLUE) if lane in offsets else style.PAPER
+        color = style.INK if lane in offsets else style.FAINT
         page.cell(
             left(lane),
             TOP,
@@ -180,7 +166,7 @@ def _draw_lanes(page: Page, offsets: Mapping[int, int]):
             LANE_HEIGHT,
             str(lane),
             face,
-            FAINT,
+            style.FAINT,
             0.8,
             0.03,
             size=6.5,
@@ -190,7 +176,7 @@ def _draw_lanes(page: Page, offsets: Mapping[int, int]):
 
 
 def _join(page: Page, above: float, below: float, top: float) -> None:
-    page.plot([above, below], [TOP + LANE_HEIGHT, top], color=SKY, linewidth=0.7)
+    page.plot([above, below], [TOP + LANE_HEIGHT, top], color=style.SKY, linewidth=0.7)
 
 
 # ---------------------------------------------------------------------------------- banks
@@ -251,24 +237,26 @@ def _draw_words(page: Page, state: TileAccess) -> None:
     asked, color = set(state.words), _color(state)
     page.note(LEFT, 0.2, f"rows of {state.pitch} words")
     for column in range(0, state.pitch, 4):
-        page.put(LEFT + (column + 0.5) * CELL, BANKS_TOP - 0.1, str(column), 5.5, MUTED, "center")
+        page.put(
+            LEFT + (column + 0.5) * CELL, BANKS_TOP - 0.1, str(column), 5.5, style.MUTED, "center"
+        )
     for row in range(state.rows):
         y = BANKS_TOP + row * CELL
         if row % 4 == 0:
-            page.put(LEFT - 0.06, y + CELL / 2, str(row), 5.5, MUTED, "right")
+            page.put(LEFT - 0.06, y + CELL / 2, str(row), 5.5, style.MUTED, "right")
         for column in range(state.pitch):
             word = row * state.pitch + column
             bank = word % BANKS
             used = column < state.columns
-            face = tint(BLUE, 0.04 + 0.5 * bank / (BANKS - 1)) if used else PAPER
-            edge = "none" if used else FAINT
+            face = style.tint(style.BLUE, 0.04 + 0.5 * bank / (BANKS - 1)) if used else style.PAPER
+            edge = "none" if used else style.FAINT
             x = LEFT + column * CELL
             if word in asked:
                 face = color
             page.box(x, y, CELL - 0.01, CELL - 0.01, face, edge, 0.5, 0.0)
             if word in asked:
                 spot = x + CELL / 2 - 0.005, y + CELL / 2
-                page.put(*spot, str(bank), 4.8, PAPER, "center", weight="bold")
+                page.put(*spot, str(bank), 4.8, style.PAPER, "center", weight="bold")
 
 
 def _draw_tally(page: Page, state: TileAccess, top: float) -> None:
@@ -278,17 +266,17 @@ def _draw_tally(page: Page, state: TileAccess, top: float) -> None:
     for bank in range(BANKS):
         x = LEFT + bank * CELL
         height = TALLY * counts[bank] / max(most, 4)
-        page.box(x, top, CELL - 0.02, 0.02, FAINT, radius=0.0)
+        page.box(x, top, CELL - 0.02, 0.02, style.FAINT, radius=0.0)
         if counts[bank]:
             page.box(x, top, CELL - 0.02, max(height, 0.04), _color(state), radius=0.01)
     words = f"{style.count(most, 'word')} in the fullest bank: {style.count(most, 'wavefront')}"
-    page.put(LEFT, top + TALLY + 0.2, words, SMALL, _color(state), weight="bold")
+    page.put(LEFT, top + TALLY + 0.2, words, style.SMALL, _color(state), weight="bold")
     label = f"bank 0 to {BANKS - 1}"
     page.note(page.width - RIGHT, top + TALLY + 0.2, label, "right")
 
 
 def _color(state: TileAccess) -> str:
-    return VERMILION if state.wavefronts > 1 else GREEN
+    return style.VERMILION if state.wavefronts > 1 else style.GREEN
 
 
 # ---------------------------------------------------------------------------------- costs
@@ -312,7 +300,7 @@ def draw_costs(report, at: Place | None = None) -> Figure:
     lines = report.source.splitlines()
     longest = max(max(a.per_request, a.ideal) for a in accesses)
     scale = BAR_WIDTH / max(longest, 4)
-    page = Page(WIDTH, HEAD + ROW * len(accesses) + 0.42, at)
+    page = Page(style.WIDTH, HEAD + ROW * len(accesses) + 0.42, at)
     _head(page)
     left = MARGIN + SOURCE_WIDTH + 1.35
     before = None
@@ -320,22 +308,22 @@ def draw_costs(report, at: Place | None = None) -> Figure:
         y = HEAD + ROW * index
         middle = y + ROW / 2
         if access.line != before:
-            text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, SMALL)
+            text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, style.SMALL)
             page.note(MARGIN + 0.25, middle, str(access.line), "right")
-            page.put(MARGIN + 0.4, middle, text, SMALL)
-            page.plot([MARGIN, WIDTH - MARGIN], [y, y], color=FAINT, linewidth=0.6)
+            page.put(MARGIN + 0.4, middle, text, style.SMALL)
+            page.plot([MARGIN, style.WIDTH - MARGIN], [y, y], color=style.FAINT, linewidth=0.6)
         before = access.line
         what = f"{access.memory} {access.kind}"
         page.note(MARGIN + SOURCE_WIDTH + 0.05, middle, what)
         good = access.units == access.ideal_units
-        color = BLUE if good else VERMILION
+        color = style.BLUE if good else style.VERMILION
         width = max(access.per_request * scale, 0.02)
         page.box(left, y + 0.06, width, ROW - 0.12, color, radius=0.02)
         ideal = left + access.ideal * scale
-        page.plot([ideal, ideal], [y + 0.02, y + ROW - 0.02], color=INK, linewidth=1.2)
+        page.plot([ideal, ideal], [y + 0.02, y + ROW - 0.02], color=style.INK, linewidth=1.2)
         words = style.count(round(access.per_request, 2), access.unit[:-1]).replace(".0 ", " ")
         spot = left + max(width, access.ideal * scale) + 0.08, middle
-        page.put(*spot, words, SMALL, INK if good else VERMILION)
+        page.put(*spot, words, style.SMALL, style.INK if good else style.VERMILION)
     hidden = len(report.accesses) - len(accesses)
     note = "black: the fewest that could carry the bytes" + (f"; {hidden} more" if hidden else "")
     page.note(left, page.height - 0.16, note)
@@ -388,8 +376,8 @@ class Level:
     """A memory.
 
     Attributes:
-        num_bytes: its size on the whole device; None if it differs from machine to machine.
-        bandwidth: bytes a second, of the whole device; None if nobody has published it.
+        num_bytes: its size on the whole device; None if machines differ.
+        bandwidth: bytes per second of the whole device; None if it is not published.
         latency: cycles until a load is answered; None where it is not counted in cycles.
     """
 
@@ -410,11 +398,11 @@ def draw_hierarchy(levels: Sequence[Level], at: Place | None = None) -> Figure:
     if not levels:
         raise ValueError("levels must hold at least one memory, got none")
     height = HIERARCHY_HEAD + max(LARGEST + 0.25, HIERARCHY_ROW * len(levels)) + 0.1
-    page = Page(WIDTH, height, at)
-    page.put(HIERARCHY_MARGIN, 0.2, "size, by area", TITLE, weight="bold")
+    page = Page(style.WIDTH, height, at)
+    page.put(HIERARCHY_MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
     page.say("Memories, their sizes as areas, their speeds as lengths")
     left = _squares(page, levels, height - 0.35) + 0.4
-    page.put(left, 0.2, "speed, by length", TITLE, weight="bold")
+    page.put(left, 0.2, "speed, by length", style.TITLE, weight="bold")
     _bars(page, levels, left)
     return page.figure
 
@@ -428,10 +416,12 @@ def _squares(page: Page, levels: Sequence[Level], bottom: float) -> float:
             continue
         side = LARGEST * math.sqrt(level.num_bytes / largest)
         column = max(side, 0.28)
-        color = series_color(number)
+        color = style.series_color(number)
         corner = x + (column - side) / 2, bottom - side
-        page.box(*corner, side, side, face=tint(color, 0.35), edge=color, radius=0.0, line=0.8)
-        page.put(x + column / 2, bottom + 0.16, str(number + 1), SMALL, ha="center")
+        page.box(
+            *corner, side, side, face=style.tint(color, 0.35), edge=color, radius=0.0, line=0.8
+        )
+        page.put(x + column / 2, bottom + 0.16, str(number + 1), style.SMALL, ha="center")
         x += column + 0.12
     return x - 0.12
 
@@ -440,7 +430,7 @@ def _bars(page: Page, levels: Sequence[Level], left: float) -> None:
     fastest = max(level.bandwidth or 0.0 for level in levels)
     room = page.width - HIERARCHY_MARGIN - left
     for number, level in enumerate(levels):
-        y, color = HIERARCHY_HEAD + number * HIERARCHY_ROW, series_color(number)
+        y, color = HIERARCHY_HEAD + number * HIERARCHY_ROW, style.series_color(number)
         name = f"{number + 1}  {level.name}"
         page.put(left, y, name, weight="bold")
         facts = [] if level.num_bytes is None else [_size(level.num_bytes)]

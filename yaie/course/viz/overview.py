@@ -17,21 +17,6 @@ from yaie.course.viz.blocks import PoolState, draw_blocks
 from yaie.course.viz.film import compose
 from yaie.course.viz.page import Page, Place
 from yaie.course.viz.schedule import Step, draw_schedule
-from yaie.course.viz.style import (
-    BLUE,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    PINK,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    YELLOW,
-    tint,
-)
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeNode, TreeState
 
@@ -44,12 +29,12 @@ HEIGHTS = (0.98, 0.98, 0.72)
 
 # The parts of the course: first and last notebook, color, title.
 COURSE = (
-    (0, 0, INK, "start"),
-    (1, 6, BLUE, "memory of an engine"),
-    (7, 9, GREEN, "one pass over memory"),
-    (10, 12, ORANGE, "Triton"),
-    (13, 21, VERMILION, "CUDA C++"),
-    (22, 24, PINK, "the engine"),
+    (0, 0, style.INK, "start"),
+    (1, 6, style.BLUE, "memory of an engine"),
+    (7, 9, style.GREEN, "one pass over memory"),
+    (10, 12, style.ORANGE, "Triton"),
+    (13, 21, style.VERMILION, "CUDA C++"),
+    (22, 24, style.PINK, "the engine"),
 )
 
 
@@ -112,7 +97,7 @@ def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Fig
     """
     if notebook is not None and not 0 <= notebook <= COURSE[-1][1]:
         raise ValueError(f"notebook must be between 0 and {COURSE[-1][1]}, got {notebook}")
-    page = Page(WIDTH, 5.0, at)
+    page = Page(style.WIDTH, 5.0, at)
     _draw_arrows(page.ax)
     _draw_bubble(page.ax, PARTS["tokenizer"], "your question")
     _draw_bubble(page.ax, PARTS["stream"], "the answer")
@@ -136,7 +121,7 @@ def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Fig
 def _draw_part(ax: Axes, part: Part, notebook: int | None) -> None:
     marked = notebook in part.notebooks
     color = notebook_color(notebook) if marked else "#8d949f"
-    face = tint(color, 0.16) if marked else WASH if part.notebooks else PAPER
+    face = style.tint(color, 0.16) if marked else style.WASH if part.notebooks else style.PAPER
     ax.box(
         part.x, part.y, part.width, part.height, face, color, 2.2 if marked else 1.0, 0.07, zorder=3
     )
@@ -159,11 +144,11 @@ def notebook_color(number: int) -> str:
 
 def _draw_badge(ax: Axes, x: float, y: float, number: int) -> None:
     ax.box(x, y, 0.26, 0.17, notebook_color(number), radius=0.05, zorder=4)
-    ax.put(x + 0.13, y + 0.087, f"{number:02}", 7, PAPER, "center", weight="bold", zorder=5)
+    ax.put(x + 0.13, y + 0.087, f"{number:02}", 7, style.PAPER, "center", weight="bold", zorder=5)
 
 
 def _draw_bubble(ax: Axes, part: Part, words: str) -> None:
-    ax.box(part.x, 0.16, part.width, 0.34, tint(YELLOW, 0.3), radius=0.16)
+    ax.box(part.x, 0.16, part.width, 0.34, style.tint(style.YELLOW, 0.3), radius=0.16)
     ax.put(part.x + part.width / 2, 0.335, words, ha="center")
 
 
@@ -171,7 +156,7 @@ def _arrow(
     ax: Axes,
     start: tuple[float, float],
     end: tuple[float, float],
-    color: str = MUTED,
+    color: str = style.MUTED,
     both: bool = False,
 ) -> None:
     ax.add_artist(
@@ -193,10 +178,10 @@ def _draw_arrows(ax: Axes) -> None:
     way = [part for part in PARTS.values() if part.row == 0]
     for left, right in pairwise(way):
         y = left.y + left.height / 2
-        _arrow(ax, (left.x + left.width, y), (right.x, y), INK)
+        _arrow(ax, (left.x + left.width, y), (right.x, y), style.INK)
     first, last = way[0], way[-1]
-    _arrow(ax, (first.x + first.width / 2, 0.5), (first.x + first.width / 2, first.y), INK)
-    _arrow(ax, (last.x + last.width / 2, last.y), (last.x + last.width / 2, 0.5), INK)
+    _arrow(ax, (first.x + first.width / 2, 0.5), (first.x + first.width / 2, first.y), style.INK)
+    _arrow(ax, (last.x + last.width / 2, last.y), (last.x + last.width / 2, 0.5), style.INK)
     for upper, lower in (("scheduler", "radix"), ("batch", "blocks"), ("model", "attention")):
         a, b = PARTS[upper], PARTS[lower]
         x = a.x + a.width / 2
@@ -217,8 +202,8 @@ def _draw_arrows(ax: Axes) -> None:
 def _draw_loop(ax: Axes, sampler: Part, scheduler: Part) -> None:
     """The way back: a sampled token is the next step's input."""
     x0, x1, y = sampler.x + sampler.width / 2, scheduler.x + scheduler.width / 2, 0.42
-    ax.plot([x0, x0, x1], [sampler.y, y, y], color=INK, lw=1.4, zorder=2)
-    _arrow(ax, (x1, y), (x1, scheduler.y), INK)
+    ax.plot([x0, x0, x1], [sampler.y, y, y], color=style.INK, lw=1.4, zorder=2)
+    _arrow(ax, (x1, y), (x1, scheduler.y), style.INK)
     words = "the new token joins the next step"
     ax.note((x0 + x1) / 2, y - 0.12, words, "center")
 
@@ -226,14 +211,14 @@ def _draw_loop(ax: Axes, sampler: Part, scheduler: Part) -> None:
 def _draw_key(ax: Axes) -> None:
     x, y = MARGIN, 4.78
     ax.note(x, y, "notebooks:")
-    x += style.text_width("notebooks:", SMALL) + 0.14
+    x += style.text_width("notebooks:", style.SMALL) + 0.14
     for first, last, color, title in COURSE:
         words = f"{first:02}" if first == last else f"{first:02}–{last:02}"
         width = style.text_width(words, 7, "bold") + 0.12
         ax.box(x, y - 0.085, width, 0.17, color, radius=0.05)
-        ax.put(x + width / 2, y + 0.002, words, 7, PAPER, "center", weight="bold")
+        ax.put(x + width / 2, y + 0.002, words, 7, style.PAPER, "center", weight="bold")
         ax.note(x + width + 0.06, y, title)
-        x += width + 0.06 + style.text_width(title, SMALL) + 0.2
+        x += width + 0.06 + style.text_width(title, style.SMALL) + 0.2
 
 
 # ---------------------------------------------------------------------------------- readme

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,24 +19,13 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 from PIL import Image
 
-from yaie.course.viz.style import (
-    BODY,
-    DPI,
-    FAINT,
-    FONT,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    printable,
-    text_width,
-)
+from yaie.course.viz.style import BODY, DPI, FAINT, FONT, INK, MUTED, PAPER, SMALL, printable
 
 DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
 
 
 class Sheet(Axes):
-    """Axes that know the course's marks: words, boxes, bars and arrows."""
+    """Axes that know the course's marks: words, boxes and cells."""
 
     def put(
         self,
@@ -98,14 +86,14 @@ class Sheet(Axes):
         self.box(x, y, width, height, face, edge, line, radius)
         self.put(x + width / 2, y + height / 2, text, size, color, "center", **options)
 
-    def bar(
+    def rect(
         self, x: float, y: float, width: float, height: float, face: Any = "none", **options: Any
     ) -> None:
         """Draw a rectangle with sharp corners."""
-        self.add_artist(Rectangle((x, y), width, height, facecolor=face, **options))
+        self.add_artist(Rectangle((x, y), width, height, **{"facecolor": face, **options}))
 
-    def name(self, **axes: str) -> None:
-        """Name the scales: `name(x="tokens", y="seconds")`."""
+    def label_scales(self, **axes: str) -> None:
+        """Name the scales: `label_scales(x="tokens", y="seconds")`."""
         for axis, words in axes.items():
             getattr(self, f"set_{axis}label")(words, fontsize=SMALL, color=MUTED, fontfamily=FONT)
 
@@ -187,7 +175,7 @@ class Page:
         self.ax.axis("off")
         self.ax.set(xlim=(0, width), ylim=(height, 0))
         self.put, self.note, self.plot = self.ax.put, self.ax.note, self.ax.plot
-        self.box, self.cell, self.bar = self.ax.box, self.ax.cell, self.ax.bar
+        self.box, self.cell, self.rect = self.ax.box, self.ax.cell, self.ax.rect
 
     def axes(self, x: float, y: float, width: float, height: float) -> Sheet:
         """Add a sheet whose frame has its top left corner at (x, y), all in inches."""
@@ -210,21 +198,6 @@ class Page:
     ) -> Sheet:
         """Add axes that carry a scale only at these sides."""
         return self.axes(x, y, width, height).plain(left, bottom)
-
-    def legend(
-        self,
-        x: float,
-        y: float,
-        entries: Iterable[tuple[str, Any]],
-        size: float = 0.16,
-        gap: float = 0.28,
-        **look: Any,
-    ) -> None:
-        """Name colors in one line: a swatch for each, with its words behind it."""
-        for words, face in entries:
-            self.box(x, y, size, size, face, radius=0.02, **look)
-            self.note(x + size + 0.06, y + size / 2 + 0.01, words)
-            x += size + 0.06 + text_width(words, SMALL) + gap
 
     def say(self, sentence: str) -> None:
         """Add a sentence to the picture's alternative text; its capital and stop may be missing."""

@@ -428,12 +428,12 @@ def draw_splits(
     for number, part in enumerate(parts):
         color = tint(series_color(number), 0.7)
         length = len(part.slots)
-        ax.bar(SPLITS_LEFT + part.start * unit, 0.42, length * unit - 0.02, STRIP, color)
+        ax.rect(SPLITS_LEFT + part.start * unit, 0.42, length * unit - 0.02, STRIP, color)
         words = f"split {number}: keys {part.start} to {part.start + length - 1}"
         ax.put(SPLITS_LEFT + part.start * unit, 0.26, words, SMALL, weight="bold")
         for slot in part.slots:
             x, y = _corner(slot // block_size, block_width, pool_top)
-            ax.bar(x + slot % block_size * inner, y, inner, STRIP, color)
+            ax.rect(x + slot % block_size * inner, y, inner, STRIP, color)
     for first in range(block_size, context, block_size):
         ax.plot([SPLITS_LEFT + first * unit - 0.01] * 2, [0.42, 0.42 + STRIP], color=PAPER, lw=1.0)
     each = (

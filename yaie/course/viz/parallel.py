@@ -91,7 +91,7 @@ class Matrix:
 def draw_matrices(
     rows: Sequence[tuple[str, Sequence[Matrix | str]]], at: Place | None = None
 ) -> Figure:
-    """Draw equations of matrices, one a row: names, numbers as colors, signs such as "+" between.
+    """Draw equations of matrices, one per row: names, numbers as colors, signs such as "+" between.
 
     All matrices have one scale of colors: white is 0.
     """
@@ -150,7 +150,7 @@ def draw_speculation(
     max_rounds: int = 24,
     at: Place | None = None,
 ) -> Figure:
-    """Draw passes, one a line: the drafted tokens that were kept, those that were not, and the
+    """Draw passes, one per line: the drafted tokens that were kept, those that were not, and the
     model's own choice.
 
     Args:

@@ -11,18 +11,6 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    INK,
-    MUTED,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- ladder
 
@@ -56,24 +44,24 @@ def draw_ladder(
         raise ValueError("rungs must have at least one, got none")
     full = max(1.0, *(rung.share for rung in rungs))
     page = Page(LEFT + BARS + RIGHT, 0.5 + ROW * len(rungs) + MARGIN, at)
-    page.put(MARGIN, 0.2, title, SMALL, weight="bold")
+    page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
     edge = LEFT + BARS / full
     page.note(edge, 0.36, ceiling, "center")
-    page.plot([edge] * 2, [0.44, page.height - 0.08], color=FAINT, lw=0.8, zorder=0)
+    page.plot([edge] * 2, [0.44, page.height - 0.08], color=style.FAINT, lw=0.8, zorder=0)
     for i, rung in enumerate(rungs):
         y = 0.5 + i * ROW
         middle = y + (ROW - 0.07) / 2
-        color = BLUE if rung.ours else FAINT
+        color = style.BLUE if rung.ours else style.FAINT
         width = max(BARS * rung.share / full, 0.012)
-        page.bar(LEFT, y, width, ROW - 0.07, color)
-        name = style.shorten(rung.name, LEFT - 0.2, SMALL)
-        page.put(LEFT - 0.1, middle, name, SMALL, ha="right")
+        page.rect(LEFT, y, width, ROW - 0.07, color)
+        name = style.shorten(rung.name, LEFT - 0.2, style.SMALL)
+        page.put(LEFT - 0.1, middle, name, style.SMALL, ha="right")
         words = (
             f"{rung.figure}, {rung.share:.1%}"
             if rung.share < 0.1
             else (f"{rung.figure}, {rung.share:.0%}")
         )
-        page.put(LEFT + max(width, BARS / full) + 0.1, middle, words, SMALL)
+        page.put(LEFT + max(width, BARS / full) + 0.1, middle, words, style.SMALL)
     each = (f"{rung.name} {rung.share:.1%} ({rung.figure.strip()})" for rung in rungs)
     page.say(f"{title}, shares of {ceiling}: {style.some(each, 12)}")
     return page.figure
@@ -109,18 +97,20 @@ def draw_bench(
     words = f"{gpu}, {record['date']}, torch {record['versions']['torch']}"
     page.put(BENCH_MARGIN, 0.17, words, weight="bold")
     page.note(BENCH_LEFT + BENCH_BARS, 0.17, "the ceiling", "center")
-    page.plot([BENCH_LEFT + BENCH_BARS] * 2, [0.3, height - 0.08], color=FAINT, lw=0.8, zorder=0)
+    page.plot(
+        [BENCH_LEFT + BENCH_BARS] * 2, [0.3, height - 0.08], color=style.FAINT, lw=0.8, zorder=0
+    )
     y = 0.36
     for title, ways in cases.items():
-        page.put(BENCH_MARGIN, y + 0.17, title, SMALL, weight="bold")
+        page.put(BENCH_MARGIN, y + 0.17, title, style.SMALL, weight="bold")
         y += HEAD
         for row in ways:
-            color = BLUE if row["ours"] else FAINT
-            page.bar(BENCH_LEFT, y, BENCH_BARS * row["fraction"], BENCH_ROW - 0.06, color)
+            color = style.BLUE if row["ours"] else style.FAINT
+            page.rect(BENCH_LEFT, y, BENCH_BARS * row["fraction"], BENCH_ROW - 0.06, color)
             middle = y + (BENCH_ROW - 0.06) / 2
-            page.put(BENCH_LEFT - 0.1, middle, row["who"], SMALL, ha="right")
+            page.put(BENCH_LEFT - 0.1, middle, row["who"], style.SMALL, ha="right")
             words = f"{row['ms']:#.3g} ms, {row['fraction']:.0%}"
-            page.put(BENCH_LEFT + 1.08 * BENCH_BARS, middle, words, SMALL)
+            page.put(BENCH_LEFT + 1.08 * BENCH_BARS, middle, words, style.SMALL)
             y += BENCH_ROW
     page.say(f"The share of the ceiling that each way reaches on {gpu}, {record['date']}")
     for title, ways in cases.items():
@@ -169,26 +159,28 @@ def draw_builds(builds: Sequence[Build], title: str = "", at: Place | None = Non
         BUILDS_HEAD + BUILDS_ROW * len(builds) + MARGIN,
         at,
     )
-    page.put(MARGIN, 0.2, title, SMALL, weight="bold")
+    page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
 
     def place(value: float) -> float:
         return BUILDS_LEFT + BUILDS_BARS * (math.log10(value) - low) / max(high - low, 1)
 
     for power in range(low, high + 1):
         x = place(10.0**power)
-        page.plot([x, x], [BUILDS_HEAD - 0.06, page.height - 0.1], color=WASH, lw=0.9, zorder=0)
+        page.plot(
+            [x, x], [BUILDS_HEAD - 0.06, page.height - 0.1], color=style.WASH, lw=0.9, zorder=0
+        )
         page.note(x, BUILDS_HEAD - 0.17, f"{10.0**power:g} s", "center")
     for i, build in enumerate(builds):
         y = BUILDS_HEAD + i * BUILDS_ROW
         middle = y + (BUILDS_ROW - 0.08) / 2
-        color = BLUE if build.ours else FAINT
+        color = style.BLUE if build.ours else style.FAINT
         width = max(place(build.seconds) - BUILDS_LEFT, 0.02)
-        page.bar(BUILDS_LEFT, y, width, BUILDS_ROW - 0.08, color)
-        name = style.shorten(build.way, BUILDS_LEFT - 0.3, SMALL)
-        page.put(BUILDS_LEFT - 0.1, middle, name, SMALL, ha="right")
+        page.rect(BUILDS_LEFT, y, width, BUILDS_ROW - 0.08, color)
+        name = style.shorten(build.way, BUILDS_LEFT - 0.3, style.SMALL)
+        page.put(BUILDS_LEFT - 0.1, middle, name, style.SMALL, ha="right")
         size = "" if build.size is None else f", {build.size / 1000:,.0f} kB"
         words = f"{build.seconds:.3g} s{size}"
-        page.put(BUILDS_LEFT + width + 0.1, middle, words, SMALL)
+        page.put(BUILDS_LEFT + width + 0.1, middle, words, style.SMALL)
     page.say(f"{title}, seconds of each way to build")
     each = (
         f"{build.way} {build.seconds:.3g} s"
@@ -247,12 +239,12 @@ def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = 
 
 def _cell(page: Page, row: int, column: int, entry) -> None:
     x, y = BACKENDS_LEFT + column * COLUMN, BACKENDS_HEAD + row * BACKENDS_ROW
-    surface = PAPER
+    surface = style.PAPER
     if entry.available:
-        surface = tint(BLUE, 0.5 if entry.chosen else 0.12)
-    edge = BLUE if entry.chosen else FAINT
-    words = style.shorten(entry.how, COLUMN - 0.16, SMALL)
-    color = INK if entry.available else MUTED
+        surface = style.tint(style.BLUE, 0.5 if entry.chosen else 0.12)
+    edge = style.BLUE if entry.chosen else style.FAINT
+    words = style.shorten(entry.how, COLUMN - 0.16, style.SMALL)
+    color = style.INK if entry.available else style.MUTED
     corner = x, y + 0.02
     page.cell(
         *corner, COLUMN - 0.06, BACKENDS_ROW - 0.04, words, surface, edge, 0.8, 0.03, color=color
@@ -285,27 +277,27 @@ def draw_profile(
     if said and len(said) != len(rows):
         raise ValueError(f"said must have one text for each of {len(rows)} rows, got {len(said)}")
     end = WORDS if said else 0.3
-    page = Page(WIDTH, PROFILE_HEAD + PROFILE_ROW * len(rows) + PROFILE_MARGIN, at)
+    page = Page(style.WIDTH, PROFILE_HEAD + PROFILE_ROW * len(rows) + PROFILE_MARGIN, at)
     cell = (page.width - PROFILE_LEFT - end) / len(columns)
-    page.put(PROFILE_MARGIN, 0.2, title, SMALL, weight="bold")
+    page.put(PROFILE_MARGIN, 0.2, title, style.SMALL, weight="bold")
     for j, heading in enumerate(columns.values()):
         x = PROFILE_LEFT + (j + 0.5) * cell
         page.note(x, PROFILE_HEAD - 0.16, heading, "center")
     for i, (kernel, values) in enumerate(rows.items()):
         y = PROFILE_HEAD + i * PROFILE_ROW
         middle = y + (PROFILE_ROW - 0.04) / 2
-        name = style.shorten(kernel, PROFILE_LEFT - 0.3, SMALL)
-        page.put(PROFILE_LEFT - 0.1, middle, name, SMALL, ha="right")
+        name = style.shorten(kernel, PROFILE_LEFT - 0.3, style.SMALL)
+        page.put(PROFILE_LEFT - 0.1, middle, name, style.SMALL, ha="right")
         for j, key in enumerate(columns):
             share = min(max(values[key] / 100, 0.0), 1.0)
             x = PROFILE_LEFT + j * cell
-            color = BLUE if key in apart else VERMILION
-            face = tint(color, 0.04 + 0.8 * share**1.5)
+            color = style.BLUE if key in apart else style.VERMILION
+            face = style.tint(color, 0.04 + 0.8 * share**1.5)
             page.box(x + 0.02, y, cell - 0.04, PROFILE_ROW - 0.04, face, radius=0.03)
-            ink = PAPER if share > 0.85 else INK
-            page.put(x + cell / 2, middle, f"{values[key]:.0f} %", SMALL, ink, "center")
+            ink = style.PAPER if share > 0.85 else style.INK
+            page.put(x + cell / 2, middle, f"{values[key]:.0f} %", style.SMALL, ink, "center")
         if said:
-            page.put(page.width - end + 0.12, middle, said[i], SMALL)
+            page.put(page.width - end + 0.12, middle, said[i], style.SMALL)
     page.say(title)
     for i, (kernel, values) in enumerate(rows.items()):
         each = (f"{heading} {values[key]:.0f} %" for key, heading in columns.items())

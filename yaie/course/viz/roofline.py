@@ -21,7 +21,7 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a device: operations a second, and bytes a second."""
+    """The limits of a device: operations per second and bytes per second."""
 
     label: str
     peak: float
@@ -33,8 +33,8 @@ class Point:
     """An operation.
 
     Attributes:
-        intensity: operations a byte.
-        rate: operations a second that were measured; None if it is only placed on the roof.
+        intensity: operations per byte.
+        rate: measured operations per second; None if it is only placed on the roof.
         group: points of a group have one color; the legend names it.
         roof: index of the roof that a point without a rate is placed on.
     """

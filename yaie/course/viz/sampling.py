@@ -13,24 +13,12 @@ from matplotlib.patheffects import withStroke
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WIDTH,
-    tint,
-)
 
 MARGIN = 0.12
 ROW = 0.2
 HEADER = 0.5
 GAP = 0.3
-HALO = withStroke(linewidth=2.5, foreground=PAPER)
+HALO = withStroke(linewidth=2.5, foreground=style.PAPER)
 SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
@@ -131,7 +119,7 @@ def draw_sampling(
     label_width = min(1.5, max(style.text_width(label) for label in [*labels, "all others"]))
     left = MARGIN + label_width + 0.12
     columns = len(state.stages)
-    width = min(2.4, (WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
+    width = min(2.4, (style.WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
     rows_height = ROW * (len(labels) + 1) + 0.08
     page_width = left + columns * width + (columns - 1) * GAP + MARGIN
     page = Page(page_width, HEADER + rows_height + 0.3, at)
@@ -140,7 +128,7 @@ def draw_sampling(
     survives = [p > 0 for p in state.stages[-1].probabilities]
     for row, (label, kept) in enumerate(zip(labels, survives, strict=True)):
         shown = style.shorten(label, label_width)
-        ink = INK if kept else MUTED
+        ink = style.INK if kept else style.MUTED
         page.put(left - 0.1, _middle(row), shown, color=ink, ha="right")
     if state.vocab_size > len(labels):
         y = _middle(len(labels)) + 0.08
@@ -174,9 +162,9 @@ def _draw_stage(
 ) -> None:
     ax.put(x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
     words = f"{stage.num_kept:,} of {vocab_size:,} tokens"
-    ax.note(x, 0.36, style.shorten(words, width, SMALL))
+    ax.note(x, 0.36, style.shorten(words, width, style.SMALL))
     bottom = _middle(len(stage.probabilities)) + 0.08 + ROW / 2
-    ax.plot([x, x], [HEADER, bottom], color=FAINT, lw=1.0)
+    ax.plot([x, x], [HEADER, bottom], color=style.FAINT, lw=1.0)
     unit = width / scale
     for row, p in enumerate(stage.probabilities):
         old = before.probabilities[row] if before else None
@@ -188,9 +176,9 @@ def _draw_stage(
         _draw_running_sum(ax, x, width, source, stage.top_p)
     if stage.min_p is not None:
         line = stage.min_p * max(source.probabilities) * unit
-        ax.plot([x + line] * 2, [HEADER - 0.03, bottom], color=VERMILION, lw=1.2)
+        ax.plot([x + line] * 2, [HEADER - 0.03, bottom], color=style.VERMILION, lw=1.2)
         words = f"{stage.min_p:g} × the largest"
-        ax.put(x + line, bottom + 0.1, words, 7, VERMILION)
+        ax.put(x + line, bottom + 0.1, words, 7, style.VERMILION)
 
 
 def _draw_bar(
@@ -200,11 +188,11 @@ def _draw_bar(
     top = middle - height / 2
     length = min(p * unit, width)
     if p > 0:
-        ax.box(x, top, length, height, tint(BLUE, 0.7), radius=0.0)
+        ax.box(x, top, length, height, style.tint(style.BLUE, 0.7), radius=0.0)
     if old:
         dropped = p == 0
-        face = tint(INK, 0.22) if dropped else "none"
-        edge = tint(INK, 0.35) if dropped else INK
+        face = style.tint(style.INK, 0.22) if dropped else "none"
+        edge = style.tint(style.INK, 0.35) if dropped else style.INK
         ax.box(x, top, min(old * unit, width), height, face, edge, 0.7, radius=0.0, zorder=3)
     if p >= 0.0005:
         end = max(length, min((old or 0.0) * unit, width)) + 0.05
@@ -215,7 +203,7 @@ def _draw_bar(
             middle,
             label,
             7,
-            PAPER if inside else MUTED,
+            style.PAPER if inside else style.MUTED,
             "right" if inside else "left",
             zorder=6,
             path_effects=None if inside else [HALO],
@@ -227,8 +215,8 @@ def _draw_running_sum(ax: Axes, x: float, width: float, before: Stage, top_p: fl
     edges = [HEADER + ROW * row for row in range(len(sums) + 1)]
     xs = [x + width * s for s in np.repeat(sums, 2)]
     ys = [edge for row in range(len(sums)) for edge in (edges[row], edges[row + 1])]
-    ax.plot(xs, ys, color=ORANGE, lw=1.5, zorder=5)
+    ax.plot(xs, ys, color=style.ORANGE, lw=1.5, zorder=5)
     line = x + width * top_p
-    ax.plot([line] * 2, [HEADER - 0.03, edges[-1]], color=VERMILION, lw=1.2, zorder=5)
+    ax.plot([line] * 2, [HEADER - 0.03, edges[-1]], color=style.VERMILION, lw=1.2, zorder=5)
     words = f"running sum reaches {top_p:g}"
-    ax.put(x + width, edges[-1] + ROW + 0.18, words, 7, VERMILION, "right")
+    ax.put(x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")

@@ -11,24 +11,11 @@ from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    tint,
-)
 
 MARGIN = 0.12
 BUDGET_HEIGHT = 0.62
 FREE_HEIGHT = 0.36
-PREFILL, DECODE = ORANGE, BLUE
+PREFILL, DECODE = style.ORANGE, style.BLUE
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ def draw_schedules(
         max(free, default=0),
     )
     key = _key(schedules, ids, arrivals or {})
-    key_widths = [0.26 + style.text_width(WORDS[mark], SMALL) for mark in key]
+    key_widths = [0.26 + style.text_width(WORDS[mark], style.SMALL) for mark in key]
     places = style.flow(key_widths, chart.width - chart.left - MARGIN)
     key_height = 0.1 + 0.22 * (1 + places[-1][1]) if places else 0.0
     heights = [chart.height + (0.3 if name else 0.0) for name in schedules]
@@ -188,7 +175,7 @@ class _Chart:
         self.label_width = min(1.6, max(names, default=0.0))
         self.left = MARGIN + max(self.label_width + 0.12, 0.75)
         self.right = 0.75
-        self.cell = min(0.34, (WIDTH - self.left - self.right) / columns)
+        self.cell = min(0.34, (style.WIDTH - self.left - self.right) / columns)
         self.row = 0.26 if len(ids) <= 12 else 0.2
         self.width = max(self.left + columns * self.cell + self.right, 4.6)
         self.rows_height = self.row * len(ids)
@@ -221,7 +208,9 @@ class _Chart:
             y = top + i * self.row
             shown = style.shorten(style.printable(name), self.label_width)
             ax.put(self.left - 0.1, y + self.row / 2, shown, ha="right")
-            ax.plot([self.left, self._x(self.columns)], [y + self.row] * 2, color=WASH, lw=0.8)
+            ax.plot(
+                [self.left, self._x(self.columns)], [y + self.row] * 2, color=style.WASH, lw=0.8
+            )
 
     def _draw_waiting(self, ax: Axes, name: str, steps: Sequence[Step], y: float) -> None:
         """A thin line through the steps in which a request is there and not in the batch."""
@@ -247,15 +236,19 @@ class _Chart:
                 tokens = sum(entry[2] for entry in step.work if entry[1] == kind)
                 height = tokens * scale
                 corner = self._x(index), y - height
-                ax.box(*corner, self.cell - gap, height, tint(color, 0.75), radius=0.0)
+                ax.box(*corner, self.cell - gap, height, style.tint(color, 0.75), radius=0.0)
                 y -= height
         end = self._x(self.columns)
-        ax.plot([self.left, end], [bottom] * 2, color=FAINT, lw=1.0)
+        ax.plot([self.left, end], [bottom] * 2, color=style.FAINT, lw=1.0)
         self._label_lane(ax, ("tokens", "a step"), bottom - BUDGET_HEIGHT / 2)
         limit = self.budget or self.most_tokens
         y = bottom - limit * scale
         ax.plot(
-            [self.left, end], [y] * 2, color=INK, lw=0.9, ls="solid" if self.budget else (0, (1, 3))
+            [self.left, end],
+            [y] * 2,
+            color=style.INK,
+            lw=0.9,
+            ls="solid" if self.budget else (0, (1, 3)),
         )
         words = f"budget {limit}" if self.budget else f"{limit}"
         ax.note(end + 0.06, y, words)
@@ -273,22 +266,22 @@ class _Chart:
         every = next((n for n in choices if n * self.cell >= 0.28), self.columns)
         for index in range(0, self.columns, every):
             middle = self._x(index) + self.cell * 0.46
-            ax.put(middle, y, str(index), 7, MUTED, "center")
-        ax.put(self.left - 0.1, y, "step", 7, MUTED, "right")
+            ax.put(middle, y, str(index), 7, style.MUTED, "center")
+        ax.put(self.left - 0.1, y, "step", 7, style.MUTED, "right")
 
     def _draw_free_blocks(self, ax: Axes, steps: Sequence[Step], bottom: float) -> None:
         """The free blocks after each step, as a surface on a scale of its own."""
         points = [(i, s.free_blocks) for i, s in enumerate(steps) if s.free_blocks is not None]
         self._label_lane(ax, ("free", "blocks"), bottom - FREE_HEIGHT / 2)
-        ax.plot([self.left, self._x(self.columns)], [bottom] * 2, color=FAINT, lw=1.0)
+        ax.plot([self.left, self._x(self.columns)], [bottom] * 2, color=style.FAINT, lw=1.0)
         if not points:
-            ax.put(self.left, bottom - FREE_HEIGHT / 2, "not recorded", 7, MUTED)
+            ax.put(self.left, bottom - FREE_HEIGHT / 2, "not recorded", 7, style.MUTED)
             return
         xs = [self._x(index + shift) for index, _ in points for shift in (0, 1)]
         ys = [bottom - free / self.most_free * FREE_HEIGHT for _, free in points for _ in (0, 1)]
-        ax.fill_between(xs, ys, bottom, color=tint(GREEN, 0.3), linewidth=0.0)
-        ax.plot(xs, ys, color=GREEN, lw=1.4)
-        ax.put(xs[-1] + 0.06, ys[-1], str(points[-1][1]), SMALL, GREEN)
+        ax.fill_between(xs, ys, bottom, color=style.tint(style.GREEN, 0.3), linewidth=0.0)
+        ax.plot(xs, ys, color=style.GREEN, lw=1.4)
+        ax.put(xs[-1] + 0.06, ys[-1], str(points[-1][1]), style.SMALL, style.GREEN)
 
 
 # ---------------------------------------------------------------------------------- marks
@@ -296,27 +289,27 @@ class _Chart:
 
 def _draw_place(ax: Axes, x: float, y: float, width: float, height: float, kind: str) -> None:
     if kind == "idle":
-        look = {"facecolor": WASH, "edgecolor": FAINT, "hatch": "////"}
-        ax.bar(x, y, width, height, linewidth=0.0, **look)
+        look = {"facecolor": style.WASH, "edgecolor": style.FAINT, "hatch": "////"}
+        ax.rect(x, y, width, height, linewidth=0.0, **look)
     else:
         color = PREFILL if kind == "prefill" else DECODE
-        ax.box(x, y, width, height, tint(color, 0.75), radius=0.02)
+        ax.box(x, y, width, height, style.tint(color, 0.75), radius=0.02)
 
 
 def _draw_wait(ax: Axes, x0: float, x1: float, y: float) -> None:
-    ax.plot([x0, x1], [y, y], color=MUTED, lw=1.0, ls=(0, (1, 2)))
+    ax.plot([x0, x1], [y, y], color=style.MUTED, lw=1.0, ls=(0, (1, 2)))
 
 
 def _draw_preemption(ax: Axes, x: float, middle: float, height: float) -> None:
     ends = [middle - height / 2, middle + height / 2]
-    ax.plot([x - 0.01] * 2, ends, color=VERMILION, lw=2.4, zorder=5)
+    ax.plot([x - 0.01] * 2, ends, color=style.VERMILION, lw=2.4, zorder=5)
     flag = [(x, middle - 0.06), (x + 0.1, middle), (x, middle + 0.06)]
-    ax.add_artist(Polygon(flag, color=VERMILION, zorder=5))
+    ax.add_artist(Polygon(flag, color=style.VERMILION, zorder=5))
 
 
 def _draw_finish(ax: Axes, x: float, middle: float) -> None:
     xs, ys = [x, x + 0.03, x + 0.085], [middle, middle + 0.04, middle - 0.05]
-    ax.plot(xs, ys, color=GREEN, lw=2.0, zorder=5, solid_capstyle="round")
+    ax.plot(xs, ys, color=style.GREEN, lw=2.0, zorder=5, solid_capstyle="round")
 
 
 WORDS = {

@@ -11,20 +11,6 @@ from matplotlib.figure import Figure
 from yaie.course.viz import style
 from yaie.course.viz.attention import three_places
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    PAPER,
-    SKY,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- scan
 
@@ -56,18 +42,18 @@ def draw_scan(steps: Sequence[ScanStep], at: Place | None = None) -> Figure:
     count = len(steps[0].values)
     if any(len(step.values) != count for step in steps):
         raise ValueError(f"each step must have {count} values")
-    cell = (WIDTH - LEFT - RIGHT) / count
+    cell = (style.WIDTH - LEFT - RIGHT) / count
     pitch = CELL_HEIGHT + FALL
-    page = Page(WIDTH, TOP + len(steps) * pitch - FALL + 0.1, at)
+    page = Page(style.WIDTH, TOP + len(steps) * pitch - FALL + 0.1, at)
     page.note(LEFT - 0.1, TOP / 2, "place", "right")
     for place in range(count):
-        page.put(LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, MUTED, "center")
+        page.put(LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, style.MUTED, "center")
     before = steps[0].values
     for number, step in enumerate(steps):
         y = TOP + number * pitch
         page.note(LEFT - 0.1, y + CELL_HEIGHT / 2, step.title, "right")
         for source, target in step.moves:
-            color = MUTED if source == target else BLUE
+            color = style.MUTED if source == target else style.BLUE
             page.ax.annotate(
                 "",
                 (LEFT + (target + 0.5) * cell, y),
@@ -84,8 +70,8 @@ def draw_scan(steps: Sequence[ScanStep], at: Place | None = None) -> Figure:
         targets = {target for _, target in step.moves}
         for place, value in enumerate(step.values):
             changed = place in targets or value != before[place]
-            face = tint(BLUE, 0.45 if changed else 0.1)
-            color = INK if changed or not number else MUTED
+            face = style.tint(style.BLUE, 0.45 if changed else 0.1)
+            color = style.INK if changed or not number else style.MUTED
             page.cell(
                 LEFT + place * cell + 0.02,
                 y,
@@ -93,7 +79,7 @@ def draw_scan(steps: Sequence[ScanStep], at: Place | None = None) -> Figure:
                 CELL_HEIGHT,
                 str(value),
                 face,
-                FAINT,
+                style.FAINT,
                 0.8,
                 0.03,
                 size=7.0 if cell > 0.4 else 5.6,
@@ -140,12 +126,14 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
         raise ValueError(
             f"each step must have {count} values, got {[len(s.values) for s in steps]}"
         )
-    cell = (WIDTH - REDUCTION_LEFT - REDUCTION_RIGHT) / count
+    cell = (style.WIDTH - REDUCTION_LEFT - REDUCTION_RIGHT) / count
     height = TOP + len(steps) * CELL_HEIGHT + (len(steps) - 1) * FALL + 0.1
-    page = Page(WIDTH, height, at)
+    page = Page(style.WIDTH, height, at)
     page.note(REDUCTION_LEFT - 0.1, TOP / 2, what, "right")
     for place in range(count):
-        page.put(REDUCTION_LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, MUTED, "center")
+        page.put(
+            REDUCTION_LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, style.MUTED, "center"
+        )
     for number, step in enumerate(steps):
         y = TOP + number * (CELL_HEIGHT + FALL)
         page.note(REDUCTION_LEFT - 0.1, y + CELL_HEIGHT / 2, step.title, "right")
@@ -168,9 +156,9 @@ def _draw_values(page: Page, steps: Sequence[Stage], number: int, y: float, cell
     for place, value in enumerate(step.values):
         changed = place in step.reads
         counts = place in needed or (done and (changed or number == 0))
-        face = tint(BLUE, 0.45) if changed else tint(BLUE, 0.14)
+        face = style.tint(style.BLUE, 0.45) if changed else style.tint(style.BLUE, 0.14)
         if not counts:
-            face = PAPER
+            face = style.PAPER
         size = 7.0 if cell > 0.4 else 5.6
         page.cell(
             REDUCTION_LEFT + place * cell + 0.02,
@@ -179,11 +167,11 @@ def _draw_values(page: Page, steps: Sequence[Stage], number: int, y: float, cell
             CELL_HEIGHT,
             f"{value:g}",
             face,
-            FAINT,
+            style.FAINT,
             0.8,
             0.03,
             size=size,
-            color=INK if counts else FAINT,
+            color=style.INK if counts else style.FAINT,
             weight="bold" if changed and counts else "normal",
         )
 
@@ -192,14 +180,14 @@ def _draw_adds(page: Page, step: Stage, y: float, cell: float) -> None:
     """A line from each place that is read down to the place that takes it in."""
     above, below = y - FALL, y
     crowded = len(step.reads) > 16  # then what a place keeps of its own goes without saying
-    color = SKY if crowded else BLUE
+    color = style.SKY if crowded else style.BLUE
     for target, source in step.reads.items():
         x, other = (REDUCTION_LEFT + (place + 0.5) * cell for place in (target, source))
         if not crowded:
-            page.plot([x, x], [above, below], color=FAINT, linewidth=0.9)
+            page.plot([x, x], [above, below], color=style.FAINT, linewidth=0.9)
         page.plot([other, x], [above, below], color=color, linewidth=0.8)
         if not crowded:
-            page.plot([x], [below - 0.03], marker="v", markersize=3.0, color=BLUE)
+            page.plot([x], [below - 0.03], marker="v", markersize=3.0, color=style.BLUE)
 
 
 # ---------------------------------------------------------------------------------- search
@@ -233,9 +221,9 @@ def draw_search(searches: Sequence[Search], at: Place | None = None) -> Figure:
     if not searches:
         raise ValueError("searches must have at least one, got none")
     count = len(searches[0].values)
-    cell = (WIDTH - SEARCH_LEFT - MARGIN) / count
+    cell = (style.WIDTH - SEARCH_LEFT - MARGIN) / count
     row = HEAD + SEARCH_CELL_HEIGHT
-    page = Page(WIDTH, len(searches) * row + FOOT, at)
+    page = Page(style.WIDTH, len(searches) * row + FOOT, at)
     for index, search in enumerate(searches):
         y = index * row + HEAD
         page.put(MARGIN, y + SEARCH_CELL_HEIGHT / 2, search.name, weight="bold")
@@ -244,10 +232,10 @@ def draw_search(searches: Sequence[Search], at: Place | None = None) -> Figure:
         when = {place: number for number, place in enumerate(search.reads, 1)}
         for place, value in enumerate(search.values):
             x = SEARCH_LEFT + place * cell
-            face = tint(BLUE, 0.4) if place in when else WASH
+            face = style.tint(style.BLUE, 0.4) if place in when else style.WASH
             right = place == search.found
-            edge, line = (VERMILION, 1.8) if right else (PAPER, 0.8)
-            size = SMALL if cell > 0.24 else 5.5
+            edge, line = (style.VERMILION, 1.8) if right else (style.PAPER, 0.8)
+            size = style.SMALL if cell > 0.24 else 5.5
             page.cell(
                 x + 0.015,
                 y,
@@ -261,7 +249,7 @@ def draw_search(searches: Sequence[Search], at: Place | None = None) -> Figure:
                 size=size,
             )
             if place in when:
-                page.put(x + cell / 2, y - 0.1, str(when[place]), 6.0, BLUE, "center")
+                page.put(x + cell / 2, y - 0.1, str(when[place]), 6.0, style.BLUE, "center")
     words = (
         f"token {searches[0].target} is of request {searches[0].found} (framed): the first whose "
         "end is greater"
@@ -339,16 +327,16 @@ def _draw(page: Page, node: MergeNode, left: float, level: int) -> tuple[float, 
     middle = sum(x for x, _ in ends) / len(ends) if ends else left + BOX[0] / 2
     top = MARGIN + (level if node.children else 0) * LEVEL
     for child, (child_x, child_y) in zip(node.children, ends, strict=True):
-        ax.plot([child_x, middle], [child_y, top], color=FAINT, lw=1.2, zorder=0)
+        ax.plot([child_x, middle], [child_y, top], color=style.FAINT, lw=1.2, zorder=0)
         known = math.isfinite(child.lse) and math.isfinite(node.lse)
         share = math.exp(min(child.lse - node.lse, 9.0)) if known else 0.0
         at_x, at_y = child_x + (middle - child_x) * 0.62, child_y + (top - child_y) * 0.62
-        ax.box(at_x - 0.2, at_y - 0.09, 0.4, 0.18, PAPER, radius=0.04, zorder=1)
-        ax.put(at_x, at_y, f"{share:.0%}", SMALL, VERMILION, "center", zorder=2)
-    color = GREEN if node.children else BLUE
-    face = tint(color, 0.18)
-    ax.box(middle - BOX[0] / 2, top, *BOX, face, tint(color, 0.6))
-    words = style.shorten(node.keys, BOX[0] - 0.1, SMALL)
+        ax.box(at_x - 0.2, at_y - 0.09, 0.4, 0.18, style.PAPER, radius=0.04, zorder=1)
+        ax.put(at_x, at_y, f"{share:.0%}", style.SMALL, style.VERMILION, "center", zorder=2)
+    color = style.GREEN if node.children else style.BLUE
+    face = style.tint(color, 0.18)
+    ax.box(middle - BOX[0] / 2, top, *BOX, face, style.tint(color, 0.6))
+    words = style.shorten(node.keys, BOX[0] - 0.1, style.SMALL)
     ax.note(middle, top + 0.13, words, "center")
     ax.put(middle, top + 0.31, f"lse {three_places(node.lse)}", ha="center")
     ax.put(middle, top + 0.49, f"out {three_places(node.out)}", ha="center")
@@ -385,20 +373,20 @@ def draw_tray(tray: Tray, at: Place | None = None) -> Figure:
     width = max(TRAYS_LEFT + tray.size * CELL + TRAYS_MARGIN, 3.0)
     page = Page(width, 0.34 + ROW * len(tray.inputs) + 0.34, at)
     words = f"{style.count(tray.rows, 'row')}, replay of size {tray.size}"
-    page.put(TRAYS_MARGIN, 0.17, words, SMALL, weight="bold")
+    page.put(TRAYS_MARGIN, 0.17, words, style.SMALL, weight="bold")
     for i, (name, numbers) in enumerate(tray.inputs.items()):
         y = 0.34 + i * ROW
         page.note(TRAYS_LEFT - 0.08, y + HEIGHT / 2, name, "right")
         for j, number in enumerate(numbers):
-            color = BLUE if j < tray.rows else FAINT
-            face = tint(color, 0.35)
+            color = style.BLUE if j < tray.rows else style.FAINT
+            face = style.tint(color, 0.35)
             page.box(TRAYS_LEFT + j * CELL, y, CELL - 0.04, HEIGHT, face, color, 0.8)
             x = TRAYS_LEFT + (j + 0.5) * CELL - 0.02
-            page.put(x, y + HEIGHT / 2, str(number), SMALL, ha="center")
+            page.put(x, y + HEIGHT / 2, str(number), style.SMALL, ha="center")
     written, stray = list(tray.written), sorted(set(tray.written) - set(tray.wanted))
     words = f"writes {written}" + (f", {stray} of nobody" if stray else "")
-    color = VERMILION if stray else MUTED
-    page.put(TRAYS_LEFT, page.height - 0.18, words, SMALL, color)
+    color = style.VERMILION if stray else style.MUTED
+    page.put(TRAYS_LEFT, page.height - 0.18, words, style.SMALL, color)
     page.say(f"{style.count(tray.rows, 'row')} in a replay of size {tray.size}; {words}")
     each = (f"{name} {style.some(numbers)}" for name, numbers in tray.inputs.items())
     page.say("; ".join(each))

@@ -119,14 +119,14 @@ def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
 
 
 def _matrix(ax: Axes, x: float, y: float, rows: int, columns: int, unit: float, name: str) -> None:
-    ax.bar(x, y, columns * unit, rows * unit, WASH, edgecolor=FAINT, lw=0.8)
+    ax.rect(x, y, columns * unit, rows * unit, WASH, edgecolor=FAINT, lw=0.8)
     ax.note(x, y - 0.1, name)
 
 
 def _fill(ax: Axes, x: float, y: float, unit: float, tile: Rect, color) -> None:
     (row, row_end), (column, column_end) = tile
     corner = x + column * unit, y + row * unit
-    ax.bar(*corner, (column_end - column) * unit - 0.012, (row_end - row) * unit - 0.012, color)
+    ax.rect(*corner, (column_end - column) * unit - 0.012, (row_end - row) * unit - 0.012, color)
 
 
 # ---------------------------------------------------------------------------------- the order
@@ -202,10 +202,10 @@ def _order(
     ax.put(x - 0.42, 0.36, words, SMALL)
     for m in range(state.tiles_m):
         face = ORANGE if m in rows else WASH
-        ax.bar(x - 0.3, y + m * cell, 0.2, cell - 0.03, face)
+        ax.rect(x - 0.3, y + m * cell, 0.2, cell - 0.03, face)
     for n in range(state.tiles_n):
         face = GREEN if n in columns else WASH
-        ax.bar(x + n * cell, y - 0.26, cell - 0.03, 0.18, face)
+        ax.rect(x + n * cell, y - 0.26, cell - 0.03, 0.18, face)
     ax.note(x - 0.3, y - 0.1, "a")
     ax.note(x - 0.1, y - 0.17, "b", "center")
     for program, (m, n) in enumerate(order):

@@ -12,21 +12,6 @@ from matplotlib.patches import Polygon, Rectangle
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    BODY,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SKY,
-    SMALL,
-    VERMILION,
-    WASH,
-    tint,
-)
 
 # ---------------------------------------------------------------------------------- tiles
 
@@ -105,18 +90,18 @@ def draw_tiles(state: TileStep, at: Place | None = None) -> Figure:
     page = Page(meters + METERS, max(top + height, 2.6) + MARGIN, at)
     ax = page.ax
     _draw_strips(ax, state, left, top, unit)
-    ax.bar(left, top, width, height, PAPER)
+    ax.rect(left, top, width, height, style.PAPER)
     finished = max((rows[1] for rows, _ in state.done), default=0)
     if state.current and state.current[0][0] < finished:
         finished = state.current[0][0]
-    ax.bar(left, top, width, finished * unit, tint(INK, 0.22))
+    ax.rect(left, top, width, finished * unit, style.tint(style.INK, 0.22))
     for rows, columns in state.done:
-        _tile(ax, left, top, unit, rows, columns, tint(SKY, 0.6))
+        _tile(ax, left, top, unit, rows, columns, style.tint(style.SKY, 0.6))
     if state.current:
-        _tile(ax, left, top, unit, *state.current, BLUE)
+        _tile(ax, left, top, unit, *state.current, style.BLUE)
     if state.causal:
         _draw_mask(ax, state, left, top, unit)
-    ax.bar(left, top, width, height, "none", edgecolor=MUTED, lw=0.8)
+    ax.rect(left, top, width, height, "none", edgecolor=style.MUTED, lw=0.8)
     _draw_meters(ax, state, meters, top)
     moved = dict(state.moved)
     words = (
@@ -132,7 +117,7 @@ def draw_tiles(state: TileStep, at: Place | None = None) -> Figure:
 
 def _tile(ax: Axes, left: float, top: float, unit: float, rows: Span, columns: Span, color) -> None:
     corner = left + columns[0] * unit, top + rows[0] * unit
-    ax.bar(
+    ax.rect(
         *corner, (columns[1] - columns[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
     )
 
@@ -140,15 +125,15 @@ def _tile(ax: Axes, left: float, top: float, unit: float, rows: Span, columns: S
 def _draw_strips(ax: Axes, state: TileStep, left: float, top: float, unit: float) -> None:
     """Q beside the matrix, K and V above, with the tiles that are loaded."""
     x, y = left - STRIP - 0.06, top - STRIP - 0.06
-    wash = {"facecolor": WASH, "edgecolor": FAINT, "lw": 0.6}
-    ax.bar(x, top, STRIP, state.num_q * unit, **wash)
-    ax.bar(left, y, state.num_k * unit, STRIP, **wash)
-    ax.put(x - 0.06, top + 0.08, "Q", BODY, ORANGE, "right", weight="bold")
-    ax.put(left, y - 0.1, "K and V", BODY, GREEN, weight="bold")
+    wash = {"facecolor": style.WASH, "edgecolor": style.FAINT, "lw": 0.6}
+    ax.rect(x, top, STRIP, state.num_q * unit, **wash)
+    ax.rect(left, y, state.num_k * unit, STRIP, **wash)
+    ax.put(x - 0.06, top + 0.08, "Q", style.BODY, style.ORANGE, "right", weight="bold")
+    ax.put(left, y - 0.1, "K and V", style.BODY, style.GREEN, weight="bold")
     if state.current:
         (row, row_end), (column, column_end) = state.current
-        ax.bar(x, top + row * unit, STRIP, (row_end - row) * unit, color=ORANGE)
-        ax.bar(left + column * unit, y, (column_end - column) * unit, STRIP, color=GREEN)
+        ax.rect(x, top + row * unit, STRIP, (row_end - row) * unit, color=style.ORANGE)
+        ax.rect(left + column * unit, y, (column_end - column) * unit, STRIP, color=style.GREEN)
 
 
 def _draw_mask(ax: Axes, state: TileStep, left: float, top: float, unit: float) -> None:
@@ -161,25 +146,27 @@ def _draw_mask(ax: Axes, state: TileStep, left: float, top: float, unit: float) 
         corners += [(edge, top + row * unit), (edge, top + (row + 1) * unit)]
     corners.append((right, top + state.num_q * unit))
     ax.add_artist(
-        Polygon(corners, facecolor="none", hatch="//////", edgecolor=tint(INK, 0.3), lw=0)
+        Polygon(
+            corners, facecolor="none", hatch="//////", edgecolor=style.tint(style.INK, 0.3), lw=0
+        )
     )
 
 
 def _draw_meters(ax: Axes, state: TileStep, x: float, y: float) -> None:
     """A line for each tensor: its name, the bytes that moved, a bar."""
     words = {"q": "Q read", "k": "K read", "v": "V read", "other": "else read", "out": "written"}
-    colors = {"q": ORANGE, "k": GREEN, "v": GREEN, "out": VERMILION}
+    colors = {"q": style.ORANGE, "k": style.GREEN, "v": style.GREEN, "out": style.VERMILION}
     longest = max(1, state.naive, sum(n for _, n in state.moved))
-    lines = [(words.get(name, name), n, colors.get(name, MUTED)) for name, n in state.moved]
-    lines.append(("in all", sum(n for _, n in state.moved), INK))
+    lines = [(words.get(name, name), n, colors.get(name, style.MUTED)) for name, n in state.moved]
+    lines.append(("in all", sum(n for _, n in state.moved), style.INK))
     if state.naive:
-        lines.append(("with scores stored", state.naive, FAINT))
+        lines.append(("with scores stored", state.naive, style.FAINT))
     for i, (name, count, color) in enumerate(lines):
         at = y - 0.2 + i * 0.385
         ax.note(x, at, name)
-        ax.put(x + METERS - MARGIN, at, f"{count:,}", SMALL, INK, "right")
+        ax.put(x + METERS - MARGIN, at, f"{count:,}", style.SMALL, style.INK, "right")
         length = (METERS - MARGIN) * count / longest
-        ax.bar(x, at + 0.09, length, 0.12, color)
+        ax.rect(x, at + 0.09, length, 0.12, color)
 
 
 def draw_key_tiles(
@@ -201,9 +188,9 @@ def draw_key_tiles(
     ax = page.ax
     ax.note(left, MARGIN + 0.08, "keys →, queries ↓")
     kinds = {
-        "whole: no mask": tint(SKY, 0.75),
-        "in part: masked": tint(ORANGE, 0.75),
-        "not at all: skipped": tint(INK, 0.22),
+        "whole: no mask": style.tint(style.SKY, 0.75),
+        "in part: masked": style.tint(style.ORANGE, 0.75),
+        "not at all: skipped": style.tint(style.INK, 0.22),
     }
     whole_color, part_color, none_color = kinds.values()
     for start, whole, seen in rows:
@@ -216,7 +203,7 @@ def draw_key_tiles(
     for i, (words, color) in enumerate(kinds.items()):
         y = top + 0.05 + i * 0.28
         x = left + num_k * unit + 0.25
-        ax.bar(x, y, 0.18, 0.18, color)
+        ax.rect(x, y, 0.18, 0.18, color)
         ax.put(x + 0.26, y + 0.1, words)
     every = -(-num_k // tile_k)
     each = (
@@ -283,31 +270,31 @@ def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
         "o": (o_x, bottom, FLASH_SIDE, height, "out"),
     }
     for key, (x, y, w, h, title) in boxes.items():
-        face = tint(GREEN if key in state.shared else SKY, 0.16)
-        face = WASH if key in "qkv" and key not in state.shared else face
-        ax.bar(x, y, w, h, face, edgecolor=MUTED, lw=0.7)
-        ax.put(x, y - 0.09, title, SMALL, weight="bold")
+        face = style.tint(style.GREEN if key in state.shared else style.SKY, 0.16)
+        face = style.WASH if key in "qkv" and key not in state.shared else face
+        ax.rect(x, y, w, h, face, edgecolor=style.MUTED, lw=0.7)
+        ax.put(x, y - 0.09, title, style.SMALL, weight="bold")
     for row, rows in state.warps[1:]:
         for key in "qso":
             x, y, w, *_ = boxes[key]
-            ax.plot([x, x + w], [y + row * unit] * 2, color=FAINT, lw=0.5)
+            ax.plot([x, x + w], [y + row * unit] * 2, color=style.FAINT, lw=0.5)
         del rows
-    mark = tint(ORANGE, 0.55)
+    mark = style.tint(style.ORANGE, 0.55)
     for key in "qso":
         x, y, w, *_ = boxes[key]
-        color = mark if key == "q" else tint(BLUE, 0.3)
-        ax.bar(x, y + first * unit, w, count * unit, color)
+        color = mark if key == "q" else style.tint(style.BLUE, 0.3)
+        ax.rect(x, y + first * unit, w, count * unit, color)
     x, y, *_ = boxes["k"]
     for key in state.reads_k:
-        ax.bar(x + key * unit, y, unit, FLASH_SIDE, mark)
+        ax.rect(x + key * unit, y, unit, FLASH_SIDE, mark)
     x, y, *_ = boxes["v"]
     for d in state.reads_v:
-        ax.bar(x + d * thin, y, thin, width, mark)
+        ax.rect(x + d * thin, y, thin, width, mark)
     for key, cells, across in (("s", state.scores, unit), ("o", state.sums, thin)):
         x, y, *_ = boxes[key]
         for row, column in cells:
             place = (x + column * across, y + row * unit)
-            ax.add_artist(Rectangle(place, across, unit, facecolor=BLUE))
+            ax.add_artist(Rectangle(place, across, unit, facecolor=style.BLUE))
     _legend(page, state, bottom + height + 0.2)
     page.say(
         f"{state.name}: scores of {state.rows} queries and {state.keys} keys, head_dim "
@@ -325,19 +312,19 @@ def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
 def _legend(page: Page, state: TileOwners, y: float) -> None:
     """What the colors mean, as far as they occur."""
     kinds: Sequence[tuple[object, str]] = (
-        *([(tint(GREEN, 0.16), "shared memory")] if state.shared else []),
-        *([(WASH, "global memory")] if len(state.shared) < 3 else []),
-        (tint(BLUE, 0.3), f"registers of warp {state.warp}"),
-        (BLUE, "of one lane"),
-        (tint(ORANGE, 0.55), "read for it"),
+        *([(style.tint(style.GREEN, 0.16), "shared memory")] if state.shared else []),
+        *([(style.WASH, "global memory")] if len(state.shared) < 3 else []),
+        (style.tint(style.BLUE, 0.3), f"registers of warp {state.warp}"),
+        (style.BLUE, "of one lane"),
+        (style.tint(style.ORANGE, 0.55), "read for it"),
     )
     x = FLASH_MARGIN
     for color, words in kinds:
-        length = 0.26 + style.text_width(words, SMALL)
+        length = 0.26 + style.text_width(words, style.SMALL)
         if x + length > page.width:
             x, y = FLASH_MARGIN, y + 0.2
         ax = page.ax
-        box = Rectangle((x, y - 0.07), 0.13, 0.13, facecolor=color, edgecolor=MUTED, lw=0.4)
+        box = Rectangle((x, y - 0.07), 0.13, 0.13, facecolor=color, edgecolor=style.MUTED, lw=0.4)
         ax.add_artist(box)
-        ax.put(x + 0.18, y, words, SMALL)
+        ax.put(x + 0.18, y, words, style.SMALL)
         x += length + 0.12

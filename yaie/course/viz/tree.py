@@ -9,24 +9,15 @@ from matplotlib.path import Path
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    WIDTH,
-    tint,
-)
 from yaie.course.viz.tree_layout import CHIP_GAP, LINE, PAD, Box, chip_width, lay_out, lock_width
 from yaie.course.viz.tree_state import Marks, TreeNode, TreeState, compare
 
-TAG_COLORS = {"new": GREEN, "split": ORANGE, "matched": BLUE, "evicted": VERMILION}
+TAG_COLORS = {
+    "new": style.GREEN,
+    "split": style.ORANGE,
+    "matched": style.BLUE,
+    "evicted": style.VERMILION,
+}
 MARGIN = 0.12
 CAPTION = 0.3
 MOST_SAID = 24  # nodes that are told with their children
@@ -36,7 +27,7 @@ DASHES = (0, (3, 2))
 def draw_tree(
     state: TreeState,
     previous: TreeState | None = None,
-    width: float = WIDTH,
+    width: float = style.WIDTH,
     max_nodes: int = 30,
     at: Place | None = None,
 ) -> Figure:
@@ -55,7 +46,7 @@ def draw_tree(
         _make_boxes(full, marks), width - 2 * MARGIN, max_nodes
     )
     caption = _caption(state, any(box.note for box in boxes))
-    content = max(tree_width, style.text_width(caption, SMALL))
+    content = max(tree_width, style.text_width(caption, style.SMALL))
     page = Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
     for box in boxes:
         box.x += MARGIN
@@ -151,9 +142,9 @@ def _draw_edge(ax: Axes, parent: Box, child: Box) -> None:
     evicted = child.tag == "evicted"
     color = "#aab1bc"
     if child.matched:
-        color = BLUE
+        color = style.BLUE
     elif evicted:
-        color = VERMILION
+        color = style.VERMILION
     ax.add_artist(
         PathPatch(
             path,
@@ -168,8 +159,8 @@ def _draw_edge(ax: Axes, parent: Box, child: Box) -> None:
 def _draw_box(ax: Axes, box: Box) -> None:
     ghost = box.tag == "evicted"
     quiet = ghost or box.kind != "node"
-    edge = TAG_COLORS[box.tag] if box.tag else (FAINT if quiet else "#8d949f")
-    face = PAPER if quiet else tint(edge, 0.1) if box.tag else WASH
+    edge = TAG_COLORS[box.tag] if box.tag else (style.FAINT if quiet else "#8d949f")
+    face = style.PAPER if quiet else style.tint(edge, 0.1) if box.tag else style.WASH
     ax.box(
         box.x,
         box.y,
@@ -182,10 +173,17 @@ def _draw_box(ax: Axes, box: Box) -> None:
         zorder=2,
     )
     if box.matched > 0 and box.kind != "root":
-        ax.box(box.x, box.y, box.width * box.matched, box.height, tint(BLUE, 0.2), zorder=2.1)
+        ax.box(
+            box.x,
+            box.y,
+            box.width * box.matched,
+            box.height,
+            style.tint(style.BLUE, 0.2),
+            zorder=2.1,
+        )
     if box.tag:
         _draw_tag(ax, box)
-    _write(ax, box, MUTED if quiet else INK)
+    _write(ax, box, style.MUTED if quiet else style.INK)
 
 
 def _write(ax: Axes, box: Box, ink: str) -> None:
@@ -209,31 +207,31 @@ def _write(ax: Axes, box: Box, ink: str) -> None:
         _draw_chips(ax, box, y - LINE / 2)
         y += 0.2
     if box.requests:
-        ax.put(x, y, box.requests, SMALL, BLUE, zorder=4)
+        ax.put(x, y, box.requests, style.SMALL, style.BLUE, zorder=4)
 
 
 def _draw_tag(ax: Axes, box: Box) -> None:
     width = style.text_width(box.tag, 7, "bold") + 0.1
     ax.box(box.x + 0.06, box.y - 0.11, width, 0.15, TAG_COLORS[box.tag], radius=0.04, zorder=5)
     middle = box.x + 0.06 + width / 2
-    ax.put(middle, box.y - 0.036, box.tag, 7, PAPER, "center", weight="bold", zorder=6)
+    ax.put(middle, box.y - 0.036, box.tag, 7, style.PAPER, "center", weight="bold", zorder=6)
 
 
 def _draw_chips(ax: Axes, box: Box, y: float) -> None:
     x = box.x + PAD
     for chip in box.chips:
         width = chip_width(chip)
-        ax.box(x, y + 0.02, width, 0.16, PAPER, FAINT, 0.8, 0.02, zorder=3)
-        ax.put(x + width / 2, y + 0.1, chip, 7, INK, "center", zorder=4)
+        ax.box(x, y + 0.02, width, 0.16, style.PAPER, style.FAINT, 0.8, 0.02, zorder=3)
+        ax.put(x + width / 2, y + 0.1, chip, 7, style.INK, "center", zorder=4)
         x += width + CHIP_GAP
 
 
 def _draw_lock(ax: Axes, right: float, middle: float, count: int) -> None:
     """A padlock and how often it is held, ending at `right`."""
     label = str(count)
-    ax.put(right, middle, label, SMALL, INK, "right", weight="bold", zorder=4)
+    ax.put(right, middle, label, style.SMALL, style.INK, "right", weight="bold", zorder=4)
     x = right - lock_width(count)
-    ax.box(x, middle - 0.02, 0.11, 0.085, ORANGE, radius=0.015, zorder=4)
+    ax.box(x, middle - 0.02, 0.11, 0.085, style.ORANGE, radius=0.015, zorder=4)
     ax.add_artist(
         Arc(
             (x + 0.055, middle - 0.02),
@@ -241,7 +239,7 @@ def _draw_lock(ax: Axes, right: float, middle: float, count: int) -> None:
             0.12,
             theta1=180,
             theta2=360,
-            color=ORANGE,
+            color=style.ORANGE,
             linewidth=1.4,
             zorder=4,
         )
