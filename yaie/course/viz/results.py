@@ -1,4 +1,4 @@
-"""Kept measurements of kernels and builds, as rows of bars or shades."""
+"""Recorded measurements of kernels and builds, as rows of bars or shades."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def pipeline(stages: int, tiles: int, copy: float = 3.0, product: float = 1.0) -
 
 
 def draw_pipeline(state: Pipeline, until: float | None = None, at: Place | None = None) -> Figure:
-    """Draw copies and products along time, one row per stage; red is where the tensor cores wait."""
+    """Draw copies and products along time, one row per stage; red: the tensor cores wait."""
     end = until or state.products[-1][1]
     left, width, row = 1.3, 8.2, 0.24
     scale = width / end
