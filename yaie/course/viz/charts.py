@@ -253,7 +253,7 @@ class _Names:
             x = LEFT + (i + 0.5) * self.pitch
             if self.is_upright:
                 name = style.shorten(self.names[i], 1.0, 7)
-                ax.put(x, top, name, 7, style.MUTED, "center", rotation=90)
+                ax.put(x, top, name, 7, style.MUTED, "center", "top", rotation=90)
             else:
                 name = self.names[i] if self.is_level else str(i)
                 ax.put(x, top + 0.08, name, 7, style.MUTED, "center")

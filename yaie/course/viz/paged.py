@@ -374,7 +374,7 @@ def draw_readers(state: Readers, at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- splits
 
 SPLITS_MARGIN = 0.14
-WIDTH = 8.6
+SPLITS_WIDTH = 8.6
 SPLITS_LEFT = 1.0  # inches, where the context and the pool begin
 STRIP = 0.34  # height of the context and of a row of blocks
 BLOCKS_A_ROW = 12
@@ -403,10 +403,10 @@ def draw_splits(
     slots = {part.start + i: slot for part in parts for i, slot in enumerate(part.slots)}
     context = max(slots) + 1
     rows = -(-num_blocks // BLOCKS_A_ROW)
-    unit = (WIDTH - SPLITS_LEFT - SPLITS_MARGIN) / (-(-context // block_size) * block_size)
-    block_width = (WIDTH - SPLITS_LEFT - SPLITS_MARGIN) / BLOCKS_A_ROW
+    unit = (SPLITS_WIDTH - SPLITS_LEFT - SPLITS_MARGIN) / (-(-context // block_size) * block_size)
+    block_width = (SPLITS_WIDTH - SPLITS_LEFT - SPLITS_MARGIN) / BLOCKS_A_ROW
     pool_top = 0.42 + STRIP + 0.55
-    page = Page(WIDTH, pool_top + rows * (STRIP + 0.12) + 0.1, at)
+    page = Page(SPLITS_WIDTH, pool_top + rows * (STRIP + 0.12) + 0.1, at)
     ax = page.ax
     ax.put(SPLITS_MARGIN, 0.42 + STRIP / 2, "context", weight="bold")
     ax.put(SPLITS_MARGIN, pool_top + STRIP / 2, "pool", weight="bold")

@@ -132,8 +132,22 @@ def _draw_strips(ax: Axes, state: TileStep, left: float, top: float, unit: float
     ax.put(left, y - 0.1, "K and V", style.BODY, style.GREEN, weight="bold")
     if state.current:
         (row, row_end), (column, column_end) = state.current
-        ax.rect(x, top + row * unit, STRIP, (row_end - row) * unit, color=style.ORANGE)
-        ax.rect(left + column * unit, y, (column_end - column) * unit, STRIP, color=style.GREEN)
+        ax.rect(
+            x,
+            top + row * unit,
+            STRIP,
+            (row_end - row) * unit,
+            face=style.ORANGE,
+            edgecolor=style.ORANGE,
+        )
+        ax.rect(
+            left + column * unit,
+            y,
+            (column_end - column) * unit,
+            STRIP,
+            face=style.GREEN,
+            edgecolor=style.GREEN,
+        )
 
 
 def _draw_mask(ax: Axes, state: TileStep, left: float, top: float, unit: float) -> None:
