@@ -26,6 +26,18 @@ def real_model() -> Path:
     return pull(progress=False)
 
 
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
+    from yaie.course.author import build
+
+    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
+    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "120")
+    build.write_stubs(tmp_path / "exercises")
+    return tmp_path
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a module's tests on one worker, since they share what they build; of exercises, each
     exercise's."""

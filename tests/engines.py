@@ -76,7 +76,7 @@ def run(engine: Engine, limit: int = 5000) -> dict[str, RequestOutput]:
     for _ in range(limit):
         if not engine.has_work:
             return outputs
-        outputs |= {o.request_id: o for o in engine.step() if o.finish_reason}
+        outputs |= {o.request_id: o.request.output() for o in engine.step() if o.finish_reason}
     raise AssertionError("the workload does not come to an end")
 
 

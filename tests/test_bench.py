@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from yaie.bench import kernels, plots
+from yaie.bench import commands, kernels, ladders, plots
 from yaie.bench.cases import Case, Draw
 from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
 from yaie.bench.ceilings import Ceilings
@@ -18,6 +21,7 @@ from yaie.bench.protocol import (
     FEWEST_CALLS,
     MOST_CALLS,
     TOLERANCE,
+    InARow,
     compare,
     poison,
     relative_error,
@@ -26,6 +30,8 @@ from yaie.bench.protocol import (
     was_poisoned,
     why_wrong,
 )
+from yaie.bench.variants import Variants, variant
+from yaie.ops.cuda import flash, paged
 
 CPU = torch.device("cpu")
 BEST = Ceilings(copy=4000.0, read=5000.0, matmul={4096: 700.0, 8192: 650.0})
@@ -457,6 +463,96 @@ def test_the_command(tmp_path):
     assert done.exit_code == 0, done.output
     assert "transpose 61 × 61, float32" in done.output
     assert json.loads(path.read_text())["results"][0]["failure"] is None
+
+
+# ------------------------------------------------------------------------------------- ladders
+
+
+KEYS = {
+    "elementwise": ("operators", "add_relu", {"cuda", "launcher, streaming"}, {"of_copy"}),
+    "matmul": ("products", "float32", {"naive", "register_tile"}, {"of_library", "tflop_s"}),
+    "flash": ("problems", "B2 H2 S33 d64 causal", {*flash.RUNGS}, {"tflop_s"}),
+    "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),
+}
+
+
+@pytest.mark.parametrize("ladder", KEYS)
+def test_a_ladder_is_kept_as_the_notebooks_draw_it(ladder, tmp_path, monkeypatch):
+    """Emulated at tiny sizes: every rung is right, and wrote all of its output."""
+    part, step, names, keys = KEYS[ladder]
+    for name, variants in ladders.VARIANTS.items():
+        changes = {who: change for who, change in variants.changes.items() if who in names}
+        few = dataclasses.replace(variants, changes=changes)
+        monkeypatch.setitem(ladders.VARIANTS, name, few)
+    path, clock = tmp_path / "ladder.json", FakeClock()
+    ladders.run(ladder, step, "cpu", path, rounds=2, say=lambda line: None, clock=clock)
+    record = json.loads(path.read_text())
+    assert record["faults"] == [] and record["copy_gb_s"] > 0 and record["code"]["sources"]
+    assert list(record[part]) == [step]
+    rows = record[part][step]
+    rows = rows.get("rows", rows)
+    assert names <= set(rows)
+    for name in names:
+        assert keys | {"ms", "graph_ms", "error"} <= set(rows[name]) and rows[name]["was_nan"]
+
+
+def test_calls_in_a_row_are_kept_in_microseconds(tmp_path):
+    path = tmp_path / "ladder.json"
+    ladders.run("metadata", None, "cpu", path, say=lambda line: None, clock=FakeClock())
+    rows = json.loads(path.read_text())["microseconds"]["5"]
+    assert list(rows) == ["Python, a loop over requests", "reference", "cuda"]
+    assert rows["cuda"] == {"call": 1000.0, "kernel": 20.0}
+    assert rows["Python, a loop over requests"] == {"call": 1000.0}  # it waits for the device
+
+
+def test_every_variant_still_applies():
+    for variants in ladders.VARIANTS.values():
+        for name, module in variants.modules().items():
+            assert all(launcher.endswith("_bf16") for launcher in module.launchers), name
+    with pytest.raises(ValueError, match=r"add_relu\.cu no longer has 'nothing'"):
+        variant("elementwise/add_relu.cu", "x", {"nothing": "something"})
+
+
+def test_a_wrong_rung_gives_status_1(tmp_path, monkeypatch):
+    from yaie.cli import app
+
+    kept = []
+    monkeypatch.setattr(ladders, "save", lambda record, path: kept.append(len(record["products"])))
+    monkeypatch.setitem(ladders.VARIANTS, "matmul", Variants("matmul/mma.cu", print, {}))
+    monkeypatch.setitem(ladders.matrix.RUNGS, "shared_tile", lambda a, b: a @ b + 1)
+    command = ["bench", "kernels", "--ladder", "matmul", "--device", "cpu", "--skip", "mma"]
+    done = CliRunner().invoke(app, [*command, "--output", str(tmp_path / "x.json")])
+    assert done.exit_code == 1, done.output
+    assert "FAULT: float32: shared_tile wrong: relative error" in done.output
+    assert "naive wrong" not in done.output and kept == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("walls",), "ladder must be one of elementwise, .* got 'walls'"),
+        (("flash", "B9"), "no step of the ladder flash here has one of the words 'B9'"),
+    ],
+)
+def test_ladders_that_are_not_there(given, message):
+    assert tuple(ladders.LADDERS) == commands.LADDERS
+    with pytest.raises(ValueError, match=message):
+        ladders.run(*given, device="cpu")
+
+
+def test_a_clock_of_calls_in_a_row():
+    clock, calls = InARow(CPU, each=5), []
+    assert len(clock.times(lambda: calls.append(1), 3)) == 3 == len(clock.asking)
+    assert len(calls) == 15
+
+
+def test_the_kernels_that_a_sanitizer_watches():
+    """Emulated, those on integers; the others take a minute."""
+    command = [sys.executable, str(Path(__file__).with_name("sanitize.py"))]
+    done = subprocess.run([*command, "integers"], capture_output=True, text=True)
+    assert done.stdout == "integers: 8 cases as they should be, on cpu\n", done.stderr
+    done = subprocess.run([*command, "no such group"], capture_output=True, text=True)
+    assert done.returncode == 1 and "groups are table, flash," in done.stderr
 
 
 @pytest.mark.gpu

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import math
 import os
 import random
+import re
 import shutil
 import statistics
 import sys
@@ -353,7 +355,7 @@ def test_a_model_of_a_shape_is_the_same_in_transformers(folder, monkeypatch):
     assert drawn.oracle.demand("drawn", prompts, answers).same == 2
     drawn.options = {}  # no number of blocks: memory says, and graphs take some of it
     monkeypatch.setattr(
-        "yaie.bench.drawn.count_blocks", lambda *_, enforce_eager: 62 if enforce_eager else 61
+        "yaie.engine.engine.count_blocks", lambda _, config: 62 if config.enforce_eager else 61
     )
     for eager, blocks in ((True, 62), (False, 61)):
         assert drawn.llm(enforce_eager=eager, max_num_seqs=2).engine.kv.pool.num_blocks == blocks
@@ -390,6 +392,49 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(llm, oracle):
         asyncio.run(Client("http://127.0.0.1:9", "tiny").get("/health"))
     with pytest.raises(ValueError, match="url must look like http://"):
         Client("ftp://x", "tiny")
+
+
+def test_connections_are_used_again_and_none_waits_for_another():
+    """Two requests at a time, three times: two connections. An answer that breaks off is an error,
+    and each piece has the time at which it came."""
+    connections, together, most = [], [0], [0]
+
+    async def answer(reader, writer):
+        connections.append(writer)
+        ended = asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError
+        with contextlib.suppress(*ended):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                size = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+                breaks = b"breaks" in await reader.readexactly(size)
+                together[0] += 1
+                most[0] = max(most[0], together[0])
+                writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                for text in ("a", "b"):
+                    event = json.dumps({"choices": [{"text": text, "finish_reason": None}]})
+                    data = f"data: {event}\n\n".encode()
+                    for piece in (data[:9], data[9:]):  # events may come in parts
+                        writer.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                        await asyncio.sleep(0.02)
+                end = b"" if breaks else b"e\r\ndata: [DONE]\n\n\r\n"
+                together[0] -= 1
+                writer.write(end + b"0\r\n\r\n")
+        writer.close()
+
+    async def talk():
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        client = Client(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "tiny")
+        async with client:
+            for _ in range(3):
+                found = await asyncio.gather(*(client.stream("x", 2) for _ in "12"))
+            with pytest.raises(ClientError, match="broke off: the server closed the connection"):
+                await client.stream("breaks", 2)
+        server.close()
+        return found
+
+    one, two = asyncio.run(talk())
+    assert one.text == two.text == "ab" and len(connections) == 2 == most[0]
+    assert one.trace.tokens[1] - one.trace.tokens[0] > 0.03
 
 
 def llm_folder(oracle):

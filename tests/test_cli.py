@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 import yaie
 from yaie import cli
+from yaie.bench import commands
 from yaie.chat import HELP, Chat
 from yaie.course.core import doctor
 from yaie.engine.sampling import SamplingParams
@@ -45,42 +46,38 @@ def invoke():
     return lambda *arguments: CliRunner().invoke(cli.app, arguments)
 
 
-def test_help_names_every_command(invoke):
+def test_help_and_version(invoke):
     assert set(get_command(cli.app).commands) == COMMANDS
     shown = invoke("--help")
-    assert shown.exit_code == 0
-    assert all(command in shown.output for command in COMMANDS)
-
-
-def test_version(invoke):
+    assert shown.exit_code == 0 and all(command in shown.output for command in COMMANDS)
     assert invoke("--version").output == f"yaie {yaie.__version__}\n"
 
 
-def test_an_error_is_one_line_and_no_traceback(tmp_path):
+def test_an_error_is_one_line_and_debug_shows_where(tmp_path):
     done = run("chat", "no-such-model", YAIE_CACHE=str(tmp_path))
-    assert done.returncode == 1
-    assert len(done.stderr.splitlines()) == 1
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("yaie: unknown model 'no-such-model'")
-
-
-def test_debug_shows_where(tmp_path):
     done = run("--debug", "chat", "no-such-model", YAIE_CACHE=str(tmp_path))
     assert done.returncode == 1 and "Traceback" in done.stderr
 
 
-def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ZeroDivisionError("by nought"),
+         "yaie: by nought\n(ZeroDivisionError; `yaie --debug ...` shows where)\n"),
+        (PullError("no network:\n  try later"), "yaie: no network: try later\n"),
+    ],
+)  # fmt: skip
+def test_an_unforeseen_error_says_how_to_see_more(monkeypatch, capsys, error, told):
     def broken(**_):
-        raise ZeroDivisionError("by nought")
+        raise error
 
     monkeypatch.setattr(cli, "app", broken)
     monkeypatch.setattr(sys, "argv", ["yaie", "status"])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert ended.value.code == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "yaie: by nought",
-        "(ZeroDivisionError; `yaie --debug ...` shows where)",
-    ]
+    assert ended.value.code == 1 and capsys.readouterr().err == told
 
 
 def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch):
@@ -152,25 +149,12 @@ def test_pull_verifies_every_byte(invoke, monkeypatch, tmp_path):
     assert isinstance(result.exception, DamagedModel)
 
 
-def test_pull_that_fails(monkeypatch, capsys):
-    def fail(*_, **__):
-        raise PullError("no network:\n  try later")
-
-    monkeypatch.setattr("yaie.model.pull.pull", fail)
-    monkeypatch.setattr(sys, "argv", ["yaie", "pull"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == "yaie: no network: try later\n"
-
-
-@pytest.mark.parametrize(("verdict", "status"), [(doctor.OK, 0), ("note", 0), ("problem", 1)])
-def test_doctor_ends_with_a_status(invoke, monkeypatch, verdict, status):
-    monkeypatch.setattr(doctor, "PROBES", {"thing": lambda: (verdict, "so it is", "do this")})
-    shown = invoke("doctor")
-    assert shown.exit_code == status and "-> do this" in shown.output
-    told = json.loads(invoke("doctor", "--json").output)
-    assert told["ok"] is (status == 0)
+def test_doctor_ends_with_a_status(invoke, monkeypatch):
+    for verdict, status in (doctor.OK, 0), ("note", 0), ("problem", 1):
+        monkeypatch.setattr(doctor, "PROBES", {"thing": lambda v=verdict: (v, "so", "do this")})
+        shown = invoke("doctor")
+        assert shown.exit_code == status and "-> do this" in shown.output
+        assert json.loads(invoke("doctor", "--json").output)["ok"] is (status == 0)
 
 
 # A conversation with a pretended model.
@@ -260,24 +244,20 @@ def test_reset_keeps_the_system_prompt(capsys):
     assert [message["content"] for message in chat.messages] == ["S", "b", "two"]
 
 
-def test_an_answer_can_be_stopped_and_what_came_is_kept(capsys):
+def test_what_is_remembered_of_an_answer_that_did_not_end_well(capsys):
     stopped = Stream(["one ", "two ", "three"], interrupt_after=2)
-    chat = talk(PretendedLLM(stopped), "count")
+    reset = "prompt is too long. /reset starts anew."
+    for stream, kept, told in [
+        (stopped, ["ask", "one two "], "two \n"),
+        (Stream(["one"], interrupt_after=0), [], ""),
+        (Stream(["o"], error="logits hold NaN"), [], "logits hold NaN"),
+        (ValueError("prompt is too long"), [], reset),
+    ]:
+        before = Stream(["ok"])
+        chat = talk(PretendedLLM(before, stream), "short", "ask")
+        assert [message["content"] for message in chat.messages] == ["short", "ok", *kept]
+        assert told in capsys.readouterr().out
     assert stopped.closed
-    assert chat.messages[-1] == {"role": "assistant", "content": "one two "}
-    assert "two \n" in capsys.readouterr().out
-
-
-def test_stopped_before_the_first_token_nothing_is_remembered():
-    chat = talk(PretendedLLM(Stream(["one"], interrupt_after=0)), "count")
-    assert chat.messages == []
-
-
-def test_a_question_that_cannot_be_served_is_not_remembered(capsys):
-    llm = PretendedLLM(Stream(["ok"]), ValueError("prompt is longer than the context"))
-    chat = talk(llm, "short", "long")
-    assert [message["content"] for message in chat.messages] == ["short", "ok"]
-    assert "prompt is longer than the context. /reset starts anew." in capsys.readouterr().out
 
 
 def test_a_line_that_is_no_text_is_told(capsys):
@@ -294,34 +274,20 @@ def test_a_line_that_is_no_text_is_told(capsys):
     assert "A question must be text: 'utf-8' codec can't decode byte" in capsys.readouterr().out
 
 
-def test_a_failed_answer_is_told_and_not_remembered(capsys):
-    chat = talk(PretendedLLM(Stream(["o"], error="logits hold NaN")), "hello")
-    assert chat.messages == []
-    assert "logits hold NaN" in capsys.readouterr().out
-
-
-def test_an_unknown_command_is_not_sent_to_the_model(capsys):
+def test_commands_are_not_sent_to_the_model(capsys):
     llm = PretendedLLM()
     talk(llm, "/help me")
     assert llm.asked == [] and "/reset" in capsys.readouterr().out
-
-
-def test_help_and_quit(capsys):
-    llm = PretendedLLM()
     talk(llm, "/help", "/quit", "never asked")
-    assert llm.asked == []
-    assert capsys.readouterr().out == f"{HELP}.\n"
+    assert llm.asked == [] and capsys.readouterr().out == f"{HELP}.\n"
 
 
-@pytest.mark.parametrize(
-    ("finish", "max_tokens", "told"),
-    [("length", 2, True), ("stop", 2, False), ("length", 9, False)],
-)
-def test_an_answer_that_was_cut_says_so(capsys, finish, max_tokens, told):
+def test_an_answer_that_was_cut_says_so(capsys):
     """The end of the context also finishes by length: --max-tokens had no part in that."""
-    talk(PretendedLLM(Stream(["one", "two"], finish=finish)), "count", max_tokens=max_tokens)
-    said = f"(stopped at --max-tokens {max_tokens})\n"
-    assert (said in capsys.readouterr().out) is told
+    for finish, max_tokens, told in ("length", 2, True), ("stop", 2, False), ("length", 9, False):
+        talk(PretendedLLM(Stream(["one", "two"], finish=finish)), "count", max_tokens=max_tokens)
+        said = f"(stopped at --max-tokens {max_tokens})\n"
+        assert (said in capsys.readouterr().out) is told
 
 
 def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
@@ -329,11 +295,8 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
     monkeypatch.setattr("yaie.chat.load", lambda model, **options: llm)
     assert CliRunner().invoke(cli.app, ["chat"], input="hello\n").exit_code == 0
     assert llm.params == SamplingParams(temperature=0.0, top_p=0.9, max_tokens=256)
-
-
-def test_wrong_settings_name_the_argument():
     with pytest.raises(ValueError, match="temperature"):
-        Chat(PretendedLLM(), temperature=-1)
+        Chat(llm, temperature=-1)
 
 
 def test_bench_engine_names_its_sections():
@@ -343,21 +306,19 @@ def test_bench_engine_names_its_sections():
     assert "got 'speed'" in done.stderr
     from yaie.bench.sections import SECTIONS
 
-    assert tuple(SECTIONS) == cli.ENGINE_SECTIONS
+    assert tuple(SECTIONS) == commands.ENGINE_SECTIONS
 
 
-@pytest.mark.parametrize(
-    ("cores", "load", "told"), [(2, 0.5, False), (2, 0.6, True), (64, 12.0, False), (8, 3.44, True)]
-)
-def test_a_benchmark_says_first_that_the_machine_is_busy(monkeypatch, capsys, cores, load, told):
-    monkeypatch.setattr(os, "cpu_count", lambda: cores)
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 50.0, 50.0))
-    with cli.measuring():
-        said = capsys.readouterr().err
-    words = f"other programs use this CPU (load {load:.1f}): times will be too long\n"
-    assert said == (words if told else "")
-    with cli.measuring(alone=False):
-        assert capsys.readouterr().err == ""
+def test_a_benchmark_says_first_that_the_machine_is_busy(monkeypatch, capsys):
+    for cores, load, told in (2, 0.5, False), (2, 0.6, True), (64, 12.0, False), (8, 3.44, True):
+        monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
+        monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 50.0, 50.0))
+        with commands.measuring():
+            said = capsys.readouterr().err
+        words = f"other programs use this CPU (load {load:.1f}): times will be too long\n"
+        assert said == (words if told else "")
+        with commands.measuring(alone=False):
+            assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -387,18 +348,18 @@ def test_ctrl_c_in_a_benchmark_says_what_was_kept(invoke, monkeypatch, tmp_path,
 
 def test_a_server_has_all_options_of_the_engine(invoke, monkeypatch):
     from yaie import LLM
+    from yaie.engine.config import EngineConfig
     from yaie.server import run
 
     seen = []
-    monkeypatch.setattr(run, "serve", lambda model, settings, **options: seen.append(options))
-    assert invoke("serve").exit_code == 0
-    options = inspect.signature(LLM).parameters
-    defaults = {name: option.default for name, option in options.items() if name != "model"}
-    assert seen[0].items() >= defaults.items()
+    monkeypatch.setattr(run, "serve", lambda model, settings, config, **_: seen.append(config))
+    options = {name.replace("_", "-") for name in inspect.signature(LLM).parameters}
+    there = {option for p in get_command(cli.app).commands["serve"].params for option in p.opts}
+    assert {f"--{name}" for name in options - {"model"}} <= there
     ablation = ("--block-size", "4", "--no-enable-prefix-caching", "--policy", "lpm")
-    assert invoke("serve", *ablation).exit_code == 0
-    changed = {"block_size": 4, "enable_prefix_caching": False, "policy": "lpm"}
-    assert seen[1].items() >= (defaults | changed).items()
+    assert invoke("serve").exit_code == invoke("serve", *ablation).exit_code == 0
+    changed = EngineConfig(block_size=4, enable_prefix_caching=False, policy="lpm")
+    assert seen == [EngineConfig(), changed]
 
 
 def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
@@ -408,7 +369,7 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
     seen = []
     monkeypatch.setattr(chat, "load", lambda model, **options: seen.append(options) or object())
     monkeypatch.setattr(chat.Chat, "run", lambda self: None)
-    monkeypatch.setattr(run, "serve", lambda model, settings, **options: seen.append(options))
+    monkeypatch.setattr(run, "serve", lambda _, __, config, **o: seen.append(vars(config) | o))
     for command in ("chat", "serve"):
         assert invoke(command, "--exercise", "14.4", "--exercise", "16.1").exit_code == 0
         assert seen.pop()["exercises"] == ["14.4", "16.1"]

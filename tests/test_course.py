@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ from yaie.course.author import build
 from yaie.course.core import cuda, exercise, limit, manifest, notebook, plug, render, tell
 from yaie.course.core.exercise import Broken
 from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, select
-from yaie.course.core.paths import ROOT
+from yaie.course.core.observe import Case
+from yaie.course.core.paths import ROOT, exercises_dir, state_dir
+from yaie.course.core.picture import draw
 from yaie.course.core.verdict import Verdict, judge
 from yaie.engine import radix
+from yaie.engine.parts import Parts, learner_parts
 
 SOLVED = "\n".join(
     [
@@ -34,13 +38,7 @@ SOLVED = "\n".join(
 )
 
 
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Unsolved exercises and an empty state, whatever this checkout's learner has done."""
-    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
-    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
-    build.write_stubs(tmp_path / "exercises")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folders")
 
 
 def write(text: str, chosen: str | Exercise = "00.1") -> Path:
@@ -56,21 +54,19 @@ def verdict(text: str, **options: float) -> Verdict:
     return judge(find("00.1"), **options)
 
 
-def made(target: str, check=lambda target: None, number: int = 1, **fields) -> Exercise:
+def made(
+    target: str, observe=lambda target, case, see: None, number: int = 1, **fields
+) -> Exercise:
     """An exercise that is in no manifest."""
+    place = Path(os.environ["YAIE_STATE"]).with_name("made.py")
+    place.with_suffix(".mistakes").touch()
     return Exercise(
-        id=f"99.{number}",
-        notebook="99_made",
-        slug=f"made_{number}",
-        title="Made for a test",
-        target=target,
-        task="Write it.",
-        difficulty=1,
-        minutes=1,
-        hints=("idea", "invariant", "shape"),
-        proves="It does.",
-        check=check,
-        **fields,
+        **{
+            **{"id": f"99.{number}", "notebook": "99_made", "slug": f"made_{number}"},
+            **{"title": "Made for a test", "task": "Write it.", "difficulty": 1, "minutes": 1},
+            **{"target": target, "hints": ("idea", "invariant", "shape"), "proves": "It does."},
+            **{"place": place, "cases": lambda: [Case("a call")], "observe": observe, **fields},
+        }
     )
 
 
@@ -78,21 +74,11 @@ def made(target: str, check=lambda target: None, number: int = 1, **fields) -> E
 
 
 def test_manifest_is_in_order_and_well_formed() -> None:
-    ids = [e.id for e in exercises()]
-    assert ids == sorted(set(ids))
+    assert [e.id for e in exercises()] == sorted({e.id for e in exercises()})
     for e in exercises():
         assert e.shown == f"exercises/{e.notebook}/{e.id[3:]}_{e.slug}{e.file.suffix}"
-        assert e.proves.endswith(".")
-        assert "." not in e.title[-1:]
-        assert all(hint.strip() for hint in e.hints)
-
-
-def test_parts_are_fields_of_the_engine() -> None:
-    from dataclasses import fields
-
-    from yaie.engine.parts import Parts
-
-    assert {e.part for e in exercises()} - {None} <= {f.name for f in fields(Parts)}
+        assert e.proves.endswith(".") and "." not in e.title[-1:] and all(map(str.strip, e.hints))
+    assert {e.part for e in exercises()} - {None} <= {field.name for field in fields(Parts)}
 
 
 def test_listing_imports_no_torch() -> None:
@@ -102,37 +88,28 @@ def test_listing_imports_no_torch() -> None:
 
 
 def test_unknown_exercise_names_close_ones() -> None:
-    with pytest.raises(UnknownExercise, match=r"did you mean 00\.1"):
-        find("0.1")
-    with pytest.raises(UnknownExercise, match=r"did you mean 02"):
-        select("2")
-    with pytest.raises(UnknownExercise, match=r"did you mean 19\.1 or 19\.2 or .*19\.4\?$"):
-        find("19.9")
-    with pytest.raises(UnknownExercise, match=r"did you mean 14\.4\?$"):
-        find("14.44")
-    for far in ("zzz", "99.9"):
-        with pytest.raises(UnknownExercise, match="yaie status"):
-            find(far)
-    assert [e.id for e in select("00")] == ["00.1"]
-    assert select("all") == list(exercises())
+    for call, name, why in [
+        (find, "0.1", r"did you mean 00\.1"),
+        (select, "2", r"did you mean 02"),
+        (find, "19.9", r"did you mean 19\.1 or 19\.2 or .*19\.4\?$"),
+        (find, "14.44", r"did you mean 14\.4\?$"),
+        (find, "zzz", "yaie status"),
+        (find, "99.9", "yaie status"),
+    ]:
+        with pytest.raises(UnknownExercise, match=why):
+            call(name)
+    assert [e.id for e in select("00")] == ["00.1"] and select("all") == list(exercises())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "2.2"},
-        {"notebook": "03_other"},
-        {"difficulty": 4},
-        {"hints": ("one",)},
-        {"title": "x" * 49},
-        {"target": "yaie.engine.radix:RadixTree.match, shared_prefix_length"},
-    ],
-)
-def test_bad_exercise_is_refused(change: dict) -> None:
-    from dataclasses import replace
-
-    with pytest.raises(ValueError):
-        replace(made("yaie.engine.radix:shared_prefix_length"), **change)
+def test_bad_exercise_is_refused() -> None:
+    fine = made("yaie.engine.radix:shared_prefix_length")
+    two = "yaie.engine.radix:RadixTree.match, shared_prefix_length"
+    for name, value in {
+        **{"id": "2.2", "notebook": "03_other", "difficulty": 4, "hints": ("one",)},
+        **{"title": "x" * 49, "target": two},
+    }.items():
+        with pytest.raises(ValueError):
+            replace(fine, **{name: value})
 
 
 # ---------------------------------------------------------------------------- generated files
@@ -240,27 +217,22 @@ def test_stub_keeps_signature_decorators_and_docstring_only(tricky: Exercise) ->
 
 
 def test_generated_python_is_clean(tricky: Exercise, folders: Path, monkeypatch) -> None:
-    monkeypatch.undo()
     files = folders / "generated"
+    (files / "stub").mkdir(parents=True)
+    (files / "stub" / "tricky.py").write_text(render.stub(tricky))
+    monkeypatch.undo()
     for e in exercises():
         for kind, text in (("stub", render.stub(e)), ("solution", render.solution(e))):
             path = files / kind / e.file
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-    monkeypatch.setattr(render, "ROOT", folders)
-    (files / "stub" / "tricky.py").write_text(render.stub(tricky))
-    ruff = [sys.executable, "-m", "ruff"]
     config = ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
-    config += ["--config", "lint.isort.known-first-party = ['yaie']"]
+    ours = ["--config", "lint.isort.known-first-party = ['yaie']"]
     # A stub already imports what its solution will use, so it has imports that it does not use.
-    lint = subprocess.run(
-        [*ruff, "check", *config, "--ignore", "F401", str(files)], capture_output=True, text=True
-    )
-    assert lint.returncode == 0, lint.stdout
-    style = subprocess.run(
-        [*ruff, "format", "--diff", *config[:3], str(files)], capture_output=True, text=True
-    )
-    assert style.returncode == 0, style.stdout
+    for arguments in (["check", *ours, "--ignore", "F401"], ["format", "--diff"]):
+        command = [sys.executable, "-m", "ruff", *arguments, *config, str(files)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
 
 
 def test_reference_that_cannot_become_an_exercise_is_refused(folders, monkeypatch) -> None:
@@ -289,39 +261,30 @@ __global__ void copy(float* out, const float* in, int n) {
 """
 
 
-def test_cuda_stub_is_the_file_with_its_region_emptied(folders: Path, monkeypatch) -> None:
+def test_cuda_stub_is_the_file_with_its_regions_emptied(folders: Path, monkeypatch) -> None:
     monkeypatch.setattr(render, "ROOT", folders)
     (folders / "csrc").mkdir()
     (folders / "csrc" / "copy.cu").write_text(CUDA)
-    cuda = made("csrc/copy.cu#copy")
-    assert cuda.shown == "exercises/99_made/1_made_1.cu"
-    assert render.solution(cuda).endswith(CUDA)
-    hole = "    // your lines\n"
+    copy = made("csrc/copy.cu#copy")
+    assert copy.shown == "exercises/99_made/1_made_1.cu"
+    assert render.solution(copy).endswith(CUDA)
     region = CUDA[CUDA.index("    if (i < n)") : CUDA.index("    // exercise 99.1 end")]
-    assert render.stub(cuda).endswith(CUDA.replace(region, hole))
+    assert render.stub(copy).endswith(CUDA.replace(region, "    // your lines\n"))
     with pytest.raises(ValueError, match="no region"):
         render.stub(made("csrc/copy.cu#copy", number=2))
 
-
-def test_cuda_exercise_may_have_several_regions_and_neighbors(folders: Path, monkeypatch) -> None:
-    monkeypatch.setattr(render, "ROOT", folders)
-    (folders / "csrc").mkdir()
     second = CUDA.replace("99.1", "99.2").replace("copy", "other").partition("\n\n")[2]
     told = CUDA.replace("99.1 begin", "99.1 begin: the copy")
-    (folders / "csrc" / "copy.cu").write_text(f"{told}\n{CUDA.partition(chr(10))[2]}\n{second}")
-    stub = render.stub(made("csrc/copy.cu#copy"))
+    (folders / "csrc" / "two.cu").write_text(f"{told}\n{CUDA.partition(chr(10))[2]}\n{second}")
+    stub = render.stub(made("csrc/two.cu#copy"))
     hole = "// exercise 99.1 begin: the copy\n    // your lines\n    // exercise 99.1 end\n"
     assert hole in stub and stub.count("// exercise 99.1 begin") == 2
     assert stub.count("out[i] = in[i]") == 1 and "99.2" not in stub
 
 
-def test_cuda_stub_is_unsolved_whatever_its_comments_say(folders: Path) -> None:
+def test_comments_and_spaces_are_no_code() -> None:
     assert cuda.same_code("int i; // here", "/* there */ int  i;\n")
     assert not cuda.same_code("int i;", "int j;")
-
-
-def test_committed_files_are_what_the_reference_gives() -> None:
-    assert build.differences() == []
 
 
 def test_check_compares_what_git_has_where_learners_edit(folders: Path) -> None:
@@ -355,17 +318,14 @@ def test_check_compares_what_git_has_where_learners_edit(folders: Path) -> None:
 
 
 def test_build_keeps_a_copy_of_an_edited_exercise(folders: Path) -> None:
-    root = folders / "plain"
-    build.write(root)
+    build.write(folders / "plain")
     name, _ = next(build.generated())
-    (root / name).write_text(SOLVED)
-    report = build.write(root)
-    copies = [p.read_text() for p in (folders / "state" / "backup").rglob("*.py")]
-    assert copies == [SOLVED]
-    assert "was edited" in report[0]
+    (folders / "plain" / name).write_text(SOLVED)
+    assert "was edited" in build.write(folders / "plain")[0]
+    assert [p.read_text() for p in (folders / "state" / "backup").rglob("*.py")] == [SOLVED]
 
 
-def test_build_command(folders: Path) -> None:
+def test_committed_files_are_what_the_reference_gives(folders: Path) -> None:
     command = [sys.executable, "-m", "yaie.course"]
     done = subprocess.run([*command, "build", "--check"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
@@ -374,14 +334,6 @@ def test_build_command(folders: Path) -> None:
 
 
 # ----------------------------------------------------------------------------------- judging
-
-
-def test_untouched_stub_is_not_started_however_it_is_dressed() -> None:
-    stub = render.stub(find("00.1"))
-    assert verdict(stub.replace("import Sequence", "import Sequence  # mine")).state == (
-        "not started"
-    )
-    assert verdict(stub.replace("Count the leading", "I count the")).state == "not started"
 
 
 def test_code_written_below_the_stubs_line_is_told_so() -> None:
@@ -395,7 +347,9 @@ def test_code_written_below_the_stubs_line_is_told_so() -> None:
 
 
 def test_states() -> None:
-    assert judge(find("00.1")).state == "not started"
+    stub = render.stub(find("00.1"))
+    for old, mine in ("import Sequence", "import Sequence  # mine"), ("Count the", "I count the"):
+        assert verdict(stub.replace(old, mine)).state == "not started"
     assert verdict(SOLVED) == Verdict("00.1", "passes", find("00.1").proves)
     assert verdict(SOLVED.replace("length += 1", "length += 2")).state == "fails"
 
@@ -407,25 +361,18 @@ def test_file_is_read_afresh_each_time() -> None:
         assert exercise.load_learner("00.1")([], []) == int(answer)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
+def test_file_that_cannot_be_used() -> None:
+    for text, words in [
         ("def shared_prefix_length(a, b)\n    return 0\n", ["line 1", "SyntaxError", "(a, b)"]),
         ("import no_such_module\n", ["line 1", "import no_such_module", "ModuleNotFoundError"]),
         ("x = 1\n", ["no longer defines shared_prefix_length", "yaie reset 00.1"]),
         ("from yaie.engine.radix import shared_prefix_length\n", ["no longer defines"]),
         ("raise SystemExit(3)\n", ["line 1", "SystemExit: 3"]),
         ("\0", ["does not run"]),
-    ],
-)
-def test_file_that_cannot_be_used(text: str, words: list[str]) -> None:
-    got = verdict(text)
-    assert got.state in ("broken", "fails")
-    for word in words:
-        assert word in got.message
-
-
-def test_missing_and_undecodable_files() -> None:
+    ]:
+        got = verdict(text)
+        assert got.state in ("broken", "fails")
+        assert all(word in got.message for word in words)
     path = exercise.learner_path(find("00.1"))
     path.write_bytes(b"\xff\xfe")
     assert "not UTF-8" in judge(find("00.1")).message
@@ -433,19 +380,17 @@ def test_missing_and_undecodable_files() -> None:
     assert "`yaie reset 00.1` restores it" in judge(find("00.1")).message
     with pytest.raises(Broken):
         exercise.load_learner("00.1")
-
-
-def test_class_must_keep_its_base_and_its_method() -> None:
-    split = made("yaie.engine.radix:RadixTree.split")
-    head = "from yaie.engine import radix as reference\n\n"
-    for text, words in [
+    split, head = (
+        made("yaie.engine.radix:RadixTree.split"),
+        "from yaie.engine import radix as reference\n",
+    )
+    for text, why in [
         (f"{head}class RadixTree:\n    def split(self): ...\n", "must derive from"),
         (f"{head}class RadixTree(reference.RadixTree):\n    pass\n", "no longer defines"),
         (f"{head}from yaie.engine.radix import RadixTree\n", "no longer defines"),
     ]:
-        path = write(text, split)
-        with pytest.raises(Broken, match=words):
-            exercise.load(split, path)
+        with pytest.raises(Broken, match=why):
+            exercise.load(split, write(text, split))
 
 
 def test_crash_shows_the_learners_line_and_the_call() -> None:
@@ -460,31 +405,20 @@ def test_crash_shows_the_learners_line_and_the_call() -> None:
     ]
 
 
-def test_crash_without_a_named_call_shows_the_arguments() -> None:
-    made_one = made("yaie.engine.radix:shared_prefix_length", check=lambda f: f([1, 2], b=[]))
-    path = write("def shared_prefix_length(a, b):\n    return a[9]\n", made_one)
-    message = judge(made_one, path).message
-    assert message.endswith("IndexError: list index out of range\nThe call had a=[1, 2], b=[]")
-
-
 def test_crash_in_reference_code_names_both_places() -> None:
-    def check(RadixTree) -> None:
-        RadixTree().unlock(None)
-
+    unlock = made("yaie.engine.radix:RadixTree.unlock", lambda tree, case, see: tree().unlock(None))
     text = (
         "from yaie.engine import radix as reference\n\n\nclass RadixTree(reference.RadixTree):\n"
         "    def unlock(self, node):\n        self.lock(node)\n"
     )
-    made_one = made("yaie.engine.radix:RadixTree.unlock", check=check)
-    message = judge(made_one, write(text, made_one)).message
-    assert "line 6, in unlock" in message
-    assert "raised in\nengine/radix.py, line" in message
+    message = judge(unlock, write(text, unlock)).message
+    assert "line 6, in unlock" in message and "raised in\nengine/radix.py, line" in message
 
 
-def test_endless_loop_is_stopped_and_its_line_named() -> None:
-    got = verdict("def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=2)
-    assert got.state == "fails"
-    assert "did not finish within 2 s" in got.message
+def test_endless_loop_that_catches_everything_is_stopped_and_its_line_named() -> None:
+    loop = "while True:\n  try:\n   pass\n  except Exception:\n   pass\n"
+    got = verdict(f"def shared_prefix_length(a, b):\n {loop}", seconds=0.3)
+    assert got.state == "fails" and "did not finish within 0.3 s" in got.message
     assert "in shared_prefix_length" in got.message
 
 
@@ -495,14 +429,6 @@ def test_code_that_others_keep_from_computing_has_patience(monkeypatch) -> None:
         while True:
             pass
     assert time.monotonic() - began >= limit.PATIENCE * 0.3
-
-
-def test_endless_loop_that_catches_everything_is_stopped() -> None:
-    text = (
-        "def shared_prefix_length(a, b):\n    while True:\n        try:\n            pass\n"
-        "        except Exception:\n            pass\n"
-    )
-    assert "did not finish" in verdict(text, seconds=0.3).message
 
 
 def test_alarm_of_somebody_else_survives() -> None:
@@ -522,26 +448,22 @@ def test_alarm_of_somebody_else_survives() -> None:
 
 
 def test_outside_the_main_thread_another_process_judges() -> None:
-    got = {}
-
-    def run(name: str, text: str, **options: float) -> None:
+    head = "def shared_prefix_length(a, b):\n"
+    for text, state, words in [
+        (SOLVED, "passes", ""),
+        (f"{head}    while True:\n        pass\n", "fails", "did not finish"),
+        (f"import os\n\n{head}    os._exit(3)\n", "fails", "exit status 3"),
+        (f"import os\n\n{head}    os._exit(0)\n", "fails", "ended the process that checked it"),
+        (f"print('debug', end=' ')\n{SOLVED}", "passes", ""),
+        (f"import atexit\n\natexit.register(print, 'bye')\n{SOLVED}", "passes", ""),
+        (f"import sys\n\nsys.stdout.buffer.write(bytes([255]))\n{SOLVED}", "passes", ""),
+    ]:
         write(text)
-        thread = threading.Thread(target=lambda: got.update({name: judge(find("00.1"), **options)}))
-        thread.start()
-        thread.join()
-
-    run("passes", SOLVED)
-    run("endless", "def shared_prefix_length(a, b):\n    while True:\n        pass\n", seconds=0.3)
-    run("dies", "import os\n\ndef shared_prefix_length(a, b):\n    os._exit(3)\n")
-    run("leaves", "import os\n\ndef shared_prefix_length(a, b):\n    os._exit(0)\n")
-    run("prints", f"print('debug', end=' ')\n{SOLVED}")
-    run("prints last", f"import atexit\n\natexit.register(print, 'bye')\n{SOLVED}")
-    run("prints bytes", f"import sys\n\nsys.stdout.buffer.write(bytes([255]))\n{SOLVED}")
-    assert got["passes"].state == "passes"
-    assert "did not finish" in got["endless"].message
-    assert "exit status 3" in got["dies"].message
-    assert "ended the process that checked it" in got["leaves"].message
-    assert {got[name].state for name in got if name.startswith("prints")} == {"passes"}
+        with ThreadPoolExecutor() as pool:
+            got = pool.submit(
+                judge, find("00.1"), seconds=0.3 if "while" in text else 10.0
+            ).result()
+        assert got.state == state and words in got.message, text
 
 
 # -------------------------------------------------------------------------------- notebooks
@@ -570,33 +492,20 @@ def test_notebook_before_and_after(capsys: pytest.CaptureFixture[str]) -> None:
     assert function([1, 2], [1, 3]) == 1
 
 
-def test_hints_go_on_and_then_the_solution_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    heads = []
+def test_hints_card_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(4):
         notebook.hint("00.1")
-        heads.append(capsys.readouterr().out.splitlines()[0])
-    assert [h[:11] for h in heads[:3]] == ["Hint 1 of 3", "Hint 2 of 3", "Hint 3 of 3"]
-    assert heads[3] == 'That was the last one; solution("00.1") shows the reference.'
-
-
-def test_card_and_solution_show_the_same_in_text_and_markdown() -> None:
+    last = 'That was the last one; solution("00.1") shows the reference.\n'
+    assert capsys.readouterr().out.endswith(last)
     for shown in (notebook.card("00.1"), notebook.solution("00.1")):
         assert repr(shown) == shown._repr_markdown_()
     assert "1_shared_prefix_length.py" in repr(notebook.card("00.1"))
     assert render.shown_solution(find("00.1")) in repr(notebook.solution("00.1"))
 
 
-def test_picture_of_a_failure_never_raises(capsys: pytest.CaptureFixture[str]) -> None:
-    from yaie.course.core.expect import CheckFailed
-    from yaie.course.core.picture import draw
-
-    def check(function) -> None:
-        raise CheckFailed("wrong", picture=lambda: 1 / 0)
-
-    made_one = made("yaie.engine.radix:shared_prefix_length", check=check)
-    got = judge(made_one, write(SOLVED, made_one))
-    assert got.message == "wrong"
-    assert draw(made_one, got) is None
+def test_picture_of_a_failure_never_raises() -> None:
+    got = Verdict("00.1", "fails", "wrong", picture=lambda: 1 / 0)
+    assert draw(made("yaie.engine.radix:shared_prefix_length"), got) is None
 
 
 def test_failure_is_wrapped_and_its_code_is_not() -> None:
@@ -611,10 +520,8 @@ def test_failure_is_wrapped_and_its_code_is_not() -> None:
 
 
 def test_hint_text_fills_paragraphs_and_keeps_code() -> None:
-    from dataclasses import replace
-
     hints = ("a", "b", "word " * 40 + "\n\n    for x in y:\n        z")
-    text = tell.hint(replace(made("yaie.engine.radix:shared_prefix_length"), hints=hints), 3)
+    text = tell.hint(made("yaie.engine.radix:shared_prefix_length", hints=hints), 3)
     assert text.endswith("\n\n      for x in y:\n          z")
     assert max(map(len, text.splitlines())) <= 92
 
@@ -631,113 +538,79 @@ def subclass(method: str, extra: str = "") -> str:
     )
 
 
+def tree_method(name: str, number: int = 1, observe=lambda *_: None, **fields) -> Exercise:
+    return made(f"yaie.engine.radix:RadixTree.{name}", observe, number, **fields)
+
+
 def test_composed_class_runs_every_method_that_passes() -> None:
-    chosen = [
-        made(f"yaie.engine.radix:RadixTree.{m}", number=n) for n, m in enumerate(("match", "split"))
-    ]
-    for e in chosen:
-        write(subclass(e.names[0].partition(".")[2]), e)
+    chosen = [tree_method("match", 0), tree_method("split", 1)]
+    for e, method in zip(chosen, ("match", "split"), strict=True):
+        write(subclass(method), e)
     joined, report = plug.compose(chosen)
     tree = joined()
     tree.log = []
     tree.insert([1, 2, 3])
     tree.match([1, 2])
-    assert tree.log == ["match", "match", "split"]
-    assert isinstance(tree, radix.RadixTree)
+    assert tree.log == ["match", "match", "split"] and isinstance(tree, radix.RadixTree)
     assert [line.partition(": ")[2] for line in report] == ["yours, it passes its check."] * 2
 
 
 def test_composed_class_leaves_out_what_does_not_pass_or_would_hide() -> None:
-    def fails(target) -> None:
-        raise AssertionError
-
-    match = made("yaie.engine.radix:RadixTree.match", number=1)
-    split = made("yaie.engine.radix:RadixTree.split", number=2)
-    evict = made("yaie.engine.radix:RadixTree.evict", number=3, check=fails)
+    match, split = tree_method("match", 1), tree_method("split", 2)
+    evict = tree_method("evict", 3, lambda target, case, see: see.true("it", False, "no"))
     write(subclass("match", "    def _walk(self): ...\n"), match)
     write(subclass("split", "    def _walk(self): ...\n"), split)
     write(subclass("evict"), evict)
     joined, report = plug.compose([match, split, evict])
-    assert joined.split is radix.RadixTree.split
-    assert joined.evict is radix.RadixTree.evict
+    assert joined.split is radix.RadixTree.split and joined.evict is radix.RadixTree.evict
     assert joined.match is not radix.RadixTree.match
     assert "yours also defines _walk, as your 99.1 does" in report[1]
     assert "does not pass" in report[2]
+    with pytest.raises(ValueError, match="one class"):
+        plug.compose([match, made("yaie.course.lessons.trie:TokenTrie.x", number=2)])
 
 
 def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
-    def check(RadixTree) -> None:
-        assert not (hasattr(RadixTree, "one") and hasattr(RadixTree, "two"))
+    def observe(RadixTree, case, see) -> None:
+        see.true("alone", not (hasattr(RadixTree, "one") and hasattr(RadixTree, "two")), "no")
 
-    chosen = [
-        made(f"yaie.engine.radix:RadixTree.{m}", check=check, number=n)
-        for n, m in enumerate(("match", "split"))
-    ]
-    for e, extra in zip(chosen, ("one", "two"), strict=True):
-        write(subclass(e.names[0].partition(".")[2], f"    {extra} = 1\n"), e)
+    chosen = [tree_method("match", 0, observe), tree_method("split", 1, observe)]
+    write(subclass("match", "    one = 1\n"), chosen[0])
+    write(subclass("split", "    two = 1\n"), chosen[1])
     joined, report = plug.compose(chosen)
     assert joined is radix.RadixTree
     assert all("together do not pass the check of 99.0" in line for line in report)
 
 
-def test_only_one_class_can_be_composed() -> None:
-    with pytest.raises(ValueError, match="one class"):
-        plug.compose(
-            [
-                made("yaie.engine.radix:RadixTree.match"),
-                made("yaie.course.lessons.trie:TokenTrie.x", number=2),
-            ]
-        )
-
-
-def test_learner_parts_without_solutions_are_the_reference(monkeypatch) -> None:
-    from yaie.engine.parts import Parts, learner_parts
-
+def test_learners_part_is_the_engines(monkeypatch) -> None:
     got = learner_parts()
     assert got == Parts(report=got.report)
     assert got.report == ("The engine runs on the reference: none of its parts is yours yet.",)
 
-    split = made("yaie.engine.radix:RadixTree.split", part="radix_tree")
+    split = tree_method("split", part="radix_tree")
     write(subclass("split"), split)
     monkeypatch.setattr(plug, "exercises", lambda: (split,))
     got = learner_parts()
     assert got.radix_tree is not radix.RadixTree
-    assert got.report == (
-        "99.1 RadixTree.split: yours, it passes its check.",
-        "Everything else: the reference.",
-    )
+    mine = "99.1 RadixTree.split: yours, it passes its check."
+    assert got.report == (mine, "Everything else: the reference.")
 
-
-def test_solution_that_is_a_piece_of_a_part_is_fitted_in(monkeypatch) -> None:
-    from dataclasses import replace
-
-    split = replace(
-        made("yaie.engine.radix:RadixTree.split", part="radix_tree"), fit=lambda mine: [mine]
-    )
-    monkeypatch.setattr(plug, "exercises", lambda: (split,))
-    assert plug.learner_parts().radix_tree is radix.RadixTree
-    write(subclass("split"), split)
+    piece = replace(split, fit=lambda mine: [mine])  # is fitted into the part
+    monkeypatch.setattr(plug, "exercises", lambda: (piece,))
     [mine] = plug.learner_parts().radix_tree
     assert mine.__module__ == "exercise_99_1"
+    exercise.learner_path(piece).unlink()
+    assert plug.learner_parts().radix_tree is radix.RadixTree
 
-
-def test_part_that_the_engine_does_not_have_is_an_error(monkeypatch) -> None:
-    wrong = made("yaie.engine.radix:RadixTree.split", part="steering_wheel")
+    wrong = tree_method("split", part="steering_wheel")
     monkeypatch.setattr(plug, "exercises", lambda: (wrong,))
     with pytest.raises(ValueError, match="steering_wheel"):
         plug.learner_parts()
 
 
 def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
-    from dataclasses import replace
-
     first, second = (
-        replace(
-            made("yaie.engine.radix:RadixTree.split", number=number),
-            operator="rotary",
-            fit=lambda mine, number=number: (number, mine),
-        )
-        for number in (1, 2)
+        tree_method("split", n, operator="rotary", fit=lambda mine, n=n: (n, mine)) for n in (1, 2)
     )
     monkeypatch.setattr(plug, "exercises", lambda: (first, second))
     monkeypatch.setattr(plug, "find", {"99.1": first, "99.2": second}.__getitem__)
@@ -763,10 +636,7 @@ def test_only_exercises_that_the_engine_runs_can_be_asked_for() -> None:
 
 
 def test_state_folder_is_beside_the_package_by_default(monkeypatch) -> None:
-    from yaie.course.core.paths import exercises_dir, state_dir
-
     monkeypatch.delenv("YAIE_STATE")
     monkeypatch.delenv("YAIE_EXERCISES_DIR")
-    assert state_dir() == ROOT / ".yaie"
-    assert exercises_dir() == ROOT / "exercises"
+    assert (state_dir(), exercises_dir()) == (ROOT / ".yaie", ROOT / "exercises")
     assert os.path.samefile(ROOT, Path(manifest.__file__).parents[3])

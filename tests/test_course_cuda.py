@@ -9,10 +9,9 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from yaie.course.author import build
 from yaie.course.core import cuda, exercise, notebook
-from yaie.course.core.expect import CheckFailed
 from yaie.course.core.manifest import find
+from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.verdict import MOST_LINES, Verdict, judge
 
@@ -20,12 +19,7 @@ FIRST = find("13.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
 
 
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
-    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
-    build.write_stubs(tmp_path / "exercises")
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folders")
 
 
 def verdict(old: str, new: str) -> Verdict:
@@ -39,65 +33,39 @@ def line_of(text: str) -> int:
     return 1 + SOLVED[: SOLVED.index(text)].count("\n")
 
 
-def test_compile_error_is_told_in_the_learners_lines() -> None:
-    got = verdict("x[i] + y[i]", "x[i] + z[i]")
-    assert got.state == "broken"
-    first = got.message.splitlines()
-    assert first[0] == "The file does not compile."
-    assert first[1].startswith(f"{FIRST.shown}:{line_of('if (i < n)')}:")
-    assert "'z' was not declared" in first[1]
+def test_what_does_not_compile_is_told_in_the_learners_lines() -> None:
+    launch, call = line_of("vector_add<<<"), "vector_add<<<thread_blocks, THREADS, 0, stream>>>(x"
+    for old, new, words in [
+        ("x[i] + y[i]", "x[i] + z[i]", [f"{FIRST.shown}:{line_of('if (i < n)')}:", "'z' was not"]),
+        (call, "vector_add(x", [f"{FIRST.shown}:{launch}: vector_add is a __global__"]),
+        (">>>(x, y, out, n)", ">>(x, y, out, n)", [f"{FIRST.shown}:{launch}"]),
+        ("vector_add_scalar_f32", "my_add", ["vector_add_scalar_f32 is gone"]),
+        ("float* out, int n,\n", "float* out, long n,\n", ["has other parameters"]),
+    ]:
+        got = verdict(old, new)
+        assert got.state == "broken" and all(word in got.message for word in words), got.message
 
 
-def test_wrong_arguments_of_a_launch_are_told_without_our_templates() -> None:
+def test_only_errors_of_the_learners_own_lines_are_told() -> None:
     got = verdict("(x, y, out, n);\n    // exercise", "(x, y, n, out);\n    // exercise")
     lines = got.message.splitlines()
-    assert got.state == "broken" and "from 'int' to 'float*'" in lines[1]
+    assert lines[0] == "The file does not compile." and "from 'int' to 'float*'" in lines[1]
     assert all(line.startswith((" ", FIRST.shown, "and 1 more error")) for line in lines[1:])
-
-
-def test_a_loop_of_python_gets_one_error_and_the_loop_of_c() -> None:
-    got = verdict("if (i < n) out", "for i in range(n):\n        out")
-    said = got.message.splitlines()
-    assert got.state == "broken" and sum(": error: " in line for line in said) == 1
+    said = verdict("if (i < n) out", "for i in range(n):\n        out").message.splitlines()
+    assert sum(": error: " in line for line in said) == 1 and " more error" in said[-2]
     assert said[-1] == "This is C++: for (int i = 0; i < n; ++i)"
-    assert " more error" in said[-2]
 
 
-def test_a_kernel_called_as_a_function_is_told() -> None:
-    got = verdict("vector_add<<<thread_blocks, THREADS, 0, stream>>>(x", "vector_add(x")
-    assert got.state == "broken"
-    assert f"{FIRST.shown}:{line_of('vector_add<<<')}: vector_add is a __global__" in got.message
-
-
-def test_an_index_far_off_is_not_called_negative() -> None:
-    got = verdict("out[i] =", "out[i + 1000000000] =")
-    assert got.state == "fails" and "far beyond the 1,000 elements, or negative" in got.message
-
-
-def test_launch_without_an_end_is_told() -> None:
-    got = verdict(">>>(x, y, out, n)", ">>(x, y, out, n)")
-    assert got.state == "broken" and f"{FIRST.shown}:{line_of('<<<')}" in got.message
-
-
-def test_launcher_that_is_gone_or_changed_is_told() -> None:
-    got = verdict("vector_add_scalar_f32", "my_add")
-    assert got.state == "broken" and "vector_add_scalar_f32 is gone" in got.message
-    got = verdict("float* out, int n,\n", "float* out, long n,\n")
-    assert got.state == "broken" and "has other parameters" in got.message
-
-
-def test_finding_has_its_line_and_its_source() -> None:
+def test_finding_has_its_line_its_source_and_its_picture() -> None:
     got = verdict("i < n", "i <= n")
     assert got.state == "fails" and not got.crashed
     assert f"line {line_of('i < n')}: a load of 4 bytes" in got.message
     assert "\n    if (i <= n) out[i] = x[i] + y[i];\n" in got.message
-
-
-def test_picture_of_a_failure_comes_back_from_the_other_process() -> None:
+    got = verdict("out[i] =", "out[i + 1000000000] =")
+    assert got.state == "fails" and "an index far off" in got.message
     got = verdict("(n + THREADS - 1) / THREADS", "n / THREADS")
-    assert got.state == "fails"
-    figure = got.picture()
-    assert isinstance(figure, Figure) and figure.images
+    figure = got.picture()  # from the other process
+    assert got.state == "fails" and isinstance(figure, Figure) and figure.images
 
 
 def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:
@@ -118,18 +86,14 @@ def test_text_that_passed_is_judged_again_only_when_something_changed(monkeypatc
     exercise.learner_path(FIRST).write_text(SOLVED + "// changed\n")
     assert judge(FIRST) is again
     exercise.learner_path(FIRST).write_text(SOLVED)
-    other_check = replace(FIRST, check=find("14.1").check)
+    other_check = replace(FIRST, place=find("14.1").place)
     assert judge(other_check) is again
 
 
-def test_use_gives_the_path_of_a_file_that_passes(capsys) -> None:
+def test_use_gives_the_path_of_a_file_that_passes() -> None:
     assert notebook.use("13.1") == ROOT / FIRST.source
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert notebook.use("13.1") == exercise.learner_path(FIRST)
-    assert capsys.readouterr().out.splitlines() == [
-        "13.1 vector_add: the reference, yours is not started.",
-        "13.1 vector_add: yours, it passes its check.",
-    ]
 
 
 LOST = """
@@ -142,15 +106,18 @@ extern "C" cudaError_t lose_i32(int* out, int threads, cudaStream_t stream) {
 """
 
 
-def test_launch_explains_findings_and_errors(tmp_path: Path) -> None:
+def test_run_notes_and_explains_findings_and_errors(tmp_path: Path) -> None:
     path = tmp_path / "lost.cu"
     path.write_text(LOST)
     out = cuda.poisoned(4, dtype=torch.int32)
     assert out.tolist() == [-(2**31)] * 4
-    with pytest.raises(CheckFailed, match=r"line 3: a store of 4 bytes.*\n.*\nFar off\."):
-        cuda.launch(path, "lose_i32", out, 1, explain={"out_of_bounds": "Far off."})
-    with pytest.raises(CheckFailed, match=r"\(9\)\. A thread block has 1 to 1,024|refused"):
-        cuda.launch(path, "lose_i32", out, 2000)
-    told = {"cudaErrorInvalidConfiguration": lambda _: "Too many."}
-    with pytest.raises(CheckFailed, match=r"\(9\)\. Too many\."):
-        cuda.launch(path, "lose_i32", out, 2000, explain=told)
+    invalid = "cudaErrorInvalidConfiguration"
+    for threads, explain, problem, because in [
+        (1, {"out_of_bounds": "Far off."}, "line 3: a store of 4 bytes", "Far off."),
+        (2000, {}, "(9)", ""),
+        (2000, {invalid: lambda _: "Too many."}, "(9)", "Too many."),
+    ]:
+        see = Observer()
+        with pytest.raises(Stop):
+            cuda.run(see, path, "lose_i32", out, threads, explain=explain)
+        assert problem in see.facts[-1].problem and because in see.facts[-1].because

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import nullcontext
-from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +12,7 @@ import torch
 from tiny import tiny_config
 
 from yaie.engine import device
+from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, memory_in_use, memory_of_a_step
 from yaie.model.config import ModelConfig
 
@@ -39,12 +39,22 @@ def gpu(monkeypatch):
     return set_memory
 
 
+def config(most_tokens, share, eager=True):
+    """Eight requests, in blocks of 16 tokens."""
+    return EngineConfig(
+        max_num_seqs=8,
+        max_num_batched_tokens=most_tokens,
+        gpu_memory_utilization=share,
+        enforce_eager=eager,
+    )
+
+
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.9, 0.95, 1.0])
 @pytest.mark.parametrize("total", [GIB, 8 * GIB + 12_345, 150_754_820_096])
 def test_the_cache_fills_its_share_and_no_more(gpu, total, share):
     for taken in (0, 7, total // 5, total // 4):
         model = gpu(total, lambda *_, taken=taken: taken)
-        num_blocks = count_blocks(model, 16, 8, 256, share, enforce_eager=True)
+        num_blocks = count_blocks(model, config(256, share))
         assert taken + num_blocks * SIZE <= share * total
         assert taken + (num_blocks + 1) * SIZE > share * total - 1  # shares are whole bytes
 
@@ -58,7 +68,7 @@ def test_the_largest_step_is_asked_for(gpu):
     asked = []
     model = gpu(4 * GIB, lambda *arguments: asked.append(arguments) or 0)
     for most_tokens in (100, 10**6):
-        count_blocks(model, 16, 8, most_tokens, 0.9, enforce_eager=True)
+        count_blocks(model, config(most_tokens, 0.9))
     longest = 8 * CONFIG.max_position_embeddings  # eight requests, in one step
     assert asked == [(model, 100, 8, 16), (model, longest, 8, 16)]
 
@@ -74,8 +84,7 @@ def test_graphs_keep_a_step_of_their_own(gpu):
     model = gpu(80 * GIB, taken, in_use=12 * GIB)
     for most_tokens, activations in ((512, 1 + 1), (2048, 2 + 2), (8192, 5 + 2)):
         blocks = {
-            eager: count_blocks(model, 16, 8, most_tokens, 0.5, enforce_eager=eager)
-            for eager in (False, True)
+            eager: count_blocks(model, config(most_tokens, 0.5, eager)) for eager in (False, True)
         }
         assert blocks[False] == (40 - 12 - activations) * GIB // SIZE
         assert blocks[True] == (40 * GIB - 12 * GIB - steps[most_tokens]) // SIZE
@@ -83,15 +92,14 @@ def test_graphs_keep_a_step_of_their_own(gpu):
 
 def test_a_share_without_room_for_a_prompt_says_what_to_change(gpu):
     """A prompt of 8,192 tokens needs 512 blocks, which are a GiB."""
-    count = partial(count_blocks, enforce_eager=True)
     model = gpu(20 * GIB, lambda *_: 9 * GIB)
-    assert count(model, 16, 8, 8192, 0.5) == 512
+    assert count_blocks(model, config(8192, 0.5)) == 512
     with pytest.raises(ValueError, match="gpu_memory_utilization"):
-        count(gpu(20 * GIB, lambda *_: 9 * GIB + 1), 16, 8, 8192, 0.5)
+        count_blocks(gpu(20 * GIB, lambda *_: 9 * GIB + 1), config(8192, 0.5))
     for taken, room in ((9.5 * GIB, "0.50"), (12 * GIB, "0.00")):
         model = gpu(20 * GIB, lambda *_, taken=taken: int(taken))
         with pytest.raises(ValueError) as caught:
-            count(model, 16, 8, 8192, 0.5)
+            count_blocks(model, config(8192, 0.5))
         assert str(caught.value) == (
             f"gpu_memory_utilization 0.5 of 20.0 GiB leaves {room} GiB for keys and values, where "
             "one request of 8192 tokens takes 1.00: weights, the largest step and other programs "
@@ -105,7 +113,7 @@ def test_a_step_that_does_not_fit_says_what_to_change(gpu):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
 
     with pytest.raises(RuntimeError, match=r"out of memory: a step of 256 tokens .* lower max_"):
-        count_blocks(gpu(GIB, too_large), 16, 8, 256, 0.9)
+        count_blocks(gpu(GIB, too_large), config(256, 0.9))
 
 
 def test_memory_of_a_step_is_all_but_the_prompts_own_cache(monkeypatch):

@@ -63,17 +63,13 @@ def test_python_too_old(monkeypatch):
     assert verdict == PROBLEM and "3.9.18" in detail and "3.10" in detail and "PYTHON=" in remedy
 
 
-def test_course_installed_as_a_copy(monkeypatch, tmp_path):
+def test_course_that_is_a_copy_or_run_by_another_environment(monkeypatch, tmp_path):
     monkeypatch.setattr(doctor, "ROOT", tmp_path)
     verdict, detail, remedy = doctor.probe_course()
     assert verdict == PROBLEM and "no notebooks" in detail and remedy.endswith("pip install -e .")
-
-
-def test_course_run_by_another_environment(monkeypatch, tmp_path):
     for name in ("notebooks", ".venv"):
         (tmp_path / name).mkdir()
     (tmp_path / "pyproject.toml").touch()
-    monkeypatch.setattr(doctor, "ROOT", tmp_path)
     assert doctor.probe_course()[0] == NOTE
     monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path / ".venv"))
     assert doctor.probe_course()[0] == OK
@@ -97,12 +93,9 @@ def test_triton(packages, monkeypatch):
     assert doctor.probe_triton()[0] == NOTE
 
 
-def test_compiler_missing(commands):
+def test_compiler(commands, monkeypatch):
     verdict, _, remedy = doctor.probe_compiler()
     assert verdict == PROBLEM and "apt-get install g++" in remedy
-
-
-def test_compiler_that_cannot_compile(commands):
     commands["g++"] = (1, "probe.cpp:1:10: fatal error: cmath: No such file or directory")
     verdict, detail, _ = doctor.probe_compiler()
     assert verdict == PROBLEM and "cmath" in detail
@@ -184,31 +177,27 @@ def test_gpu_that_torch_cannot_use(commands, gpu):
 
 
 def test_locks(monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    assert doctor.probe_locks()[0] == OK
-    lock = tmp_path / "py311_cpu" / "vector_add" / "lock"
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    assert doctor.probe_locks()[0] == NOTE
+    """The folder is torch's own, so that a change there is noticed here."""
+    from torch.utils.cpp_extension import get_default_build_root
+
+    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    in_cache = Path(get_default_build_root())
+    assert in_cache.is_relative_to(tmp_path)
+    for folder in (in_cache, tmp_path / "named"):
+        if folder != in_cache:
+            monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(folder))
+        assert doctor.probe_locks()[0] == OK
+        lock = folder / "py311_cpu" / "vector_add" / "lock"
+        lock.parent.mkdir(parents=True)
+        lock.touch()
+        assert doctor.probe_locks()[0] == NOTE
     an_hour_ago = time.time() - 3600
     os.utime(lock, (an_hour_ago, an_hour_ago))
     verdict, detail, remedy = doctor.probe_locks()
     assert verdict == PROBLEM and "vector_add" in detail
     subprocess.run(remedy, shell=True, check=True)
     assert doctor.probe_locks()[0] == OK
-
-
-def test_the_locks_of_torch_are_the_ones_looked_for(monkeypatch, tmp_path):
-    """The folder comes from torch itself, so that a change there is noticed here."""
-    from torch.utils.cpp_extension import get_default_build_root
-
-    monkeypatch.delenv("TORCH_EXTENSIONS_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    lock = Path(get_default_build_root()) / "py311_cpu" / "vector_add" / "lock"
-    assert lock.is_relative_to(tmp_path)
-    lock.parent.mkdir(parents=True)
-    lock.touch()
-    assert doctor.probe_locks()[0] == NOTE
 
 
 def test_model_missing_and_cut_short(monkeypatch, tmp_path):
@@ -267,20 +256,12 @@ def test_a_probe_that_breaks_is_a_problem_and_not_the_end(monkeypatch):
 
 
 def test_findings_are_told_in_text_and_in_json():
-    findings = [
-        doctor.Finding("compiler", PROBLEM, "none", "install one"),
-        doctor.Finding("GPU", NOTE, "too old"),
-    ]
+    bad = {"name": "compiler", "verdict": PROBLEM, "detail": "none", "remedy": "install one"}
+    findings = [doctor.Finding(**bad), doctor.Finding("GPU", NOTE, "too old")]
     text = doctor.as_text(findings)
     assert "-> install one" in text and "1 of 2 want mending" in text
     told = json.loads(doctor.as_json(findings))
-    assert told["ok"] is False
-    assert told["findings"][0] == {
-        "name": "compiler",
-        "verdict": "problem",
-        "detail": "none",
-        "remedy": "install one",
-    }
+    assert told["ok"] is False and told["findings"][0] == bad
     assert doctor.as_text(findings[1:]).endswith("This machine has what the course needs.")
 
 

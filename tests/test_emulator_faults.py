@@ -5,44 +5,16 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 import torch
 
+from yaie.course.author.gpu.agreement import FAULTS, HERE, with_launchers
 from yaie.emulator import runtime
 from yaie.emulator.launch import KernelError, Module
 
-SOURCE = Path(__file__).parent / "emulator" / "faults.cu"
+SOURCE = HERE / "faults.cu"
 N = 97  # elements of x and out: no multiple of anything
-
-
-def planted() -> dict[str, tuple[str, int]]:
-    """For each faulty kernel the kind and the line of its fault, as its comment says."""
-    found, kernel = {}, ""
-    for number, row in enumerate(SOURCE.read_text().splitlines(), 1):
-        if match := re.match(r"__global__ void (\w+)\(", row):
-            kernel = match[1]
-        if match := re.search(r"// FAULT: (\w+)$", row):
-            found[kernel] = (match[1], number)
-    return found
-
-
-FAULTS = planted()
-
-
-def with_launchers(text: str) -> str:
-    """The source with its LAUNCH macros written out: only launchers that can be read are found."""
-    body = re.search(r"#define LAUNCH.*?\n((?:.*\\\n)*.*)\n", text)[0]
-    signature = body.partition("bytes)")[2].replace("\\\n", " ").replace("##", "")
-
-    def launcher(call: re.Match[str]) -> str:
-        name, grid, block, size = re.split(r", (?![^(]*\))", call[1])
-        words = {"run_name": f"run_{name}", "name": name, "grid": grid, "block": block,
-                 "bytes": size}  # fmt: skip
-        return " ".join(re.sub(r"\b\w+\b", lambda w: words.get(w[0], w[0]), signature).split())
-
-    return re.sub(r"^LAUNCH\((.*)\)$", launcher, text, flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import random
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
+from yaie.course.author.gpu.agreement import HERE
 from yaie.course.viz.memory import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import settings
 
-SOURCE = Path(__file__).parent / "emulator" / "counters.cu"
+SOURCE = HERE / "counters.cu"
 
 
 @pytest.fixture(scope="module")

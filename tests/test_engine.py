@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib
 import random
 from functools import partial
 from itertools import pairwise, product
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,8 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingKernel, SamplingParams
 from yaie.model.tokenizer import Tokenizer
@@ -97,7 +97,8 @@ def make(model, tokenizer, num_blocks=None, block_size=4, **options) -> Engine:
     if num_blocks is None:
         num_blocks = 1200 // block_size
     options = {"max_num_seqs": 16, "max_num_batched_tokens": 48} | options
-    return Engine(model, tokenizer, num_blocks=num_blocks, block_size=block_size, **options)
+    config = EngineConfig(num_blocks=num_blocks, block_size=block_size, **options)
+    return Engine(model, tokenizer, config)
 
 
 # ------------------------------------------------------------------------------------ equality
@@ -167,7 +168,7 @@ def test_tokens_do_not_depend_on_arrivals(make_engine, model, tokenizer, workloa
                 ids[n] = engine.add_request(*workload[i][:2])
             if n in aborted and n in ids and now == time + 9 and (end := engine.abort(ids[n])):
                 outputs[end.request_id] = end
-        outputs |= {o.request_id: o for o in engine.step() if o.finish_reason}
+        outputs |= {o.request_id: o.request.output() for o in engine.step() if o.finish_reason}
         now += 1
         assert now < 3000
     for n, (_, i) in enumerate(arrivals):
@@ -233,7 +234,6 @@ def test_metrics_are_in_order(make_engine, model, tokenizer):
     engine = make_engine(model, tokenizer)
     metrics = run_one(engine, [5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True)).metrics
     assert metrics.arrival_time <= metrics.first_token_time <= metrics.finished_time
-    assert metrics.time_to_first_token == metrics.first_token_time - metrics.arrival_time
 
 
 def test_outputs_come_once_a_token(make_engine, model, tokenizer):
@@ -241,9 +241,52 @@ def test_outputs_come_once_a_token(make_engine, model, tokenizer):
     request_id = engine.add_request([5] * 40, SamplingParams(max_tokens=3, ignore_eos=True))
     lengths = []
     while engine.has_work:
-        lengths += [len(o.token_ids) for o in engine.step() if o.request_id == request_id]
-    assert lengths == [1, 2, 3]
+        lengths += [len(o.new_token_ids) for o in engine.step() if o.request_id == request_id]
+    assert lengths == [1, 1, 1]
     assert engine.step() == []
+
+
+class CountedTokens(list):
+    """A list that counts the items that are copied out of it."""
+
+    copied = 0
+
+    def __getitem__(self, index):
+        found = super().__getitem__(index)
+        self.copied += len(found) if isinstance(index, slice) else 0
+        return found
+
+    def __iter__(self):
+        self.copied += len(self)
+        return super().__iter__()
+
+
+@settings(max_examples=10, deadline=None)
+@given(length=st.integers(50, 250), special=st.booleans())
+def test_the_work_of_a_step_does_not_grow_with_the_answer(
+    make_engine, model, tokenizer, length, special
+):
+    """What is copied of the tokens, and what a step returns, is the same at the end."""
+    engine = make_engine(model, tokenizer)
+    options = {"logprobs": 1, "stop": "never said"} if special else {}
+    params = SamplingParams(temperature=0.0, max_tokens=length, ignore_eos=True, **options)
+    request = engine.requests[engine.add_request([5, 6, 7], params)]
+    outputs = engine.step()
+    request.token_ids = tokens = CountedTokens(request.token_ids)
+    while engine.has_work:
+        before, pieces = tokens.copied, len(request.output_text.pieces)
+        new = engine.step()
+        outputs += new
+        if request.finish_reason is None:
+            assert tokens.copied - before <= 1
+            assert len(new) <= 1 and sum(len(output.new_token_ids) for output in new) <= 1
+            assert len(request.output_text.pieces) - pieces <= 1
+    whole = request.output()
+    assert [token for output in outputs for token in output.new_token_ids] == whole.token_ids
+    assert "".join(output.new_text for output in outputs) == whole.text
+    assert [entry for output in outputs for entry in output.new_logprobs] == whole.logprobs
+    assert len(whole.token_ids) == length and outputs[-1].finish_reason == "length"
+    check_whole(engine)
 
 
 # ------------------------------------------------------------------------------------ failures
@@ -338,7 +381,7 @@ def test_a_step_that_failed_can_be_tried_again(
     outputs, failures = {}, 0
     while engine.has_work:
         try:
-            outputs |= {o.request_id: o for o in engine.step() if o.finish_reason}
+            outputs |= {o.request_id: o.request.output() for o in engine.step() if o.finish_reason}
         except error:
             failures += 1
     assert failures > 10
@@ -384,7 +427,11 @@ def test_a_sampler_that_fails_loses_nothing(make_engine, model, tokenizer, workl
 
 
 def test_logprobs_that_fail_are_told_once(make_engine, model, tokenizer, monkeypatch):
-    engine, tell, count = make_engine(model, tokenizer), engine_module.told, iter(range(100))
+    engine, tell, count = (
+        make_engine(model, tokenizer),
+        engine_module.token_logprob,
+        iter(range(100)),
+    )
     prompt, params = [5, 6, 7], SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
     wanted = recompute(model, prompt, params)
     request_id = engine.add_request(prompt, dataclasses.replace(params, logprobs=1))
@@ -394,11 +441,11 @@ def test_logprobs_that_fail_are_told_once(make_engine, model, tokenizer, monkeyp
             raise Fault
         return tell(*arguments)
 
-    monkeypatch.setattr(engine_module, "told", failing)
+    monkeypatch.setattr(engine_module, "token_logprob", failing)
     finished = []
     while engine.has_work:
         with contextlib.suppress(Fault):
-            finished += [output for output in engine.step() if output.finish_reason]
+            finished += [o.request.output() for o in engine.step() if o.finish_reason]
     [output] = finished
     assert output.request_id == request_id and output.token_ids == wanted
     assert [logprob.token_id for logprob in output.logprobs] == wanted
@@ -473,15 +520,15 @@ def test_a_step_is_launched_before_the_last_ones_tokens_are_known(model, tokeniz
     request = engine.requests[engine.add_request([5, 6, 7], params)]
     seen = []
     while engine.has_work:
-        known = [output.token_ids for output in engine.step()]
+        known = [list(output.new_token_ids) for output in engine.step()]
         seen.append((known, request.num_pending))
     # Behind the prompt nobody runs ahead, and nothing is computed beyond the last token.
     assert seen == [
         ([wanted[:1]], 0),
         ([], 1),
-        ([wanted[:2]], 1),
-        ([wanted[:3]], 1),
-        ([wanted[:4], wanted], 0),
+        ([wanted[1:2]], 1),
+        ([wanted[2:3]], 1),
+        ([wanted[3:4], wanted[4:]], 0),
     ]
     check_whole(engine)
 
@@ -506,7 +553,7 @@ def test_an_answer_is_told_though_the_launch_behind_it_fails(model, tokenizer, m
     while engine.has_work:
         with contextlib.suppress(RuntimeError):
             told += engine.step()
-    finished = [output for output in told if output.finish_reason]
+    finished = [output.request.output() for output in told if output.finish_reason]
     assert sorted(output.request_id for output in finished) == sorted(ids)
     assert {len(output.token_ids) for output in finished} == {3, 9}
     check_whole(engine)
@@ -652,7 +699,7 @@ def test_nobodys_tokens_are_dealt_out(data):
     """Shares differ by one at most, and attention is asked for nothing that it cannot do."""
     start, more = (data.draw(st.integers(0, 300)) for _ in "12")
     num_sequences = data.draw(st.integers(1, 80))
-    ends, lengths = inputs._deal_out(start, start + more, num_sequences)
+    ends, lengths = inputs._share_padding(start, start + more, num_sequences)
     assert len(ends) == len(lengths) == num_sequences and ends[-1] == start + more
     shares = [b - a for a, b in pairwise([start, *ends])]
     assert min(shares) >= 0
@@ -672,13 +719,13 @@ def test_a_step_in_a_graph_leaves_nobody_a_sequence_too_long(data):
     assert (shape is None) == (tokens > max(shape.tokens for shape in sizes))
     if shape is not None and shape.sequences > sequences:
         free = shape.sequences - sequences
-        _, lengths = inputs._deal_out(tokens, shape.tokens, free)
+        _, lengths = inputs._share_padding(tokens, shape.tokens, free)
         assert max(lengths) <= max_blocks * block_size
 
 
 def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypatch, capsys):
     runner = SimpleNamespace(model=SimpleNamespace(backends=dict.fromkeys(model.backends, "auto")))
-    assert graphs.in_the_way(runner.model) is None
+    assert graphs.why_not_captured(runner.model) is None
 
     def mine(x):
         return x
@@ -688,7 +735,7 @@ def test_functions_of_ones_own_are_not_captured_and_that_is_said(model, monkeypa
     wanted = "no CUDA graphs: silu_and_mul is computed by 'cuda' (test_engine:"
     assert capsys.readouterr().err.startswith(wanted)
     runner.model.backends["silu_and_mul"] = "reference"
-    assert "'reference' (yaie.ops.reference.elementwise:silu_and_mul)" in graphs.in_the_way(
+    assert "'reference' (yaie.ops.reference.elementwise:silu_and_mul)" in graphs.why_not_captured(
         runner.model
     )
 
@@ -708,14 +755,12 @@ def test_sizes_of_graphs():
     assert graphs.shapes(1, 8, 10**6, 10**6)[-1].tokens == graphs.PROMPT_TOKENS[-1]
 
 
-def test_the_script_for_gpus_has_what_the_engine_asks_for(model, monkeypatch):
+def test_the_benchmark_of_steps_has_what_the_engine_asks_for(model):
     """Its tokenizer above all, which knows no words."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "gpu")
-    script = importlib.import_module("engine_decode")
-    engine = script.decoding(model, 2, 48)
+    engine = decoding(model, 2, 48)
     for _ in range(3):
         engine.step()
-    row = script.first_token(model, length=60, own=16)
+    row = first_token(model, length=60, own=16)
     assert (row["prompt"], row["own"]) == (60, 16)
     assert row["cold ms"] > 0
     assert row["cached ms"] > 0

@@ -12,6 +12,7 @@ from engines import check_whole, run
 from prompts import PROMPTS
 
 from yaie import LLM
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingParams
 from yaie.model.tokenizer import Tokenizer
@@ -65,7 +66,7 @@ def answer(engine: Engine, prompts, params=GREEDY) -> list[list[int]]:
 @pytest.fixture(scope="module")
 def wanted(real_model, tokenizer, prompts):
     """The tokens on a CPU, which `test_engine_real_model` compares with those of transformers."""
-    return answer(Engine(load_model(real_model), tokenizer, num_blocks=2000), prompts)
+    return answer(Engine(load_model(real_model), tokenizer, EngineConfig(num_blocks=2000)), prompts)
 
 
 WAYS = {"waits": {"overlap": False}, "overlaps": {}, "eager": {"enforce_eager": True}}
@@ -75,10 +76,7 @@ WAYS = {"waits": {"overlap": False}, "overlaps": {}, "eager": {"enforce_eager": 
 def test_greedy_tokens_in_float32(model_of, tokenizer, prompts, wanted, backend, way):
     engine = Engine(
         *(model_of("float32", backend), tokenizer),
-        num_blocks=2000,
-        max_num_seqs=40,
-        max_num_batched_tokens=400,
-        **WAYS[way],
+        EngineConfig(num_blocks=2000, max_num_seqs=40, max_num_batched_tokens=400, **WAYS[way]),
     )
     assert bool(engine.runner.graphs) == (way != "eager")
     assert answer(engine, prompts) == wanted
@@ -88,7 +86,7 @@ def test_greedy_tokens_in_float32(model_of, tokenizer, prompts, wanted, backend,
 
 
 def test_greedy_tokens_of_the_reference(model_of, tokenizer, prompts, wanted):
-    engine = Engine(model_of("float32", "reference"), tokenizer, num_blocks=2000)
+    engine = Engine(model_of("float32", "reference"), tokenizer, EngineConfig(num_blocks=2000))
     assert not engine.runner.graphs  # it reads lengths on the host
     assert answer(engine, prompts) == wanted
 
@@ -96,7 +94,8 @@ def test_greedy_tokens_of_the_reference(model_of, tokenizer, prompts, wanted):
 def test_preempted_requests_have_the_same_tokens(model_of, tokenizer, prompts, wanted):
     longest = max(map(len, prompts)) + GREEDY.max_tokens
     engine = Engine(
-        *(model_of("float32", "auto"), tokenizer), num_blocks=longest // 4 + 9, block_size=4
+        *(model_of("float32", "auto"), tokenizer),
+        EngineConfig(num_blocks=longest // 4 + 9, block_size=4),
     )
     preempt, count = engine.scheduler.preempt, []
     engine.scheduler.preempt = lambda request: (count.append(1), preempt(request))
@@ -109,7 +108,7 @@ def test_seeds_repeat_in_any_company(model_of, tokenizer, prompts):
         SamplingParams(temperature=0.8, top_p=0.9, top_k=40 * (n % 2), seed=n, max_tokens=12)
         for n in range(8)
     ]
-    engine = Engine(model_of("float32", "auto"), tokenizer, num_blocks=2000)
+    engine = Engine(model_of("float32", "auto"), tokenizer, EngineConfig(num_blocks=2000))
     together = answer(engine, prompts[:8], params)
     engine.reset_prefix_cache()
     alone = [
@@ -117,7 +116,9 @@ def test_seeds_repeat_in_any_company(model_of, tokenizer, prompts):
     ]
     assert alone == together
     eager = Engine(
-        model_of("float32", "auto"), tokenizer, num_blocks=2000, enforce_eager=True, overlap=False
+        model_of("float32", "auto"),
+        tokenizer,
+        EngineConfig(num_blocks=2000, enforce_eager=True, overlap=False),
     )
     assert answer(eager, prompts[:8], params) == together
 
@@ -128,7 +129,10 @@ def test_logits_in_bfloat16(model_of, tokenizer, prompts, backend):
     as far again."""
     logits = {
         name: prompt_logits(
-            Engine(model_of(dtype, of), tokenizer, num_blocks=2000, enforce_eager=True), prompts
+            Engine(
+                model_of(dtype, of), tokenizer, EngineConfig(num_blocks=2000, enforce_eager=True)
+            ),
+            prompts,
         )
         for name, dtype, of in (
             ("exact", "float32", "reference"),
@@ -159,7 +163,7 @@ def prompt_logits(engine: Engine, prompts) -> torch.Tensor:
 
 
 def test_a_step_copies_once_each_way(model_of, tokenizer, prompts):
-    engine = Engine(model_of("float32", "auto"), tokenizer, num_blocks=2000)
+    engine = Engine(model_of("float32", "auto"), tokenizer, EngineConfig(num_blocks=2000))
     params = SamplingParams(temperature=1.0, top_p=0.9, max_tokens=60, ignore_eos=True)
     for prompt in prompts[:8]:
         engine.add_request(prompt, params)
@@ -179,7 +183,9 @@ def test_a_step_copies_once_each_way(model_of, tokenizer, prompts):
 
 def test_nothing_leaks(model_of, tokenizer, prompts):
     """Requests come and go, some are aborted; afterwards as much memory is taken as before."""
-    engine = Engine(model_of("bfloat16", "auto"), tokenizer, num_blocks=400, max_num_seqs=16)
+    engine = Engine(
+        model_of("bfloat16", "auto"), tokenizer, EngineConfig(num_blocks=400, max_num_seqs=16)
+    )
     rng, taken = random.Random(0), []
     for _ in range(3):
         open_ids = []

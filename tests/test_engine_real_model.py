@@ -21,6 +21,7 @@ import torch
 from engines import check_whole, run
 from prompts import PROMPTS
 
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.sampling import SamplingParams
 from yaie.model.tokenizer import Tokenizer
@@ -164,12 +165,14 @@ def test_tokens_equal_transformers(model, tokenizer, answers, case):
     engine = Engine(
         model,
         tokenizer,
-        num_blocks=-(-tokens // case.block_size),
-        block_size=case.block_size,
-        max_num_seqs=40,
-        max_num_batched_tokens=200 if case.chunked else 2048,
-        enable_chunked_prefill=case.chunked,
-        enable_prefix_caching=case.caching,
+        EngineConfig(
+            num_blocks=-(-tokens // case.block_size),
+            block_size=case.block_size,
+            max_num_seqs=40,
+            max_num_batched_tokens=200 if case.chunked else 2048,
+            enable_chunked_prefill=case.chunked,
+            enable_prefix_caching=case.caching,
+        ),
     )
     names = list(answers)
     random.Random(0).shuffle(names)
@@ -197,7 +200,7 @@ def serve(engine: Engine, answers: dict[str, Answer], names: list[str], alone: b
 
 
 def test_seeded_tokens_do_not_depend_on_neighbors(model, tokenizer):
-    engine = Engine(model, tokenizer, num_blocks=64, block_size=16)
+    engine = Engine(model, tokenizer, EngineConfig(num_blocks=64, block_size=16))
     names = ["one word", "a fact", "Python", "emoji", "Chinese", "digits"]
     prompts = [tokenizer.encode(PROMPTS[name]) for name in names]
     params = [SamplingParams(temperature=1.0, top_p=0.95, seed=i, max_tokens=12) for i in range(6)]

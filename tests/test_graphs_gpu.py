@@ -16,6 +16,7 @@ pytestmark = [
 # Products as of Llama-3.1-8B, for which cuBLAS cuts sums into parts that it has to keep somewhere.
 FREED = """
 import torch
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.weights import random_model
@@ -26,9 +27,10 @@ config = ModelConfig(
     num_attention_heads=32, num_key_value_heads=8, head_dim=128, max_position_embeddings=256,
 )
 model = random_model(config, "bfloat16", torch.device("cuda"))
-engine = Engine(model, SimpleNamespace(eos_token_id=None), num_blocks=64, max_num_seqs=4)
+config = EngineConfig(num_blocks=64, max_num_seqs=4)
+engine = Engine(model, SimpleNamespace(eos_token_id=None), config)
 for graph in engine.runner.graphs:
-    engine.runner.pretend(graph.shape)
+    engine.runner.lay_out_padding(graph.shape)
     before = graph.replay().tolist()
     torch._C._cuda_clearCublasWorkspaces()
     torch.cuda.empty_cache()

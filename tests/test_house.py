@@ -14,12 +14,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 470  # yaie/cli.py; all but three are at most 400 lines long
+LONGEST_MODULE = 420  # yaie/bench/kernels.py; every module of the engine has at most 400 lines
 LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
 # The engine is everything but these. It is to be read in a day: 12,500 lines is the target.
 NOT_THE_ENGINE = {"course", "emulator", "bench"}
-MOST_LINES, TARGET_LINES = 14_900, 12_500
+MOST_LINES, TARGET_LINES = 14_870, 12_500
 
 # What may import what: a module imports its own row and the rows above it. A room with rows of its
 # own inside is named again, with what is left of it.
@@ -32,6 +32,7 @@ LAYERS = [
     {"ops"},
     {"model"},
     {"engine.radix_node", "engine.radix", "engine.kv_cache", "engine.sending", "engine.threads"},
+    {"engine.checks"},
     {"engine.prefix_cache", "engine.flat_tree", "engine.sampling", "engine.ranks"},
     {"engine"},
     {"server", "bench", "chat"},
@@ -39,7 +40,7 @@ LAYERS = [
     {"course.core"},
     {"course.exercises", "course.lessons"},
     {"course"},
-    {"cli", "__main__"},
+    {"cli", "__main__", "bench.commands"},
 ]
 LAYER = {name: level for level, names in enumerate(LAYERS) for name in names}
 # The one way back, taken inside a function and only when it is asked for.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
+import inspect
 import threading
 
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
+from yaie.engine.config import EngineConfig
 from yaie.engine.text import OutputText
 from yaie.model.tokenizer import Tokenizer
 
@@ -94,6 +97,15 @@ def test_the_same_prompt_twice_hits_the_cache(llm):
     length = len(outputs[1].prompt_token_ids)
     assert outputs[1].metrics.num_cached_tokens == (length - 1) // 4 * 4 > 0
     assert outputs[0].token_ids == outputs[1].token_ids
+
+
+def test_options_are_those_of_the_config():
+    """By the same names, with the same defaults, though for a few that only tests need."""
+    options = {p.name: p.default for p in inspect.signature(LLM).parameters.values()}
+    config = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
+    assert config.keys() - options.keys() == {"overlap", "patience"}
+    assert options.keys() - config.keys() == {"model", "exercises"}
+    assert all(options[name] == config[name] for name in options.keys() & config.keys())
 
 
 # ------------------------------------------------------------------------------------ endings

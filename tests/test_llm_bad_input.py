@@ -10,6 +10,7 @@ from engines import check_whole
 from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.parts import Parts
 from yaie.model.tokenizer import Tokenizer
@@ -270,7 +271,9 @@ def test_truncated_weights(folder, tmp_path):
 
 
 def test_request_ids_in_use(folder):
-    engine = Engine(load_model(folder), Tokenizer(folder), num_blocks=64, block_size=4)
+    engine = Engine(
+        load_model(folder), Tokenizer(folder), EngineConfig(num_blocks=64, block_size=4)
+    )
     engine.add_request([5], request_id="mine")
     with pytest.raises(ValueError, match="request_id 'mine' is in use"):
         engine.add_request([6], request_id="mine")
@@ -285,7 +288,7 @@ def test_request_ids_in_use(folder):
 
 
 def test_the_switch_for_exercises(folder, monkeypatch):
-    import yaie.engine.llm as module
+    import yaie.engine.parts as module
 
     asked = []
 

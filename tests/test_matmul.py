@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -246,24 +245,6 @@ def test_pictures_draw():
     assert drawn(draw_ladder([Rung("x", 0.004, "3 GB/s"), Rung("lib", 1.2, "y", False)], "lib"))
     with pytest.raises(ValueError, match="at least one"):
         draw_ladder([], "lib")
-
-
-def test_ratios_are_measured_as_the_notebook_draws_them(tmp_path):
-    """The script, at a size that the emulator can do, and the rows that the ladder needs."""
-    import argparse
-    import importlib.util
-
-    file = Path(__file__).parent / "gpu" / "ratios_matmul.py"
-    spec = importlib.util.spec_from_file_location("ratios_matmul", file)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    script.VARIANTS = dict(list(script.VARIANTS.items())[-1:])
-    options = argparse.Namespace(device="cpu", size=24, rounds=2, no_variants=False)
-    record = script.measure(options)
-    for dtype, rungs in script.RUNGS_OF.items():
-        rows = record["products"][str(dtype).removeprefix("torch.")]
-        assert set(rows) >= {script.LIBRARY, *rungs}
-        assert all({"ms", "tflop_s", "of_library", "error"} <= set(row) for row in rows.values())
 
 
 def test_a_wait_that_is_too_weak_shows():

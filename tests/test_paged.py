@@ -7,9 +7,6 @@ outputs and work space NaN. Without a GPU the kernels run emulated, at small sha
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -353,26 +350,3 @@ def test_reference_is_paged_attention_of_any_dtype():
     wanted = oracle(*operands)
     torch.testing.assert_close(out, wanted[0])
     torch.testing.assert_close(lse.double(), wanted[1], rtol=1e-6, atol=1e-6)
-
-
-def test_ratios_are_measured_as_the_notebook_draws_them(monkeypatch, tmp_path):
-    """The script, at sizes that the emulator can do, and the rows that the ladder needs."""
-    monkeypatch.syspath_prepend(Path(__file__).parent / "gpu")
-    script = importlib.import_module("ratios_paged")
-    heads = {"heads": 4, "kv_heads": 2, "head_dim": 64}
-    shapes = {"B2": script.Shape([40, 7], **heads), "left out": script.Shape([9], **heads)}
-    monkeypatch.setattr(script, "DECODE", shapes)
-    monkeypatch.setattr(script, "PREFIXES", {"B3": script.Shape([40, 33, 32], 32, **heads)})
-    monkeypatch.setattr(script, "VARIANTS", {"2 stages": {"STAGES": 2}})
-    monkeypatch.setattr(script, "VARIED", ("B2",))
-    path = tmp_path / "record.json"
-    given = ["ratios_paged.py", "--device=cpu", "--rounds=2", "--no-triton", f"--out={path}"]
-    monkeypatch.setattr(sys, "argv", [*given, "--only=B2,B3"])
-    assert script.main() == 0
-    record = json.loads(path.read_text())
-    assert [*record["decode"], *record["prefixes"]] == ["B2", "B3"]
-    rows = record["decode"]["B2"]["rows"]
-    assert set(rows) >= {*paged.RUNGS, "mma, 2 stages", *script.FLASHINFER}
-    shared = record["prefixes"]["B3"]["rows"]
-    for row in (*(rows[name] for name in paged.RUNGS), shared["cascade"], rows["mma, 2 stages"]):
-        assert {"ms", "graph_ms", "gb_s", "of_copy", "error"} <= set(row) and row["was_nan"]

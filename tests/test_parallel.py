@@ -351,8 +351,10 @@ def test_errors_while_it_is_made(alone, tiny_model):
         LLM(tiny_model, tensor_parallel_size=3)
     with pytest.raises(ValueError, match="tensor_parallel_size"):
         LLM(tiny_model, tensor_parallel_size=0)
-    with pytest.raises(ValueError, match="max_num_seqs"):  # the others were started by then
-        LLM(tiny_model, tensor_parallel_size=2, max_num_seqs=0)
+    with pytest.raises(
+        ValueError, match="kv_cache_memory_bytes"
+    ):  # the others were started by then
+        LLM(tiny_model, tensor_parallel_size=2, kv_cache_memory_bytes=8)
     LLM(tiny_model, num_blocks=8, tensor_parallel_size=2).close()  # so nothing was left behind
 
 

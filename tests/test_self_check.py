@@ -14,11 +14,11 @@ def test_every_notebook_has_objectives_and_questions(name):
     found = objectives(name)
     assert 3 <= len(found) <= 7
     assert all(len(objective.split()) > 3 and "\n" not in objective for objective in found)
-    assert len(QUESTIONS[name[:2]]) == 2
+    assert len(QUESTIONS[name]) == 2
 
 
 def test_questions_are_those_of_the_course():
-    assert list(QUESTIONS) == [f"{number:02}" for number in range(25)]
+    assert list(QUESTIONS) == NAMES
     for pairs in QUESTIONS.values():
         for question, answer in pairs:
             assert question.endswith("?") or question.endswith(".")

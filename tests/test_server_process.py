@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -19,9 +19,10 @@ import torch
 from servers import wait_until
 from typer.testing import CliRunner
 
-from yaie import LLM
 from yaie.cli import app
+from yaie.engine.config import EngineConfig
 from yaie.engine.runner import Runner
+from yaie.engine.start import start_engine
 from yaie.server.app import Settings
 from yaie.server.run import bind, serve
 
@@ -148,7 +149,12 @@ def served(tiny_model, monkeypatch):
     """Serve in this process, until something ends it."""
     saved = [(end, signal.signal(end, signal.SIG_IGN)) for end in (signal.SIGTERM, signal.SIGINT)]
     threads = torch.get_num_threads()
-    yield partial(serve, str(tiny_model), Settings("tiny"), port=0, num_blocks=8)
+
+    def run(**options):
+        config = EngineConfig(num_blocks=8, **options)
+        serve(str(tiny_model), Settings("tiny"), config, port=0)
+
+    yield run
     torch.set_num_threads(threads)
     for end, handler in saved:
         signal.signal(end, handler)
@@ -199,12 +205,12 @@ def test_the_engine_takes_the_threads_that_the_ranks_leave_it(served, monkeypatc
     def set_num_threads(number):
         taken[threading.current_thread().name] = number
 
-    def one_rank(model, tensor_parallel_size, **options):
-        return LLM(model, **options)
+    def one_rank(model, config, exercises):
+        return start_engine(model, replace(config, tensor_parallel_size=1), exercises)
 
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     monkeypatch.setattr(torch, "set_num_threads", set_num_threads)
-    monkeypatch.setattr("yaie.server.run.LLM", one_rank)
+    monkeypatch.setattr("yaie.server.run.start_engine", one_rank)
     monkeypatch.setattr(Runner, "warm", lambda runner: end_this())
     served(tensor_parallel_size=3)
     assert taken == {"MainThread": 1, "engine": 2}
@@ -213,7 +219,7 @@ def test_the_engine_takes_the_threads_that_the_ranks_leave_it(served, monkeypatc
 def test_a_folder_is_called_by_its_name_also_from_within(tiny_model, monkeypatch):
     called = []
 
-    def serve(model, settings, **_):
+    def serve(model, settings, *_, **__):
         called.append(settings.model_name)
 
     monkeypatch.setattr("yaie.server.run.serve", serve)

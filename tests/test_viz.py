@@ -418,7 +418,7 @@ def test_figures_are_freed():
         (lambda: viz.draw_head_groups((9, 2)), "heads"),
         (lambda: viz.draw_trace([]), "records"),
         (lambda: viz.draw_fragmentation({}, 10), "layouts"),
-        (lambda: viz.draw_course_map(25), "notebook"),
+        (lambda: viz.draw_course_map(100), "notebook"),
     ],
 )
 def test_bad_input_is_named(call, word):

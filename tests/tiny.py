@@ -7,6 +7,7 @@ folder has. Same seed, same model.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import torch
@@ -145,3 +146,10 @@ def make_batch(sequences, block_size: int, logit_rows=None) -> Batch:
         cu_seqlens=torch.tensor(starts, dtype=torch.int32),
         logit_rows=torch.tensor(list(rows), dtype=torch.int64),
     )
+
+
+if __name__ == "__main__":  # for `yaie.course.author.gpu.two_gpus`: heads that two can share
+    make_tiny_model(
+        sys.argv[1], hidden_size=512, intermediate_size=1024, num_hidden_layers=4,
+        num_attention_heads=8, num_key_value_heads=4, head_dim=64, tie_word_embeddings=False,
+    )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import BlockPool, KVCacheManager
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixNode
@@ -42,7 +43,7 @@ class World:
         self.pool = BlockPool(num_blocks)
         self.kv = KVCacheManager(num_blocks, block_size, 1, 2, pool=self.pool)
         self.cache = RadixCache(self.pool, block_size)
-        self.scheduler = Scheduler(self.kv, self.cache, **scheduling)
+        self.scheduler = Scheduler(self.kv, self.cache, EngineConfig(**scheduling))
         self.memory: dict[int, tuple[int, int]] = {}  # slot -> position and token written there
         self.requests: list[Request] = []
 

@@ -28,7 +28,7 @@ def load(model: str, exercises: bool | Sequence[str] = False, **options: str) ->
 
 
 class Chat:
-    """Keeps the conversation; each turn sends all of it, and the prefix cache makes that cheap.
+    """Keeps the conversation. Each question sends all of it; the prefix cache makes that cheap.
 
     Args:
         llm: anything with `stream(messages, sampling_params)` like `yaie.LLM`'s.

@@ -1,9 +1,9 @@
 // Exercise 14.3: A total by shuffles, known to every thread.
 //
-// Divide each row by its sum. The rows are shared out as in 14.2, and there are whole warps: the
-// number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the warps' sums
-// together in `of_warp`, and make sure that every thread of the thread block knows the total, since
-// each has columns to divide. `warp`, `lane` and `warps` are there for you.
+// Divide each row by its sum. The rows are shared out as in exercise 14.2, and there are whole
+// warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the
+// warps' sums together in `of_warp`, and make sure that every thread of the thread block knows the
+// total, since each has columns to divide. `warp`, `lane` and `warps` are there for you.
 //
 // Check it:     yaie check 14.3
 // A hint:       yaie hint 14.3

@@ -1,8 +1,8 @@
 // Solution of exercise 15.1: A tile of c through tiles of a and b.
 //
 // A thread block of 32 × 32 threads computes a tile of 32 × 32 elements of c = a b; the thread's own
-// is in `row` and `column`. Walk along k in turns of 32: bring a tile of a to a_tile and a tile of b
-// to b_tile, an element of each a thread, wait, add 32 products to the thread's sum, wait, go on.
+// is in `row` and `column`. Walk along k in steps of 32: bring a tile of a to a_tile and a tile of b
+// to b_tile, one element of each per thread, wait, add 32 products to the thread's sum, wait, go on.
 // Then write the sum to c, rounded by `from_float<T>`. m, n and k are any numbers: beyond the edges
 // of a and b there are zeros.
 //

@@ -44,6 +44,10 @@ class Case:
         changes: makes of the arguments what the operator changed, where it returns nothing.
         spoil: fills with NaN what such an operator must write.
         kernels: a word that the names of a peer's kernels must have, where torch could take others.
+        rungs: ours, by name, where not the back ends of the registry are.
+        variants: changed kernels of ours, which need not run on every card.
+        waits: those that wait for the GPU, which no CUDA graph can hold. A try would leave torch's
+            random numbers unusable.
     """
 
     operator: str
@@ -62,6 +66,9 @@ class Case:
     changes: Callable[..., object] | None = None
     spoil: Callable[..., None] | None = None
     kernels: dict[str, str] = field(default_factory=dict)
+    rungs: dict[str, Prepare] = field(default_factory=dict)
+    variants: dict[str, Prepare] = field(default_factory=dict)
+    waits: tuple[str, ...] = ()
 
     def back_ends(self) -> list[str]:
         """Those that have the operator now."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -115,42 +117,38 @@ def _flashinfer_prefill(q, k, v, starts_q, starts_k, causal, scale) -> Call:
 
 def decode(
     batch: int, context: int, heads: int, kv_heads: int, head_dim: int, block_size: int,
-    dtype: torch.dtype,
+    dtype: torch.dtype, contexts: Sequence[int] = (),
 ) -> Case:  # fmt: skip
-    """One query for each of `batch` sequences, over blocks that lie anywhere in the pool."""
-    blocks = -(-context // block_size)
+    """One query for each of `batch` sequences, over blocks that lie anywhere in the pool.
+
+    Args:
+        contexts: of each sequence, where they are not all `context`.
+    """
+    lengths = contexts or [context] * batch
     size = itemsize(dtype)
-    cache = 2 * batch * context * kv_heads * head_dim * size
+    widest = -(-max(lengths) // block_size)
+    cache = 2 * sum(lengths) * kv_heads * head_dim * size
     queries = 2 * batch * heads * head_dim * size + batch * heads * 4  # in, out, log-sum-exp
-    tables = 4 * (batch * blocks + batch + batch + 1)
+    tables = 4 * (batch * widest + batch + batch + 1)
 
     def arguments(draw: Draw) -> tuple:
-        pools = (
-            draw.normal(batch * blocks, block_size, kv_heads, head_dim) for _ in ("keys", "values")
-        )
-        return (
-            draw.normal(batch, heads, head_dim),
-            *pools,
-            draw.permutation(batch * blocks).view(batch, blocks).int(),
-            torch.full((batch,), context, dtype=torch.int32, device=draw.device),
-            torch.arange(batch + 1, dtype=torch.int32, device=draw.device),
-            None,
-        )
+        operands = _paged_inputs(draw, lengths, 0, heads, kv_heads, head_dim, block_size)
+        return *operands, torch.arange(batch + 1, dtype=torch.int32, device=draw.device), None
 
     def oracle(q, key_pool, value_pool, tables, lengths, starts, scale) -> tuple:
-        return _exact_paged(q, key_pool, value_pool, tables, context)
+        return _exact_paged(q, key_pool, value_pool, tables, lengths)
 
+    peers = {
+        "FlashInfer": _flashinfer_decode(tensor_cores=False),
+        "FlashInfer, tensor cores": _flashinfer_decode(tensor_cores=True),
+    }
     return Case(
         "paged_attention",
         f"B{batch} ctx{context} heads {heads}/{kv_heads} d{head_dim} block {block_size}",
         arguments, cache + queries + tables,
-        attention_flops(batch, heads, 1, context, head_dim, causal=False),
+        4 * heads * sum(lengths) * head_dim,
         oracle=oracle, reference=attention.paged_attention, writes=False, compiled=False,
-        peers={
-            "SDPA, FlashAttention-2, contiguous": _sdpa_decode,
-            "FlashInfer": _flashinfer_decode(tensor_cores=False),
-            "FlashInfer, tensor cores": _flashinfer_decode(tensor_cores=True),
-        },
+        peers=peers if contexts else {"SDPA, FlashAttention-2, contiguous": _sdpa_decode} | peers,
     )  # fmt: skip
 
 
@@ -169,21 +167,12 @@ def shared_prefix(
     tables = 4 * batch * (blocks + own_blocks + 1)
 
     def arguments(draw: Draw) -> tuple:
-        total = blocks + batch * own_blocks
-        pools = (draw.normal(total, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
-        order = draw.permutation(total).int()
-        own_tables = order[blocks:].view(batch, own_blocks)
-        return (
-            draw.normal(batch, heads, head_dim),
-            *pools,
-            torch.cat((order[:blocks].expand(batch, -1), own_tables), dim=1),
-            torch.full((batch,), shared + own, dtype=torch.int32, device=draw.device),
-            shared,
-            None,
-        )
+        lengths = [shared + own] * batch
+        operands = _paged_inputs(draw, lengths, shared, heads, kv_heads, head_dim, block_size)
+        return *operands, shared, None
 
     def oracle(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> tuple:
-        return _exact_paged(q, key_pool, value_pool, tables, shared + own)
+        return _exact_paged(q, key_pool, value_pool, tables, lengths)
 
     def plain(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
         starts = torch.arange(len(q) + 1, dtype=torch.int32, device=q.device)
@@ -196,21 +185,35 @@ def shared_prefix(
         arguments, cache + queries + tables,
         attention_flops(batch, heads, 1, shared + own, head_dim, causal=False),
         oracle=oracle, reference=attention.shared_prefix_attention, writes=False, compiled=False,
-        peers={"paged_attention": plain},
+        peers={"paged_attention": plain, "FlashInfer, cascade": _flashinfer_cascade},
     )  # fmt: skip
 
 
-def _exact_paged(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    tables: torch.Tensor,
-    context: int,
-) -> tuple:
-    """One query a sequence in float64, over contexts of one length."""
+def _paged_inputs(
+    draw: Draw, lengths: Sequence[int], shared: int, heads: int, kv_heads: int, head_dim: int,
+    block_size: int,
+) -> tuple:  # fmt: skip
+    """Queries, pools, tables and lengths; the blocks of the first `shared` tokens are in each."""
+    blocks = shared // block_size
+    counts = [-(-length // block_size) - blocks for length in lengths]
+    total = blocks + sum(counts)
+    pools = (draw.normal(total, block_size, kv_heads, head_dim) for _ in ("keys", "values"))
+    order = draw.permutation(total).int()
+    own = torch.nn.utils.rnn.pad_sequence(order[blocks:].split(counts), batch_first=True)
+    return (
+        draw.normal(len(lengths), heads, head_dim),
+        *pools,
+        torch.cat((order[:blocks].expand(len(lengths), -1), own), dim=1),
+        torch.tensor(lengths, dtype=torch.int32, device=draw.device),
+    )
+
+
+def _exact_paged(q, key_pool, value_pool, tables, lengths) -> tuple:
+    """One query a sequence in float64."""
     parts = []
-    for i, table in enumerate(tables.long()):
-        keys, values = (pool[table].flatten(0, 1)[:context] for pool in (key_pool, value_pool))
+    for i, (table, length) in enumerate(zip(tables.long(), lengths.tolist(), strict=True)):
+        blocks = table[: -(-length // key_pool.shape[1])]
+        keys, values = (pool[blocks].flatten(0, 1)[:length] for pool in (key_pool, value_pool))
         parts.append(_exact(q[i : i + 1], keys, values, causal=False))
     return tuple(torch.cat(part) for part in zip(*parts, strict=True))
 
@@ -240,15 +243,44 @@ def _flashinfer_decode(tensor_cores: bool) -> Prepare:
         wrapper = BatchDecodeWithPagedKVCacheWrapper(
             workspace, "NHD", use_tensor_cores=tensor_cores
         )
-        pages = torch.arange(len(lengths) + 1, dtype=torch.int32, device=q.device)
         wrapper.plan(
-            pages * tables.shape[1], tables.flatten(), (lengths - 1) % block_size + 1,
-            q.shape[1], key_pool.shape[2], q.shape[2], block_size,
-            q_data_type=q.dtype, kv_data_type=key_pool.dtype,
+            *pages(tables, lengths, block_size), q.shape[1], key_pool.shape[2], q.shape[2],
+            block_size, q_data_type=q.dtype, kv_data_type=key_pool.dtype,
         )  # fmt: skip
         return lambda: wrapper.run(q, (key_pool, value_pool))
 
     return prepare
+
+
+def _flashinfer_cascade(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
+    """Its attention in two levels: the prefix once for all, then what is each sequence's own."""
+    from flashinfer import MultiLevelCascadeAttentionWrapper
+
+    if not shared_len:
+        raise ValueError("nothing is shared")
+    block_size, ints = key_pool.shape[1], {"dtype": torch.int32, "device": q.device}
+    blocks = shared_len // block_size
+    common = (torch.tensor([0, len(q)], **ints), torch.tensor([0, blocks], **ints),
+              tables[0, :blocks], torch.tensor([block_size], **ints))  # fmt: skip
+    own = (torch.arange(len(q) + 1, **ints), *pages(tables, lengths, block_size, blocks))
+    workspace = torch.zeros(WORKSPACE, dtype=torch.uint8, device=q.device)
+    wrapper = MultiLevelCascadeAttentionWrapper(2, workspace, "NHD")
+    wrapper.plan(
+        *(list(level) for level in zip(common, own, strict=True)),
+        q.shape[1], key_pool.shape[2], q.shape[2], block_size, q_data_type=q.dtype,
+    )  # fmt: skip
+    cache = torch.stack((key_pool, value_pool), dim=1)
+    return lambda: wrapper.run(q, cache)
+
+
+def pages(
+    tables: torch.Tensor, lengths: torch.Tensor, block_size: int, skip: int = 0
+) -> tuple[torch.Tensor, ...]:
+    """Blocks after the first `skip` as FlashInfer takes them: starts, all, lengths of the last."""
+    counts = [-(-length // block_size) for length in lengths.tolist()]
+    starts = torch.tensor([0, *(count - skip for count in counts)]).cumsum(0)
+    rows = [table[skip:count] for table, count in zip(tables, counts, strict=True)]
+    return starts.int().to(tables.device), torch.cat(rows), (lengths - 1) % block_size + 1
 
 
 # ------------------------------------------------------------------------------------- cache

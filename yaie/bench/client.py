@@ -1,18 +1,19 @@
 """A client of the server that notes when each piece of an answer comes.
 
-It writes HTTP itself, a connection for each request, so that little stands between a token and its
-time. HTTP/1.0 is what makes that short: an answer is a status, headers, and lines until the end.
+Connections are kept and used again, and there are as many as there are requests under way: none
+waits here for another, so a request is late only if the server is.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+
+import httpx
 
 from yaie.bench.load import Trace
 
@@ -38,7 +39,7 @@ class Answer:
 
 
 class Client:
-    """Sends requests to one server.
+    """Sends requests to one server. `async with client:` keeps connections between requests.
 
     Args:
         url: such as http://127.0.0.1:8000.
@@ -50,11 +51,26 @@ class Client:
     def __init__(
         self, url: str, model: str, api_key: str | None = None, timeout: float = 300.0
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
+        self.url, self.model = httpx.URL(url), model
+        if self.url.scheme != "http" or not self.url.host:
             raise ValueError(f"url must look like http://127.0.0.1:8000, got {url!r}")
-        self.host, self.port = parts.hostname, parts.port or 80
-        self.model, self.api_key, self.timeout = model, api_key, timeout
+        self._options = {
+            "base_url": url,
+            "headers": {"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            "timeout": timeout,
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=None),
+            "trust_env": False,  # no proxy stands between
+        }
+        self._http: httpx.AsyncClient | None = None
+
+    async def __aenter__(self) -> Client:
+        self._http = httpx.AsyncClient(**self._options)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        http, self._http = self._http, None
+        await http.aclose()
 
     async def stream(
         self,
@@ -85,70 +101,35 @@ class Client:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        reader, writer = await self._open("POST", "/v1/completions", body | fields)
-        try:
-            await self._expect_ok(reader)
-            while (event := await self._event(reader)) != "[DONE]":
-                self._note(json.loads(event), answer)
+        async with self._ask("POST", "/v1/completions", json=body | fields) as response:
+            async for event in _events(response):
+                self._note(event, answer)
                 if on_piece is not None and answer.text:
                     on_piece(answer)
                 if leave_after is not None and len(answer.trace.tokens) >= leave_after:
                     break
-        finally:
-            writer.close()
         return answer
 
     async def get(self, path: str) -> str:
         """The body of a page of the server."""
-        reader, writer = await self._open("GET", path)
+        async with self._ask("GET", path) as response:
+            return (await response.aread()).decode()
+
+    @asynccontextmanager
+    async def _ask(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
+        """An answer that has begun, and that is none of an error."""
+        kept = nullcontext(self._http) if self._http else httpx.AsyncClient(**self._options)
         try:
-            await self._expect_ok(reader)
-            return (await asyncio.wait_for(reader.read(), self.timeout)).decode()
-        finally:
-            writer.close()
-
-    async def _open(
-        self, method: str, path: str, body: dict | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        try:
-            opening = asyncio.open_connection(self.host, self.port, limit=2**20)
-            reader, writer = await asyncio.wait_for(opening, self.timeout)
-        except (OSError, asyncio.TimeoutError) as error:
-            raise ClientError(f"nobody answers at {self.host} port {self.port}: {error}") from error
-        content = b"" if body is None else json.dumps(body).encode()
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        lines = [f"{method} {path} HTTP/1.0", f"Host: {host}:{self.port}"]
-        if self.api_key:
-            lines.append(f"Authorization: Bearer {self.api_key}")
-        if body is not None:
-            lines += ["Content-Type: application/json", f"Content-Length: {len(content)}"]
-        writer.write("\r\n".join([*lines, "", ""]).encode() + content)
-        return reader, writer
-
-    async def _expect_ok(self, reader: asyncio.StreamReader) -> None:
-        """Read the status and the headers."""
-        status = await self._line(reader)
-        while await self._line(reader):
-            pass
-        if status.split()[1] != "200":
-            body = await asyncio.wait_for(reader.read(), self.timeout)
-            raise ClientError(f"{status}: {body.decode(errors='replace')}")
-
-    async def _event(self, reader: asyncio.StreamReader) -> str:
-        """The data of the next server-sent event."""
-        while True:
-            line = await self._line(reader)
-            if line.startswith("data: "):
-                return line[6:]
-
-    async def _line(self, reader: asyncio.StreamReader) -> str:
-        try:
-            line = await asyncio.wait_for(reader.readline(), self.timeout)
-        except (OSError, asyncio.TimeoutError) as error:
+            async with kept as http, http.stream(method, path, **what) as response:
+                if response.status_code != 200:
+                    said = (await response.aread()).decode(errors="replace")
+                    raise ClientError(f"{response.status_code} {response.reason_phrase}: {said}")
+                yield response
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            where = f"{self.url.host} port {self.url.port or 80}"
+            raise ClientError(f"nobody answers at {where}: {error}") from error
+        except httpx.HTTPError as error:
             raise ClientError(f"the answer broke off: {error or 'nothing came'}") from error
-        if not line.endswith(b"\n"):
-            raise ClientError("the answer broke off: the server closed the connection")
-        return line.decode().rstrip("\r\n")
 
     def _note(self, event: dict[str, Any], answer: Answer) -> None:
         if "error" in event:
@@ -159,3 +140,18 @@ class Client:
                 answer.trace.tokens.append(time.perf_counter())
                 answer.text += choice["text"]
             answer.finish_reason = choice["finish_reason"] or answer.finish_reason
+
+
+async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    """The data of server-sent events, as they come. The answer is read to its end, so that its
+    connection can be used again."""
+    begun, done = b"", False
+    async for piece in response.aiter_raw():
+        *lines, begun = (begun + piece).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data: [DONE]"):
+                done = True
+            elif line.startswith(b"data: "):
+                yield json.loads(line[6:])
+    if not done:
+        raise ClientError("the answer broke off: the server closed the connection")

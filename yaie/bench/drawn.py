@@ -9,7 +9,7 @@ import torch
 
 from yaie.bench.bench import Bench
 from yaie.bench.oracle import Oracle
-from yaie.engine.device import count_blocks
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
@@ -86,16 +86,5 @@ class DrawnBench(Bench):
 
     def make(self, **options: Any) -> Ready:
         """An engine of the model."""
-        num_blocks = options.pop("num_blocks", None)
-        utilization = options.pop("gpu_memory_utilization", 0.9)
-        if num_blocks is None:
-            num_blocks = count_blocks(
-                self.llama,
-                options.get("block_size", 16),
-                options.get("max_num_seqs", 64),
-                options.get("max_num_batched_tokens", 2048),
-                utilization,
-                enforce_eager=options.get("enforce_eager", False),
-            )
-        engine = Engine(self.llama, self.tokenizer, num_blocks=num_blocks, **options)
+        engine = Engine(self.llama, self.tokenizer, EngineConfig(**options))
         return Ready(engine, self.tokenizer)

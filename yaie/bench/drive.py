@@ -115,14 +115,14 @@ class Drive:
         for output in outputs:
             number = self.numbers[output.request_id]
             tokens = self.run.traces[number].tokens
-            tokens += [now] * (len(output.token_ids) - len(tokens))
+            tokens += [now] * len(output.new_token_ids)
             if output.finish_reason is not None:
                 if output.finish_reason != "length":
                     raise RuntimeError(
                         f"request {number} ended with {output.finish_reason!r} after "
-                        f"{len(output.token_ids)} tokens: {output.error}"
+                        f"{len(tokens)} tokens: {output.error}"
                     )
-                self.run.outputs[number] = output
+                self.run.outputs[number] = output.request.output()
                 ended += 1
         pool, scheduler = self.engine.kv.pool, self.engine.scheduler
         self.run.most_blocks = max(self.run.most_blocks, pool.num_blocks - pool.num_free)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -25,8 +26,10 @@ from yaie.bench.machine import code, describe, installed, versions
 from yaie.bench.protocol import (
     Clock,
     Timing,
+    captured,
     clock_for,
     compare,
+    new_memory_is_nan,
     poison,
     relative_error,
     row_error,
@@ -54,6 +57,7 @@ class Row:
         row_error: that of the output's worst row, see `yaie.bench.protocol.row_error`.
         poisoned: whether its output is known to have been NaN before.
         failure: why it has no time.
+        graph_ms: the median as a CUDA graph, where it was asked for and can be captured.
     """
 
     operator: str
@@ -74,6 +78,7 @@ class Row:
     row_error: float | None = None
     poisoned: bool | None = None
     failure: str | None = None
+    graph_ms: float | None = None
 
 
 def all_cases(dtype: torch.dtype, on_gpu: bool, quick: bool = False) -> list[Case]:
@@ -159,8 +164,7 @@ def run(
     chosen = [case for case in all_cases(numbers, on.type == "cuda", quick) if _wanted(case, only)]
     if not chosen:
         raise ValueError(f"only must be part of the name of an operator, got {only!r}")
-    record = {"date": time.strftime("%Y-%m-%d"), "machine": describe(on), "versions": versions()}
-    record["code"] = code()
+    record = head(on)
     say(" · ".join(f"{key} {value}" for key, value in record["machine"].items()))
     say(" · ".join(f"{key} {value}" for key, value in record["versions"].items()))
     if on.type == "cpu":
@@ -187,20 +191,31 @@ def run(
     return record
 
 
+def head(device: torch.device) -> dict:
+    """What every record begins with: when, where, and which code."""
+    record = {"date": time.strftime("%Y-%m-%d"), "machine": describe(device)}
+    return record | {"versions": versions(), "code": code()}
+
+
 # ------------------------------------------------------------------------------------- one case
 
 
 def measure_case(
-    case: Case, dtype: torch.dtype, device: torch.device, best: ceilings.Ceilings, clock: Clock
-) -> list[Row]:
-    """Check every way to compute a case, time those that are right, and make rows of it."""
+    case: Case, dtype: torch.dtype, device: torch.device, best: ceilings.Ceilings, clock: Clock,
+    rounds: int = 4, graphs: int = 0, seed: int = 0,
+) -> list[Row]:  # fmt: skip
+    """Check every way to compute a case, time those that are right, and make rows of it.
+
+    Args:
+        graphs: also time so many calls as a CUDA graph.
+    """
     inputs = str(case.dtype or dtype).removeprefix("torch.")
     blank = Row(
         case.operator, case.shape, inputs, case.num_bytes, case.flops,
         ceiling=best.binding(case.num_bytes, case.flops, case.writes),
     )  # fmt: skip
     try:
-        arguments = case.arguments(Draw.on(device, dtype))
+        arguments = case.arguments(Draw.on(device, dtype, seed))
         wanted = tensors(case.oracle(*arguments))
     except torch.OutOfMemoryError as failure:
         return [replace(blank, who="the inputs", failure=str(failure))]
@@ -208,7 +223,8 @@ def measure_case(
     for who, ours, prepare in ways(case, device):
         base = rows[who] = replace(blank, who=who, ours=ours)
         try:
-            call, error, worst, poisoned = _check(case, prepare, arguments, wanted, ours)
+            own = ours or who in case.variants
+            call, error, worst, poisoned = _check(case, prepare, arguments, wanted, own)
         except Exception as failure:  # a way that fails is a line of the table, not the end of it
             rows[who] = replace(base, failure=f"{type(failure).__name__}: {failure}")
             continue
@@ -219,8 +235,16 @@ def measure_case(
         calls[who] = call
     del wanted
     floor = best.floor_ms(case.num_bytes, case.flops, case.writes)
-    for who, timing in compare(calls, clock).items() if calls else ():
+    for who, timing in compare(calls, clock, rounds).items():
         rows[who] = _timed(rows[who], timing, floor)
+    if graphs:
+        held = {who: call for who, call in calls.items() if who not in case.waits}
+        replays = {who: captured(call, device, graphs) for who, call in held.items()}
+        replays = {who: replay for who, replay in replays.items() if replay}
+        held.clear()
+        for who, timing in compare(replays, clock, rounds).items():
+            rows[who] = replace(rows[who], graph_ms=timing.median / graphs)
+        replays.clear()
     for who, word in case.kernels.items():
         if device.type == "cuda" and who in calls:
             names = kernel_names(calls[who])
@@ -237,7 +261,10 @@ def measure_case(
 def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]]:
     """All that compute a case on a device: name, whether it is a back end, and how."""
     on_gpu = device.type == "cuda"
-    for backend in case.back_ends():
+    for names, ours in ((case.rungs, True), (case.variants, False)):
+        for name, prepare in names.items():
+            yield name, ours, prepare
+    for backend in () if case.rungs else case.back_ends():
         if on_gpu or backend == "reference":  # else kernels would be emulated
             library = on_gpu and backend == "reference"
             named = case.calls_reference if library else backend
@@ -267,8 +294,9 @@ def _check(
     call = prepare(*arguments)  # anew, since some work in place
     if case.spoil is None:
         addresses = poison(likeness, arguments[0].device)
-        got = tensors(call())
-        poisoned = was_poisoned(got, addresses)
+        with new_memory_is_nan() if ours else nullcontext([]) as filled:
+            got = tensors(call())
+        poisoned = was_poisoned(got, addresses + filled)
     else:
         case.spoil(*arguments)
         got, poisoned = tensors(call()), True

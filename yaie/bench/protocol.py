@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+from unittest import mock
 
 import torch
 
@@ -45,11 +47,12 @@ class Clock(Protocol):
 
 
 class CudaClock:
-    """Events around each call, with the L2 cache emptied before it."""
+    """Events around each call, with the L2 cache emptied before it, unless it is to stay warm."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, warm: bool = False) -> None:
         l2 = torch.cuda.get_device_properties(device).L2_cache_size
-        self._unrelated = torch.ones(max(8 * l2, 512 << 20) // 4, device=device)
+        size = 1 if warm else max(8 * l2, 512 << 20) // 4
+        self._unrelated = torch.ones(size, device=device)
 
     def times(self, call: Call, count: int) -> list[float]:
         events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
@@ -76,6 +79,54 @@ class CpuClock:
             call()
             measured.append(1e3 * (time.perf_counter() - start))
         return measured
+
+
+class InARow:
+    """The clock on the wall around calls that follow each other, as the steps of an engine do.
+
+    It counts the processor's time or the GPU's, whichever is longer.
+
+    Attributes:
+        asking: milliseconds of a call until the processor had asked for it, of each round.
+
+    Args:
+        each: calls of a round, which is one time.
+        before: called before each round.
+    """
+
+    def __init__(
+        self, device: torch.device, each: int = 20, before: Callable[[], object] = lambda: None
+    ) -> None:
+        self._wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
+        self._each, self._before = each, before
+        self.asking: list[float] = []
+
+    def times(self, call: Call, count: int) -> list[float]:
+        return [self._round(call) for _ in range(count)]
+
+    def _round(self, call: Call) -> float:
+        self._before()
+        self._wait()
+        start = time.perf_counter()
+        for _ in range(self._each):
+            call()
+        self.asking.append(1e3 * (time.perf_counter() - start) / self._each)
+        self._wait()
+        return 1e3 * (time.perf_counter() - start) / self._each
+
+
+def captured(call: Call, device: torch.device, times: int = 1) -> Call | None:
+    """So many calls as one CUDA graph; None if they cannot be captured. On a CPU as they are."""
+    if device.type != "cuda":
+        return lambda: [call() for _ in range(times)]
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            for _ in range(times):
+                call()
+    except RuntimeError:
+        return None
+    return graph.replay
 
 
 def clock_for(device: torch.device) -> Clock:
@@ -143,6 +194,32 @@ def poison(like: Sequence[torch.Tensor], device: torch.device) -> list[range]:
         for _ in "ab"
     ]
     return [range(t.data_ptr(), t.data_ptr() + t.nbytes) for t in filled]
+
+
+@contextmanager
+def new_memory_is_nan() -> Iterator[list[range]]:
+    """Fill the memory that the engine's own functions take for their results with NaN.
+
+    Yields:
+        The addresses that held it.
+    """
+    filled: list[range] = []
+
+    def filling(take: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+        def fill(*given: Any, **how: Any) -> torch.Tensor:
+            x = take(*given, **how)
+            if x.is_floating_point() and x.numel():
+                filled.append(range(x.data_ptr(), x.data_ptr() + x.nbytes))
+                x.fill_(torch.nan)
+            return x
+
+        return fill
+
+    with ExitStack() as patched:
+        for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty_like"), (torch, "empty")):
+            take = filling(getattr(owner, name))
+            patched.enter_context(mock.patch.object(owner, name, take))
+        yield filled
 
 
 def _no_result(dtype: torch.dtype) -> float:

@@ -11,7 +11,7 @@ import torch
 
 from yaie.bench import files
 from yaie.bench.machine import code, describe, model_files, versions
-from yaie.engine.llm import switch
+from yaie.engine.parts import switch
 from yaie.model.llama import OPERATORS
 from yaie.ops.info import kernel_info
 

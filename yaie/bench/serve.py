@@ -98,7 +98,8 @@ class Clients:
                 async with limit:
                     return await self._ask(prompt, output, salt)
 
-            return await asyncio.gather(*map(ask, prompts))
+            async with self.client:
+                return await asyncio.gather(*map(ask, prompts))
 
         return asyncio.run(run())
 
@@ -114,7 +115,8 @@ class Clients:
                 await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
                 return await self._ask(prompt, output, salt, start + at)
 
-            return await asyncio.gather(*map(ask, prompts, times))
+            async with self.client:
+                return await asyncio.gather(*map(ask, prompts, times))
 
         return asyncio.run(run())
 

@@ -85,6 +85,11 @@ class _Soak:
         return [(self.prompts[number], text) for number, text in self.texts]
 
     async def run(self, seconds: float) -> Row:
+        """Ask for so many seconds."""
+        async with self.client:
+            return await self._run(seconds)
+
+    async def _run(self, seconds: float) -> Row:
         start = time.perf_counter()
         end = start + seconds
         watch = asyncio.create_task(self._watch(start, seconds))

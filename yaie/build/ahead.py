@@ -83,7 +83,7 @@ def _build(path: Path, architectures: Sequence[str], say: Callable[[str], None])
     except CompileError as error:
         say(f"{name}: not compiled\n{error}")
         return False
-    # Without its note a file is not used, so nobody meets one beside the note of another.
+    # A file without its note is not used, so no file is ever read with the note of another.
     note.unlink(missing_ok=True)
     os.replace(part, built)
     about = part.with_suffix(".json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
@@ -33,7 +32,7 @@ class DiskFull(RuntimeError):
 
 
 def content_hash(*parts: str) -> str:
-    """Sixteen hexadecimal digits that are others as soon as any part is."""
+    """Sixteen hexadecimal digits that change with any of the parts."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() + b"\0")
@@ -62,9 +61,9 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
         build: makes the file in the empty folder that it is given and returns its path. It moves
             to `target` when it is complete, so what bears that name is never half a file.
 
-    A process that builds holds a lock, which the system takes back when it ends in whatever way:
-    nothing that a killed process leaves behind is waited for. A living one is waited for
-    `PATIENCE` seconds; after that the file is built here as well, which does no harm.
+    A process that builds holds a lock, which the system takes back however the process ends. Other
+    processes wait for it, for at most `PATIENCE` seconds; then they build the file as well, which
+    does no harm.
     """
     note = target.with_suffix(".seconds")
     if not target.exists():
@@ -79,7 +78,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
                     note.write_text(f"{seconds:.4f}\n")
                     os.replace(built, target)
                 return Built(target, seconds, True)
-    with suppress(PermissionError, FileNotFoundError):  # a cache that somebody else filled
+    with suppress(PermissionError, FileNotFoundError):  # a cache of another user
         os.utime(target)  # in use
         os.utime(note)
     return Built(target, float(note.read_text()) if note.exists() else 0.0, False)
@@ -101,37 +100,29 @@ def _room(folder: Path) -> Iterator[None]:
 @contextmanager
 def _lock(target: Path) -> Iterator[None]:
     """Keep other processes from building the same file; gives up after `PATIENCE` seconds."""
-    number = int(content_hash(target.name)[:2], 16) % 64  # so that there are not ever more of them
-    with open(target.parent / f".lock-{number:02}", "w") as file:
-        begin, told = time.monotonic(), False
-        while not _locked(file.fileno()):
-            waited = time.monotonic() - begin
-            if waited > PATIENCE:
-                warnings.warn(
-                    f"another process has been building {target.name} for {waited:.0f} s: "
-                    "building it here too",
-                    stacklevel=4,
-                )
-                break
-            if waited > PATIENCE / 12 and not told:
-                told = True
-                warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
-            time.sleep(0.02)
-        try:
-            yield
-        finally:  # closing the file is not enough if the process was forked meanwhile
-            with suppress(OSError):
-                fcntl.flock(file.fileno(), fcntl.LOCK_UN)
+    from filelock import FileLock, Timeout
 
-
-def _locked(file: int) -> bool:
+    number = int(content_hash(target.name)[:2], 16) % 64  # so that the files do not add up
+    lock = FileLock(target.parent / f".lock-{number:02}")
+    begin = time.monotonic()
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+        try:
+            lock.acquire(timeout=PATIENCE / 12, poll_interval=0.02)
+        except Timeout:
+            warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
+            lock.acquire(timeout=PATIENCE * 11 / 12, poll_interval=0.02)
+    except Timeout:
+        warnings.warn(
+            f"another process has been building {target.name} for "
+            f"{time.monotonic() - begin:.0f} s: building it here too",
+            stacklevel=4,
+        )
     except OSError:
-        return True  # a file system without locks: then several may build the same file
-    return True
+        pass  # a file system without locks: then several processes may build the same file
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _clean(folder: Path) -> None:

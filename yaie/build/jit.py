@@ -43,7 +43,7 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-# Errors of kernels that were running: told by whatever call comes next, and by every later one.
+# Errors of kernels that were running: every later call returns them.
 _LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
 _LATE = (
     ": it may be an earlier kernel's, since launches return before the kernel runs; with "
@@ -68,9 +68,9 @@ def load(
             the last call. Needs CPU tensors.
         name: what messages call a source that is no file.
         flags: further options for the compiler, nvcc or the C++ compiler.
-        verbose: say how long compiling took, at the first call. True says it in any case, with the
-            time that was taken back then if the result was kept; so a notebook's output stays the
-            same. None says it where somebody waits: at a terminal, when something was compiled.
+        verbose: print how long compiling took, at the first call. True prints it in any case, with
+            the time measured back then if the result was kept; so a notebook's output stays the
+            same. None prints it at a terminal, when something was compiled.
 
     Returns:
         The same module as long as the file and the headers it includes are the same.
@@ -100,15 +100,12 @@ def load(
     return _modules[key]
 
 
-class How(str):
-    """Which code a call would run, in words; `available` says whether it can."""
+@dataclass(frozen=True)
+class Availability:
+    """Which code a call would run, in words, and whether it can run."""
 
-    available: bool
-
-    def __new__(cls, words: str, available: bool = True) -> How:
-        how = super().__new__(cls, words)
-        how.available = available
-        return how
+    words: str
+    available: bool = True
 
 
 class Module:
@@ -190,7 +187,7 @@ class Module:
             wanted = "on the CPU in checked mode" if self.checked else "on the CPU or a CUDA device"
             raise TypeError(f"{launcher.name}(): tensors must be {wanted}, got {device}")
 
-    def how(self, device: Any) -> How:
+    def how(self, device: Any) -> Availability:
         """Which code a call with tensors on this device would run. Compiles nothing.
 
         "emulated", "built ahead of time", "compiled", "compiled at first use"; or what is missing,
@@ -202,23 +199,23 @@ class Module:
         device = torch.device(device)
         if device.type == "cpu":
             if nvcc.emulated(self.source):
-                return How("emulated")
-            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+                return Availability("emulated")
+            return Availability(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
         try:
             capability = torch.cuda.get_device_capability(device)
         except (AssertionError, RuntimeError) as error:
             raise ValueError(f"there is no device {device} here: {error}") from None
         if ahead.find(self.source, self.path, self.flags, capability):
-            return How("built ahead of time")
+            return Availability("built ahead of time")
         if not nvcc.able(nvcc.architectures_of(capability), self.source):
-            return How(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+            return Availability(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
         if nvcc.find() is None:
-            return How("no nvcc", available=False)
+            return Availability("no nvcc", available=False)
         if nvcc.kept(self.source, self.path, capability, self.flags).exists():
-            return How("compiled")
+            return Availability("compiled")
         if not nvcc.has_host_compiler():
-            return How("no C++ compiler", available=False)
-        return How("compiled at first use")
+            return Availability("no C++ compiler", available=False)
+        return Availability("compiled at first use")
 
     # ------------------------------------------------------------------------ the devices
 

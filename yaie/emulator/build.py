@@ -32,6 +32,7 @@ _KERNEL = [
     "-fno-gnu-unique",  # else a recompiled template would reuse the old one's shared arrays
     "-fno-optimize-sibling-calls",  # else a barrier at a function's end is its caller's line
     "-fno-strict-aliasing",  # kernels read float arrays as float4
+    "-fwrapv",  # an int that overflows is negative, whatever else a compiler may conclude
     "-ffp-contract=off",
 ]
 _PLAIN = ["-O2"]

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
-from yaie.engine.checks import check_count, check_number
+from yaie.engine.config import EngineConfig
 from yaie.engine.graphs import PROMPT_TOKENS
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
@@ -59,7 +59,7 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
 def current(device: torch.device) -> AbstractContextManager:
     """Make a GPU torch's current one, which it has to be for streams, events and kernels.
 
-    Each thread has a current GPU of its own, which is the first unless somebody says otherwise.
+    Each thread has a current GPU of its own, by default the first.
     """
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
@@ -68,8 +68,8 @@ def still_works(device: torch.device) -> bool:
     """Whether a device still computes for this process.
 
     After an access to an illegal address, an assertion in a kernel, or an error of the hardware, a
-    GPU answers every call of the process with the same error until the process ends. An error that
-    concerns one launch, or memory that is not there, leaves it as it was.
+    GPU answers every call of the process with the same error until the process ends. After an error
+    of a single launch, or a lack of memory, it works as before.
     """
     if device.type == "cuda":
         try:
@@ -80,8 +80,8 @@ def still_works(device: torch.device) -> bool:
 
 
 def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    """The dtype of a name; "auto" is float32 on a CPU, and on a GPU the half precision it is made
-    for: bfloat16, or float16 before sm_80, whose tensor cores have no bfloat16."""
+    """The dtype of a name; "auto" is float32 on a CPU, and on a GPU the half precision that its
+    tensor cores have: bfloat16, or float16 before sm_80."""
     if dtype != AUTO:
         return parse_dtype(dtype)
     if device.type == "cpu":
@@ -95,7 +95,7 @@ def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 @contextmanager
 def explain_shortage(problem: str) -> Iterator[None]:
-    """Turn an error of torch's allocator into a RuntimeError that says what is the problem."""
+    """Turn an error of torch's allocator into a RuntimeError that names the problem."""
     try:
         yield
     except RuntimeError as error:
@@ -110,48 +110,33 @@ def block_bytes(config: ModelConfig, dtype: torch.dtype, block_size: int) -> int
     return numbers * dtype.itemsize * block_size
 
 
-def count_blocks(
-    model: Llama,
-    block_size: int,
-    max_num_seqs: int,
-    max_num_batched_tokens: int,
-    gpu_memory_utilization: float,
-    kv_cache_memory_bytes: int | None = None,
-    enforce_eager: bool = False,
-) -> int:
+def count_blocks(model: Llama, config: EngineConfig) -> int:
     """How many KV blocks there is memory for.
 
-    Args:
-        gpu_memory_utilization: on a GPU, the part of all its memory that weights, the largest
-            steps and the cache may take together. What others use of the GPU counts against it.
-        kv_cache_memory_bytes: memory for the cache, whatever the device has.
-        enforce_eager: no step will be captured as a CUDA graph. Otherwise two steps count: graphs
-            keep the memory of the largest of them, beside that of a step launched kernel by kernel.
+    On a GPU, weights, the largest steps and the cache together take `gpu_memory_utilization` of all
+    its memory. What other programs use of the GPU counts against that part.
 
     Raises:
-        ValueError: there is not enough, and what to change.
+        ValueError: not even one request fits.
+        RuntimeError: the largest step does not fit.
     """
-    check_count("block_size", block_size)
-    check_count("max_num_seqs", max_num_seqs)
-    check_count("max_num_batched_tokens", max_num_batched_tokens)
-    check_number("gpu_memory_utilization", gpu_memory_utilization)
-    if not 0 < gpu_memory_utilization <= 1:
-        raise ValueError(
-            f"gpu_memory_utilization must be above 0 and at most 1, got {gpu_memory_utilization}"
-        )
-    size = block_bytes(model.config, model.dtype, block_size)
+    size = block_bytes(model.config, model.dtype, config.block_size)
     device = model.embed.device
-    if kv_cache_memory_bytes is None and device.type == "cpu":
-        kv_cache_memory_bytes = CPU_CACHE_BYTES
-    if kv_cache_memory_bytes is not None:
-        check_count("kv_cache_memory_bytes", kv_cache_memory_bytes)
-        if kv_cache_memory_bytes < size:
+    cache_bytes = config.kv_cache_memory_bytes
+    if cache_bytes is None and device.type == "cpu":
+        cache_bytes = CPU_CACHE_BYTES
+    if cache_bytes is not None:
+        if cache_bytes < size:
             raise ValueError(
                 f"kv_cache_memory_bytes must hold at least one block of {size} bytes, "
-                f"got {kv_cache_memory_bytes}"
+                f"got {cache_bytes}"
             )
-        return kv_cache_memory_bytes // size
+        return cache_bytes // size
+    block_size, max_num_seqs = config.block_size, config.max_num_seqs
     context = model.config.max_position_embeddings
+    max_num_batched_tokens = config.max_num_batched_tokens
+    if not config.enable_chunked_prefill:  # then a whole prompt may be one step
+        max_num_batched_tokens = max(config.max_model_len or context, max_num_batched_tokens)
     tokens = min(max_num_batched_tokens, max_num_seqs * context)
     longest = min(tokens, context)
     shortage = explain_shortage(
@@ -160,17 +145,18 @@ def count_blocks(
     )
     with shortage, current(device):
         taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
-        if not enforce_eager:
+        if not config.enforce_eager:
             captured, kept = min(tokens, PROMPT_TOKENS[-1]), taken
             if captured < tokens:
                 kept = memory_of_a_step(model, captured, max_num_seqs, block_size)
             taken += kept - memory_in_use(device)
     total = torch.cuda.get_device_properties(device).total_memory
-    num_blocks = int(gpu_memory_utilization * total - taken) // size
+    utilization = config.gpu_memory_utilization
+    num_blocks = int(utilization * total - taken) // size
     least = -(-longest // block_size)
     if num_blocks < least:
         raise ValueError(
-            f"gpu_memory_utilization {gpu_memory_utilization} of {total / GIB:.1f} GiB leaves "
+            f"gpu_memory_utilization {utilization} of {total / GIB:.1f} GiB leaves "
             f"{max(num_blocks, 0) * size / GIB:.2f} GiB for keys and values, where one request of "
             f"{longest} tokens takes {least * size / GIB:.2f}: weights, the largest step and other "
             f"programs take {taken / GIB:.1f}. Raise it, lower max_num_batched_tokens "
@@ -180,7 +166,7 @@ def count_blocks(
 
 
 def memory_in_use(device: torch.device) -> int:
-    """Bytes of a GPU that are taken between steps, by whomever."""
+    """Bytes of a GPU that are taken between steps, by this process and others."""
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info(device)
     return total - free
@@ -189,8 +175,8 @@ def memory_in_use(device: torch.device) -> int:
 def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: int) -> int:
     """Bytes of a GPU that are taken while `num_tokens` tokens are computed, and logits for some.
 
-    That is measured, with one sequence of so many tokens, though there be none so long. Weights
-    count, and whatever else is on the GPU; the cache that this sequence needs does not.
+    It is measured with one sequence of that many tokens, even if none may be that long. Weights
+    count, and everything else on the GPU; the cache that this sequence needs does not.
     """
     config, device = model.config, model.embed.device
     num_blocks = -(-num_tokens // block_size)
@@ -207,11 +193,11 @@ def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: i
     )
     torch.cuda.empty_cache()
     # One pool for all layers: what each of them writes, the next one may overwrite.
-    keys, values = (torch.zeros(shape, dtype=model.dtype, device=device) for _ in "kv")
+    keys, values = (torch.zeros(shape, dtype=model.dtype, device=device) for _ in range(2))
     torch.cuda.reset_peak_memory_stats(device)
     model(batch, [keys] * config.num_hidden_layers, [values] * config.num_hidden_layers)
     torch.cuda.synchronize(device)
-    # Reserved, not allocated: what lies idle between tensors cannot hold a block either.
+    # Reserved, not allocated: gaps between tensors cannot hold a block either.
     most = torch.cuda.max_memory_reserved(device) - keys.nbytes - values.nbytes
     free, total = torch.cuda.mem_get_info(device)
     of_others = total - free - torch.cuda.memory_reserved(device)

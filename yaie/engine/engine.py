@@ -1,47 +1,44 @@
-"""The loop of the engine: schedule, run, sample, decide who is done.
+"""The loop of the engine: schedule, run, sample, finish.
 
-On a GPU the next step is scheduled and launched while this one is computed (`_may_run_ahead` says
-when not). A request whose token is still on its way has a PENDING one in its place, and goes on as
-if it were known. If it turns out that the request has ended with it, the token after it was
-computed in vain and is dropped.
+On a GPU the next step is scheduled and launched while this one is computed (`_may_overlap` says
+when not). A request whose token is still being computed has a PENDING one in its place, and goes on
+as if it were known. If that token turns out to end the request, the token computed after it is
+dropped.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
 
-from yaie.engine.checks import check_count, check_switch
-from yaie.engine.device import GIB, block_bytes, current, explain_shortage
+from yaie.engine.config import EngineConfig
+from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
+from yaie.engine.host_sampling import penalize, sample
 from yaie.engine.kv_cache import blocks_needed
-from yaie.engine.logprobs import TokenLogprob, of_vocabulary, told
+from yaie.engine.logprobs import TokenLogprob, token_logprob, vocabulary_logprobs
 from yaie.engine.parts import Parts
-from yaie.engine.request import Request, RequestOutput
+from yaie.engine.request import Request, RequestOutput, StepOutput
 from yaie.engine.runner import Launched, Runner
-from yaie.engine.sampling import FastSampler, SamplingParams
-from yaie.engine.scheduler import Step
+from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 from yaie.model.llama import Llama
 from yaie.model.tokenizer import Tokenizer
 
 
 class Engine:
-    """Serves many requests at once, a step at a time.
+    """Serves many requests together, step by step.
+
+    One thread at a time may call it: during a step, only `make_request` and `abort` are taken.
 
     Args:
-        model, tokenizer: what to run.
-        num_blocks, block_size: the size of the paged cache.
+        model, tokenizer: what to run, already on its device and in its dtype.
+        config: the options. `num_blocks` is counted here if it is None.
         parts: what the engine is built from.
-        max_model_len, enforce_eager: see `LLM`.
-        overlap: launch a step before the last one's tokens are known; by default on a GPU. Tokens
-            are then chosen by the operator `sample`, on the device, as on any GPU.
-        scheduling: options of `Scheduler`.
-
-    One thread at a time may call it: while a step is under way, no other one is begun, and no
-    request is taken.
 
     Attributes:
         max_model_len: the most tokens of a request, prompt and output together: what the model
@@ -55,69 +52,54 @@ class Engine:
         self,
         model: Llama,
         tokenizer: Tokenizer,
-        *,
-        num_blocks: int,
-        block_size: int = 16,
+        config: EngineConfig | None = None,
         parts: Parts | None = None,
-        max_model_len: int | None = None,
-        enforce_eager: bool = False,
-        overlap: bool | None = None,
-        **scheduling: bool | int | str,
     ) -> None:
-        check_count("num_blocks", num_blocks)
-        check_count("block_size", block_size)
-        check_switch("enforce_eager", enforce_eager)
-        if num_blocks * block_size < 2:
-            raise ValueError(
-                "num_blocks must make room for a prompt of one token and a token to generate, "
-                f"got {num_blocks} with block_size {block_size}"
-            )
+        config = EngineConfig() if config is None else config
+        if config.num_blocks is None:
+            config = replace(config, num_blocks=count_blocks(model, config))
         parts = Parts() if parts is None else parts
-        config = model.config
+        num_blocks, block_size = config.num_blocks, config.block_size
         self.tokenizer = tokenizer
-        self.config = config
-        self.eos_token_ids = {*config.eos_token_ids, tokenizer.eos_token_id} - {None}
+        self.config = model.config
+        self.eos_token_ids = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
         pool = parts.block_pool(num_blocks)
-        room = num_blocks * block_bytes(config, model.dtype, block_size) / GIB
+        room = num_blocks * block_bytes(model.config, model.dtype, block_size) / GIB
         with explain_shortage(
             f"{num_blocks} KV blocks of {block_size} tokens take {room:.2f} GiB: lower num_blocks"
         ):
             self.kv = parts.kv_cache(
                 num_blocks,
                 block_size,
-                config.num_key_value_heads,
-                config.head_dim,
+                model.config.num_key_value_heads,
+                model.config.head_dim,
                 dtype=model.dtype,
-                num_layers=config.num_hidden_layers,
+                num_layers=model.config.num_hidden_layers,
                 device=model.embed.device,
                 pool=pool,
             )
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
-        self.scheduler = parts.scheduler(self.kv, self.cache, **scheduling)
+        self.scheduler = parts.scheduler(self.kv, self.cache, config)
         self.sampler = parts.sampler()
-        self.max_model_len = min(config.max_position_embeddings, num_blocks * block_size)
-        if max_model_len is not None:
-            check_count("max_model_len", max_model_len, minimum=2)
-            self.max_model_len = min(self.max_model_len, max_model_len)
+        longest = min(model.config.max_position_embeddings, num_blocks * block_size)
+        self.max_model_len = min(longest, config.max_model_len or longest)
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
-        self._samples_like_a_gpu = on_gpu or bool(overlap)
-        self.overlap = on_gpu if overlap is None else overlap
-        max_num_seqs = self.scheduler.max_num_seqs
+        self.overlap = on_gpu if config.overlap is None else config.overlap
+        self._samples_like_a_gpu = on_gpu or self.overlap
         with current(self.device):
             self.runner = Runner(
                 model,
                 self.kv,
-                max_num_seqs,
-                max_num_seqs + max(self.scheduler.max_num_batched_tokens, self.max_model_len),
+                config.max_num_seqs,
+                config.max_num_seqs + max(config.max_num_batched_tokens, self.max_model_len),
                 blocks_needed(self.max_model_len, block_size),
             )
-            if on_gpu and self._chooses_on_device() and not enforce_eager:
-                self.runner.capture(self.scheduler.max_num_batched_tokens)
-        self._outputs: list[RequestOutput] = []  # that no step has returned yet
-        self._in_flight: deque[Launched] = deque()  # steps whose tokens nobody has read
+            if on_gpu and self._samples_on_device() and not config.enforce_eager:
+                self.runner.capture(config.max_num_batched_tokens)
+        self._outputs: list[StepOutput] = []  # that no step has returned yet
+        self._in_flight: deque[Launched] = deque()  # steps whose tokens have not been read
         self.requests: dict[str, Request] = {}
-        self._texts: dict[str, OutputText] = {}
         self._next_id = 0
         self._in_step = False
         self._to_abort: list[str] = []
@@ -131,28 +113,63 @@ class Engine:
         request_id: str | None = None,
         namespace: str = "",
     ) -> str:
-        """Queue a request, and return its id.
+        """Make a request, queue it, and return its id.
+
+        Raises:
+            As `make_request` and `queue`.
+        """
+        request = self.make_request(prompt_token_ids, params, request_id, namespace)
+        self.queue(request)
+        return request.request_id
+
+    def make_request(
+        self,
+        prompt_token_ids: Sequence[int],
+        params: SamplingParams | None = None,
+        request_id: str | None = None,
+        namespace: str = "",
+        prompt_name: str = "prompt",
+        params_name: str = "params",
+    ) -> Request:
+        """A request for `queue`. This is the one place where a prompt is checked; errors call it
+        `prompt_name`, and the parameters `params_name`.
 
         Raises:
             ValueError: the prompt is empty, too long, or has a token id that the model lacks.
             TypeError: an argument is of the wrong type.
+        """
+        self._check_prompt(prompt_token_ids, prompt_name)
+        params = self.checked_params(params, params_name)
+        text = OutputText(self.tokenizer, params.stop, prompt_token_ids)
+        if request_id is None:
+            request_id = self._new_id()
+        return Request(request_id, prompt_token_ids, params, namespace, text)
+
+    def queue(self, request: Request) -> None:
+        """Take a request that `make_request` has made.
+
+        Raises:
+            ValueError: a request of the same id is not finished.
             RuntimeError: another thread is in a step.
         """
         self.check_idle()
-        self.check_prompt(prompt_token_ids)
-        self.check_params(params)
-        if request_id is None:
-            request_id = self._new_id()
-        if request_id in self.requests:
-            raise ValueError(f"request_id {request_id!r} is in use by a request that still runs")
-        request = Request(request_id, prompt_token_ids, params, namespace)
-        text = OutputText(self.tokenizer, request.params.stop, request.prompt_token_ids)
+        if request.request_id in self.requests:
+            raise ValueError(
+                f"request_id {request.request_id!r} is in use by a request that still runs"
+            )
         self.scheduler.add(request)  # a learner's may raise: then there is no such request
-        self.requests[request_id], self._texts[request_id] = request, text
-        return request_id
+        self.requests[request.request_id] = request
 
-    def check_prompt(self, prompt_token_ids: Sequence[int], name: str = "prompt") -> None:
-        """Raise an error that names the argument if no request can be made of a prompt."""
+    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
+        """The parameters to use for a request. Raises an error that names the argument."""
+        if params is None:
+            return SamplingParams()
+        if not isinstance(params, SamplingParams):
+            raise TypeError(f"{name} must be SamplingParams, got {type(params).__name__}")
+        self._check_token_ids(params.stop_token_ids, f"{name}.stop_token_ids")
+        return params
+
+    def _check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
         if isinstance(prompt_token_ids, str | bytes) or not isinstance(prompt_token_ids, Sequence):
             kind = type(prompt_token_ids).__name__
             raise TypeError(f"{name} must be a list of token ids, got {kind}")
@@ -165,14 +182,6 @@ class Engine:
                 f"{self.kv.pool.num_blocks} blocks of {self.kv.block_size})"
             )
         self._check_token_ids(prompt_token_ids, name)
-
-    def check_params(self, params: SamplingParams | None, name: str = "params") -> None:
-        """Raise an error that names the argument if no request can be made of its parameters."""
-        if params is None:
-            return
-        if not isinstance(params, SamplingParams):
-            raise TypeError(f"{name} must be SamplingParams, got {type(params).__name__}")
-        self._check_token_ids(params.stop_token_ids, f"{name}.stop_token_ids")
 
     def _check_token_ids(self, token_ids: Sequence[int], name: str) -> None:
         vocabulary = self.config.vocab_size
@@ -191,8 +200,8 @@ class Engine:
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now, and return what it has; None if no such request is unfinished.
 
-        In the middle of a step, which the garbage collector may choose to close a forgotten
-        stream, the request ends with the step.
+        During a step the request ends with the step: the garbage collector may close a forgotten
+        stream at any time.
         """
         request = self.requests.get(request_id)
         if request is None:
@@ -207,6 +216,10 @@ class Engine:
         """Forget every cached prefix that no running request uses; return the blocks freed."""
         return self.cache.evict(self.cache.num_cached)
 
+    def close(self) -> None:
+        """Free the CUDA graphs. Weights and cache are freed with the engine itself."""
+        self.runner.forget_graphs()
+
     @property
     def has_work(self) -> bool:
         """Whether any request is not finished."""
@@ -219,16 +232,19 @@ class Engine:
 
     # ------------------------------------------------------------------------ one step
 
-    def step(self) -> list[RequestOutput]:
-        """Compute one step.
+    def step(self) -> list[StepOutput]:
+        """Launch the next step, and read the tokens of those in flight.
+
+        A step whose tokens the next one does not have to wait for is left in flight, and a later
+        call returns its tokens. Where the tokens in flight have to be known first, the call only
+        reads them.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
-        again, and its requests can be aborted. Only a sampler on the host that raises behind its
+        again, and its requests can be aborted. Only a sampler on the host that raises after its
         draw has used up its random numbers, and draws others then.
 
         Returns:
-            What the requests whose next token is known now have so far; the finished ones have a
-            `finish_reason`. A step that overlaps with the next is reported by the next.
+            What was added to the requests whose next token is known now.
 
         Raises:
             RuntimeError: another thread is in a step.
@@ -237,16 +253,10 @@ class Engine:
         try:
             self._begin_step()
             with current(self.device):
-                self._catch_up()
-                step = self.scheduler.schedule()
-                if step.scheduled:
-                    self._launch(step)
-                elif self.scheduler.has_work:  # would be so for ever
-                    raise RuntimeError(
-                        f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
-                        f"requests wait and {len(self.scheduler.running)} run"
-                    )
-                self._catch_up()
+                if not self._in_flight or self._may_overlap():
+                    self._launch()
+                while self._in_flight and not self._may_overlap():
+                    self._read_tokens()
                 return self.take_outputs()
         finally:
             self._in_step = False
@@ -256,81 +266,83 @@ class Engine:
     def check_idle(self) -> None:
         """Raise a RuntimeError if a step is under way: then another thread uses the engine."""
         if self._in_step:
-            raise RuntimeError(
-                "a step is under way: one thread at a time may use an engine; `yaie serve` takes "
-                "many"
-            )
+            advice = "one thread at a time may use an engine; `yaie serve` takes many"
+            raise RuntimeError(f"a step is under way: {advice}")
 
-    def take_outputs(self) -> list[RequestOutput]:
-        """What no step has returned yet. Behind one that failed: what it had before it did."""
+    def take_outputs(self) -> list[StepOutput]:
+        """What no step has returned yet. After a step that failed: what was known before."""
         outputs, self._outputs = self._outputs, []
         return outputs
 
     def _begin_step(self) -> None:
         self._in_step = True
 
-    def _launch(self, step: Step) -> None:
-        """Have a step computed, and note who gets a token by it."""
+    def _launch(self) -> None:
+        """Schedule a step, have it computed, and note which requests get a token by it."""
+        step = self.scheduler.schedule()
+        if not step.scheduled:
+            if self.scheduler.has_work:  # and would have for ever
+                raise RuntimeError(
+                    f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
+                    f"requests wait and {len(self.scheduler.running)} run"
+                )
+            return
         ready = [r for r in step.scheduled if r.num_new_tokens == step.num_tokens[r.request_id]]
-        on_device = self._chooses_on_device()
-        if on_device and not any(request.needs_logits for request in ready):
-            launched = self.runner.launch(step, ready)
-        else:
-            logits = self.runner.run(step, ready, on_device)
-            logprobs = of_vocabulary(ready, logits)  # before `_choose` changes any logits
-            tokens = self._choose(ready, logits, on_device) if ready else logits
-            launched = Launched(ready, False, tokens, logprobs=logprobs)
+        on_device = self._samples_on_device()
+        needs_logits = not on_device or any(request.needs_logits for request in ready)
+        choose = partial(self._choose, ready, on_device) if needs_logits else None
+        launched = self.runner.launch(step, ready, on_device, choose)
         self.scheduler.advance(step)
         for row, request in enumerate(ready):
             request.expect(row)
         if ready:
             self._in_flight.append(launched)
 
-    def _chooses_on_device(self) -> bool:
-        """Whether the operator `sample` chooses: not in the place of a sampler of somebody's own,
-        which may be put in at any time."""
-        return self._samples_like_a_gpu and type(self.sampler) is FastSampler
+    def _samples_on_device(self) -> bool:
+        """Whether the operator `sample` chooses tokens. The sampler may be replaced at any time."""
+        return self._samples_like_a_gpu and self.sampler.samples_on_device
 
-    def _catch_up(self) -> None:
-        """Read the tokens of the steps under way, but for one whose end nobody has to wait for."""
-        while self._in_flight and not self._may_run_ahead():
-            launched = self._in_flight[0]
-            requests = [r for r in launched.requests if self._is_open(r)]
-            if requests:
-                tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
-                logprobs = {
-                    request: told(of_all, tokens[request], request, self._texts[request.request_id])
-                    for request, of_all in launched.logprobs.items()
-                    if self._is_open(request) and tokens[request] >= 0
-                }
-            self._in_flight.popleft()  # what follows asks nothing of the device, which may fail
-            for request in requests:
-                self._accept(request, tokens[request], logprobs.get(request))
-                self._outputs.append(request.output())
+    def _read_tokens(self) -> None:
+        """Read the tokens of the oldest step in flight, and give them to its requests."""
+        launched = self._in_flight[0]
+        requests = [r for r in launched.requests if self._is_open(r)]
+        if requests:
+            tokens = dict(zip(launched.requests, launched.tokens(), strict=True))
+            logprobs = {
+                request: token_logprob(vocabulary, tokens[request], request)
+                for request, vocabulary in launched.logprobs.items()
+                if self._is_open(request) and tokens[request] >= 0
+            }
+        self._in_flight.popleft()  # what follows does not use the device, which may fail
+        for request in requests:
+            self._outputs.append(self._accept(request, tokens[request], logprobs.get(request)))
 
-    def _may_run_ahead(self) -> bool:
-        """Whether the next step may be launched though the last one's tokens are not known.
+    def _may_overlap(self) -> bool:
+        """Whether the next step may be launched before the tokens in flight are known.
 
-        Not behind a prompt, whose blocks others could share before it is known that no NaN is in
-        them; nor if a token has to be chosen on the host, or a block be taken from a request that
-        is being computed; nor if there is nobody to go on with.
+        Not after a step with prompts, whose blocks others could share before they are known to
+        have no NaN; nor if a token has to be chosen on the host, or a block be taken from a request
+        that is being computed; nor if no request goes on, unless its token in flight stops it.
         """
-        if not self.overlap or len(self._in_flight) > 1:
+        if len(self._in_flight) > 1:
             return False
         launched = self._in_flight[0]
+        if not any(self._is_open(request) for request in launched.requests):  # all aborted
+            return True
         return (
-            launched.decodes
+            self.overlap
+            and launched.may_overlap
             and self.cache.num_available >= len(self.scheduler.running)
             and any(self._goes_on(request) for request in launched.requests)
             and not any(request.needs_logits for request in self.requests.values())
         )
 
     def _goes_on(self, request: Request) -> bool:
-        """Whether a request will want another token, unless it stops of its own accord."""
+        """Whether a request gets another token, unless the token in flight stops it."""
         return self._is_open(request) and not self._is_last(request, request.num_output_tokens)
 
     def _is_last(self, request: Request, num_output_tokens: int) -> bool:
-        """Whether a request may have so many tokens and no more."""
+        """Whether a request may have that many tokens and no more."""
         length = request.num_prompt_tokens + num_output_tokens
         return num_output_tokens >= request.params.max_tokens or length >= self.max_model_len
 
@@ -339,76 +351,50 @@ class Engine:
 
     # ------------------------------------------------------------------------ tokens
 
-    @torch.inference_mode()
     def _choose(
-        self, requests: list[Request], logits: torch.Tensor, on_device: bool
-    ) -> torch.Tensor:
-        """The next token of each request, int64 `[requests]`; -1 where the logits allow none."""
-        for row, request in enumerate(requests):
-            penalty = request.params.repetition_penalty
-            if penalty != 1.0:
-                seen = self._seen(request, logits[row])
-                logits[row] = self.sampler.repetition_penalty(logits[row], penalty, seen)
-        return self.runner.sample(logits) if on_device else self._sample(requests, logits)
+        self, requests: list[Request], on_device: bool, logits: torch.Tensor
+    ) -> tuple[torch.Tensor, Mapping[Request, torch.Tensor]]:
+        """The next token of each request, int64 `[requests]`, -1 where the logits allow none; and
+        the log-probabilities of the vocabulary, for the requests that ask for some."""
+        logprobs = vocabulary_logprobs(requests, logits)  # before penalties change the logits
+        penalize(self.sampler, requests, logits)
+        if on_device:
+            return self.runner.sample(logits), logprobs
+        return sample(self.sampler, requests, logits), logprobs
 
-    def _seen(self, request: Request, logits: torch.Tensor) -> torch.Tensor:
-        """The distinct tokens of a request. It is asked at every token, and marks only that one."""
-        if request.seen is None:
-            request.seen = torch.zeros_like(logits, dtype=torch.bool)
-            request.seen[request.token_ids] = True
-        request.seen[request.token_ids[-1]] = True
-        return request.seen.nonzero().squeeze(1)
-
-    def _sample(self, requests: list[Request], logits: torch.Tensor) -> torch.Tensor:
-        """What `_choose` returns, by the sampler."""
-        sound = logits.amax(dim=-1).isfinite()  # the maximum of a row with a NaN is NaN
-        tokens = torch.full((len(requests),), -1, device=logits.device)
-        requests = [requests[row] for row in sound.nonzero().squeeze(1).tolist()]
-        if not requests:
-            return tokens
-        params = [request.params for request in requests]
-        tokens[sound] = self.sampler.sample(
-            logits if len(requests) == len(logits) else logits[sound],
-            temperature=[p.temperature for p in params],
-            top_p=[p.top_p for p in params],
-            top_k=[p.top_k for p in params],
-            min_p=[p.min_p for p in params],
-            generators=[request.generator for request in requests],
-        )
-        return tokens
-
-    def _accept(self, request: Request, token: int, logprob: TokenLogprob | None) -> None:
+    def _accept(self, request: Request, token: int, logprob: TokenLogprob | None) -> StepOutput:
         """Add a token to a request, and finish the request if it was the last."""
         if token < 0:
             request.error = "the model returned logits with a NaN, +inf or only -inf"
-            self._finish(request, "error")
-            return
+            text = self._finish(request, "error")
+            return StepOutput(request, (), text, (), "error", request.error)
         request.receive(token)
-        if logprob is not None:
-            request.logprobs.append(logprob)
+        logprobs = () if logprob is None else (logprob,)
+        request.logprobs.extend(logprobs)
         if request.metrics.first_token_time is None:
             request.metrics.first_token_time = time.perf_counter()
-        params, text = request.params, self._texts[request.request_id]
+        params, text, reason = request.params, "", None
         if token in params.stop_token_ids or (
             token in self.eos_token_ids and not params.ignore_eos
         ):
-            self._finish(request, "stop")
-            return
-        text.push(token)
-        request.text = text.text
-        if text.stopped:
-            self._finish(request, "stop")
-        elif self._is_last(request, request.num_output_tokens - request.num_pending):
-            self._finish(request, "length")
+            reason = "stop"
+        else:
+            text = request.output_text.push(token)
+            if request.output_text.stopped:
+                reason = "stop"
+            elif self._is_last(request, request.num_output_tokens - request.num_pending):
+                reason = "length"
+        if reason is not None:
+            text += self._finish(request, reason)
+        return StepOutput(request, (token,), text, logprobs, request.finish_reason)
 
-    def _finish(self, request: Request, reason: str) -> None:
-        """End a request: what was held back of its text can be shown now."""
+    def _finish(self, request: Request, reason: str) -> str:
+        """End a request, and return the text that was held back and can be shown now."""
         request.forget_pending()
-        text = self._texts.pop(request.request_id)
-        text.finish()
-        request.text = text.text
-        if text.stopped and reason == "length":  # what was held back was a stop string
+        text = request.output_text.finish()
+        if request.output_text.stopped and reason == "length":  # held back was a stop string
             reason = "stop"
         request.metrics.finished_time = time.perf_counter()
         self.scheduler.finish(request, reason)
         del self.requests[request.request_id]
+        return text

@@ -3,7 +3,7 @@
 A step is hundreds of kernels, and where they are small, launching each from Python takes longer
 than running it. A CUDA graph is recorded once and then launched as a whole. What it holds is fixed:
 kernels, sizes, addresses. So there is a graph for each of a few sizes, a step takes the smallest
-with room for it, the rows that are too many belong to nobody, and all graphs read their inputs from
+with room for it, the rows that it does not need are padding, and all graphs read their inputs from
 the same memory, which is overwritten for every step.
 """
 
@@ -26,20 +26,21 @@ from yaie.ops.registry import AUTO, location, order
 if TYPE_CHECKING:
     from yaie.engine.runner import Runner
 
-# Sizes of steps with parts of prompts. From 32 tokens on fewer than half of a graph's are nobody's,
-# from 384 on fewer than a third; and a step of more than 2,048 takes a GPU longer than it takes
-# Python to launch its kernels.
+# Sizes of steps with parts of prompts. From 32 tokens on less than half of a graph's tokens are
+# padding, from 384 on less than a third. A step of more than 2,048 tokens takes a GPU longer than
+# Python takes to launch its kernels.
 PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 
 
 @contextmanager
 def workspace_in_the_pool() -> Iterator[None]:
-    """Let cuBLAS work in memory of the graph that is captured meanwhile.
+    """Make cuBLAS take its workspace from the memory pool of the graph that is captured meanwhile.
 
-    PyTorch keeps a workspace for cuBLAS on each stream, and a graph that works in one goes on
-    writing to it when it has long been somebody else's: `torch.compile` frees all of them whenever
-    it captures. So does this, before, so that the capture finds none and takes one from the graph's
-    pool; and behind it, so that no other product works in that one.
+    PyTorch keeps a workspace for cuBLAS on each stream. A graph that was captured with it writes to
+    it at every replay, even after the memory has been freed and given to another tensor:
+    `torch.compile` frees all workspaces whenever it captures. This frees them as well, once before,
+    so that the capture takes a new one from the graph's pool; and once after, so that no other
+    product works in that one.
     """
     torch._C._cuda_clearCublasWorkspaces()
     try:
@@ -63,8 +64,8 @@ class Graph:
 
 
 def most_sequences(max_num_seqs: int, max_length: int) -> int:
-    """How many sequences a graph with parts of prompts has: as many as there may be requests, and
-    as many of nobody's as can have all tokens that are left, from one size to the next.
+    """How many sequences a graph with parts of prompts has: one for each request, and enough
+    padding sequences to hold the tokens that are left over, from one size to the next.
 
     Args:
         max_length: the most tokens of a sequence.
@@ -76,9 +77,9 @@ def most_sequences(max_num_seqs: int, max_length: int) -> int:
 def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int) -> list[Shape]:
     """The sizes that are captured, the smallest first.
 
-    Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are too many, and few
-    where there are few. Then steps that have up to PROMPT_TOKENS tokens, or as many as there can
-    be, of any sequences: prompts or parts of them, and whoever decodes meanwhile.
+    Decode steps of 1, 2, 4, every 8, and the most sequences: at most 7 rows are padding, and fewer
+    in small steps. Then steps of up to PROMPT_TOKENS tokens, or as many as there can be, of any
+    sequences: prompts, chunks of them, and the requests that decode meanwhile.
 
     Args:
         max_blocks, block_size: the most blocks of a sequence, and the tokens of a block.
@@ -93,12 +94,12 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
     return decode + [Shape(n, sequences, max_num_seqs, max_blocks) for n in sorted(tokens)]
 
 
-def in_the_way(model: Llama) -> str | None:
-    """Which of a model's operators may be more than kernels, and whose it is; None if none is.
+def why_not_captured(model: Llama) -> str | None:
+    """The operator of a model that cannot be captured, and who computes it; None if all can.
 
     A graph repeats kernels, not the Python around them: a function that reads a tensor's values
     cannot be captured, and one that does anything else in Python does it only once. The functions
-    of `yaie.ops.triton` and `yaie.ops.cuda` only launch kernels; what another does is not known.
+    of `yaie.ops.triton` and `yaie.ops.cuda` only launch kernels; other functions may do more.
     """
     for operator, backend in model.backends.items():
         name = order(operator, "cuda")[0] if backend == AUTO else backend
@@ -109,12 +110,13 @@ def in_the_way(model: Llama) -> str | None:
 
 
 def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
-    """A graph for each shape, in the order given; none, and a word why, where none can be."""
-    if reason := in_the_way(runner.model):
+    """A graph for each shape, in the order given; or none, and the reason on standard error, where
+    no graph can be captured."""
+    if reason := why_not_captured(runner.model):
         print(f"no CUDA graphs: {reason}", file=sys.stderr)
         return []
     started, graphs = time.perf_counter(), {}
-    # The largest first: the others fit into its memory. That is shared on one stream only.
+    # The largest first: the others fit into its memory, which is shared on one stream only.
     pool, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     for shape in sorted(shapes, key=lambda shape: shape.tokens, reverse=True):
         graphs[shape] = _capture_one(runner, shape, pool, stream)
@@ -129,10 +131,10 @@ def capture(runner: Runner, shapes: Sequence[Shape]) -> list[Graph]:
 def _capture_one(
     runner: Runner, shape: Shape, pool: tuple[int, int], stream: torch.cuda.Stream
 ) -> Graph:
-    runner.pretend(shape)
+    runner.lay_out_padding(shape)
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for _ in range(2):  # compiles, loads and tunes what a capture could not
+        for _ in range(2):  # compiles, loads and tunes what cannot be done during a capture
             runner.sample(runner.forward())
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()

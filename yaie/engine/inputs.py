@@ -1,15 +1,28 @@
-"""What a step works on, laid out in one piece of memory, so that one copy brings it to a GPU.
+"""The inputs of a step, laid out in one piece of memory, so that one copy brings them to a GPU.
 
 On the device that memory is
 
     sampled | token_ids | sources | positions | slot_mapping | ... | min_p
 
-`sampled` has a place for each of `num_sampled` tokens: there a step leaves those that it chose, in
-the order of its rows of logits. What follows are the fields of a `Shape`, which the host writes and
-a copy brings. The host may write a step before it knows the tokens of the last one, so it says
-where each token is to be found, as an index into `sampled` and `token_ids` together: `sources[i]`
-is `num_sampled + i` for a token that the host knows, and so wrote to `token_ids[i]`; it is the
-request's row in the last step for a token that only the device knows.
+`sampled` has a place for each of `num_sampled` tokens: there a step leaves the tokens that it
+chose, in the order of its rows of logits. What follows are the fields of a `Shape`, which the host
+writes and one copy brings. The host may write a step before it knows the tokens of the last one, so
+it writes where each token is found, as an index into `sampled` and `token_ids` together:
+`sources[i]` is `num_sampled + i` for a token that the host knows, and so wrote to `token_ids[i]`;
+it is the request's row in the last step for a token that only the device knows.
+
+An example with blocks of 4 tokens and `num_sampled` of 64. Request a has 5 known tokens in blocks
+0 and 1, and a sixth, in row 1 of the last step, that the host has not read: it decodes. Request b
+computes two tokens, 25 and 26, in the middle of a prompt whose first 4 tokens are in block 2:
+
+    token_ids     [-1, 25, 26]      PENDING, and the chunk of b
+    sources       [1, 65, 66]       row 1 of `sampled`; token_ids[1], token_ids[2]
+    positions     [5, 4, 5]         of each token in its own sequence
+    slot_mapping  [5, 12, 13]       block 1, slot 1; block 3, slots 0 and 1
+    block_tables  [[0, 1], [2, 3]]
+    context_lens  [6, 6]            tokens that each sequence attends to
+    cu_seqlens    [0, 1, 3]         a has the first token, b the next two
+    logit_rows    [0]               only a gets a token: b's prompt goes on in the next step
 """
 
 from __future__ import annotations
@@ -50,9 +63,9 @@ class Shape:
         return self.tokens == self.sequences == self.rows
 
     def holds(self, step: Shape) -> bool:
-        """Whether a step, with nobody's tokens and sequences beside its own, can have this shape.
+        """Whether a step, padded with tokens and sequences, can have this shape.
 
-        Attention takes a shape of as many sequences as tokens for a decode step.
+        Attention treats a shape with as many sequences as tokens as a decode step.
         """
         if self.is_decode:
             return step.is_decode and step.tokens <= self.tokens
@@ -63,8 +76,8 @@ class Shape:
     def fields(self) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
         """What a step consists of, in the order of memory.
 
-        Numbers of 8 bytes, then those of 4, so that all are aligned. And `token_ids` first: behind
-        the sampled tokens, with which they are one array.
+        Numbers of 8 bytes come before those of 4, so that all are aligned, and `token_ids` comes
+        first: with the sampled tokens before it, it makes one array.
         """
         return {
             "token_ids": (torch.int64, (self.tokens,)),
@@ -103,7 +116,7 @@ class Inputs:
     Args:
         shape: its sizes.
         memory: uint8, on the device; see the module.
-        num_sampled: for how many sampled tokens there is a place in front.
+        num_sampled: how many places for sampled tokens come before the fields.
     """
 
     def __init__(self, shape: Shape, memory: torch.Tensor, num_sampled: int) -> None:
@@ -112,7 +125,7 @@ class Inputs:
         self._tokens = memory[: 8 * (num_sampled + shape.tokens)].view(torch.int64)
 
     def batch(self) -> Batch:
-        """What the model takes."""
+        """The model's arguments."""
         names = ("positions", "slot_mapping", "block_tables", "context_lens", "cu_seqlens")
         return Batch(
             token_ids=self._tokens[self._fields["sources"]],
@@ -120,7 +133,7 @@ class Inputs:
         )
 
     def sampling(self) -> list[torch.Tensor]:
-        """What the operator `sample` takes beside logits."""
+        """The arguments of the operator `sample`, after the logits."""
         names = ("temperature", "top_k", "top_p", "min_p", "uniform")
         return [self._fields[name] for name in names]
 
@@ -137,14 +150,14 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
 def write_batch(
     fields: Mapping[str, np.ndarray], step: Step, kv: KVCacheManager, num_sampled: int
 ) -> None:
-    """Lay the requests of a step out, one behind the other.
+    """Lay out the requests of a step, one after the other.
 
-    Where there is room for more, the rest is nobody's: sequences among which the tokens that are
-    left are dealt out. Their keys and values are written nowhere.
+    If the shape has room for more, the rest is padding: sequences that share the tokens left over.
+    Their keys and values are written nowhere.
 
     Args:
         fields: those of a `Shape`.
-        num_sampled: for how many sampled tokens there is a place in front of `token_ids`.
+        num_sampled: how many places for sampled tokens come before `token_ids`.
     """
     tokens, positions, slots, logit_rows = [], [], [], []
     lengths, starts = [], [0]
@@ -165,8 +178,8 @@ def write_batch(
             logit_rows.append(len(tokens) - 1)
         if tokens[-1] == PENDING:
             sources[len(tokens) - 1] = request.row
-    ends, nobodys_lengths = _deal_out(len(tokens), len(sources), len(tables) - len(lengths))
-    lengths += nobodys_lengths
+    ends, padding_lengths = _share_padding(len(tokens), len(sources), len(tables) - len(lengths))
+    lengths += padding_lengths
     starts += ends
     fields["context_lens"][:] = lengths
     fields["cu_seqlens"][:] = starts
@@ -176,15 +189,16 @@ def write_batch(
     _fill(fields["logit_rows"], logit_rows, 0)
 
 
-def _deal_out(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:
-    """Make equal shares of the tokens from `start` to `end`, as nobody's sequences.
+def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:
+    """Divide the tokens from `start` to `end` evenly among the padding sequences.
 
-    In a shape of 8 tokens and 4 sequences, where two requests have 5 tokens, `_deal_out(5, 8, 2)`
-    is `([6, 8], [1, 2])`: a sequence of token 5, and one of tokens 6 and 7.
+    In a shape of 8 tokens and 4 sequences, where two requests have 5 tokens,
+    `_share_padding(5, 8, 2)` is `([6, 8], [1, 2])`: a sequence of token 5, and one of tokens 6
+    and 7.
 
     Returns:
-        Where each sequence ends, and its context length: that is its tokens, as no sequence may
-        have more of them than that, but at least 1, as attention is never over nothing.
+        Where each sequence ends, and its context length: as many as it has tokens, since it may
+        not be shorter, and at least 1, since attention is never over nothing.
     """
     ends = [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
     lengths = [max(b - a, 1) for a, b in pairwise([start, *ends])]
@@ -192,7 +206,7 @@ def _deal_out(start: int, end: int, num_sequences: int) -> tuple[list[int], list
 
 
 def write_sampling(fields: Mapping[str, np.ndarray], requests: Sequence[Request]) -> None:
-    """How the next token of each request is chosen, and the random number that chooses it."""
+    """Write how the next token of each request is chosen, and the random number for it."""
     params = [request.params for request in requests]
     _fill(fields["temperature"], [p.temperature for p in params], 0)
     _fill(fields["top_k"], [p.top_k for p in params], 0)

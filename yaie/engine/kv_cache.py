@@ -73,7 +73,7 @@ class BlockPool:
         blocks = list(blocks)
         for block in blocks:
             if self.ref_count(block) == 0:
-                raise ValueError(f"share: block {block} is free, so nobody can share it")
+                raise ValueError(f"share: block {block} is free, so it cannot be shared")
         for block in blocks:
             self._ref_counts[block] += 1
 

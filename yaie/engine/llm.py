@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from itertools import count
 from pathlib import Path
 
-from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
+from yaie.engine.checks import check_sequence
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
-from yaie.engine.parallel import ParallelEngine, RankEngine, together
-from yaie.engine.parts import Parts, learner_parts
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.sampling import SamplingParams
-from yaie.model.config import ModelConfig
-from yaie.model.llama import OPERATORS
-from yaie.model.parallel import smallest
-from yaie.model.pull import find_model
-from yaie.model.tokenizer import Tokenizer
-from yaie.model.weights import load_model
-from yaie.ops.registry import AUTO, choose, register
+from yaie.engine.start import start_engine
 
-_number = count(1)  # of engines with learners' operators, for the names of these back ends
 Prompt = str | Sequence[int]
 Message = dict[str, str]
 
@@ -33,121 +22,65 @@ class LLM:
     Args:
         model: the name of a model that `yaie pull` has fetched, or a folder in Hugging Face
             format.
-        device: "cpu", "cuda" or "cuda:1"; "auto" takes what the environment variable YAIE_DEVICE
-            names, else a GPU if there is one.
-        dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU, half precision on a
-            GPU.
-        block_size: tokens a KV block.
-        num_blocks: blocks of the KV cache; by default as many as there is memory for.
-        gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
-            take together; activations twice, as CUDA graphs keep their own.
-        kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
-            what `gpu_memory_utilization` leaves.
-        tensor_parallel_size: processes that share the model, each on a GPU of its own, or all on
-            the CPU: see `yaie.engine.parallel`. Memory is that of each process.
-        max_model_len: the most tokens of a request, prompt and output together; by default as many
-            as the model was trained for, if the cache can hold them.
-        enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
-        max_num_seqs, max_num_batched_tokens, enable_prefix_caching, enable_chunked_prefill,
-            policy: see `Scheduler`.
-        backend: who computes the operators: "auto", "reference", "triton", "cuda", or a mapping
-            with a back end for some of them; see `yaie.ops.registry`.
         exercises: run the learner's solved exercises in place of the reference, and print whose
             code runs: True for all of them, or an id, or a list of ids. By default
             YAIE_USE_EXERCISES decides (1, true or yes).
+        others: the options of `yaie.engine.config.EngineConfig`, which documents them.
 
     Raises:
-        ValueError: an argument is out of range, or the model is not known.
+        ValueError, TypeError: an argument cannot be used, or the model is not known.
     """
 
     def __init__(
         self,
         model: str | Path,
         *,
-        device: str = AUTO,
-        dtype: str = AUTO,
+        device: str = "auto",
+        dtype: str = "auto",
+        backend: str | Mapping[str, str] = "auto",
         block_size: int = 16,
         num_blocks: int | None = None,
         gpu_memory_utilization: float = 0.9,
         kv_cache_memory_bytes: int | None = None,
         max_model_len: int | None = None,
-        enforce_eager: bool = False,
         max_num_seqs: int = 64,
         max_num_batched_tokens: int = 2048,
         enable_prefix_caching: bool = True,
         enable_chunked_prefill: bool = True,
         policy: str = "fcfs",
-        backend: str | Mapping[str, str] = AUTO,
-        exercises: bool | str | Sequence[str] | None = None,
+        enforce_eager: bool = False,
         tensor_parallel_size: int = 1,
+        exercises: bool | str | Sequence[str] | None = None,
     ) -> None:
-        arguments = {name: value for name, value in locals().items() if name != "self"}
-        if exercises is None:
-            exercises = switch("YAIE_USE_EXERCISES")
-        elif isinstance(exercises, str):
-            exercises = [exercises]
-        elif not isinstance(exercises, bool | Sequence):
-            raise TypeError(f"exercises must be True, False or a list of ids, got {exercises!r}")
-        ids = None if exercises is True else exercises
-        parts = learner_parts(ids) if exercises else Parts()
-        for line in parts.report:
-            print(line)
-        where = choose_device(device)
-        folder = find_model(model)
-        config = ModelConfig.from_folder(folder)
-        with together(tensor_parallel_size, config, str(where), arguments) as (ranks, shard):
-            self.tokenizer = Tokenizer(folder)
-            backends = _with_exercises(backend, parts)
-            with explain_shortage(
-                f"the weights of {folder.name} do not fit {where}: take a smaller dtype or model"
-            ):
-                llama = load_model(folder, choose_dtype(dtype, where), where, backends, shard)
-            if num_blocks is None:
-                longest = max(
-                    max_model_len or config.max_position_embeddings, max_num_batched_tokens
-                )
-                num_blocks = count_blocks(
-                    llama,
-                    block_size,
-                    max_num_seqs,
-                    max_num_batched_tokens if enable_chunked_prefill else longest,
-                    gpu_memory_utilization,
-                    kv_cache_memory_bytes,
-                    enforce_eager,
-                )
-            num_blocks = smallest(num_blocks, shard, where)
-            if ranks is not None:
-                make = partial(ParallelEngine, ranks)
-            else:
-                make = Engine if shard.size == 1 else RankEngine
-            self.engine = make(
-                llama,
-                self.tokenizer,
-                num_blocks=num_blocks,
-                block_size=block_size,
-                parts=parts,
-                max_model_len=max_model_len,
-                enforce_eager=enforce_eager,
-                max_num_seqs=max_num_seqs,
-                max_num_batched_tokens=max_num_batched_tokens,
-                enable_prefix_caching=enable_prefix_caching,
-                enable_chunked_prefill=enable_chunked_prefill,
-                policy=policy,
-            )
-        self._ranks = ranks
+        config = EngineConfig(
+            device=device,
+            dtype=dtype,
+            backend=backend,
+            block_size=block_size,
+            num_blocks=num_blocks,
+            gpu_memory_utilization=gpu_memory_utilization,
+            kv_cache_memory_bytes=kv_cache_memory_bytes,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            enable_prefix_caching=enable_prefix_caching,
+            enable_chunked_prefill=enable_chunked_prefill,
+            policy=policy,
+            enforce_eager=enforce_eager,
+            tensor_parallel_size=tensor_parallel_size,
+        )
+        self.engine = start_engine(model, config, exercises)
+        self.tokenizer = self.engine.tokenizer
         self._is_closed = False
 
     def close(self) -> None:
         """Free the CUDA graphs, and end the other processes, if the model is shared among several.
 
-        Then the LLM takes no prompt any more; close its open streams first. Weights and cache are
-        freed with the LLM itself. A group of ranks that somebody else started can be ended only
-        when this has been called.
+        Close open streams first; the LLM takes no more prompts. Weights and cache are freed with
+        the LLM itself. A group of ranks that was not started here can end only after this call.
         """
         self._is_closed = True
-        self.engine.runner.forget_graphs()
-        if self._ranks is not None:
-            self._ranks.close()
+        self.engine.close()
 
     def generate(
         self,
@@ -168,11 +101,11 @@ class LLM:
             RuntimeError: the LLM is closed, or another thread uses it.
         """
         self._check_open()
-        _check_sequence("prompts", prompts, "a str, a list of token ids, or a list of either")
+        check_sequence("prompts", prompts, "a str, a list of token ids, or a list of either")
         is_single = isinstance(prompts, str) or isinstance(prompts[0], int)
         prompts = [prompts] if is_single else prompts
         names = [f"prompts[{i}]" for i in range(len(prompts))]
-        return self._run([self._encode(prompt) for prompt in prompts], names, sampling_params)
+        return self._run([self._encode(prompt) for prompt in prompts], sampling_params, names)
 
     def chat(
         self,
@@ -192,10 +125,10 @@ class LLM:
             As `generate`.
         """
         self._check_open()
-        _check_sequence("messages", messages, "a list of messages, or a list of such lists")
+        check_sequence("messages", messages, "a list of messages, or a list of such lists")
         conversations = [messages] if isinstance(messages[0], dict) else messages
         prompts = [self.tokenizer.apply_chat_template(messages) for messages in conversations]
-        return self._run(prompts, ["messages"] * len(prompts), sampling_params)
+        return self._run(prompts, sampling_params, ["messages"] * len(prompts))
 
     def stream(
         self,
@@ -204,21 +137,23 @@ class LLM:
     ) -> TextStream:
         """Continue a prompt or answer a conversation, and yield the text as it comes.
 
-        Several streams may be open, and `generate` may run meanwhile: whoever runs the engine
-        moves all of them on. Leaving the stream early aborts the request: at the end of a `with`,
-        or when nobody has the stream any more.
+        Several streams may be open, and `generate` may run meanwhile: each step of the engine
+        advances all of them. Leaving the stream early aborts the request: at the end of a `with`,
+        or when the stream is no longer referenced.
 
         Raises:
             As `generate`.
         """
         self._check_open()
-        _check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
+        check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
         if isinstance(prompt[0], dict):
             token_ids = self.tokenizer.apply_chat_template(prompt)
         else:
             token_ids = self._encode(prompt)
-        self.engine.check_params(sampling_params, "sampling_params")
-        return TextStream(self.engine, token_ids, sampling_params)
+        request = self.engine.make_request(
+            token_ids, sampling_params, params_name="sampling_params"
+        )
+        return TextStream(self.engine, request)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -230,29 +165,29 @@ class LLM:
     def _run(
         self,
         prompts: Sequence[Sequence[int]],
-        names: list[str],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        names: list[str],
     ) -> list[RequestOutput]:
         if sampling_params is None or isinstance(sampling_params, SamplingParams):
             sampling_params = [sampling_params] * len(prompts)
-        _check_sequence("sampling_params", sampling_params, "SamplingParams, or a list of them")
+        check_sequence("sampling_params", sampling_params, "SamplingParams, or a list of them")
         if len(sampling_params) != len(prompts):
             raise ValueError(
                 f"sampling_params must be one, or one for each of the {len(prompts)} prompts, "
                 f"got {len(sampling_params)}"
             )
-        for i, (prompt, name, params) in enumerate(
-            zip(prompts, names, sampling_params, strict=True)
-        ):
-            self.engine.check_prompt(prompt, name)
-            self.engine.check_params(params, f"sampling_params[{i}]")
-        requests: list[Request] = []
+        requests = [
+            self.engine.make_request(
+                prompt, params, prompt_name=names[i], params_name=f"sampling_params[{i}]"
+            )
+            for i, (prompt, params) in enumerate(zip(prompts, sampling_params, strict=True))
+        ]
         try:
-            for prompt, params in zip(prompts, sampling_params, strict=True):
-                requests.append(self.engine.requests[self.engine.add_request(prompt, params)])
+            for request in requests:
+                self.engine.queue(request)
             while any(request.finish_reason is None for request in requests):
                 self.engine.step()
-        finally:  # an interrupt, or an exception in somebody's kernel, must not leak blocks
+        finally:  # an interrupt, or an exception in a kernel, must not leak blocks
             for request in requests:
                 self.engine.abort(request.request_id)
         return [request.output() for request in requests]
@@ -260,15 +195,12 @@ class LLM:
 
 class TextStream(Iterator[str]):
     """The pieces of a text as they come. At the end of `with llm.stream(...) as pieces:` the
-    request is over, whatever has happened."""
+    request is finished, whatever has happened."""
 
-    def __init__(
-        self, engine: Engine, prompt_token_ids: Sequence[int], params: SamplingParams | None
-    ) -> None:
-        self._engine = engine
-        self._request: Request | None = None  # what `__del__` finds if the next line raises
-        self._request = engine.requests[engine.add_request(prompt_token_ids, params)]
-        self._shown = 0
+    def __init__(self, engine: Engine, request: Request) -> None:
+        self._engine, self._request = engine, request
+        self._num_shown = 0  # pieces of the text
+        engine.queue(request)
 
     @property
     def output(self) -> RequestOutput:
@@ -277,8 +209,8 @@ class TextStream(Iterator[str]):
 
     def __next__(self) -> str:
         """Run the engine until there is more text to show."""
-        request = self._request
-        while len(request.text) == self._shown:
+        request, pieces = self._request, self._request.output_text.pieces
+        while len(pieces) == self._num_shown:
             if request.finish_reason is not None:
                 raise StopIteration
             try:
@@ -286,14 +218,13 @@ class TextStream(Iterator[str]):
             except BaseException:
                 self.close()
                 raise
-        piece = request.text[self._shown :]
-        self._shown += len(piece)
+        piece = "".join(pieces[self._num_shown :])
+        self._num_shown = len(pieces)
         return piece
 
     def close(self) -> None:
         """End the request, wherever it is."""
-        if self._request is not None:
-            self._engine.abort(self._request.request_id)
+        self._engine.abort(self._request.request_id)
 
     def __enter__(self) -> TextStream:
         return self
@@ -303,29 +234,3 @@ class TextStream(Iterator[str]):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
-    """A back end for each operator of the model: the learner's code where there is some."""
-    backends = choose(OPERATORS, backend)
-    name = f"exercises-{next(_number)}"  # another engine may have another version of them
-    for operator, function in parts.operators.items():
-        register(operator, name, function)
-        backends[operator] = name
-    return backends
-
-
-def switch(name: str) -> bool:
-    """What an environment variable says, yes or no; unset is no. Raises ValueError for others."""
-    word = os.environ.get(name, "").lower()
-    if word not in ("1", "true", "yes", "0", "false", "no", ""):
-        raise ValueError(f"{name} must be 1, true, yes, 0, false or no, got {word!r}")
-    return word in ("1", "true", "yes")
-
-
-def _check_sequence(name: str, value: object, wanted: str) -> None:
-    """Raise an error that names the argument unless `value` is a sequence with something in it."""
-    if isinstance(value, bytes) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
-    if not value:
-        raise ValueError(f"{name} must not be empty: {wanted}")

@@ -1,4 +1,4 @@
-"""How likely the model held the tokens that were chosen, and their rivals."""
+"""Log-probabilities: how likely the model found the chosen tokens, and the likeliest ones."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from yaie.engine.text import OutputText
-
 if TYPE_CHECKING:
     from yaie.engine.request import Request
 
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """How likely the model held a token to be, as natural logarithms.
+    """How likely the model found a token, as natural logarithms.
 
     Attributes:
         top: the likeliest tokens and their log-probabilities, best first.
         text_offset: where its text begins: how many characters the tokens before it complete. So
-            a token that goes on with a character has the offset of that character.
+            a token that continues a character has the offset of that character.
     """
 
     token_id: int
@@ -31,7 +29,9 @@ class TokenLogprob:
 
 
 @torch.inference_mode()
-def of_vocabulary(requests: Sequence[Request], logits: torch.Tensor) -> dict[Request, torch.Tensor]:
+def vocabulary_logprobs(
+    requests: Sequence[Request], logits: torch.Tensor
+) -> dict[Request, torch.Tensor]:
     """Log-probabilities, float32 `[vocabulary]`, for each request that asks for some.
 
     Args:
@@ -44,13 +44,12 @@ def of_vocabulary(requests: Sequence[Request], logits: torch.Tensor) -> dict[Req
     }
 
 
-def told(of_all: torch.Tensor, token: int, request: Request, text: OutputText) -> TokenLogprob:
-    """What a request is told of its next token.
+def token_logprob(logprobs: torch.Tensor, token: int, request: Request) -> TokenLogprob:
+    """The log-probability of the next token of a request, before the request has it.
 
     Args:
-        of_all: log-probabilities of the whole vocabulary.
-        text: that of the tokens before it.
+        logprobs: of the whole vocabulary.
     """
-    best = of_all.topk(min(request.params.logprobs, len(of_all)))
+    best = logprobs.topk(min(request.params.logprobs, len(logprobs)))
     top = dict(zip(best.indices.tolist(), best.values.tolist(), strict=True))
-    return TokenLogprob(token, of_all[token].item(), top, text.length)
+    return TokenLogprob(token, logprobs[token].item(), top, request.output_text.length)

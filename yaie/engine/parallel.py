@@ -1,14 +1,14 @@
 """An engine whose model is split among processes: every rank runs the same engine.
 
-Rank 0 tells the others which requests came and when a step begins, and nothing else. What they
-schedule, which blocks they take and which prefixes they find follows from that, as the scheduler
-does not look at a clock; and as every rank ends a step with the same logits, all of them draw the
-same tokens. Only the layers of the model talk to each other (`yaie.model.parallel`). SGLang's
-tensor parallelism works like this as well.
+Rank 0 sends the others each new request and the begin of each step, and nothing else. Which
+requests they schedule, which blocks they take and which prefixes they find follows from that, since
+the scheduler does not look at a clock. Every rank ends a step with the same logits, so all of them
+draw the same tokens. Only the layers of the model exchange tensors (`yaie.model.parallel`).
+SGLang's tensor parallelism works the same way.
 
 Between processes on a CPU it is gloo, between GPUs NCCL, whose kernels are captured in CUDA graphs
-with all others. `tests/gpu/tensor_parallel.py` proves it on a machine with two GPUs: two H200 gave
-the tokens of one, with graphs and without, and a rank that died was noticed in 0.25 s.
+with all others. Two H200 gave the tokens of one, with graphs and without, and a rank that died was
+noticed in 0.25 s (`two_gpus.py` among the author's tools measures it).
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from yaie.engine.checks import check_count
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.ranks import RankFailed, Ranks, before_leaving
-from yaie.engine.request import RequestOutput
+from yaie.engine.request import Request, RequestOutput, StepOutput
 from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
 from yaie.model.parallel import own_shard
@@ -35,7 +36,7 @@ PATIENCE = 2.0  # seconds in which a rank that failed can say why
 
 
 class ParallelEngine(Engine):
-    """Rank 0's engine: what is asked of it, the others do as well.
+    """Rank 0's engine: the other ranks repeat every call of it.
 
     If a step fails or is interrupted, the ranks may have come to different points, so all of them
     end: the requests can still be aborted, and a new engine has to be made.
@@ -46,27 +47,23 @@ class ParallelEngine(Engine):
         super().__init__(*arguments, **options)
         before_leaving(self.runner.forget_graphs)
 
-    def add_request(
-        self,
-        prompt_token_ids: Sequence[int],
-        params: SamplingParams | None = None,
-        request_id: str | None = None,
-        namespace: str = "",
-    ) -> str:
-        """As `Engine.add_request`. A request without a seed is given one, the same on all ranks."""
-        self.ranks.check()
-        self.check_params(params)
-        params = params or SamplingParams()
+    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
+        """As `Engine.checked_params`, with a seed: the same on all ranks."""
+        params = super().checked_params(params, name)
         if params.seed is None:
             params = replace(params, seed=secrets.randbits(63))
-        request_id = super().add_request(prompt_token_ids, params, request_id, namespace)
-        prompt = list(prompt_token_ids)
+        return params
+
+    def queue(self, request: Request) -> None:
+        """As `Engine.queue`, on all ranks."""
+        self.ranks.check()
+        super().queue(request)
+        arguments = (request.prompt_token_ids, request.params, request.request_id)
         try:
-            self.ranks.post(mirror, "add_request", prompt, params, request_id, namespace)
-        except BaseException:  # whoever asked never learns its id, to abort it by
-            super().abort(request_id)
+            self.ranks.post(mirror, "add_request", *arguments, request.namespace)
+        except BaseException:  # the caller takes it for refused, and does not abort it
+            super().abort(request.request_id)
             raise
-        return request_id
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """As `Engine.abort`, also when the other ranks have ended."""
@@ -74,6 +71,11 @@ class ParallelEngine(Engine):
             with suppress(RankFailed):
                 self.ranks.post(mirror, "abort", request_id)
         return super().abort(request_id)
+
+    def close(self) -> None:
+        """As `Engine.close`; the other ranks end."""
+        super().close()
+        self.ranks.close()
 
     def reset_prefix_cache(self) -> int:
         """As `Engine.reset_prefix_cache`."""
@@ -85,7 +87,7 @@ class ParallelEngine(Engine):
         """As `Engine.is_usable`: not without the other ranks."""
         return self.ranks.is_open
 
-    def step(self) -> list[RequestOutput]:
+    def step(self) -> list[StepOutput]:
         """As `Engine.step`.
 
         Raises:
@@ -98,29 +100,29 @@ class ParallelEngine(Engine):
         return outputs
 
     def _begin_step(self) -> None:
-        """From here on a request that is aborted ends with the step, on all ranks: so the message
-        that begins it comes after the messages of what was aborted before."""
+        """From here on, a request that is aborted ends with the step, on all ranks: so the message
+        that begins the step comes after those of earlier aborts."""
         super()._begin_step()
         self.ranks.post(mirror, "step")
 
 
 class RankEngine(Engine):
-    """The engine of a process that is a rank beside others: every rank asks for the same, and draws
-    for itself, which gives the same tokens only from the same seed."""
+    """The engine of a process that is one of several ranks: every rank gets the same requests and
+    draws for itself, which gives the same tokens only from the same seed."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         before_leaving(self.runner.forget_graphs)
 
-    def check_params(self, params: SamplingParams | None, name: str = "params") -> None:
-        """As `Engine.check_params`; what is drawn has to have a seed."""
-        super().check_params(params, name)
-        params = params or SamplingParams()
+    def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
+        """As `Engine.checked_params`; what is drawn has to have a seed."""
+        params = super().checked_params(params, name)
         if params.temperature > 0 and params.seed is None:
             raise ValueError(
                 f"{name}.seed must be given where every rank of a group makes its own LLM and "
-                f"temperature is {params.temperature}: else each would draw other tokens"
+                f"temperature is {params.temperature}: otherwise each would draw other tokens"
             )
+        return params
 
 
 # ------------------------------------------------------------------------ the group
@@ -128,20 +130,28 @@ class RankEngine(Engine):
 
 @contextmanager
 def together(
-    size: int, config: ModelConfig, device: str, arguments: dict[str, Any]
+    model_config: ModelConfig,
+    device: torch.device,
+    model: Path,
+    config: EngineConfig,
+    exercises: bool | str | Sequence[str] | None,
 ) -> Iterator[tuple[Ranks | None, Shard]]:
-    """Have `size` ranks, of which this process is one; the others make an `LLM(**arguments)` each.
+    """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
     Yields the ranks that were started, to be closed in the end, and the part of the model that
-    this process holds. No ranks are started, and None is yielded, if `size` is 1, or if this
+    this process holds. No ranks are started, and None is yielded, if the size is 1, or if this
     process is one of a group of that size already: it was started as one here, or by torchrun. If
     what follows fails, all that were started end.
 
+    Args:
+        device: of this process.
+        model, config, exercises: what `start_engine` was called with.
+
     Raises:
-        ValueError: the model cannot be split like that, or there are not so many GPUs.
+        ValueError: the model cannot be split like that, or there are too few GPUs.
     """
-    check_count("tensor_parallel_size", size)
-    Shard(0, size).check(config)
+    size = config.tensor_parallel_size
+    Shard(0, size).check(model_config)
     if size == 1:
         yield None, WHOLE
         return
@@ -149,16 +159,16 @@ def together(
     if shard.size > 1 and not Ranks.joined_here:
         if shard.size != size:
             raise ValueError(
-                f"tensor_parallel_size must be {shard.size}, since this process is one of so many "
-                f"ranks already, got {size}"
+                f"tensor_parallel_size must be {shard.size}, since this process is one of that "
+                f"many ranks already, got {size}"
             )
         yield None, shard
         return
-    _check_gpus(size, device)
-    ranks = Ranks(size, device=device.partition(":")[0], joined=True, timeout=STEP_LIMIT)
+    _check_gpus(size, str(device))
+    ranks = Ranks(size, device=device.type, joined=True, timeout=STEP_LIMIT)
     with end_on_error(ranks):
         # Every rank has a GPU of its own, and "cuda:0" is that of rank 0.
-        ranks.post(open_engine, arguments | {"device": device.partition(":")[0]})
+        ranks.post(open_engine, model, replace(config, device=device.type), exercises)
         yield ranks, own_shard()
 
 
@@ -179,7 +189,7 @@ def _check_gpus(size: int, device: str) -> None:
 
 @contextmanager
 def end_on_error(ranks: Ranks) -> Iterator[None]:
-    """End all ranks if what is done here fails. If that is because another rank has failed, its
+    """End all ranks if what is done inside fails. If that is because another rank has failed, its
     error is raised."""
     try:
         yield
@@ -187,7 +197,7 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
         try:
             ranks.check(PATIENCE)
         except RankFailed as failed:
-            if str(error) not in str(failed):  # else it is the same one, of all ranks
+            if str(error) not in str(failed):  # otherwise it is the same error, on all ranks
                 raise failed from error
         ranks.close()
         raise
@@ -201,12 +211,14 @@ def end_on_error(ranks: Ranks) -> Iterator[None]:
 _engine: Engine | None = None
 
 
-def open_engine(arguments: dict[str, Any]) -> None:
+def open_engine(
+    model: Path, config: EngineConfig, exercises: bool | str | Sequence[str] | None
+) -> None:
     """Make this rank's engine, as rank 0 makes its own."""
     global _engine
-    from yaie.engine.llm import LLM  # which imports this module
+    from yaie.engine.start import start_engine  # which imports this module
 
-    _engine = LLM(**arguments).engine
+    _engine = start_engine(model, config, exercises)
 
 
 def mirror(name: str, *arguments: Any) -> None:

@@ -1,10 +1,11 @@
-"""The classes and functions that an engine is put together from.
+"""The classes and functions that an engine is built from.
 
-Each can be replaced, and that is how a learner's exercises run inside the real engine.
+Each can be replaced: that is how a learner's exercises run inside the real engine.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,12 +18,12 @@ from yaie.engine.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class Parts:
-    """What the engine builds on; the reference implementation unless something else is given.
+    """What the engine is built from: the reference implementation unless something else is given.
 
     Attributes:
-        operators: back ends of the model's operators, by name; the engine's `backend` computes
-            those that are not here.
-        report: whose code each part is, a line each; empty if all are the reference.
+        operators: functions that compute operators of the model, by the operators' names; the
+            engine's `backend` computes the others.
+        report: a line per part that says whose code it is; empty if all are the reference.
     """
 
     radix_tree: type[RadixTree] = RadixTree
@@ -41,7 +42,28 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
     Args:
         ids: those that may be used; None for all.
     """
-    # The engine stands below the course, so this is imported only when somebody asks for it.
+    # The engine stands below the course: this is its only import of it, for `LLM(exercises=...)`.
     from yaie.course.core.plug import learner_parts as parts
 
     return parts(ids)
+
+
+def chosen_parts(exercises: bool | str | Sequence[str] | None) -> Parts:
+    """The parts that `LLM(exercises=...)` asks for, or YAIE_USE_EXERCISES if it is None."""
+    if exercises is None:
+        exercises = switch("YAIE_USE_EXERCISES")
+    elif isinstance(exercises, str):
+        exercises = [exercises]
+    elif not isinstance(exercises, bool | Sequence):
+        raise TypeError(f"exercises must be True, False or a list of ids, got {exercises!r}")
+    if not exercises:
+        return Parts()
+    return learner_parts(None if exercises is True else exercises)
+
+
+def switch(name: str) -> bool:
+    """What an environment variable says, yes or no; unset is no. Raises ValueError for others."""
+    word = os.environ.get(name, "").lower()
+    if word not in ("1", "true", "yes", "0", "false", "no", ""):
+        raise ValueError(f"{name} must be 1, true, yes, 0, false or no, got {word!r}")
+    return word in ("1", "true", "yes")

@@ -2,9 +2,9 @@
 
 A request that begins with tokens computed before takes the blocks that hold them, and computes
 only the rest. Ownership is by reference count alone: the cache is one user of each block it
-holds, and each request is one user of each block in its table. A block is free when nobody is
-left. Locks say something else: which nodes may not be evicted, because evicting a block that a
-request still uses would free no memory.
+holds, and each request is one user of each block in its table. A block without users is free.
+Locks are separate: they keep a node from eviction, because evicting a block that a request still
+uses would free no memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RadixCache:
 
     Args:
         pool: the blocks; the cache holds references in it.
-        block_size: tokens a block.
+        block_size: tokens per block.
         tree: an empty `RadixTree` of the same block size; a new one by default.
     """
 
@@ -97,10 +97,10 @@ class RadixCache:
         self.tree.unlock(node)
 
     def drop(self, node: RadixNode) -> None:
-        """Forget the prefix that ends at `node`, as far as nobody else has it or goes on from it.
+        """Forget the prefix that ends at `node`, up to where another request uses it or branches.
 
-        For what must not be shared: the keys and values of a request that came out as NaN. What
-        the request found in the cache goes too: nobody knows whether the NaN came from there.
+        This is for keys and values that must not be shared, since a request came out as NaN. What
+        the request found in the cache goes too: the NaN may have come from there.
         """
         self.pool.release(self.tree.prune(node))
 

@@ -235,8 +235,8 @@ class RadixTree:
     def _cut(self, leaf: RadixNode, keep: int) -> None:
         """Shorten an unlocked leaf to its first `keep` values; remove it if none is left.
 
-        The node that stays is a new one, and `leaf` itself goes: whoever remembers `leaf` as the
-        end of a longer prefix finds out when locking it.
+        The node that stays is a new one, and `leaf` itself goes: a caller that holds `leaf` as the
+        end of a longer prefix gets an error when locking it.
         """
         if keep:
             self.split(leaf, keep * self.block_size)
@@ -304,28 +304,6 @@ class RadixTree:
         while node is not None:
             node.request_ids.add(request_id)
             node = node.parent
-
-    def remove_request(self, request_id: Hashable) -> list[Any]:
-        """Take a request's id out of the tree, and with it the leaves that nobody else needs.
-
-        Returns:
-            The values of those leaves.
-
-        Raises:
-            KeyError: no request of that id is in the tree.
-        """
-        if request_id not in self.root.request_ids:
-            raise KeyError(f"request_id {request_id!r} is not in the tree")
-        passed = [self.root]
-        for node in passed:
-            node.request_ids.discard(request_id)
-            passed.extend(c for c in node.children.values() if request_id in c.request_ids)
-        removed: list[Any] = []
-        for node in reversed(passed[1:]):
-            if not (node.request_ids or node.children or node.lock_count):
-                removed.extend(node.values)
-                self._cut(node, keep=0)
-        return removed
 
     def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
         """Find the longest prefix of `token_ids` that some request begins with.

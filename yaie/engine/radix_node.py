@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RadixNode:
-    """A run of tokens that nobody has yet had a reason to split.
+    """A run of tokens that no other sequence has split yet.
 
     Attributes:
         key: the tokens on the edge from `parent` to this node.
@@ -17,7 +17,7 @@ class RadixNode:
         lock_count: how many users need this node to stay. A parent's is never below its child's.
         last_access: time of the last match or insertion that passed here, on the tree's clock.
         request_ids: requests that begin with the tokens from the root down to here.
-        namespace: of a root, whose it is.
+        namespace: of a root, the namespace that it holds.
     """
 
     __slots__ = (
@@ -48,6 +48,14 @@ class RadixNode:
         self.last_access = 0
         self.request_ids: set[Hashable] = set()
         self.in_heap = False
+
+    def path_values(self) -> list[Any]:
+        """The values from the root down to here: those of the whole sequence that ends here."""
+        path, node = [], self
+        while node is not None:
+            path.append(node.values)
+            node = node.parent
+        return [value for values in reversed(path) for value in values]
 
     def __repr__(self) -> str:
         return f"RadixNode({len(self.key)} tokens, {len(self.children)} children)"

@@ -1,10 +1,10 @@
 """Processes that compute together: the ranks of a group of torch.distributed, on one machine.
 
 Each rank is a fresh Python process, whatever this one is, a script, a notebook or a server. It
-gets functions to call through a pipe, and sends its tensors to the others by gloo, or between GPUs
-by NCCL. When this process ends, however it ends, the pipe closes, and so do the ranks. When one of
-them fails, or a call is interrupted, all are ended, and the error is raised here; nothing waits
-longer than the time limit.
+receives functions to call through a pipe, and sends tensors to the other ranks by gloo, or between
+GPUs by NCCL. When this process ends, however it ends, the pipes close and the ranks end. When a
+rank fails, or a call is interrupted, all ranks are ended and the error is raised here. No call
+waits longer than the time limit.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class Ranks:
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every rank call `function(*arguments)`, and return what each returned, by rank.
 
-        The function may come from a module, a notebook's cell or an exercise's file. From a cell
-        its source is sent, so it must import what it uses. Inside, `torch.distributed` is
-        initialized: `get_rank()` says who one is.
+        The function may come from a module, a notebook's cell or an exercise's file; what it uses
+        of a cell or a file is sent with it. Inside, `torch.distributed` is initialized:
+        `get_rank()` is the rank of the process.
 
         Raises:
             RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.
@@ -209,8 +209,8 @@ class Ranks:
         if not failures:
             raise RankFailed("a rank has closed its pipe")
         process, failure = min(failures.items(), key=lambda item: item[1].time)
-        told = (failure.text or process.ended(), process.printed)
-        raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, told)]))
+        details = (failure.text or process.ended(), process.printed)
+        raise RankFailed("\n".join([f"rank {process.rank} failed.", *filter(None, details)]))
 
 
 def _names(ranks: list[int]) -> str:
@@ -277,7 +277,7 @@ class _Process:
 
 
 def _limit_sends(pipe: Connection, seconds: float) -> None:
-    """Have writing to a full pipe raise BlockingIOError when nobody has read for so long."""
+    """Have writing to a full pipe raise BlockingIOError after this time without a reader."""
     limit = struct.pack("ll", int(seconds), int(seconds % 1 * 1e6))
     with _socket(pipe) as end:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
@@ -312,7 +312,7 @@ def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout
     except BaseException:
         failure = _Failure(time.time(), traceback.format_exc(limit=-3).strip())
         pipe.send_bytes(pickle.dumps((None, failure)))
-        os._exit(1)  # at once: the others may be waiting for a tensor
+        os._exit(1)  # immediately: the others may be waiting for a tensor
     _leave()
 
 

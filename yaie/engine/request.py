@@ -12,6 +12,7 @@ import torch
 from yaie.engine.logprobs import TokenLogprob
 from yaie.engine.radix import RadixNode
 from yaie.engine.sampling import SamplingParams
+from yaie.engine.text import OutputText
 
 PENDING = -1  # in the place of a token that is being computed
 
@@ -39,28 +40,22 @@ class Metrics:
     num_cached_tokens: int = 0
     num_preemptions: int = 0
 
-    @property
-    def time_to_first_token(self) -> float | None:
-        """Seconds from arrival to the first token; None before it."""
-        if self.first_token_time is None:
-            return None
-        return self.first_token_time - self.arrival_time
-
 
 class Request:
     """A request inside the engine.
 
     Attributes:
-        token_ids: the prompt and, behind it, the tokens generated so far; the last of them may be
+        token_ids: the prompt, followed by the tokens generated so far; the last of them may be
             PENDING.
-        num_pending: how many are.
-        needs_logits: whether something has to be done with its logits before a token is chosen.
-        row: where the last step that gave it a token has that token.
-        num_computed_tokens: how many of them have their keys and values in the cache.
+        num_pending: how many tokens are PENDING.
+        needs_logits: whether its logits are used for more than the choice of a token: a
+            repetition penalty changes them, log-probabilities are computed from them.
+        row: the row of its newest token in the results of the step that computes it.
+        num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.
         seen: which tokens it has had, bool `[vocabulary]`, if a repetition penalty asks for it.
-        text: what the generated tokens say, as far as it may be shown.
+        output_text: the text of the generated tokens, if the engine has given it a tokenizer.
         logprobs: of every generated token, if its parameters ask for them.
         namespace: requests of different namespaces share no cached prefix.
     """
@@ -71,15 +66,14 @@ class Request:
         prompt_token_ids: Sequence[int],
         params: SamplingParams | None = None,
         namespace: str = "",
+        output_text: OutputText | None = None,
     ) -> None:
-        if not prompt_token_ids:
-            raise ValueError("prompt must not be empty")
         self.request_id = request_id
         self.params = SamplingParams() if params is None else params
         self.namespace = namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
-        self.text = ""
+        self.output_text = output_text
         self.logprobs: list[TokenLogprob] = []
         penalty = self.params.repetition_penalty
         self.needs_logits = penalty != 1.0 or self.params.logprobs is not None
@@ -106,13 +100,18 @@ class Request:
         return len(self.prompt_token_ids)
 
     @property
+    def text(self) -> str:
+        """What the generated tokens say, as far as it may be shown."""
+        return self.output_text.text if self.output_text else ""
+
+    @property
     def output_token_ids(self) -> list[int]:
-        """The tokens generated so far, as far as they are known."""
+        """The tokens generated so far, without those that are pending."""
         return self.token_ids[self.num_prompt_tokens : len(self.token_ids) - self.num_pending]
 
     @property
     def num_output_tokens(self) -> int:
-        """How many tokens were generated so far, those that are pending included."""
+        """How many tokens were generated so far, including those that are pending."""
         return len(self.token_ids) - len(self.prompt_token_ids)
 
     @property
@@ -123,7 +122,7 @@ class Request:
     @property
     def is_decoding(self) -> bool:
         """Whether only its newest token is left to compute."""
-        length = len(self.token_ids)  # asked often, so without the properties
+        length = len(self.token_ids)
         return length - self.num_computed_tokens == 1 and length > len(self.prompt_token_ids)
 
     def uniform(self) -> float:
@@ -135,25 +134,25 @@ class Request:
         return self._drawn[1]
 
     def expect(self, row: int) -> None:
-        """Hold a place for the next token, which a step leaves in a row of its results."""
+        """Reserve a place for the next token, which a step leaves in a row of its results."""
         self.token_ids.append(PENDING)
         self.num_pending += 1
         self.row = row
 
     def receive(self, token: int) -> None:
-        """Put a token in the first place that is held."""
+        """Put a token in the first reserved place."""
         self.token_ids[len(self.token_ids) - self.num_pending] = token
         self.num_pending -= 1
 
     def forget_pending(self) -> None:
-        """Give up the places that are held. What was computed for them counts as not computed."""
+        """Give up the reserved places. What was computed for them counts as not computed."""
         if self.num_pending:
             del self.token_ids[len(self.token_ids) - self.num_pending :]
             self.num_pending = 0
             self.num_computed_tokens = min(self.num_computed_tokens, len(self.token_ids) - 1)
 
     def output(self) -> RequestOutput:
-        """What the request has so far; all of it once there is a `finish_reason`."""
+        """A copy of what the request has so far; all of it once there is a `finish_reason`."""
         return RequestOutput(
             request_id=self.request_id,
             prompt_token_ids=self.prompt_token_ids,
@@ -172,9 +171,34 @@ class Request:
         )
 
 
+@dataclass(slots=True)
+class StepOutput:
+    """What a step added to a request. Its size does not depend on how long the answer is.
+
+    Attributes:
+        request: the request itself; `request.output()` is all that it has.
+        new_token_ids: the token that the step gave it, or none if it failed.
+        new_text: the text that may be shown since.
+        new_logprobs: one for each of `new_token_ids` if the parameters asked for them.
+        finish_reason, error: as in `RequestOutput`.
+    """
+
+    request: Request
+    new_token_ids: Sequence[int] = ()
+    new_text: str = ""
+    new_logprobs: Sequence[TokenLogprob] = ()
+    finish_reason: str | None = None
+    error: str | None = None
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        return self.request.request_id
+
+
 @dataclass
 class RequestOutput:
-    """What the caller gets back.
+    """All that a request has generated.
 
     Attributes:
         finish_reason: "stop" (end token, stop token or stop string), "length" (`max_tokens` or

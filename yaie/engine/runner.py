@@ -1,10 +1,10 @@
 """From a scheduled step to logits and tokens.
 
-A token's way through a step on a GPU: the host writes what the step works on into pinned memory,
-and one copy takes it to the GPU; the model runs over the paged cache; the operator `sample` chooses
-a token for each row of logits; one copy brings the tokens back, for which nobody waits yet. They
-also stay on the GPU, in front of the inputs, so that the next step can be launched before the host
-knows them. Most steps are replayed from a CUDA graph.
+A step on a GPU: the host writes the step's inputs into pinned memory, and one copy takes them to
+the GPU; the model runs over the paged cache; the operator `sample` chooses a token for each row of
+logits; one copy brings the tokens back, and the host does not wait for it. The tokens also stay on
+the GPU, in front of the inputs, so that the next step can be launched before the host knows them.
+Most steps are replayed from a CUDA graph.
 
 On a CPU the same code runs, with one piece of memory and nothing to copy.
 """
@@ -27,34 +27,36 @@ from yaie.model.llama import Llama
 from yaie.ops import operators
 from yaie.ops.registry import AUTO
 
-MOST_SHAPES = 64  # of which is remembered where their fields are
+MOST_SHAPES = 64  # how many shapes' field views are kept
 WARM_TOKENS = 512  # of a step that `Runner.warm` prepares for: more would take seconds at a start
+
+# From logits to tokens, and the log-probabilities that some of the requests ask for.
+Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
 
 
 class Launched:
-    """The tokens of a step, on their way.
+    """A step that was launched, and whose tokens have not been read.
 
     Attributes:
-        requests: who gets one, in the order of the rows.
-        decodes: whether no request of the step computes a part of its prompt.
-        logprobs: of the whole vocabulary, for the requests that ask for some. Then nobody goes on
-            meanwhile, so what the host reads of them, number by number, holds up no launch.
+        requests: those that get a token, in the order of the rows.
+        may_overlap: whether the next step can be launched before the tokens are read: every
+            request decodes, and its token is in the device's memory.
+        logprobs: of the whole vocabulary, for the requests that ask for some.
     """
 
     def __init__(
         self,
         requests: Sequence[Request],
-        decodes: bool,
+        may_overlap: bool,
         tokens: torch.Tensor,
-        done: torch.cuda.Event | None = None,
-        logprobs: Mapping[Request, torch.Tensor] | None = None,
+        done: torch.cuda.Event | None,
+        logprobs: Mapping[Request, torch.Tensor],
     ) -> None:
-        self.requests, self.decodes = requests, decodes
-        self.logprobs = {} if logprobs is None else logprobs
+        self.requests, self.may_overlap, self.logprobs = requests, may_overlap, logprobs
         self._tokens, self._done = tokens, done
 
     def tokens(self) -> list[int]:
-        """Wait for them; -1 where the logits allowed none."""
+        """Wait for the tokens; -1 where the logits allowed none."""
         if self._done is not None:
             self._done.synchronize()
         return self._tokens.tolist()
@@ -85,9 +87,9 @@ class Runner:
         sampled, fields = self._memory.tensor_split([8 * max_num_seqs])
         self._sampled = sampled.view(torch.int64)
         if device.type == "cuda":
-            self._desks = [PinnedDesk(fields, max_num_seqs) for _ in "ab"]
+            self._staging = [PinnedStagingBuffer(fields, max_num_seqs) for _ in range(2)]
         else:
-            self._desks = [Desk(fields)]
+            self._staging = [StagingBuffer(fields)]
         self._inputs: dict[Shape, Inputs] = {}
         self.graphs: list[Graph] = []  # the smallest first
 
@@ -104,8 +106,9 @@ class Runner:
 
     def warm(self) -> None:
         """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens, so that a server's memory
-        is flat from its start: some 250 MiB, which it would come to by and by. Longer steps, of 32
-        sizes up to 2,048 tokens, add up to 70 MiB when they come. See `yaie.model.linear`.
+        is flat from its start: about 250 MiB, which would otherwise come little by little. Longer
+        steps, of 32 sizes up to 2,048 tokens, add up to 70 MiB when they come. See
+        `yaie.model.linear`.
         """
         self.model.warm(WARM_TOKENS, self.max_num_seqs)
 
@@ -116,8 +119,8 @@ class Runner:
         """Compute the tokens of a step, and store their keys and values.
 
         Args:
-            ready: the requests whose tokens are all computed then.
-            samples: whether `sample` will be asked: else nobody's random numbers are drawn.
+            ready: the requests whose tokens are all computed with this step.
+            samples: whether `sample` chooses the tokens: otherwise no random numbers are drawn.
 
         Returns:
             Logits for the next token of each of them: float32 `[ready, vocabulary]`.
@@ -131,41 +134,60 @@ class Runner:
 
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """The token of each row that `run` returned, int64 on the device; -1 where there is none.
+        """Choose a token for each row that `run` returned, int64 on the device; -1 where the logits
+        allow none.
 
-        A step that is launched before the host has read them finds them in the memory in front of
-        the inputs; a 0 where there is none, since it has to be a token.
+        A step that is launched before the host has read the tokens finds them in the memory in
+        front of the inputs; 0 stands there for -1, since the model needs a token.
         """
         tokens = operators.sample(logits, *self.inputs.sampling(), backend=AUTO)
         torch.clamp(tokens, min=0, out=self._sampled[: len(tokens)])
         return tokens
 
     @torch.inference_mode()
-    def launch(self, step: Step, ready: Sequence[Request]) -> Launched:
-        """Compute the tokens of a step and choose the next ones; wait for none of it."""
-        decodes = all(request.is_decoding for request in step.scheduled)
+    def launch(
+        self,
+        step: Step,
+        ready: Sequence[Request],
+        samples: bool = True,
+        choose: Choose | None = None,
+    ) -> Launched:
+        """Compute the tokens of a step and choose the next ones, without waiting for them.
+
+        Args:
+            ready, samples: as for `run`.
+            choose: called in place of `sample`. It is Python, which no graph can repeat, so then
+                every kernel is launched by itself.
+        """
+        may_overlap = choose is None and all(request.is_decoding for request in step.scheduled)
         shape = shape_of(step, ready, self.kv)
-        graph = next((graph for graph in self.graphs if graph.shape.holds(shape)), None)
+        graphs = self.graphs if choose is None else ()
+        graph = next((graph for graph in graphs if graph.shape.holds(shape)), None)
+        tokens, logprobs = torch.empty(0, dtype=torch.int64), {}
         if graph is not None:
-            self._lay_out(graph.shape, step, ready, samples=True)
+            self._lay_out(graph.shape, step, ready, samples)
             tokens = graph.replay()[: len(ready)]
         else:
-            logits = self.run(step, ready, samples=True)
-            tokens = self.sample(logits) if ready else torch.empty(0, dtype=torch.int64)
-        return Launched(ready, decodes, *self._desks[0].fetch(tokens))
+            logits = self.run(step, ready, samples)
+            if ready and choose is not None:
+                tokens, logprobs = choose(logits)
+            elif ready:
+                tokens = self.sample(logits)
+        return Launched(ready, may_overlap, *self._staging[0].fetch(tokens), logprobs)
 
     def _lay_out(self, shape: Shape, step: Step, ready: Sequence[Request], samples: bool) -> None:
         """Write a step's inputs and bring them to the device."""
-        self._desks.reverse()  # the GPU may not have read the other one yet
-        fields = self._desks[0].open(shape)
+        self._staging.reverse()  # the GPU may not have read the other buffer yet
+        fields = self._staging[0].open(shape)
         write_batch(fields, step, self.kv, self.max_num_seqs)
         if samples:
             write_sampling(fields, ready)
         self._send(shape)
 
-    def pretend(self, shape: Shape) -> None:
-        """Lay out sequences that belong to nobody, as long as there can be any."""
-        fields = self._desks[0].open(shape)
+    def lay_out_padding(self, shape: Shape) -> None:
+        """Write inputs of padding only, each sequence as long as one can be: what a graph is
+        captured with."""
+        fields = self._staging[0].open(shape)
         write_batch(fields, Step(), self.kv, self.max_num_seqs)
         write_sampling(fields, [])
         fields["context_lens"].fill(self.max_blocks * self.kv.block_size)
@@ -174,13 +196,13 @@ class Runner:
         self._send(shape)
 
     def _send(self, shape: Shape) -> None:
-        self._desks[0].send(shape)
+        self._staging[0].send(shape)
         make = partial(Inputs, shape, self._memory, self.max_num_seqs)
         self.inputs = look_up(self._inputs, shape, make)
 
 
 def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> Any:
-    """What a table has for a shape, made if it is new. A full table is emptied first."""
+    """The entry of a table for a shape, made if it is new. A full table is emptied first."""
     if shape not in table:
         if len(table) == MOST_SHAPES:
             table.clear()
@@ -188,12 +210,12 @@ def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> A
     return table[shape]
 
 
-class Desk:
-    """Where the host writes the fields of a step: `here`, on a CPU the very memory that the model
-    reads."""
+class StagingBuffer:
+    """Where the host writes the fields of a step. On a CPU, `host` is the very memory that the
+    model reads."""
 
-    def __init__(self, here: torch.Tensor) -> None:
-        self.here = here
+    def __init__(self, host: torch.Tensor) -> None:
+        self.host = host
         self._fields: dict[Shape, dict[str, np.ndarray]] = {}
 
     def open(self, shape: Shape) -> dict[str, np.ndarray]:
@@ -204,24 +226,27 @@ class Desk:
         """Bring what was written to the device."""
 
     def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-        """Where the host will find tokens of the device, and what tells that they are there."""
+        """Where the host will find tokens of the device, and the event after which they are there.
+
+        None means that they are there already, or that reading them waits for them.
+        """
         return tokens, None
 
     def _views(self, shape: Shape) -> dict[str, np.ndarray]:
-        return {name: view.numpy() for name, view in shape.views(self.here).items()}
+        return {name: view.numpy() for name, view in shape.views(self.host).items()}
 
 
-class PinnedDesk(Desk):
-    """Memory that a GPU copies from and to by itself, while the host goes on; the model reads the
-    fields `there`, on the device.
+class PinnedStagingBuffer(StagingBuffer):
+    """Pinned memory, which a GPU copies from and to while the host goes on; the model reads the
+    fields from `device`.
 
-    Steps take turns with two of them: the host writes one step's inputs while the GPU has yet to
+    Steps alternate between two of them: the host writes one step's inputs while the GPU has yet to
     read those of the step before.
     """
 
-    def __init__(self, there: torch.Tensor, num_tokens: int) -> None:
-        super().__init__(torch.zeros(there.shape, dtype=torch.uint8, pin_memory=True))
-        self.there = there
+    def __init__(self, device: torch.Tensor, num_tokens: int) -> None:
+        super().__init__(torch.zeros(device.shape, dtype=torch.uint8, pin_memory=True))
+        self.device = device
         self._tokens = torch.zeros(num_tokens, dtype=torch.int64, pin_memory=True)
         self._sent, self._fetched = torch.cuda.Event(), torch.cuda.Event()
 
@@ -230,7 +255,7 @@ class PinnedDesk(Desk):
         return super().open(shape)
 
     def send(self, shape: Shape) -> None:
-        self.there[: shape.nbytes].copy_(self.here[: shape.nbytes], non_blocking=True)
+        self.device[: shape.nbytes].copy_(self.host[: shape.nbytes], non_blocking=True)
         self._sent.record()
 
     def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 
 import torch
+
+from yaie.engine.checks import (
+    as_items,
+    as_strings,
+    check_int,
+    check_number,
+    check_range,
+    check_switch,
+)
 
 MOST_LOGPROBS = 20
 
@@ -28,7 +36,7 @@ class SamplingParams:
             not those of a CPU: the kernel looks the random number up in another order of tokens.
         max_tokens: the most tokens to generate.
         stop: strings that end the text; they are not part of it. None is the same as none.
-        stop_token_ids: tokens that end the text, beside the model's own end token.
+        stop_token_ids: tokens that end the text, in addition to the model's own end token.
         ignore_eos: go on after the model's end token (for benchmarks).
         logprobs: also report the log-probability of every token chosen, and of this many of the
             likeliest; those of the model itself, before penalties, temperature and filters. None
@@ -48,67 +56,33 @@ class SamplingParams:
     logprobs: int | None = None
 
     def __post_init__(self) -> None:
-        for name, type_ in (
-            ("temperature", Real),
-            ("top_p", Real),
-            ("top_k", Integral),
-            ("min_p", Real),
-            ("repetition_penalty", Real),
-            ("max_tokens", Integral),
-        ):
-            _check_type(name, getattr(self, name), type_)
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty"):
+            check_number(name, getattr(self, name))
+        for name in ("top_k", "max_tokens"):
+            check_int(name, getattr(self, name))
         fits = 0 <= self.temperature < 1e38
-        _check_range("temperature", self.temperature, fits, "0 or more, below 1e38")
-        _check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        _check_range("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (off) or more, below 2**31")
-        _check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
+        check_range("temperature", self.temperature, fits, "0 or more, below 1e38")
+        check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
+        check_range("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (off) or more, below 2**31")
+        check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
         _check_penalty(self.repetition_penalty)
-        _check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
+        check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
         if self.seed is not None:
-            _check_type("seed", self.seed, Integral)
-            fits = -(2**63) <= self.seed < 2**64
-            _check_range("seed", self.seed, fits, "a number of 64 bits")
+            check_int("seed", self.seed)
+            check_range("seed", self.seed, -(2**63) <= self.seed < 2**64, "a number of 64 bits")
             object.__setattr__(self, "seed", int(self.seed))
         if self.logprobs is not None:
-            _check_type("logprobs", self.logprobs, Integral)
+            check_int("logprobs", self.logprobs)
             fits = 0 <= self.logprobs <= MOST_LOGPROBS
-            _check_range("logprobs", self.logprobs, fits, f"from 0 to {MOST_LOGPROBS}")
-        if not isinstance(self.ignore_eos, bool):
-            raise TypeError(f"ignore_eos must be True or False, got {self.ignore_eos!r}")
-        object.__setattr__(self, "stop", _strings("stop", self.stop))
-        object.__setattr__(self, "stop_token_ids", _items("stop_token_ids", self.stop_token_ids))
-
-
-def _check_type(name: str, value: float, wanted: type) -> None:
-    if not isinstance(value, wanted) or isinstance(value, bool):
-        kind = "an int" if wanted is Integral else "a number"
-        raise TypeError(f"{name} must be {kind}, got {value!r}")
-
-
-def _check_range(name: str, value: float, fits: bool, wanted: str) -> None:
-    if not fits or not math.isfinite(value):
-        raise ValueError(f"{name} must be {wanted}, got {value}")
+            check_range("logprobs", self.logprobs, fits, f"from 0 to {MOST_LOGPROBS}")
+        check_switch("ignore_eos", self.ignore_eos)
+        object.__setattr__(self, "stop", as_strings("stop", self.stop))
+        object.__setattr__(self, "stop_token_ids", as_items("stop_token_ids", self.stop_token_ids))
 
 
 def _check_penalty(penalty: float) -> None:
     # Beyond these a logit might leave the range of float32.
-    _check_range("repetition_penalty", penalty, 1e-3 <= penalty <= 1e3, "from 0.001 to 1000")
-
-
-def _items(name: str, value: Iterable | None) -> tuple:
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable | None):
-        raise TypeError(f"{name} must be a list, got {value!r}")
-    return () if value is None else tuple(value)
-
-
-def _strings(name: str, value: str | Iterable[str] | None) -> tuple[str, ...]:
-    strings = (value,) if isinstance(value, str) else _items(name, value)
-    for string in strings:
-        if not isinstance(string, str):
-            raise TypeError(f"{name} must be a str or a list of them, got {string!r} in it")
-        if not string:
-            raise ValueError(f"{name} must not contain the empty string: every text ends with it")
-    return strings
+    check_range("repetition_penalty", penalty, 1e-3 <= penalty <= 1e3, "from 0.001 to 1000")
 
 
 class SamplingKernel:
@@ -119,7 +93,17 @@ class SamplingKernel:
 
     Logits are `[batch, vocabulary]`, in any float dtype; they are computed in float32. Wherever a
     parameter may differ by request, give one number for all or a sequence with one for each.
+
+    Attributes:
+        samples_on_device: whether the operator `sample` may choose in the sampler's place on a
+            GPU. A subclass may choose other tokens, so it says so itself, or it is always asked:
+            `class Mine(SamplingKernel, samples_on_device=True)`.
     """
+
+    samples_on_device = False
+
+    def __init_subclass__(cls, samples_on_device: bool = False) -> None:
+        cls.samples_on_device = samples_on_device
 
     def sample(
         self,
@@ -263,7 +247,7 @@ class SamplingKernel:
         return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
 
 
-class FastSampler(SamplingKernel):
+class FastSampler(SamplingKernel, samples_on_device=True):
     """Chooses the same tokens, but top-p sorts the whole vocabulary only where it has to.
 
     A model is mostly sure enough that a few hundred tokens hold a mass of `p`. The largest 512

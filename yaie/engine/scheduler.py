@@ -1,9 +1,8 @@
-"""Who computes how many tokens in the next step.
+"""Which requests compute how many tokens in the next step.
 
-Continuous batching: the batch is put together anew for every step, so that a finished request
-leaves at once and a waiting one takes its place (Yu et al., "Orca", 2022). A long prompt is cut
-into chunks that fit beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve",
-2024).
+Continuous batching: every step has a new batch, so that a finished request leaves immediately and a
+waiting one takes its place (Yu et al., "Orca", 2022). A long prompt is cut into chunks that fit
+beside the running requests' single tokens (Agrawal et al., "Sarathi-Serve", 2024).
 """
 
 from __future__ import annotations
@@ -12,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from itertools import islice
 
-from yaie.engine.checks import check_count, check_switch
+from yaie.engine.config import EngineConfig
 from yaie.engine.kv_cache import KVCacheManager, blocks_needed
 from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree
 from yaie.engine.request import Request, Status
 
-MOST_RANKED = 128  # waiting requests that "lpm" compares in a step: each is a lookup of its prompt
+MOST_RANKED = 128  # waiting requests that "lpm" compares in a step, each by a lookup of its prompt
 
 
 @dataclass
@@ -28,7 +27,7 @@ class Step:
     Attributes:
         num_tokens: how many tokens each scheduled request computes, by request id.
         scheduled: the requests, in the order of the batch.
-        admitted, preempted: requests that began or lost their place in this step.
+        admitted, preempted: requests that got or lost their blocks in this step.
     """
 
     scheduled: list[Request] = field(default_factory=list)
@@ -53,51 +52,27 @@ class Scheduler:
     Args:
         kv: block tables of the running requests.
         cache: prefixes computed before, in the same block pool.
-        max_num_seqs: the most requests that run at once.
-        max_num_batched_tokens: the most tokens a step computes.
-        enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
-        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
-            computed in one step; one that the decoding requests leave too little of the budget
-            for exceeds it, and is then the only prompt of its step.
-        policy: "fcfs" admits in order of arrival; "lpm" admits whoever has the longest prefix in
-            the cache, but nobody waits for more than `patience` steps behind later arrivals.
-        patience: see `policy`.
+        config: the limits and the policy.
+
+    Attributes:
+        waiting: requests that have no blocks, in the order in which they are to be admitted.
+        running: requests that have blocks, in the order in which they were admitted.
     """
 
     def __init__(
-        self,
-        kv: KVCacheManager,
-        cache: RadixCache,
-        *,
-        max_num_seqs: int = 64,
-        max_num_batched_tokens: int = 2048,
-        enable_prefix_caching: bool = True,
-        enable_chunked_prefill: bool = True,
-        policy: str = "fcfs",
-        patience: int = 64,
+        self, kv: KVCacheManager, cache: RadixCache, config: EngineConfig | None = None
     ) -> None:
-        check_count("max_num_seqs", max_num_seqs)
-        check_count("max_num_batched_tokens", max_num_batched_tokens)
-        check_count("patience", patience, minimum=0)
-        check_switch("enable_prefix_caching", enable_prefix_caching)
-        check_switch("enable_chunked_prefill", enable_chunked_prefill)
-        if max_num_batched_tokens < max_num_seqs:
-            raise ValueError(
-                f"max_num_batched_tokens must be at least max_num_seqs ({max_num_seqs}), so that "
-                f"every running request can decode, got {max_num_batched_tokens}"
-            )
-        if policy not in ("fcfs", "lpm"):
-            raise ValueError(f'policy must be "fcfs" or "lpm", got {policy!r}')
+        config = EngineConfig() if config is None else config
         self.kv = kv
         self.cache = cache
-        self.max_num_seqs = max_num_seqs
-        self.max_num_batched_tokens = max_num_batched_tokens
-        self.enable_prefix_caching = enable_prefix_caching
-        self.enable_chunked_prefill = enable_chunked_prefill
-        self.policy = policy
-        self.patience = patience
+        self.max_num_seqs = config.max_num_seqs
+        self.max_num_batched_tokens = config.max_num_batched_tokens
+        self.enable_prefix_caching = config.enable_prefix_caching
+        self.enable_chunked_prefill = config.enable_chunked_prefill
+        self.policy = config.policy
+        self.patience = config.patience
         self.waiting: deque[Request] = deque()
-        self.running: list[Request] = []  # in order of admission
+        self.running: list[Request] = []
 
     @property
     def has_work(self) -> bool:
@@ -153,14 +128,14 @@ class Scheduler:
         return True
 
     def admit(self, step: Step) -> None:
-        """Start waiting requests while there are seats, tokens of the budget and blocks.
+        """Start waiting requests while there are batch slots, tokens of the budget and blocks.
 
-        A request whose beginning is being computed by another one right now waits for that, and
-        is passed over; with that exception, nobody overtakes the first that does not fit.
+        A request whose first tokens another request is computing now waits for them, and is passed
+        over. Apart from that, no request overtakes the first that does not fit.
 
-        The last free block may be given away, though those who run will want it soon and take it
-        back by preemption. Blocks kept free for them would save that work when memory is short,
-        and lie idle when outputs end early: how long these get, nobody knows.
+        The last free block may be given away, although the running requests will need it soon and
+        take it back by preemption. Blocks kept free for them would save that work when memory is
+        short, but lie idle when outputs end early, and the scheduler cannot know their lengths.
         """
         if not self.waiting:
             return
@@ -237,7 +212,7 @@ class Scheduler:
         request.finish_reason = reason
 
     def _leave(self, request: Request) -> None:
-        """Give up everything a running request holds."""
+        """Release everything that a running request holds."""
         self._keep(request)
         self.kv.free_blocks(request.request_id)
         node, request.node = request.node, None
@@ -249,8 +224,8 @@ class Scheduler:
     def _keep(self, request: Request) -> None:
         """Put the computed blocks of a running request into the cache, and lock them there.
 
-        Where the cache has other blocks for the same tokens, the request goes on with those: they
-        are locked either way, and its own would take the same room again.
+        Where the cache has other blocks for the same tokens, the request continues with those: they
+        are locked in any case, and its own would hold the same keys and values a second time.
         """
         if not self.enable_prefix_caching or request.error:
             return
@@ -260,8 +235,8 @@ class Scheduler:
         self.cache.lock(node)
         self.cache.unlock(request.node)
         request.node = node
-        cached = self.cache.tree.match(computed, request.namespace).values
-        self.kv.pool.share(cached)  # before its own are released: most of them are the same
+        cached = node.path_values()
+        self.kv.pool.share(cached)  # before its own are released, most of which are the same
         self.kv.pool.release(table[: len(cached)])
         table[: len(cached)] = cached
 
@@ -284,7 +259,7 @@ class Scheduler:
         return len(self.running) < self.max_num_seqs and self._budget_left(step) > 0
 
     def _in_order_of_admission(self, step: Step) -> list[Request]:
-        if not self._has_place(step):  # then spare the matching of every waiting prompt
+        if not self._has_place(step):  # without matching every waiting prompt
             return []
         if self.policy == "fcfs":
             return list(self.waiting)
@@ -298,7 +273,7 @@ class Scheduler:
         return sorted(first, key=rank) + list(islice(self.waiting, MOST_RANKED, None))
 
     def _prefixes_underway(self) -> RadixTree:
-        """The prompts that are being computed, in a tree of their own."""
+        """A tree of the prompts that are being computed."""
         underway = RadixTree(self.kv.block_size)
         for request in self.running:
             if not request.is_decoding:
@@ -310,7 +285,7 @@ class Scheduler:
             underway.insert(request.token_ids, namespace=request.namespace)
 
     def _will_be_cached(self, request: Request, underway: RadixTree) -> bool:
-        """Whether a longer prefix than the cached one is being computed by somebody else."""
+        """Whether another request is computing a longer prefix than the cached one."""
         if underway.num_values == 0:
             return False
         soon = underway.match_length(request.token_ids[:-1], request.namespace)

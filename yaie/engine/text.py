@@ -1,4 +1,4 @@
-"""A request's text as it grows: whole characters only, and never a piece of a stop string."""
+"""A request's text as it grows: whole characters only, and never a part of a stop string."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ class OutputText:
     """Turns tokens into text, and watches for stop strings.
 
     Attributes:
-        text: what may be shown. A tail that could yet become a stop string is held back.
-        stopped: a stop string has come; `text` ends before it.
+        pieces: the text that may be shown, in the order in which it came. A tail that could yet
+            become a stop string is held back.
+        stopped: whether a stop string has come; the text ends before it.
     """
 
     def __init__(
@@ -23,39 +24,52 @@ class OutputText:
         self._decoder = StreamDecoder(tokenizer, context=prompt_token_ids[-CONTEXT:])
         self._stop = tuple(stop)
         self._held = ""
-        self.text = ""
+        self._num_shown = 0
+        self.pieces: list[str] = []
         self.stopped = False
 
     @property
+    def text(self) -> str:
+        """The pieces joined, which takes as long as the text is: not for every token."""
+        return "".join(self.pieces)
+
+    @property
     def length(self) -> int:
-        """Characters that are complete, those that are held back included."""
-        return len(self.text) + len(self._held)
+        """How many characters are complete, including those held back."""
+        return self._num_shown + len(self._held)
 
-    def push(self, token_id: int) -> None:
-        """Add a token."""
-        self._extend(self._decoder.push(token_id))
+    def push(self, token_id: int) -> str:
+        """Add a token, and return the text that may be shown now."""
+        return self._extend(self._decoder.push(token_id))
 
-    def finish(self) -> None:
-        """Add what was held back: no more tokens will come."""
-        self._extend(self._decoder.flush())
+    def finish(self) -> str:
+        """Return what was held back: no more tokens will come."""
+        piece = self._extend(self._decoder.flush())
         if not self.stopped:
-            self.text += self._held
+            piece += self._show(len(self._held))
         self._held = ""
+        return piece
 
-    def _extend(self, piece: str) -> None:
+    def _extend(self, piece: str) -> str:
         if self.stopped:
-            return
+            return ""
         self._held += piece
         found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
         if found:
-            self.text += self._held[: min(found)]
-            self._held = ""
             self.stopped = True
-            return
+            piece = self._show(min(found))
+            self._held = ""
+            return piece
         keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
-        ready = len(self._held) - keep
-        self.text += self._held[:ready]
-        self._held = self._held[ready:]
+        return self._show(len(self._held) - keep)
+
+    def _show(self, length: int) -> str:
+        """Release the first characters of what is held back."""
+        piece, self._held = self._held[:length], self._held[length:]
+        if piece:
+            self.pieces.append(piece)
+        self._num_shown += len(piece)
+        return piece
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -6,14 +6,14 @@ from collections.abc import MutableMapping
 
 
 def share_processors(environment: MutableMapping[str, str]) -> None:
-    """Let processes that begin with this environment, and two of them at once, share processors.
+    """Let processes that start with this environment share the processors.
 
-    OpenMP's threads wait for the next operator by turning in a loop, GNU's for about a millisecond.
-    While they turn, another process's threads cannot compute: on two cores, two engines at once had
-    a ninth of their speed each. With a loop of some 20 microseconds they have two fifths each, and
-    one alone is as fast as ever. Whoever has chosen how threads wait keeps that.
+    OpenMP's threads wait for the next operator in a loop, GNU's for about a millisecond. Meanwhile
+    another process's threads cannot compute: on two cores, two engines had a ninth of their speed
+    each. With a loop of about 20 microseconds they have two fifths each, and one alone is as fast
+    as before. An environment that already says how threads wait is left as it is.
 
-    It counts for a process only if it is called before torch is loaded.
+    It has an effect only before torch is loaded.
     """
     if "OMP_WAIT_POLICY" not in environment:
         environment.setdefault("GOMP_SPINCOUNT", "5000")

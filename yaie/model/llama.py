@@ -157,7 +157,7 @@ class Llama(nn.Module):
 
     @torch.inference_mode()
     def warm(self, tokens: int, rows: int) -> None:
-        """Prepare the products of every batch of up to so many tokens and rows of logits.
+        """Prepare the products of every batch of up to these numbers of tokens and rows of logits.
 
         All layers' are alike. This is no forward pass, in which other ranks would take part.
         """

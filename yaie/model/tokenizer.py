@@ -150,7 +150,7 @@ class StreamDecoder:
 
     def push(self, token_id: int) -> str:
         """Take in one token; returns the text that is now certain, often empty."""
-        # A run of end tokens, which a benchmark goes on behind, would be decoded again and again.
+        # A run of end tokens, which a benchmark ignores, would be decoded again and again.
         if self.tokenizer.leaves_out(token_id, self.skip_special_tokens):
             return ""
         self._ids.append(token_id)

@@ -122,7 +122,7 @@ def get_kernel_info() -> dict[str, str | bool | int | list[str]]:
         "available": is_cuda_kernel_available(),
         "backend": registry.order(_OPERATOR, _device())[0],
         "backends": registry.backends(_OPERATOR),
-        "how": _how(),
+        "how": _how().words,
         "file": FILE,
         "adaptive": True,
         "binary_search_threshold": LINEAR_UP_TO,
@@ -130,7 +130,7 @@ def get_kernel_info() -> dict[str, str | bool | int | list[str]]:
     }
 
 
-def _how() -> jit.How:
+def _how() -> jit.Availability:
     return jit.load(jit.CSRC / FILE).how(_device())
 
 

@@ -14,7 +14,7 @@ from yaie.engine.request import RequestOutput
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
-from yaie.server.worker import Job
+from yaie.server.worker import Job, Update
 
 
 @dataclass
@@ -41,18 +41,17 @@ class Call:
 
     async def outputs(self) -> list[RequestOutput]:
         """Wait for all of it. Raises ApiError if the engine failed."""
-        latest = {}
-        async for index, output in self.job.updates():
-            check(output)
-            latest[index] = output
-        return [latest[index] for index in range(len(latest))]
+        async for _, update in self.job.updates():
+            check(update)
+        return [request.output() for request in self.job.requests]
 
-    def usage(self, outputs: list[RequestOutput]) -> protocol.Usage:
-        """The tokens of all requests; a prompt with n answers counts once."""
-        prompts = outputs[:: self.num_answers]
-        prompt = sum(len(output.prompt_token_ids) for output in prompts)
-        cached = sum(output.metrics.num_cached_tokens for output in prompts)
-        generated = sum(len(output.token_ids) for output in outputs)
+    def usage(self) -> protocol.Usage:
+        """The tokens of all requests, once they are finished; a prompt with n answers counts
+        once."""
+        prompts = self.job.requests[:: self.num_answers]
+        prompt = sum(request.num_prompt_tokens for request in prompts)
+        cached = sum(request.metrics.num_cached_tokens for request in prompts)
+        generated = sum(request.num_output_tokens for request in self.job.requests)
         return protocol.Usage(
             prompt_tokens=prompt,
             completion_tokens=generated,
@@ -66,19 +65,20 @@ class CompletionCall(Call):
 
     async def whole(self) -> protocol.Completion:
         """The answer in one piece."""
-        outputs = await self.outputs()
-        choices = [self._choice(index, output, Seen()) for index, output in enumerate(outputs)]
-        return self._response(choices, self.usage(outputs))
+        choices = [
+            self._choice(index, output.text, output.logprobs, output.finish_reason)
+            for index, output in enumerate(await self.outputs())
+        ]
+        return self._response(choices, self.usage())
 
-    def pieces(self, index: int, output: RequestOutput, seen: Seen) -> list[protocol.Completion]:
-        """What is new in an output, as a chunk of the stream."""
-        if not seen.has_news(output):
-            return []
-        return [self._response([self._choice(index, output, seen)])]
+    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Completion]:
+        """What is new of an answer, as chunks of the stream."""
+        choice = self._choice(index, update.text, update.logprobs, update.finish_reason)
+        return [self._response([choice])]
 
-    def last(self, outputs: list[RequestOutput]) -> protocol.Completion:
+    def last(self) -> protocol.Completion:
         """The chunk with the usage."""
-        return self._response([], self.usage(outputs))
+        return self._response([], self.usage())
 
     def _response(
         self, choices: list[protocol.CompletionChoice], usage: protocol.Usage | None = None
@@ -87,12 +87,14 @@ class CompletionCall(Call):
             id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
         )
 
-    def _choice(self, index: int, output: RequestOutput, seen: Seen) -> protocol.CompletionChoice:
+    def _choice(
+        self, index: int, text: str, logprobs: list[TokenLogprob], finish_reason: str | None
+    ) -> protocol.CompletionChoice:
         return protocol.CompletionChoice(
             index=index,
-            text=output.text[seen.text :],
-            logprobs=self._logprobs(output.logprobs[seen.tokens :]) if self.logprobs else None,
-            finish_reason=output.finish_reason,
+            text=text,
+            logprobs=self._logprobs(logprobs) if self.logprobs else None,
+            finish_reason=finish_reason,
         )
 
     def _logprobs(self, found: list[TokenLogprob]) -> protocol.CompletionLogprobs:
@@ -112,40 +114,38 @@ class ChatCall(Call):
 
     async def whole(self) -> protocol.ChatCompletion:
         """The answer in one piece."""
-        outputs = await self.outputs()
         choices = [
             protocol.ChatChoice(
                 index=index,
                 message=protocol.ChatMessage(role="assistant", content=output.text),
-                logprobs=self._logprobs(output, 0),
+                logprobs=self._logprobs(output.logprobs),
                 finish_reason=output.finish_reason,
             )
-            for index, output in enumerate(outputs)
+            for index, output in enumerate(await self.outputs())
         ]
         return protocol.ChatCompletion(
             id=self.id,
             created=self.created,
             model=self.model,
             choices=choices,
-            usage=self.usage(outputs),
+            usage=self.usage(),
         )
 
-    def pieces(
-        self, index: int, output: RequestOutput, seen: Seen
+    def chunks(
+        self, index: int, update: Update, is_first: bool
     ) -> list[protocol.ChatCompletionChunk]:
-        """What is new in an output, as chunks of the stream; the first says who speaks."""
+        """What is new of an answer, as chunks of the stream; the first names the role."""
         chunks = []
-        if not seen.begun:
+        if is_first:
             chunks.append(self._chunk(index, protocol.ChatMessage(role="assistant", content="")))
-        if seen.has_news(output):
-            message = protocol.ChatMessage(content=output.text[seen.text :])
-            logprobs = self._logprobs(output, seen.tokens)
-            chunks.append(self._chunk(index, message, logprobs, output.finish_reason))
+        message = protocol.ChatMessage(content=update.text)
+        logprobs = self._logprobs(update.logprobs)
+        chunks.append(self._chunk(index, message, logprobs, update.finish_reason))
         return chunks
 
-    def last(self, outputs: list[RequestOutput]) -> protocol.ChatCompletionChunk:
+    def last(self) -> protocol.ChatCompletionChunk:
         """The chunk with the usage."""
-        return self._response([], self.usage(outputs))
+        return self._response([], self.usage())
 
     def _chunk(
         self,
@@ -166,7 +166,7 @@ class ChatCall(Call):
             id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
         )
 
-    def _logprobs(self, output: RequestOutput, first_token: int) -> protocol.ChatLogprobs | None:
+    def _logprobs(self, logprobs: list[TokenLogprob]) -> protocol.ChatLogprobs | None:
         if not self.logprobs:
             return None
         return protocol.ChatLogprobs(
@@ -177,7 +177,7 @@ class ChatCall(Call):
                         protocol.TopLogprob(**self._token(*pair)) for pair in found.top.items()
                     ],
                 )
-                for found in output.logprobs[first_token:]
+                for found in logprobs
             ]
         )
 
@@ -187,48 +187,27 @@ class ChatCall(Call):
         return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}
 
 
-@dataclass
-class Seen:
-    """How much of an answer a stream has sent: characters and tokens."""
-
-    text: int = 0
-    tokens: int = 0
-    begun: bool = False
-
-    def has_news(self, output: RequestOutput) -> bool:
-        """Whether there is more to send. A token that shows no text yet waits for the next."""
-        return len(output.text) > self.text or output.finish_reason is not None
-
-    def advance(self, output: RequestOutput) -> None:
-        """Note that all of it was sent."""
-        self.begun = True
-        if self.has_news(output):
-            self.text, self.tokens = len(output.text), len(output.token_ids)
-
-
 async def stream(call: CompletionCall | ChatCall, with_usage: bool) -> AsyncIterator[str]:
     """An answer as server-sent events, piece by piece, ending with `[DONE]`."""
-    seen = [Seen() for _ in call.job.request_ids]
-    latest: dict[int, RequestOutput] = {}
+    begun: set[int] = set()
     try:
-        async for index, output in call.job.updates():
-            check(output)
-            for chunk in call.pieces(index, output, seen[index]):
+        async for index, update in call.job.updates():
+            check(update)
+            for chunk in call.chunks(index, update, is_first=index not in begun):
                 yield _event(chunk)
-            seen[index].advance(output)
-            latest[index] = output
+            begun.add(index)
     except ApiError as error:  # the status was sent long ago: the error is the last event
         yield f"data: {json.dumps(error.body)}\n\n"
     else:
         if with_usage:
-            yield _event(call.last([latest[index] for index in range(len(latest))]))
+            yield _event(call.last())
     yield "data: [DONE]\n\n"
 
 
-def check(output: RequestOutput) -> None:
-    """Raise ApiError if a request did not end as it should."""
-    if output.finish_reason == "error":
-        raise ApiError(500, output.error or "the engine failed", code="engine_error")
+def check(update: Update) -> None:
+    """Raise ApiError if a request ended with an error."""
+    if update.finish_reason == "error":
+        raise ApiError(500, update.error or "the engine failed", code="engine_error")
 
 
 def token_text(tokenizer: Tokenizer, token_id: int) -> str:

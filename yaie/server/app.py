@@ -14,10 +14,12 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 
 from yaie import __version__
 from yaie.engine.engine import Engine
+from yaie.engine.request import Request as EngineRequest
+from yaie.engine.sampling import SamplingParams
 from yaie.server import errors, protocol
 from yaie.server.answers import ChatCall, CompletionCall, as_json, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import CheckHost, LimitBody, Overtaken, RequireKey, before
+from yaie.server.guards import CameFirst, CheckHost, LimitBody, RequireKey, before
 from yaie.server.metrics import CONTENT_TYPE, Metrics
 from yaie.server.worker import Job, QueueFull, Stopping, Worker
 
@@ -30,7 +32,7 @@ class Settings:
 
     Attributes:
         model_name: what requests call the model.
-        api_key: what /v1 demands as a bearer token; None lets everybody in.
+        api_key: the bearer token that /v1 demands; None demands none.
         max_queued: requests that may wait for a place in the batch.
         max_body_bytes: the longest body of a request.
         body_timeout: seconds in which all of it must have come.
@@ -50,7 +52,7 @@ class Settings:
         if self.api_key is None:
             return
         if not self.api_key.strip():
-            raise ValueError("api_key must not be empty: anybody could send an empty one")
+            raise ValueError("api_key must not be empty: any client could send an empty one")
         if self.api_key != self.api_key.strip() or not self.api_key.isprintable():
             raise ValueError(
                 "api_key must be printable and have no blank at its ends: no header could carry it"
@@ -180,7 +182,7 @@ class _Server:
             raise ApiError(400, str(error), param="messages") from error
 
     def _room(self, prompt: list[int]) -> int:
-        """The tokens that may be generated behind a prompt."""
+        """How many tokens may be generated after a prompt."""
         room = self.engine.max_model_len - len(prompt)
         limit = self.settings.max_tokens
         return room if limit is None else min(room, limit)
@@ -192,48 +194,52 @@ class _Server:
         max_tokens: int,
         logprobs: int | None,
     ) -> Job:
-        """Check all that the engine would refuse, then queue a request for each answer."""
+        """Make a request for each answer, and queue them."""
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
         limit = self.settings.max_tokens
         if limit is not None and max_tokens > limit:
             raise ApiError(
                 400, f"max_tokens must be at most {limit}, got {max_tokens}", param="max_tokens"
             )
-        for prompt in prompts:
-            self._check_room(prompt, max_tokens, param)
         try:
             answers = body.sampling_params(max_tokens, logprobs)
-            self.engine.check_params(answers[0])
+            self.engine.checked_params(answers[0])
         except (ValueError, TypeError) as error:
             raise ApiError(400, str(error)) from error
         try:
-            return self.worker.submit(
-                [(prompt, params) for prompt in prompts for params in answers],
-                body.cache_salt or "",
-            )
+            self.worker.check_capacity(len(prompts) * len(answers))
         except ValueError as error:
             raise ApiError(400, str(error), param="n") from error
         except QueueFull as error:
             raise ApiError(429, str(error), code="queue_full") from error
         except Stopping as error:
             raise ApiError(503, str(error), code="shutting_down") from error
+        salt = body.cache_salt or ""
+        return self.worker.submit(
+            [self._request(prompt, params, salt, param) for prompt in prompts for params in answers]
+        )
 
-    def _check_room(self, prompt: list[int], max_tokens: int, param: str) -> None:
+    def _request(
+        self, prompt: list[int], params: SamplingParams, salt: str, param: str
+    ) -> EngineRequest:
+        """A request for one answer; requests of different salts share no cached prefix."""
+        most, code = self.engine.max_model_len, "context_length_exceeded"
         try:
-            self.engine.check_prompt(prompt, param)
+            request = self.engine.make_request(
+                prompt, params, self.worker.new_id(), salt, prompt_name=param
+            )
         except (ValueError, TypeError) as error:
-            too_long = len(prompt) >= self.engine.max_model_len
-            code = "context_length_exceeded" if too_long else None
-            raise ApiError(400, str(error), param=param, code=code) from error
-        most = self.engine.max_model_len
-        if len(prompt) + max_tokens > most:
+            too_long = len(prompt) >= most
+            raise ApiError(400, str(error), param, code if too_long else None) from error
+        if len(prompt) + params.max_tokens > most:
             raise ApiError(
                 400,
-                f"the prompt's {len(prompt)} tokens and max_tokens {max_tokens} exceed the "
+                f"the prompt's {len(prompt)} tokens and max_tokens {params.max_tokens} exceed the "
                 f"{most} tokens that fit",
                 param="max_tokens",
-                code="context_length_exceeded",
+                code=code,
             )
+        return request
 
     async def _answer(
         self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
@@ -265,5 +271,5 @@ async def unless_gone(work: Coroutine[Any, Any, Any], request: Request) -> Any:
 
     try:
         return await before(gone(), work)
-    except Overtaken:
+    except CameFirst:
         raise ApiError(499, "the client left") from None

@@ -1,4 +1,4 @@
-"""How the server receives."""
+"""How the server receives bytes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-RECEIVED_BYTES = 16 * 1024  # of a connection at once: more than most requests have
+RECEIVED_BYTES = 16 * 1024  # more than most requests have
 
 
 class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
-    """uvicorn's, which receives into a small buffer of its own.
+    """uvicorn's connection, with one small receive buffer that is used again.
 
-    For each piece that comes, asyncio would otherwise take 256 KiB and give back all but the few
-    bytes that it needed. Several connections' pieces lie in one another's way, and the heap frays:
-    it grew by some 80 bytes a request, though nothing was kept.
+    Otherwise asyncio allocates 256 KiB for each chunk that comes and gives back all but the few
+    bytes that it needed. With several connections that fragments the heap: it grew by about 80
+    bytes per request, although nothing was kept.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -31,4 +31,4 @@ class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
         self.data_received(bytes(memoryview(self._received)[:nbytes]))
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Say nothing of who asks for a websocket: uvicorn would log what to install for it."""
+        """Log nothing when a client asks for a websocket; uvicorn would log what to install."""

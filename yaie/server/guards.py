@@ -15,19 +15,19 @@ from yaie.server.errors import ApiError
 from yaie.server.worker import LATE
 
 
-class Overtaken(Exception):
-    """What was awaited did not come in time."""
+class CameFirst(Exception):
+    """The event, or the time limit, of `before` came before the work was done."""
 
 
 async def before(event: Awaitable[Any], work: Awaitable[Any], seconds: float | None = None) -> Any:
     """Await `work`. If `event` comes first, or `seconds` have passed, cancel it and raise
-    `Overtaken`."""
+    `CameFirst`."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(event)]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():
             return tasks[0].result()
-        raise Overtaken
+        raise CameFirst
     finally:
         for task in tasks:
             task.cancel()
@@ -74,7 +74,7 @@ class LimitBody:
         """The body, or None if the client left."""
         try:
             return await before(self.late.wait(), self._read(receive), self.seconds)
-        except Overtaken:
+        except CameFirst:
             if self.late.is_set():
                 raise ApiError(503, LATE, code="shutting_down") from None
             message = f"the body must be here within {self.seconds:g} s"

@@ -7,7 +7,7 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from yaie.engine.engine import Engine
-from yaie.engine.request import RequestOutput
+from yaie.engine.request import Request, StepOutput
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -49,14 +49,14 @@ class Metrics:
     def _histogram(self, name: str, text: str) -> Histogram:
         return Histogram(f"yaie_{name}", text, registry=self.registry, buckets=_SECONDS)
 
-    def observe_step(self, outputs: list[RequestOutput]) -> None:
-        """Count a step: its outputs each got a token, or failed."""
+    def observe_step(self, outputs: list[StepOutput]) -> None:
+        """Count a step: its outputs each have a token, or an error."""
         now = time.perf_counter()
         for output in outputs:
             if output.error is None:
-                self._observe_token(output, now)
+                self._observe_token(output.request, now)
             if output.finish_reason is not None:
-                self.observe_end(output, output.finish_reason)
+                self.observe_end(output.request, output.finish_reason)
 
     def observe_engine(self, engine: Engine) -> None:
         """Note how much work and memory the engine has right now."""
@@ -67,24 +67,24 @@ class Metrics:
         self.blocks_in_use.set(pool.num_blocks - pool.num_free)
         self.blocks_cached.set(engine.cache.num_cached)
 
-    def observe_end(self, output: RequestOutput, reason: str) -> None:
+    def observe_end(self, request: Request, reason: str) -> None:
         """Count a request that ended, whatever the reason."""
-        self._last_token.pop(output.request_id, None)
+        self._last_token.pop(request.request_id, None)
         self.finished.labels(reason).inc()
-        self.preemptions.inc(output.metrics.num_preemptions)
+        self.preemptions.inc(request.metrics.num_preemptions)
         if reason in ("stop", "length"):
-            self.end_to_end.observe(time.perf_counter() - output.metrics.arrival_time)
+            self.end_to_end.observe(time.perf_counter() - request.metrics.arrival_time)
 
-    def _observe_token(self, output: RequestOutput, now: float) -> None:
+    def _observe_token(self, request: Request, now: float) -> None:
         self.generation_tokens.inc()
-        last = self._last_token.get(output.request_id)
+        last = self._last_token.get(request.request_id)
         if last is None:
-            self.prompt_tokens.inc(len(output.prompt_token_ids))
-            self.cached_tokens.inc(output.metrics.num_cached_tokens)
-            self.first_token.observe(now - output.metrics.arrival_time)
+            self.prompt_tokens.inc(request.num_prompt_tokens)
+            self.cached_tokens.inc(request.metrics.num_cached_tokens)
+            self.first_token.observe(now - request.metrics.arrival_time)
         else:
             self.between_tokens.observe(now - last)
-        self._last_token[output.request_id] = now
+        self._last_token[request.request_id] = now
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""

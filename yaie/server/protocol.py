@@ -26,12 +26,12 @@ class Strict(BaseModel):
 
 
 class StreamOptions(Strict):
-    """What a stream has beside the answer."""
+    """What a stream contains in addition to the answer."""
 
     include_usage: bool | None = None
 
 
-# Values of fields that this server does not have which ask for nothing; frameworks send them.
+# Fields that this server does not have, with the values that change nothing: frameworks send them.
 NEUTRAL = {
     "logit_bias": {},
     "parallel_tool_calls": True,
@@ -48,7 +48,7 @@ class Sampling(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_what_asks_for_nothing(cls, given: Any) -> Any:
+    def _drop_neutral_fields(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         return {

@@ -1,4 +1,4 @@
-"""`yaie serve`: load a model and answer until somebody ends it."""
+"""`yaie serve`: load a model and answer until the process is told to end."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 import uvicorn
 from fastapi import FastAPI
 
-from yaie.engine.llm import LLM
+from yaie.engine.config import EngineConfig
+from yaie.engine.start import start_engine
 from yaie.server.app import Settings, build_app
 from yaie.server.connection import Connection
 from yaie.server.worker import PATIENCE, STOPPED, Worker
@@ -27,22 +27,23 @@ from yaie.server.worker import PATIENCE, STOPPED, Worker
 def serve(
     model: str,
     settings: Settings,
+    config: EngineConfig | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
     shutdown_timeout: int = 30,
-    **engine: Any,
+    exercises: bool | Sequence[str] | None = None,
 ) -> None:
     """Run the server until SIGINT or SIGTERM; then finish what is under way.
 
     Args:
-        model: name or folder, as for `LLM`.
+        model, exercises: as for `LLM`.
+        config: how the engine runs.
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take. What is not answered then,
-            or at a second SIGINT, ends with an error, and a step that does not end either is left
-            behind.
-        engine: further options of `LLM`.
+            or at a second SIGINT, ends with an error; a step that does not end either is
+            abandoned.
 
     Raises:
         RuntimeError: the port cannot be had, or the engine failed while it was prepared.
@@ -56,17 +57,18 @@ def serve(
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
         threads = torch.get_num_threads()
-        # OpenMP gives each thread that computes in parallel helpers of its own. With more of them
-        # than processors they sleep between any two products, at half the speed: so only the
-        # engine's thread has some.
+        # OpenMP gives each thread that computes in parallel helper threads of its own. With more of
+        # them than processors they sleep between any two products, at half the speed: so only the
+        # engine's thread gets helpers.
         torch.set_num_threads(1)
-        llm = LLM(model, **engine)
+        config = EngineConfig() if config is None else config
+        engine = start_engine(model, config, exercises)
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
-        app = build_app(llm.engine, settings)
+        app = build_app(engine, settings)
         worker = app.state.worker
-        ranks = engine.get("tensor_parallel_size", 1)  # each of which has an equal share of them
-        worker.call(partial(torch.set_num_threads, max(1, threads // ranks)))
-        worker.call(llm.engine.runner.warm)
+        threads //= config.tensor_parallel_size  # every rank has an equal share of them
+        worker.call(partial(torch.set_num_threads, max(1, threads)))
+        worker.call(engine.runner.warm)
 
         def greet() -> None:
             print(f"ready after {time.perf_counter() - started:.1f} s")
@@ -79,18 +81,18 @@ def serve(
             signal.signal(number, server.handle_exit)
         server.run(sockets=[listener])
         has_ended = worker.join(1.0)
-        llm.close()
+        engine.close()
         print("stopped", flush=True)
         if not has_ended:  # Python would crash, ending under a thread that computes
             os._exit(1)
 
 
 class Server(uvicorn.Server):
-    """uvicorn, which breaks off the answers that are late with an error instead of a traceback.
+    """uvicorn, but answers that are late end with an error instead of a traceback.
 
     Args:
         app: what to serve.
-        worker: who answers.
+        worker: runs the engine.
         patience: seconds that answers may take once the server is to end.
         greet: called when it serves.
     """
@@ -125,7 +127,7 @@ class Server(uvicorn.Server):
             self.greet()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which waits for what is under way; that is said."""
+        """As uvicorn's, which waits for the calls under way; it prints how many."""
         if (calls := len(self.server_state.tasks)) and not self.force_exit:
             print(
                 f"ending when all is answered, or after {self.patience} s "
@@ -147,18 +149,18 @@ class Server(uvicorn.Server):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a record of a log is of something else than an answer that was cancelled at the end,
-    as one is whose client does not read. A traceback says nothing of that."""
+    """Whether a log record is about anything but an answer that was cancelled at the end, as
+    happens if its client does not read: a traceback of that says nothing."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that nobody else can have the port; who connects has to wait until
-    somebody serves. Raises RuntimeError that says what is in the way."""
+    """A socket that listens, so that the port is taken; clients that connect wait until the server
+    runs. Raises RuntimeError that says why there is none."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # Only of sockets that are called TCP's does asyncio ask to send at once. Others keep a body
-        # back until its head is acknowledged, for which a client may take 40 ms.
+        # asyncio switches delayed sending (Nagle's algorithm) off only for sockets created for TCP.
+        # Others keep a body back until its head is acknowledged, which a client may delay 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
@@ -194,7 +196,7 @@ def welcome(address: str, settings: Settings, only_here: bool) -> list[str]:
         f"-H 'Content-Type: application/json' -d '{body}'",
     ]
     if not only_here and not settings.api_key:
-        lines.append("anybody who reaches this machine can use it: --api-key demands a key")
+        lines.append("every client that reaches this machine can use it: --api-key demands a key")
     return lines
 
 

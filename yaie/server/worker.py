@@ -1,8 +1,8 @@
 """The engine in a thread of its own, seen from asyncio.
 
-Only that thread touches the engine. The event loop puts commands into its queue; results come back
-as snapshots, of which a reader who is slow sees only the latest. So nobody waits for a client that
-does not read, and nothing piles up for it.
+Only that thread runs the engine. The event loop puts commands into its queue; the thread sends back
+what each step added to the requests, and a `Job` gathers that until it is read. So a client that
+does not read delays no other, and all that waits for it is the rest of its answer.
 """
 
 from __future__ import annotations
@@ -10,18 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from queue import SimpleQueue
 
 from yaie.engine.device import still_works
 from yaie.engine.engine import Engine
-from yaie.engine.request import Metrics as RequestMetrics
-from yaie.engine.request import RequestOutput
-from yaie.engine.sampling import SamplingParams
+from yaie.engine.logprobs import TokenLogprob
+from yaie.engine.request import Request, RequestOutput, StepOutput
 from yaie.server.metrics import Metrics
 
 PATIENCE = 5.0  # seconds for the last step to end
@@ -32,49 +31,76 @@ log = logging.getLogger("yaie.server")
 
 
 class QueueFull(RuntimeError):
-    """As many requests are under way as the server takes."""
+    """The server takes no more requests until some are finished."""
 
 
 class Stopping(RuntimeError):
     """The server takes no more requests: it is about to end, or its engine has stopped."""
 
 
+@dataclass
+class Update:
+    """What was added to a request since the reader looked last."""
+
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    finish_reason: str | None = None
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The new text."""
+        return "".join(self.pieces)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is anything to show. A token without text waits for the next one."""
+        return bool(self.pieces) or self.finish_reason is not None
+
+    def add(self, output: StepOutput) -> None:
+        """Add what another step has added."""
+        if output.new_text:
+            self.pieces.append(output.new_text)
+        self.logprobs.extend(output.new_logprobs)
+        self.finish_reason, self.error = output.finish_reason, output.error
+
+
 class Job:
     """The requests of one HTTP call, numbered from 0."""
 
-    def __init__(self, request_ids: list[str]) -> None:
-        self.request_ids = request_ids
-        self._latest: dict[int, RequestOutput] = {}
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.requests = requests
+        self._updates: dict[int, Update] = {}
         self._changed = asyncio.Event()
 
-    def publish(self, index: int, output: RequestOutput) -> None:
-        """Note what a request has so far."""
-        self._latest[index] = output
+    def publish(self, index: int, output: StepOutput) -> None:
+        """Note what a step added to a request."""
+        self._updates.setdefault(index, Update()).add(output)
         self._changed.set()
 
-    async def updates(self) -> AsyncIterator[tuple[int, RequestOutput]]:
-        """(number of the request, all it has so far), until each has its finish_reason."""
-        unfinished = len(self.request_ids)
+    async def updates(self) -> AsyncIterator[tuple[int, Update]]:
+        """(number of the request, what is new), until each has its finish_reason."""
+        unfinished = len(self.requests)
         while unfinished:
             await self._changed.wait()
             self._changed.clear()
-            latest, self._latest = self._latest, {}
-            for index, output in latest.items():
-                unfinished -= output.finish_reason is not None
-                yield index, output
+            for index in [i for i, update in self._updates.items() if update.has_news]:
+                update = self._updates.pop(index)
+                unfinished -= update.finish_reason is not None
+                yield index, update
 
 
 class Worker:
     """Feeds an engine and hands out what it generates. All methods belong to the event loop.
 
     Args:
-        engine: nobody else may use it from now on.
-        max_queued: requests that may wait beside the `max_num_seqs` that run.
+        engine: only the worker may use it from now on.
+        max_queued: requests that may wait in addition to the `max_num_seqs` that run.
         metrics: what to count with.
 
     Attributes:
-        why_ended: the error that stopped the engine, if one did, in a line.
-        late: set when the server no longer waits for what is under way.
+        why_ended: the error that stopped the engine, in one line; empty if there was none.
+        late: set when the server no longer waits for the answers under way.
     """
 
     def __init__(self, engine: Engine, max_queued: int, metrics: Metrics) -> None:
@@ -84,7 +110,7 @@ class Worker:
         self._jobs: dict[str, tuple[Job, int]] = {}
         self._commands: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._open: set[str] = set()  # requests that the engine has not finished; the thread's
+        self._open: dict[str, Request] = {}  # not finished by the engine; only its thread looks
         self._begun = asyncio.Event()
         self._ended = asyncio.Event()
         self.late = asyncio.Event()
@@ -99,55 +125,59 @@ class Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the engine can answer: it has not stopped, nor been left behind in a step."""
+        """Whether the engine can answer: it has not stopped, nor been abandoned in a step."""
         return not self._ended.is_set()
 
     async def start(self) -> None:
         """Start the engine's thread, and wait until it has done what `call` asked of it, or has
         failed. Results go to the event loop that runs now."""
         self._loop = asyncio.get_running_loop()
-        self.call(partial(self._tell_loop, self._begun.set))
+        self.call(partial(self._call_in_loop, self._begun.set))
         self._thread.start()
         await self._begun.wait()
 
-    def submit(
-        self, requests: Sequence[tuple[Sequence[int], SamplingParams]], namespace: str = ""
-    ) -> Job:
-        """Queue requests, all of them or none.
+    def new_id(self) -> str:
+        """An id for a request that will be submitted."""
+        self._next_id += 1
+        return f"request-{self._next_id}"
 
-        Args:
-            requests: (prompt, parameters), which the engine has checked.
-            namespace: requests of different namespaces share no cached prefix.
+    def check_capacity(self, count: int) -> None:
+        """Refuse a call of so many requests if they cannot be taken.
 
         Raises:
-            ValueError: they are more than the server ever takes at once.
+            ValueError: they are more than the server ever takes together.
             QueueFull, Stopping: see there.
         """
         if self._stopping:
             raise Stopping(LATE)
         if not self.is_alive:
             raise Stopping(f"{STOPPED}: the server's log says why")
-        if len(requests) > self.max_requests:
+        if count > self.max_requests:
             raise ValueError(f"one call may ask for {self.max_requests} answers, not more")
-        if self.num_requests + len(requests) > self.max_requests:
-            self.metrics.refused.inc(len(requests))
+        if self.num_requests + count > self.max_requests:
+            self.metrics.refused.inc(count)
             raise QueueFull(
-                f"{self.num_requests} requests are under way and {len(requests)} came, "
+                f"{self.num_requests} requests are under way and {count} came, "
                 f"{self.max_requests} are the most: try again later"
             )
-        job = Job([self._new_id() for _ in requests])
-        arrived = time.perf_counter()
-        for index, (prompt, params) in enumerate(requests):
-            request_id = job.request_ids[index]
-            self._jobs[request_id] = (job, index)
-            self._commands.put(partial(self._add, request_id, prompt, params, namespace, arrived))
+
+    def submit(self, requests: Sequence[Request]) -> Job:
+        """Queue requests for which there is capacity.
+
+        Args:
+            requests: made by the engine's `make_request`, with ids from `new_id`.
+        """
+        job = Job(requests)
+        for index, request in enumerate(requests):
+            self._jobs[request.request_id] = (job, index)
+            self._commands.put(partial(self._queue, request))
         return job
 
     def abort(self, job: Job) -> None:
         """End what is left of a job and free its blocks."""
-        for request_id in job.request_ids:
-            if self._jobs.pop(request_id, None):
-                self._commands.put(partial(self._abort, request_id))
+        for request in job.requests:
+            if self._jobs.pop(request.request_id, None):
+                self._commands.put(partial(self._abort, request))
 
     def call(self, function: Callable[[], None]) -> None:
         """Have the engine's thread call a function, before any request that comes later."""
@@ -156,24 +186,25 @@ class Worker:
     async def stop(self) -> None:
         """End the engine's thread after its current step, and every request with it.
 
-        A step that has not ended after `PATIENCE` seconds is left behind: nothing can end the
-        thread that computes it but the end of the process.
+        A step that has not ended after `PATIENCE` seconds is abandoned: only the end of the process
+        ends the thread that computes it.
         """
         self._stopping = True
         self._commands.put(None)
         try:
             await asyncio.wait_for(self._ended.wait(), PATIENCE)
         except asyncio.TimeoutError:
-            log.error("a step of the engine does not end: it is left behind")
+            log.error("a step of the engine does not end: it is abandoned")
             self._close()
 
     def give_up(self) -> None:
-        """Answer all that is under way with an error."""
+        """End every request under way with an error."""
         self.late.set()
         self._end_all(LATE)
 
     def _end_all(self, message: str) -> None:
-        outputs = [_failure(request_id, message) for request_id in self._jobs]
+        jobs = self._jobs.values()
+        outputs = [_failure(job.requests[index], message) for job, index in jobs]
         self.metrics.observe_step(outputs)
         self._publish(outputs)
 
@@ -182,11 +213,7 @@ class Worker:
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
-    def _new_id(self) -> str:
-        self._next_id += 1
-        return f"request-{self._next_id}"
-
-    def _publish(self, outputs: list[RequestOutput]) -> None:
+    def _publish(self, outputs: list[StepOutput]) -> None:
         for output in outputs:
             job, index = self._jobs.get(output.request_id, (None, 0))
             if job is None:  # aborted meanwhile
@@ -196,8 +223,8 @@ class Worker:
             job.publish(index, output)
 
     def _close(self) -> None:
-        """The engine's thread has ended, or does not end. Also a request that came too late for the
-        engine to know it hears of that."""
+        """The engine's thread has ended, or does not end: end every request, also those that came
+        too late for the engine to know them."""
         self._ended.set()
         self._begun.set()
         self._end_all(STOPPED)
@@ -206,19 +233,19 @@ class Worker:
 
     def _run(self) -> None:
         try:
-            while self._obey():
+            while self._run_commands():
                 if self.engine.has_work:
                     self._step()
         except BaseException as error:  # also a learner's exit(), which would say nothing
             log.exception(STOPPED)
             self.why_ended = "".join(traceback.format_exception_only(error)).split("\n")[0]
         finally:
-            for request_id in list(self._open):
-                self._end(request_id)
-            self._tell_loop(self._close)
+            for request in list(self._open.values()):
+                self._end(request)
+            self._call_in_loop(self._close)
 
-    def _obey(self) -> bool:
-        """Carry out commands; without other work, wait for one. False: the thread is to end."""
+    def _run_commands(self) -> bool:
+        """Run what is in the queue; without other work, wait for it. False ends the thread."""
         while not self.engine.has_work or not self._commands.empty():
             command = self._commands.get()
             if command is None:
@@ -230,73 +257,64 @@ class Worker:
         try:
             outputs = self.engine.step()
         except Exception as error:
-            no_one_asked = not self._open
-            self._tell(self.engine.take_outputs())  # known before it failed
-            if no_one_asked or not self._can_go_on():  # it would fail again and again
+            has_requests = bool(self._open)
+            self._report(self.engine.take_outputs())  # known before it failed
+            if not has_requests or not self._can_go_on():  # it would fail again and again
                 raise
             # Whatever a kernel raised, its requests end with it, and the next ones are served.
             log.exception("a step of the engine failed")
-            self._fail(error, list(self._open))
+            self._fail(error, list(self._open.values()))
         else:
-            self._tell(outputs)
+            self._report(outputs)
 
     def _can_go_on(self) -> bool:
         """After an error: whether another step may succeed."""
         return self.engine.is_usable and still_works(self.engine.device)
 
-    def _add(
-        self,
-        request_id: str,
-        prompt: Sequence[int],
-        params: SamplingParams,
-        namespace: str,
-        arrived: float,
-    ) -> None:
-        self._open.add(request_id)
+    def _queue(self, request: Request) -> None:
+        self._open[request.request_id] = request
         try:
-            self.engine.add_request(prompt, params, request_id, namespace)
-            self.engine.requests[request_id].metrics.arrival_time = arrived
+            self.engine.queue(request)
         except Exception as error:
             if not self._can_go_on():
                 raise
             log.exception("a request could not be added")
-            self._fail(error, [request_id])
+            self._fail(error, [request])
 
-    def _abort(self, request_id: str) -> None:
-        if output := self._end(request_id):
-            self.metrics.observe_end(output, "abort")
+    def _abort(self, request: Request) -> None:
+        if self._end(request):
+            self.metrics.observe_end(request, "abort")
 
-    def _end(self, request_id: str) -> RequestOutput | None:
+    def _end(self, request: Request) -> RequestOutput | None:
         """End a request; return what it has, or None if the engine does not know it any more."""
-        self._open.discard(request_id)
+        self._open.pop(request.request_id, None)
         try:
-            return self.engine.abort(request_id)
+            return self.engine.abort(request.request_id)
         except Exception:
             log.exception("a request could not be ended")
             return None
 
-    def _fail(self, error: Exception, request_ids: Sequence[str]) -> None:
+    def _fail(self, error: Exception, requests: Sequence[Request]) -> None:
         """End requests with an error."""
-        outputs = []
-        for request_id in request_ids:
-            message = f"the engine failed: {type(error).__name__}"
-            outputs.append(_failure(request_id, message, self._end(request_id)))
-        self._tell(outputs)
+        for request in requests:
+            self._end(request)
+        message = f"the engine failed: {type(error).__name__}"
+        self._report([_failure(request, message) for request in requests])
 
-    def _tell(self, outputs: list[RequestOutput]) -> None:
-        """Hand out what requests have so far."""
-        self._open -= {output.request_id for output in outputs if output.finish_reason}
+    def _report(self, outputs: list[StepOutput]) -> None:
+        """Pass on what steps have added to requests."""
+        for output in outputs:
+            if output.finish_reason is not None:
+                self._open.pop(output.request_id, None)
         self.metrics.observe_step(outputs)
-        self._tell_loop(self._publish, outputs)
+        self._call_in_loop(self._publish, outputs)
 
-    def _tell_loop(self, function: Callable[..., None], *arguments: list[RequestOutput]) -> None:
+    def _call_in_loop(self, function: Callable[..., None], *arguments: list[StepOutput]) -> None:
         """Have the event loop call a function."""
-        with suppress(RuntimeError):  # the loop has ended: nobody listens any more
+        with suppress(RuntimeError):  # the loop has ended, and with it every client
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _failure(request_id: str, message: str, output: RequestOutput | None = None) -> RequestOutput:
-    """The end of a request with an error, given what it had if that is known."""
-    output = output or RequestOutput(request_id, [], [], "", None, RequestMetrics())
-    output.finish_reason, output.error = "error", message
-    return output
+def _failure(request: Request, message: str) -> StepOutput:
+    """The end of a request with an error."""
+    return StepOutput(request, finish_reason="error", error=message)

@@ -15,7 +15,7 @@ from yaie.course.core.manifest import select
 
 def main(which: Sequence[str]) -> int:
     """Write the symptoms of CUDA exercises, and of those others that have a file already."""
-    for exercise in [e for name in which for e in select(name)]:
+    for exercise in [e for name in which or ["all"] for e in select(name)]:
         path = symptoms_file(exercise)
         if exercise.is_cuda or path.exists():
             found = dict(all_symptoms(exercise))

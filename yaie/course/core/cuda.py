@@ -1,11 +1,9 @@
-"""What `.cu` exercises are loaded and checked with: they run on the CPU, every access checked.
+"""What `.cu` exercises are loaded and observed with: they run on the CPU, every access checked.
 
-def check_vector_add(path):
-    for n in (1, 33, 1025):
-        a, b, out = torch.randn(n), torch.randn(n), poisoned(n)
-        with given(f"n = {n}"):
-            launch(path, "vector_add_f32", a, b, out, n, explain={"out_of_bounds": "…"})
-            equal(out, a + b, "out")
+def observe(path, case, see):
+    a, b, out = torch.randn(case.n), torch.randn(case.n), poisoned(case.n)
+    run(see, path, "vector_add_f32", a, b, out, case.n)
+    see.equal("out", out, a + b)
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.core.expect import fail
 from yaie.course.core.observe import Case, Found
 
 if TYPE_CHECKING:
@@ -51,58 +48,6 @@ EXPLAIN: Explain = {
         "thread block."
     ),
 }
-
-
-def launch(
-    path: Path,
-    name: str,
-    *arguments: Any,
-    explain: Explain | None = None,
-    order: str = "forward",
-    checked: bool = True,
-) -> Report | None:
-    """Run the launcher `name` of a `.cu` file and reject the file for what is found wrong.
-
-    Args:
-        arguments: CPU tensors and numbers, without the stream.
-        explain: what to tell for a kind of finding ("race") or an error that the launcher returns
-            ("cudaErrorInvalidConfiguration"): a text, or a function from the finding to one.
-            `EXPLAIN` has the rest.
-        order: in which threads take their turns: "forward", "reverse" or "random".
-        checked: whether every load and store is looked at.
-
-    Returns:
-        The report of a checked run, which then has no findings.
-
-    Raises:
-        CheckFailed: the kernel crashed, hung, touched what is not its own, or was refused.
-    """
-    from yaie.emulator import KernelError, settings
-
-    kernels = compiled(path, checked)
-    explain = {**EXPLAIN, **(explain or {})}
-    try:
-        with settings(order=order, time_limit=SECONDS):
-            getattr(kernels, name)(*arguments)
-    except KernelError as error:
-        if kernels.report and kernels.report.findings:
-            _reject(kernels.report.findings, kernels.source, explain)
-        told = next((text for kind, text in explain.items() if kind in str(error)), "")
-        fail(f"{error}. {told(None) if callable(told) else told}".rstrip())
-    if kernels.report and kernels.report.findings:
-        _reject(kernels.report.findings, kernels.source, explain)
-    return kernels.report
-
-
-def _reject(findings: Sequence[Finding], source: str, explain: Explain) -> None:
-    """Tell the first finding that is no consequence: a barrier that not all reach causes races."""
-    finding = min(findings, key=lambda found: found.kind in ("race", "uninitialized"))
-    lines = source.splitlines()
-    inside = 0 < finding.line <= len(lines) and not finding.header
-    text = lines[finding.line - 1].strip() if inside else ""
-    told = explain.get(finding.kind, "")
-    told = told(finding) if callable(told) else told
-    fail("\n".join(filter(None, [finding.message, f"    {text}" if text else "", told])))
 
 
 def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
@@ -255,6 +200,7 @@ def run(
         checked: whether every load and store is looked at. A file in which a fault was found is
             always checked: it might spoil the memory of this process.
         most_blocks: how many thread blocks of the grid run, the first in `order`; 0 means all.
+            With `checked=False`, a file in which a fault was found is not run at all.
         causes: kinds of findings that are told first, since others are their consequences.
 
     Returns:
@@ -262,7 +208,10 @@ def run(
     """
     from yaie.emulator import KernelError, settings
 
-    checked = checked or path.read_text(encoding="utf-8") in _faulty
+    if not checked and path.read_text(encoding="utf-8") in _faulty:
+        if most_blocks:  # of a grid over tensors that may be too large to be copied
+            see.stop()
+        checked = True
     kernels = compiled(path, checked)
     explain = {**EXPLAIN, **(explain or {})}
     error = None

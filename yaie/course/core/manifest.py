@@ -1,8 +1,8 @@
-"""The list of exercises: what each asks for, where its reference is, how it is checked.
+"""The list of exercises: what each asks for, and where its reference is.
 
-Every notebook's exercises live in one module or package, `yaie.course.checks.nbNN`, as a list
-named `EXERCISES` beside their check functions. Reading the list imports neither torch nor a
-reference: targets are strings, and checks import what they need when they run.
+An exercise has one place, a module `yaie.course.exercises.nbNN.exK_name`: its page `EXERCISE`,
+`cases()`, `observe(target, case, see)` and, for those with a picture, `draw(target)`. Reading the
+list imports neither torch nor a reference: targets are strings, and cases import what they need.
 """
 
 from __future__ import annotations
@@ -43,9 +43,11 @@ class Exercise:
         minutes: how long a learner needs.
         hints: the idea, the invariant, the shape of the lines.
         proves: one sentence that is true of every solution that passes the check.
-        check: takes the learner's class or function (for several functions a namespace of them,
-            for CUDA the file's path) and raises `CheckFailed`, or returns.
-        picture: takes what `check` takes, returns a matplotlib figure drawn by running it.
+        place: its module's file; `.mistakes` and `.symptoms.json` lie beside it.
+        cases: the situations in which a learner's code is observed.
+        observe: notes what the learner's class or function does in one of them (of several
+            functions a namespace, of CUDA the file's path); see `yaie.course.core.observe`.
+        picture: takes what `observe` takes, returns a matplotlib figure drawn by running it.
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
         operator: the operator of the model that the solution computes, if any.
         fit: makes that part or operator of the solution, where the solution is not it already.
@@ -62,7 +64,6 @@ class Exercise:
     minutes: int
     hints: tuple[str, str, str]
     proves: str
-    check: Callable[[Any], None] | None = None
     picture: Callable[[Any], Any] | None = None
     part: str | None = None
     operator: str | None = None
@@ -137,21 +138,16 @@ class Exercise:
 @cache
 def exercises() -> tuple[Exercise, ...]:
     """All exercises, in the order of the course."""
-    package = importlib.import_module("yaie.course.checks")
-    names = sorted(m.name for m in pkgutil.iter_modules(package.__path__))
     found: dict[str, Exercise] = {}
-    for name in names:
-        for exercise in importlib.import_module(f"{package.__name__}.{name}").EXERCISES:
-            if exercise.id in found:
-                raise ValueError(f"two exercises have the id {exercise.id}")
-            found[exercise.id] = exercise
-    for exercise in _observed("yaie.course.exercises"):
+    for exercise in _read("yaie.course.exercises"):
+        if exercise.id in found:
+            raise ValueError(f"two exercises have the id {exercise.id}")
         found[exercise.id] = exercise
     return tuple(found[key] for key in sorted(found))
 
 
-def _observed(package: str) -> Iterable[Exercise]:
-    """The exercises that have a module of their own: its page, its cases, what is observed."""
+def _read(package: str) -> Iterable[Exercise]:
+    """The pages of all modules `nbNN.exK_*`, with their cases and what is observed in them."""
     for folder in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         notebook = importlib.import_module(folder.name)
         for name in sorted(m.name for m in pkgutil.iter_modules(notebook.__path__)):

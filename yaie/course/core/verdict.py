@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 import os
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any, Literal
 
 from yaie.build.cache import content_hash
 from yaie.course.core import cuda, progress
-from yaie.course.core import judge as core_judge
+from yaie.course.core import judge as judging
 from yaie.course.core.exercise import (
     Broken,
     describe,
@@ -27,9 +26,9 @@ from yaie.course.core.exercise import (
     read,
     where,
 )
-from yaie.course.core.expect import CheckFailed, is_unsolved
 from yaie.course.core.limit import TimeUp, can_limit, time_limit
 from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import is_unsolved
 from yaie.course.core.paths import ROOT
 
 SECONDS = 20.0  # a check takes well under one; this is for loops that never end
@@ -106,8 +105,8 @@ def _judge_kernel(exercise: Exercise, path: Path, seconds: float, text: str) -> 
 
 def _fingerprint(exercise: Exercise, text: str) -> str:
     """Another one if the learner's file changed, or its reference, or its check."""
-    where = Path(inspect.getfile(exercise.check)) if exercise.check else exercise.place
-    checks = sorted([*where.parent.glob("*.py"), *where.parent.glob("*.mistakes")])
+    folder = exercise.place.parent
+    checks = sorted([*folder.glob("*.py"), *folder.glob("*.mistakes")])
     sources = [ROOT / exercise.source, *checks]
     return content_hash(text, *(source.read_text(encoding="utf-8") for source in sources))
 
@@ -117,23 +116,17 @@ def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
         cuda.warm_up()
     else:
         importlib.import_module(exercise.module)  # its time is not the learner's
-    return _tried(exercise, path, seconds, lambda: _check(exercise, load(exercise, path)))
+    return _tried(exercise, path, seconds, lambda: judging.check(exercise, load(exercise, path)))
 
 
 def judge_loaded(exercise: Exercise, target: Any, seconds: float = SECONDS) -> Verdict:
     """Judge an object that was put together from files that pass."""
-    return _tried(exercise, learner_path(exercise), seconds, lambda: _check(exercise, target))
+    return _tried(
+        exercise, learner_path(exercise), seconds, lambda: judging.check(exercise, target)
+    )
 
 
-def _check(exercise: Exercise, target: Any) -> None:
-    """Raises CheckFailed, or the learner's own error."""
-    if exercise.check:
-        exercise.check(target)
-        return
-    core_judge.check(exercise, target)
-
-
-def _rejected(exercise: Exercise, path: Path, failure: core_judge.Failure) -> Verdict:
+def _rejected(exercise: Exercise, path: Path, failure: judging.Failure) -> Verdict:
     """A crash that no known mistake explains is told with its line."""
     fact, name = failure.fact, failure.mistake.name if failure.mistake else ""
     if fact.error is not None:
@@ -154,12 +147,10 @@ def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[],
             attempt()
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
-    except core_judge.CheckFailed as failed:
+    except judging.CheckFailed as failed:
         return _rejected(exercise, path, failed.failure)
-    except CheckFailed as failed:
-        return Verdict(exercise.id, "fails", failed.message, picture=failed.picture)
     except TimeUp as up:
-        told = core_judge.endless(exercise) if exercise.observe else ""
+        told = judging.endless(exercise)
         message = "\n".join([_endless(seconds), *where(up, exercise, path), told]).strip()
         return Verdict(exercise.id, "fails", message, crashed=True)
     except (Exception, SystemExit) as error:

@@ -1,6 +1,7 @@
 """What holds a kernel back, read off a profile of one launch.
 
-The numbers are Nsight Compute's; which of its metrics each is, tests/gpu/profiled.py says.
+The numbers are Nsight Compute's; `yaie.course.author.gpu.profiled` says which of its
+metrics each is.
 """
 
 from __future__ import annotations

@@ -102,5 +102,5 @@ def owners() -> dict[str, list[list[tuple[int, int]]]]:
 
 
 def kept(path: Path = KEPT) -> dict[str, Any] | None:
-    """The figures of tests/gpu/ratios_matmul.py; None if there are none yet."""
+    """The figures of the ladder matmul; None if there are none yet."""
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

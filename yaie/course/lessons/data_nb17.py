@@ -184,5 +184,5 @@ def rescales(scores: Any, tile: int, slack: float) -> tuple[int, float]:
 
 
 def kept(path: Path = KEPT) -> dict[str, Any]:
-    """The kept figures of the rungs, measured by tests/gpu/ratios_flash.py."""
+    """The kept figures of the rungs, measured by the ladder flash."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -50,5 +50,5 @@ FAULTS = {"out_of_bounds": "memcheck", "race": "racecheck", "never_written": "in
 
 
 def kept(path: Path = KEPT) -> dict[str, Any]:
-    """The record of tests/gpu/tools.py."""
+    """The record of `yaie.course.author.gpu.tools`."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from yaie.course.core.paths import ROOT
 NOTEBOOKS = ROOT / "notebooks"
 
 QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
-    "00": (
+    "00_start_here": (
         (
             "A question is asked a second time. Which part of the work is saved, and which not?",
             "The keys and values of the prompt are found in the cache, so its prefill is skipped, "
@@ -28,7 +28,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "paged cache, sampler, and the text as a stream.",
         ),
     ),
-    "01": (
+    "01_attention_and_kv_cache": (
         (
             "A decode step of one sequence multiplies each weight with one number. What limits it?",
             "Reading the weights: two operations for every weight read, where a processor could do "
@@ -39,7 +39,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "Six: the five of the past and its own. The mask is aligned at the bottom right.",
         ),
     ),
-    "02": (
+    "02_radix_tree": (
         (
             "Why is a shared prefix worth keeping, and a shared passage in the middle not?",
             "Keys and values of a token depend on all tokens before it, through the layers, and on "
@@ -50,7 +50,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "Leaves that nobody has locked, the one that was used longest ago first.",
         ),
     ),
-    "03": (
+    "03_paged_kv_cache": (
         (
             "A block has 16 tokens. Where does token 37 of a request with block table [7, 2, 9] "
             "lie?",
@@ -62,7 +62,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "copy-on-write. Full blocks are never written again, so never copied.",
         ),
     ),
-    "04": (
+    "04_prefix_sharing": (
         (
             "A whole prompt is in the cache. Why is its last token computed all the same?",
             "Its logits choose the next token, and logits are not cached.",
@@ -72,7 +72,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "Otherwise room for the request might be made by evicting its own prefix.",
         ),
     ),
-    "05": (
+    "05_sampling": (
         (
             "Probabilities are 0.5, 0.4 and 0.1, and top-p is 0.8. Which tokens are kept?",
             "Two: the token with which the sum reaches 0.8 belongs to them.",
@@ -83,7 +83,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "on its neighbors, up to rounding.",
         ),
     ),
-    "06": (
+    "06_scheduling": (
         (
             "What does chunked prefill give to those who are decoding?",
             "A step has a budget of tokens; decodes come first, and a long prompt gets what is "
@@ -95,7 +95,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "ones as well.",
         ),
     ),
-    "07": (
+    "07_online_softmax": (
         (
             "A larger score comes. What happens to the sums so far?",
             "They are multiplied by exp(old maximum − new maximum), the sum of weights and the "
@@ -106,7 +106,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "The output and the log-sum-exp of each. Then the order does not matter.",
         ),
     ),
-    "08": (
+    "08_flash_attention": (
         (
             "What does FlashAttention save: operations or bytes?",
             "Bytes. The scores never go to main memory; the operations are the same, and in the "
@@ -117,7 +117,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "That of the queries: all keys are read once for each tile of queries.",
         ),
     ),
-    "09": (
+    "09_gpu_memory_and_roofline": (
         (
             "What is arithmetic intensity, and what is the ridge?",
             "Operations for each byte moved. At the ridge, peak rate over bandwidth, memory and "
@@ -130,7 +130,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "rotate the buffers, poison the outputs, compare the results.",
         ),
     ),
-    "10": (
+    "10_first_triton_kernels": (
         (
             "How many bytes does a fused RMSNorm move for a row of n numbers, two bytes each?",
             "4n: the row read once and written once. The weight is shared by all rows.",
@@ -140,7 +140,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "Races, accesses out of bounds, time, and bfloat16 as the GPU computes it.",
         ),
     ),
-    "11": (
+    "11_triton_matmul": (
         (
             "Why do tiles make a matrix product faster?",
             "A tile of m × n results loads m + n numbers for each step instead of 2 × m × n, so "
@@ -151,7 +151,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "A long sum in float16 stops growing once the summands are below its last bit.",
         ),
     ),
-    "12": (
+    "12_triton_attention": (
         (
             "One sequence of 32,000 tokens is decoded. Why does a kernel with a program a head "
             "leave the GPU idle, and what helps?",
@@ -164,7 +164,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "diagonal are not computed at all.",
         ),
     ),
-    "13": (
+    "13_first_cuda_kernel": (
         (
             "A kernel reads out of bounds. When does the program hear of it?",
             "Later, at a call that waits for the GPU; the launch itself says only whether it could "
@@ -175,7 +175,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "4, of 32 bytes each; and 32, one for each thread.",
         ),
     ),
-    "14": (
+    "14_memory_barriers_warps": (
         (
             "What is wrong with a barrier inside `if (threadIdx.x < 16)`?",
             "Not all threads of the thread block come to it, which is undefined: it may hang.",
@@ -186,7 +186,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "one.",
         ),
     ),
-    "15": (
+    "15_tiled_matmul": (
         (
             "What does a register tile add to a tile in shared memory?",
             "A number that was read from shared memory is used for several results, so the "
@@ -197,7 +197,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "All lanes of a warp, a few registers each, in an order that the instruction fixes.",
         ),
     ),
-    "16": (
+    "16_kv_memory_operations": (
         (
             "Copies 3→5 and 5→7 are asked for in one call. What may go wrong?",
             "Block 5 is read by one and written by the other: without an order it is a race.",
@@ -207,7 +207,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "It has 3 bits behind the leading one, so at most 1/16, as long as it is within range.",
         ),
     ),
-    "17": (
+    "17_flash_attention_cuda": (
         (
             "Why may no thread return before a barrier, though its row is beyond the end?",
             "The others wait for it there. It has to stay and compute nothing.",
@@ -217,7 +217,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "Where each sequence of a ragged batch begins, and where the last one ends.",
         ),
     ),
-    "18": (
+    "18_paged_attention_cuda": (
         (
             "Eight query heads share a KV head. What does a decode kernel gain by computing them "
             "together?",
@@ -230,7 +230,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "merges them.",
         ),
     ),
-    "19": (
+    "19_radix_and_metadata_kernels": (
         (
             "What are the offsets of the lengths [1, 2, 3, 4]?",
             "[0, 1, 3, 6, 10]: the exclusive prefix sum, and the total behind it.",
@@ -241,7 +241,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "x[mask], repeat_interleave without output_size.",
         ),
     ),
-    "20": (
+    "20_sampling_kernels": (
         (
             "How does Gumbel-max draw a token without a softmax?",
             "Add to each logit a Gumbel-distributed number, and take the largest.",
@@ -251,7 +251,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "By histograms of the logits' own bits, from the leading ones on.",
         ),
     ),
-    "21": (
+    "21_building_profiling_differentiating": (
         (
             "What does an operator need besides its kernel for torch.compile?",
             "A schema, registered with torch.library, and a fake implementation that says which "
@@ -263,7 +263,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "change by writing to the same memory.",
         ),
     ),
-    "22": (
+    "22_back_ends": (
         (
             "A back end cannot compute what it is asked for. What should happen?",
             "It says so before it has written anything; the next one computes it, and the user is "
@@ -275,7 +275,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "reference.",
         ),
     ),
-    "23": (
+    "23_serving_and_benchmarks": (
         (
             "Why does throughput grow with the batch, and why ever less?",
             "The weights are read once for all sequences of a step. The keys and values that are "
@@ -287,7 +287,7 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
             "that waits for its answers cannot.",
         ),
     ),
-    "24": (
+    "24_where_next": (
         (
             "Where does a layer of a model on two ranks send something?",
             "Behind the attention's output projection and behind the MLP's down projection: an "
@@ -304,11 +304,9 @@ QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 def self_check() -> Markdown:
     """Every notebook's objectives and questions, answers folded."""
     parts = []
-    for number, questions in QUESTIONS.items():
-        name = next((p.stem for p in sorted(NOTEBOOKS.glob(f"{number}_*.ipynb"))), None)
-        title = f"Notebook {number}" if name is None else _title(name)
-        lines = [f"<details><summary><b>{html.escape(title)}</b></summary>", ""]
-        lines += [f"- {objective}" for objective in (objectives(name) if name else ())]
+    for name, questions in QUESTIONS.items():
+        lines = [f"<details><summary><b>{html.escape(_title(name))}</b></summary>", ""]
+        lines += [f"- {objective}" for objective in objectives(name)]
         for question, answer in questions:
             asked, told = html.escape(question, False), html.escape(answer, False)
             lines += ["", f"<details><summary>{asked}</summary>", "", told, "", "</details>"]

@@ -31,19 +31,20 @@ class Simulation:
     Args:
         scheduler_class: the scheduler to watch.
         num_blocks, block_size: the pool.
-        options: of the scheduler.
+        options: of `EngineConfig`.
     """
 
     def __init__(
         self, scheduler_class: type, num_blocks: int = 32, block_size: int = 4, **options: Any
     ) -> None:
+        from yaie.engine.config import EngineConfig
         from yaie.engine.kv_cache import KVCacheManager
         from yaie.engine.prefix_cache import RadixCache
 
         self.kv = KVCacheManager(num_blocks, block_size, 1, 1)
         self.cache = RadixCache(self.kv.pool, block_size)
         options = {"max_num_seqs": 8, "max_num_batched_tokens": 16, **options}
-        self.scheduler = scheduler_class(self.kv, self.cache, **options)
+        self.scheduler = scheduler_class(self.kv, self.cache, EngineConfig(**options))
         self.requests: dict[str, Any] = {}
         self._next_token = 100_000
 

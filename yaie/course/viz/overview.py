@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -27,14 +28,14 @@ COLUMN, GAP = 1.33, 0.348
 ROWS = (0.86, 2.3, 3.72)
 HEIGHTS = (0.98, 0.98, 0.72)
 
-# The parts of the course: first and last notebook, color, title.
+# The parts of the course: their notebooks, color, title.
 COURSE = (
-    (0, 0, style.INK, "start"),
-    (1, 6, style.BLUE, "memory of an engine"),
-    (7, 9, style.GREEN, "one pass over memory"),
-    (10, 12, style.ORANGE, "Triton"),
-    (13, 21, style.VERMILION, "CUDA C++"),
-    (22, 24, style.PINK, "the engine"),
+    ("notebook 00", style.INK, "start"),
+    ("notebooks 01 to 06", style.BLUE, "memory of an engine"),
+    ("notebooks 07 to 09", style.GREEN, "one pass over memory"),
+    ("notebooks 10 to 12", style.ORANGE, "Triton"),
+    ("notebooks 13 to 21", style.VERMILION, "CUDA C++"),
+    ("notebooks 22 to 24", style.PINK, "the engine"),
 )
 
 
@@ -44,10 +45,14 @@ class Part:
 
     name: str
     does: tuple[str, ...]
-    notebooks: tuple[int, ...]
+    built_by: str
     column: int
     row: int
     columns: int = 1
+
+    @property
+    def notebooks(self) -> tuple[int, ...]:
+        return _numbers(self.built_by)
 
     @property
     def x(self) -> float:
@@ -67,25 +72,29 @@ class Part:
 
 
 PARTS = {
-    "tokenizer": Part("Tokenizer", ("text to token ids,", "ready-made"), (), 0, 0),
-    "scheduler": Part("Scheduler", ("who is computed", "in this step"), (6,), 1, 0),
-    "batch": Part("Batch", ("positions, slots,", "block tables"), (3, 6), 2, 0),
-    "model": Part("Model", ("tokens to logits,", "layer by layer"), (1,), 3, 0),
-    "sampler": Part("Sampler", ("logits to", "the next token"), (5, 20), 4, 0),
-    "stream": Part("Stream", ("token ids to text,", "piece by piece"), (23,), 5, 0),
-    "radix": Part("Radix cache", ("prefixes already", "computed"), (2, 4, 19), 1, 1),
-    "blocks": Part("KV blocks", ("keys and values", "in pages"), (3, 16), 2, 1),
-    "attention": Part("Attention", ("each token reads", "the ones before"), (1, 7, 8), 3, 1),
-    "layers": Part("Other layers", ("norms, rotary,", "matrix products"), (1, 10, 11), 4, 1),
+    "tokenizer": Part("Tokenizer", ("text to token ids,", "ready-made"), "", 0, 0),
+    "scheduler": Part("Scheduler", ("who is computed", "in this step"), "notebook 06", 1, 0),
+    "batch": Part("Batch", ("positions, slots,", "block tables"), "notebooks 03, 06", 2, 0),
+    "model": Part("Model", ("tokens to logits,", "layer by layer"), "notebook 01", 3, 0),
+    "sampler": Part("Sampler", ("logits to", "the next token"), "notebooks 05, 20", 4, 0),
+    "stream": Part("Stream", ("token ids to text,", "piece by piece"), "notebook 23", 5, 0),
+    "radix": Part("Radix cache", ("prefixes already", "computed"), "notebooks 02, 04, 19", 1, 1),
+    "blocks": Part("KV blocks", ("keys and values", "in pages"), "notebooks 03, 16", 2, 1),
+    "attention": Part(
+        "Attention", ("each token reads", "the ones before"), "notebooks 01, 07, 08", 3, 1
+    ),
+    "layers": Part(
+        "Other layers", ("norms, rotary,", "matrix products"), "notebooks 01, 10, 11", 4, 1
+    ),
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        (9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22),
+        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22",
         1,
         2,
         4,
     ),
-    "next": Part("Where next", ("several GPUs",), (24,), 5, 2),
+    "next": Part("Where next", ("several GPUs",), "notebook 24", 5, 2),
 }
 
 
@@ -95,8 +104,9 @@ def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Fig
     Args:
         notebook: mark the parts that this notebook builds.
     """
-    if notebook is not None and not 0 <= notebook <= COURSE[-1][1]:
-        raise ValueError(f"notebook must be between 0 and {COURSE[-1][1]}, got {notebook}")
+    last = _numbers(COURSE[-1][0])[-1]
+    if notebook is not None and not 0 <= notebook <= last:
+        raise ValueError(f"notebook must be between 0 and {last}, got {notebook}")
     page = Page(style.WIDTH, 5.0, at)
     _draw_arrows(page.ax)
     _draw_bubble(page.ax, PARTS["tokenizer"], "your question")
@@ -139,7 +149,13 @@ def _draw_part(ax: Axes, part: Part, notebook: int | None) -> None:
 
 def notebook_color(number: int) -> str:
     """The color of the part of the course that a notebook belongs to."""
-    return next(color for first, last, color, _ in COURSE if first <= number <= last)
+    parts = ((_numbers(words), color) for words, color, _ in COURSE)
+    return next(color for found, color in parts if found[0] <= number <= found[-1])
+
+
+def _numbers(words: str) -> tuple[int, ...]:
+    """The numbers in "notebooks 03, 06", a form in which renumbering finds them."""
+    return tuple(map(int, re.findall(r"\d\d", words)))
 
 
 def _draw_badge(ax: Axes, x: float, y: float, number: int) -> None:
@@ -212,8 +228,8 @@ def _draw_key(ax: Axes) -> None:
     x, y = MARGIN, 4.78
     ax.note(x, y, "notebooks:")
     x += style.text_width("notebooks:", style.SMALL) + 0.14
-    for first, last, color, title in COURSE:
-        words = f"{first:02}" if first == last else f"{first:02}–{last:02}"
+    for notebooks, color, title in COURSE:
+        words = "–".join(re.findall(r"\d\d", notebooks))
         width = style.text_width(words, 7, "bold") + 0.12
         ax.box(x, y - 0.085, width, 0.17, color, radius=0.05)
         ax.put(x + width / 2, y + 0.002, words, 7, style.PAPER, "center", weight="bold")

@@ -28,8 +28,8 @@ EXERCISE = Exercise(
     task=(
         "Write the kernel for rows that fit in one block. Each row is loaded once and stored "
         "once; maximum, exponentials and sum stay in registers. There may be fewer programs "
-        "than rows. A row that holds only -inf gives zeros (exercise 07.3). What you need besides "
-        '10.1: `tl.num_programs(0)`, `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.'
+        "than rows. A row that holds only -inf gives zeros (exercise 07.3). What you need "
+        'besides exercise 10.1: `tl.num_programs(0)`, `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.'
     ),
     difficulty=2,
     minutes=20,

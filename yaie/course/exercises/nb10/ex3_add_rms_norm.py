@@ -41,7 +41,7 @@ EXERCISE = Exercise(
     difficulty=2,
     minutes=15,
     hints=(
-        "It is the loop of 10.2 with another row in it. The sum of a row's squares is all "
+        "It is the loop of exercise 10.2 with another row in it. The sum of a row's squares is all "
         "that has to be known before the first result, and the row is in registers by then.",
         "The mean is over `size` elements, not over BLOCK lanes; lanes beyond the end must add "
         "nothing to the sum of squares. What is normalized should be what was stored: round "

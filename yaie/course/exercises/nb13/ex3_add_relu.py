@@ -28,7 +28,7 @@ EXERCISE = Exercise(
     difficulty=2,
     minutes=12,
     hints=(
-        "It is the shape of 13.2 with two in place of four: whole pairs, and perhaps one "
+        "It is the shape of exercise 13.2 with two in place of four: whole pairs, and perhaps one "
         "element that is alone.",
         "The pair of a thread begins at element 2 × its number in the grid. Both are there if "
         "first + 2 <= n; otherwise one is, if first < n; otherwise none.",

@@ -27,13 +27,14 @@ EXERCISE = Exercise(
     difficulty=2,
     minutes=10,
     hints=(
-        "A thread begins with the element it would have had in 13.1. When it has added that "
-        "one, which elements are taken by the others, and which is the next one that no thread "
-        "has?",
+        "A thread begins with the element it would have had in exercise 13.1. When it has "
+        "added that one, which elements are taken by the others, and which is the next one that "
+        "no thread has?",
         "All threads of the grid together take as many elements per iteration as there are "
         "threads: gridDim.x * blockDim.x. After k iterations a thread is at its first element plus "
         "k times that number.",
-        "A for loop whose three parts are the first element, the bound of 13.1, and the step:\n"
+        "A for loop whose three parts are the first element, the bound of exercise 13.1, and the "
+        "step:\n"
         "    for (long long i = ...; i < n; i += ...) { ... }\n"
         "(long long because i + step may be more than an int can hold.)",
     ),

@@ -12,6 +12,7 @@ from yaie.course.core.cuda import (
     in_every_order,
     poisoned,
     report_of,
+    reserved,
     run,
     unwritten,
 )
@@ -67,6 +68,7 @@ COSTS = {
     "shared load": "The 32 words that a warp reads from the tile should lie in 32 banks.",
     "shared store": "The 32 words that a warp writes to the tile should lie in 32 banks.",
 }
+FAR = (65_536, 32_800)  # in a last tile of these rows and columns, indices are beyond 2³¹
 
 
 def cases() -> Iterator[Case]:
@@ -75,6 +77,8 @@ def cases() -> Iterator[Case]:
         yield matrix(1823, 781, suffix, checked=False)
     for suffix in SUFFIXES.values():
         yield matrix(64, 96, suffix, ", and its costs", costs=suffix != "bf16")
+    last = {"checked": False, "most_blocks": 1}
+    yield Case(f"the last tile of {FAR[0]:,} × {FAR[1]:,} elements", far=True, how=last)
 
 
 def matrix(
@@ -94,6 +98,9 @@ def matrices(rows: int, columns: int, suffix: str) -> tuple[Any, Any]:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
+    if hasattr(case, "far"):
+        observe_far(path, case, see)
+        return
     rows, columns = case.rows, case.columns
     x, out = matrices(rows, columns, case.suffix)
     report = run(
@@ -104,6 +111,23 @@ def observe(path: Path, case: Case, see: Observer) -> None:
     if case.costs:
         see.note("use of shared memory", any(a.memory == "shared" for a in report.accesses))
         cheap(see, report, COSTS)
+
+
+def observe_far(path: Path, case: Case, see: Observer) -> None:
+    """The thread block of the last tile alone; the rest of the matrix takes no memory."""
+    import torch
+
+    rows, columns = FAR
+    x, out = (reserved(rows * columns, torch.float16) for _ in range(2))
+    if x is None or out is None:
+        return
+    tile = matrices(32, 32, "f16")[0]
+    x.view(rows, columns)[-32:, -32:] = tile
+    last = out.view(columns, rows)[-32:, -32:]
+    last[:] = float("nan")
+    run(see, path, "transpose_f16", x, out, rows, columns, order="reverse", **case.how)
+    bits = "Its elements are beyond the first 2³¹, where an index of 32 bits overflows."
+    see.equal("the last tile of out", last, tile.t(), unwritten(last, bits))
 
 
 def draw(path: Path) -> Any:

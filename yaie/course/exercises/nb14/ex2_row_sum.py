@@ -12,14 +12,13 @@ from yaie.course.core.cuda import (
     draw_lines,
     in_every_order,
     poisoned,
-    reserved,
     run,
     unwritten,
 )
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb14 import NOTEBOOK
-from yaie.course.exercises.nb14.rows import COSTS, DTYPES, on_grid, rows_of
+from yaie.course.exercises.nb14.rows import COSTS, DTYPES, MANY, far, on_grid, rows_of
 
 EXERCISE = Exercise(
     id="14.2",
@@ -70,7 +69,6 @@ SHAPES = (
     *((1, 64, 1, 64), (1, 200, 1, 32), (5, 70, 2, 64), (3, 33, 3, 64), (2, 300, 2, 96)),
     *((4, 10, 1, 7), (2, 5, 2, 1), (3, 1025, 2, 100), (0, 8, 1, 32), (2, 0, 1, 32)),
 )
-MANY = 2**21 + 1  # rows of 1,024 columns: the last one begins at element 2**31
 EXPLAIN = {
     "race": "Wait before the tree, between its steps, and before the next row is written.",
     "divergent_barrier": "Threads that have nothing to add come to the barrier, too.",
@@ -92,17 +90,6 @@ def ones(rows: int, columns: int, suffix: str) -> Any:
     import torch
 
     return torch.ones(rows, columns, dtype=getattr(torch, DTYPES[suffix]))
-
-
-def far(rows: int, columns: int, suffix: str) -> Any:
-    """Zeros that take no memory, and ones in the last row; None if the machine refuses them."""
-    import torch
-
-    x = reserved(rows * columns, getattr(torch, DTYPES[suffix]))
-    if x is not None:
-        x[-columns:] = 1
-        x = x.view(rows, columns)
-    return x
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:

@@ -20,7 +20,7 @@ from yaie.course.core.cuda import (
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb14 import NOTEBOOK
-from yaie.course.exercises.nb14.rows import COSTS, on_grid, rows_of
+from yaie.course.exercises.nb14.rows import COSTS, MANY, far, on_grid, rows_of
 
 EXERCISE = Exercise(
     id="14.3",
@@ -29,11 +29,11 @@ EXERCISE = Exercise(
     title="A total by shuffles, known to every thread",
     target="csrc/reduce/normalize_rows.cu#normalize_rows",
     task=(
-        "Divide each row by its sum. The rows are shared out as in 14.2, and there are whole "
-        "warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, "
-        "bring the warps' sums together in `of_warp`, and make sure that every thread of the "
-        "thread block knows the total, since each has columns to divide. `warp`, `lane` and "
-        "`warps` are there for you."
+        "Divide each row by its sum. The rows are shared out as in exercise 14.2, and there are "
+        "whole warps: the number of threads is a multiple of 32. Add up a warp's sums by "
+        "shuffles, bring the warps' sums together in `of_warp`, and make sure that every thread "
+        "of the thread block knows the total, since each has columns to divide. `warp`, `lane` "
+        "and `warps` are there for you."
     ),
     difficulty=3,
     minutes=20,
@@ -81,16 +81,27 @@ def cases() -> Iterator[Case]:
     for suffix in SUFFIXES.values():
         yield on_grid((3, 2000, 3, 256), suffix=suffix, words=", rounding")
     yield on_grid((4, 512, 2, 128), words=", and its costs", costs=True)
+    words, last = ", of which the last one runs here", {"checked": False, "most_blocks": 1}
+    yield on_grid((MANY, 1024, MANY, 32), words, "f16", is_far=True, order="reverse", how=last)
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    x = rows_of(case.rows, case.columns, case.suffix)
-    out = poisoned(case.rows, case.columns, dtype=x.dtype)
+    if hasattr(case, "is_far"):
+        x, out = (far(case.rows, case.columns, case.suffix) for _ in range(2))
+        if x is None or out is None:
+            return
+    else:
+        x = rows_of(case.rows, case.columns, case.suffix)
+        out = poisoned(case.rows, case.columns, dtype=x.dtype)
     report = run(
         see, path, f"normalize_rows_{case.suffix}", x, out,
         case.rows, case.columns, case.blocks, case.threads,
         explain=EXPLAIN, order=case.order, **case.how,
     )  # fmt: skip
+    if hasattr(case, "is_far"):
+        past = f"Row {case.rows - 1:,} begins at element 2³¹, beyond what an int can hold."
+        see.equal("the last row", out[-1], x[-1] / case.columns, past)
+        return
     want = (x.double() / x.double().sum(-1, keepdim=True)).to(x.dtype)
     because = f"Every thread divides its columns by the sum of all {case.columns:,}."
     see.close("out", out, want, unwritten(out, because), rtol=rounding(case.suffix))

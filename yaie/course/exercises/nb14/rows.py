@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from yaie.course.core.cuda import SUFFIXES
+from yaie.course.core.cuda import SUFFIXES, reserved
 from yaie.course.core.observe import Case
 
 DTYPES = {suffix: name for name, suffix in SUFFIXES.items()}
@@ -15,6 +15,7 @@ COSTS = {
     "shared load": "Neighboring threads should read neighboring numbers of shared memory.",
     "shared store": "Neighboring threads should write neighboring numbers of shared memory.",
 }
+MANY = 2**21 + 1  # rows of 1,024 columns: the last one begins at element 2**31
 
 
 def rows_of(rows: int, columns: int, suffix: str = "f32") -> Any:
@@ -24,6 +25,17 @@ def rows_of(rows: int, columns: int, suffix: str = "f32") -> Any:
     generator = torch.Generator().manual_seed(columns)
     x = torch.rand(rows, columns, generator=generator) + 0.5
     return x.to(getattr(torch, DTYPES[suffix]))
+
+
+def far(rows: int, columns: int, suffix: str) -> Any:
+    """Zeros that take no memory, and ones in the last row; None if the machine refuses them."""
+    import torch
+
+    x = reserved(rows * columns, getattr(torch, DTYPES[suffix]))
+    if x is not None:
+        x[-columns:] = 1
+        x = x.view(rows, columns)
+    return x
 
 
 def on_grid(shape: Sequence[int], words: str = "", suffix: str = "f32", **data: Any) -> Case:

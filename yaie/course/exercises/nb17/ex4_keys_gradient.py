@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import draw_lines, poisoned, run
+from yaie.course.core.cuda import draw_lines, poisoned, reserved, run
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb17 import NOTEBOOK
@@ -107,12 +107,19 @@ EXPLAIN = {
 }
 
 
+FAR = Problem(((1, 1),), dim=256, suffix="f16")  # and as many queries before it as 2³¹ elements
+
+
 def cases() -> Iterator[Case]:
     yield from cases_of(SMALL, OTHERS, COUNTED)
+    yield Case("a query whose row begins at element 2³¹", problem=FAR)
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
     problem = case.problem
+    if problem is FAR:
+        observe_far(path, see)
+        return
     given, (_, grad_k, grad_v) = arguments(problem)
     report = run(see, path, f"{NAME}_{problem.suffix}", *given, explain=EXPLAIN, order=case.order)
     want_k, want_v = gradients(problem)
@@ -128,6 +135,28 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         "never."
     )
     see.at_most("the warps' number of loads of q", requests(report, "q"), needed, once)
+
+
+def observe_far(path: Path, see: Observer) -> None:
+    """One key, which the last of 2²³ + 1 causal queries sees; what comes before takes no memory."""
+    given = inputs(FAR)
+    grad_out, q, k, v, lse, delta = given
+    before = (1 << 31) // FAR.dim
+    large = [reserved((before + 1) * FAR.dim, q.dtype) for _ in range(3)]
+    large += [reserved(before + 1, lse.dtype) for _ in range(2)]
+    if any(tensor is None for tensor in large):
+        return
+    for tensor, last in zip(large, (grad_out, q, q, lse, delta), strict=True):
+        tensor[-last.numel() :] = last.flatten()
+    grad_k, grad_v = (poisoned(*x.shape, dtype=x.dtype) for x in (k, v))
+    far_grad_out, far_q, grad_q, far_lse, far_delta = large
+    tensors = far_grad_out, far_q, k, v, far_lse, far_delta, grad_q, grad_k, grad_v
+    sizes = before + 1, 1, 1, 1, FAR.dim, FAR.scale, 1
+    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # which would copy all of it
+    run(see, path, f"{NAME}_f16", *tensors, *sizes, explain=EXPLAIN, **last)
+    bits = "Where the row of a query begins needs 64 bits: an int ends at 2³¹ - 1."
+    for name, got, want in zip(("grad_k", "grad_v"), (grad_k, grad_v), gradients(FAR), strict=True):
+        see_result(see, name, got, want, bits, FAR)
 
 
 @lru_cache(maxsize=64)

@@ -110,6 +110,8 @@ def cases() -> Iterator[Case]:
     yield planned("300 tokens", (300,), dim=8)
     yield planned("scores of several hundred", (50, 70), spread=300.0, because=OVERFLOW)
     yield planned("scores far below zero", make=low, because=NEGATIVE)
+    words = "70 tokens, key 63 with a score of 113 and the others with 0"
+    yield planned(words, make=high, because=OVERFLOW)
     yield planned("0, 7 and 0 tokens", (0, 7, 0))
     for contexts in ((1025,), (2300, 1024)):
         words = " and ".join(f"{context:,}" for context in contexts)
@@ -126,6 +128,16 @@ def low() -> Batch:
     batch = batch_of((50,), heads=1)
     batch.tensors[0][...] = -5.0
     place(batch, batch.keys[0] + 10.0)
+    return batch
+
+
+def high() -> Batch:
+    """One score is far above the others: that of the last lane of a warp."""
+    batch = batch_of((70,), heads=1)
+    batch.tensors[0][...] = 20.0
+    keys = batch.keys[0] * 0.0
+    keys[63] = 1.0
+    place(batch, keys)
     return batch
 
 

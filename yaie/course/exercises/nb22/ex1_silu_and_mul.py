@@ -28,7 +28,8 @@ EXERCISE = Exercise(
     difficulty=2,
     minutes=20,
     hints=(
-        "You have written every part of it before: the index and its bound in 13.1, rows in 14.4. "
+        "You have written every part of it before: the index and its bound in exercise 13.1, "
+        "rows in exercise 14.4. "
         "Only one thing is new: a row of x is twice as long as a row of out.",
         "Thread i computes element i of out: row i / size, column i % size. Row `row` of x begins "
         "at row × 2 × size. The gate is `column` elements further, and the up `size` elements "

@@ -1,0 +1,184 @@
+"""Every kernel of csrc/ at small awkward shapes, for compute-sanitizer to watch.
+
+    compute-sanitizer --error-exitcode 1 python tests/sanitize.py [NAME ...]
+    compute-sanitizer --tool racecheck --error-exitcode 1 python tests/sanitize.py
+    compute-sanitizer --tool initcheck --error-exitcode 1 python tests/sanitize.py --unwritten
+
+Each case is launched once and compared with its oracle. Each tensor has memory of its own from
+cudaMalloc, so that an access outside it is noticed. Results hold NaN before, so that what a kernel
+leaves out shows; with `--unwritten` they hold nothing, so that initcheck sees what is read before
+it is written. Without a GPU the same runs on the emulator.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+import layers  # noqa: E402
+import test_attention_gradient as gradient  # noqa: E402
+import test_draft_metadata as metadata  # noqa: E402
+import test_flash_kernels as flash  # noqa: E402
+import test_flat_tree as tree  # noqa: E402
+import test_kv_kernels as kv  # noqa: E402
+import test_paged as paged  # noqa: E402
+import test_scan as scan  # noqa: E402
+import torch  # noqa: E402
+from kernel_cases import CASES, Case  # noqa: E402
+from test_paged_rungs import oracle  # noqa: E402
+
+from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
+from yaie.build import jit  # noqa: E402
+from yaie.engine.inputs import Shape  # noqa: E402
+from yaie.ops.attention_gradient import attention_backward  # noqa: E402
+from yaie.ops.cuda.paged import RUNGS  # noqa: E402
+from yaie.ops.reference.attention_gradient import attention  # noqa: E402
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+HALF, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
+SUFFIXES = {F32: "f32", HALF: "f16", BF16: "bf16"}
+Work = tuple[Callable, tuple]
+
+
+def launch(case: Case, dtype: torch.dtype) -> None:
+    """A kernel of the table at each of its small shapes."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*sizes: int) -> torch.Tensor:
+        return torch.randn(*sizes, generator=generator).to(DEVICE, dtype)
+
+    for shape in case.small_shapes:
+        inputs = case.inputs(shape, draw)
+        blank = torch.empty(0, dtype=case.output_dtype or dtype, device=DEVICE)
+        outputs = tuple(blank.new_empty(sizes) for sizes in case.outputs(*inputs))
+        launcher = getattr(jit.load(case.file), f"{case.name}_{SUFFIXES[dtype]}")
+        launcher(*case.arguments(inputs, outputs))
+        case.check(outputs, inputs)
+
+
+def backward(shape: tuple, dtype: torch.dtype) -> None:
+    """The gradients of attention."""
+    leaves, grads, causal = gradient.inputs(shape, dtype)
+    q, k, v = (x.detach() for x in leaves)
+    out, lse = attention(q, k, v, causal)
+    delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
+    given = (x.to(DEVICE) for x in (grads[0], q, k, v, lse, delta))
+    got = attention_backward(*given, causal, backend="cuda")
+    gradient.compare([x.cpu() for x in got], gradient.wanted(leaves, grads, causal), dtype)
+
+
+def every_rung(dtype: torch.dtype) -> None:
+    """Paged attention by each of its rungs."""
+    operands = paged.batch(paged.SHAPES[0], dtype, DEVICE)
+    for rung in RUNGS.values():
+        paged.check(rung(*operands, None), operands)
+
+
+def two_layers(shape: Shape, sizes: tuple, dtype: torch.dtype, steps: list, near: Callable) -> None:
+    """Steps as the engine lays them out, with padding, eager and from a graph."""
+    layers.run(layers.LaidOut(shape, *sizes, dtype, DEVICE), steps, near)
+
+
+def near(dtype: torch.dtype) -> Callable:
+    """Compares mixed steps with float64."""
+    return lambda got, operands: flash.close(
+        got, tuple(oracle(*(x.cpu() for x in operands))), dtype
+    )
+
+
+def of_table() -> Iterator[Work]:
+    for case in CASES:
+        for dtype in (F32, HALF, BF16):
+            if dtype in case.dtypes:
+                yield launch, (case, dtype)
+
+
+def of_flash() -> Iterator[Work]:
+    for rung in flash.RUNGS:
+        for mix in ("chunks", "no keys"):
+            yield flash.test_any_lengths, (rung, mix, True, DEVICE)
+        yield flash.test_any_head_dim, (rung, BF16, 80, DEVICE)
+        yield flash.test_keys_in_the_cache, (rung, 5, DEVICE)
+        yield flash.check_paged, (rung, [(5, 3), (70, 200)], 16, 3, 1, 128, HALF, DEVICE)
+    steps = [((70, 20), (33, 1), (9, 9)), ((64, 1), (90, 50), (17, 1), (1, 1))]
+    for dtype, sizes in ((BF16, (9, 3, 64)), (HALF, (8, 2, 128))):
+        yield two_layers, (Shape(64, 9, 8, 6), sizes, dtype, steps, near(dtype))
+
+
+def of_paged() -> Iterator[Work]:
+    for shape in paged.SHAPES:
+        yield paged.test_tensor_cores, (shape, HALF, DEVICE)
+    for workers in (1, 5, 50):
+        yield paged.test_wherever_the_shares_end, (workers, DEVICE)
+    for shape, shared in paged.PREFIXES:
+        yield paged.test_cascade, (shape, shared, BF16, DEVICE)
+    yield every_rung, (BF16,)
+    decode = [((70, 1), (1, 1), (33, 1)), ((64, 1), (17, 1), (80, 1), (2, 1), (49, 1))]
+    few = [((70, 7), (33, 1), (9, 9)), ((64, 1), (90, 17), (17, 1), (1, 1))]
+    for dtype, sizes in ((BF16, (9, 3, 64)), (F32, (4, 2, 64))):
+        yield two_layers, (Shape(6, 6, 6, 5), sizes, dtype, decode, paged.check)
+        yield two_layers, (Shape(20, 5, 4, 6), sizes, dtype, few, paged.check)
+
+
+def of_kv() -> Iterator[Work]:
+    for shape in kv.SHAPES:
+        yield kv.test_reshape_and_cache, (shape, HALF, DEVICE)
+    yield kv.test_tokens_may_lie_apart, (DEVICE,)
+    for pairs in kv.MAPPINGS.values():
+        yield kv.test_copies_read_before_they_write, (pairs, DEVICE)
+    yield kv.test_blocks_of_any_size, ((17, 2, 33), BF16, "cuda", DEVICE)
+    for lengths in kv.LENGTHS:
+        yield kv.test_gather, (lengths, BF16, "cuda", DEVICE)
+    yield kv.test_fp8_is_the_nearest_and_saturates, ((7, 2, 33, 3), HALF, "cuda", DEVICE)
+    yield kv.test_fp8_comes_back_times_its_scale, (HALF, "cuda", DEVICE)
+
+
+def of_integers() -> Iterator[Work]:
+    yield scan.test_blelloch, (64, DEVICE)
+    yield scan.test_prefix_sum_of_any_length, (DEVICE,)
+    for name in ("", "_linear", "_binary"):
+        yield metadata.test_one_launch, (name, DEVICE)
+    yield metadata.test_from_ends, (DEVICE,)
+    for name in ("match", "match_simple"):
+        yield tree.test_launchers, (name, DEVICE)
+
+
+def of_gradient() -> Iterator[Work]:
+    for dtype in (F32, BF16):
+        for shape in gradient.SHAPES:
+            yield backward, (shape, dtype)
+
+
+GROUPS = {
+    "table": of_table, "flash": of_flash, "paged": of_paged, "kv": of_kv,
+    "integers": of_integers, "gradient": of_gradient,
+}  # fmt: skip
+
+
+def main(*names: str) -> int:
+    """Run the groups, all if none is named; the exit status."""
+    unwritten = "--unwritten" in names
+    names = tuple(name for name in names if not name.startswith("-")) or tuple(GROUPS)
+    if unknown := set(names) - set(GROUPS):
+        sys.exit(f"groups are {', '.join(GROUPS)}, got {', '.join(sorted(unknown))}")
+    for name in names:
+        count = 0
+        for work, given in GROUPS[name]():
+            torch.manual_seed(0)
+            with nullcontext() if unwritten else new_memory_is_nan():
+                work(*given)
+            count += 1
+        if DEVICE == "cuda":
+            torch.cuda.synchronize()
+        print(f"{name}: {count} cases as they should be, on {DEVICE}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,134 @@
+"""What is observed, how mistakes are written as edits, and which of them is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from yaie.course.core.mistakes import BadMistake, apply, read_mistakes
+from yaie.course.core.observe import Case, Observer, Raised, first_wrong, observed
+
+
+def wrong(note) -> str:
+    """What an observer says of the first wrong fact; "" if there is none."""
+    see = Observer()
+    note(see)
+    fact = first_wrong(see.facts)
+    return f"{fact.what} {fact.problem}" if fact else ""
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "words"),
+    [
+        (3, 4, "x is 3, expected 4"),
+        (True, 1, "x is True, expected 1"),
+        (None, [], "x is None, expected []"),
+        ([1, 2, 3], [1, 9, 3], "index 1 is 2, expected 9"),
+        ([1, 2], [1, 2, 3], "2 entries, expected 3"),
+        ((1, 2), [1, 2], "x is a tuple (1, 2), expected a list"),
+        ({"a": 1}, {"a": 2}, "expected {'a': 2}"),
+        (torch.ones(2), [1, 1], "a tensor 2 float32 [1.0, 1.0], expected [1, 1]"),
+        (torch.tensor([1, 2]), torch.tensor([1, 3]), "x is 2 at index [1], expected 3 (1 of 2"),
+        (torch.ones(2), torch.ones(3), "has shape [2], expected [3]"),
+        (torch.ones(2), torch.ones(2).double(), "has dtype torch.float32"),
+        (torch.tensor([float("nan")]), torch.zeros(1), "is NaN at index [0]"),
+    ],
+)
+def test_a_difference_is_told(got, want, words) -> None:
+    assert words in wrong(lambda see: see.equal("x", got, want))
+    assert not wrong(lambda see: see.equal("x", want, want))
+
+
+def test_rounding_is_no_difference() -> None:
+    near, far = torch.tensor([1.00001, 2.0]), torch.tensor([1.1, 2.0])
+    assert not wrong(lambda see: see.close("x", near, torch.tensor([1.0, 2.0])))
+    assert "1.1" in wrong(lambda see: see.close("x", far, torch.tensor([1.0, 2.0])))
+
+
+def test_a_fact_is_a_copy() -> None:
+    see, values = Observer(), [1, 2]
+    see.equal("x", values, [1, 2])
+    values.append(3)
+    assert see.facts[0].got == [1, 2]
+
+
+def test_an_error_ends_a_case_and_names_its_call() -> None:
+    def observe(target, case, see):
+        see.equal("before", 1, 1)
+        with see.call("target(3)"):
+            target(3)
+        see.equal("behind", 1, 1)
+
+    before, error = observed(observe, lambda n: n / 0, Case("a case"))
+    assert before.what == "before" and error.what == "target(3)"
+    assert error.got == Raised("ZeroDivisionError", "division by zero")
+
+
+# ---------------------------------------------------------------------------------------- edits
+
+TEXT = """\
+def f(x):
+    for i in range(3):
+        x += i  # why
+        if x:
+            x += 1
+
+            x += i
+    return x
+"""
+
+
+def edited(*lines: str) -> str:
+    return apply(TEXT, [(line[0], line[2:]) for line in lines])
+
+
+def test_an_edit_keeps_the_depth_of_the_old_line() -> None:
+    assert "            x += 2\n\n" in edited("- x += 1", "+ x += 2")
+    assert "    y = 0\n    for i in" in edited("+ y = 0", "= for i in range(3):")
+    assert "    while x:\n        x -= 1\n    return" in edited(
+        "+ while x:", "+     x -= 1", "= return x"
+    )
+
+
+def test_lines_that_follow_each_other_are_found_together() -> None:
+    assert edited("= x += 1", "- x += i").count("x += i") == 1  # blank lines do not count
+    assert edited("= for i in range(3):", "- x += i").count("x += i") == 1
+
+
+def test_an_ellipsis_stands_for_all_lines_between() -> None:
+    assert edited("- for i in range(3):", "- ...", "- return x", "+ return 0") == (
+        "def f(x):\n    return 0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (("- x += i",), "occurs 2 times"),
+        (("- x += 7",), "no line `x \\+= 7`"),
+        (("+ y = 0",), "needs an old line"),
+        (("- for i in range(3):", "- ..."), "needs an old line below"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_refused(lines, words) -> None:
+    with pytest.raises(BadMistake, match=words):
+        edited(*lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: One.\n- x\n\na: Two.\n- y\n", "second entry a"),
+        ("a [often]: One.\n- x\n", "unknown flag often"),
+        ("a [on b]: One.\n- x\n", "b is no right version"),
+        ("a: One.\n", "needs a sentence and an edit"),
+        ("- x\n", "neither an entry's head nor an edit"),
+    ],
+)
+def test_an_entry_that_cannot_be_read_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "ex1.mistakes"
+    path.write_text(text)
+    with pytest.raises(BadMistake, match=words):
+        read_mistakes(path)

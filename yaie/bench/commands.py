@@ -1,0 +1,209 @@
+"""The commands `yaie bench ...`, and the options that they share with other commands."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+DEFAULT_MODEL = "SmolLM2-135M-Instruct"
+ModelOption = Annotated[str, typer.Option("--model", help="A pulled model's name, or a folder.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N; auto takes a GPU.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
+    ),
+]
+
+# As in yaie.bench.sections, which loads more than a help text should.
+ENGINE_SECTIONS = (
+    *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
+    *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
+)
+LADDERS = ("elementwise", "matmul", "flash", "paged", "metadata", "triton")  # yaie.bench.ladders
+app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
+
+
+@contextmanager
+def measuring(
+    output: Path | None = None, *, keeps: bool = True, alone: bool = True
+) -> Iterator[None]:
+    """Say at the start if this machine is busy, and at a Ctrl-C what was kept.
+
+    Args:
+        output: where results go.
+        keeps: the command has an option for that.
+        alone: times are wrong if other programs use the CPU.
+    """
+    try:
+        from yaie.bench.machine import busy
+
+        if alone and (words := busy()):
+            typer.echo(words, err=True)
+        yield
+    except KeyboardInterrupt:
+        if output is None:
+            kept = f"nothing was kept{' without --output' if keeps else ''}"
+        elif output.exists():
+            kept = f"results so far are in {output}"
+        else:
+            kept = f"there were no results yet to keep in {output}"
+        typer.echo(f"stopped; {kept}", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from None
+
+
+@app.command("engine")
+def bench_engine(
+    model: ModelOption = DEFAULT_MODEL,
+    shape: Annotated[
+        str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help=f"Some of {', '.join(ENGINE_SECTIONS)}.")
+    ] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes: two to three minutes on two idle cores.")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
+    ] = None,
+    cpu_time: Annotated[
+        bool,
+        typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
+    ] = None,
+) -> None:
+    """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
+    with measuring(output, alone=not cpu_time):
+        from yaie.bench import engine
+
+        record = engine.run(
+            model,
+            shape=shape,
+            device=device,
+            dtype=dtype,
+            only=only,
+            quick=quick,
+            rounds=rounds,
+            cpu_time=cpu_time,
+            output=output,
+        )
+        save_plot(record, output)
+
+
+@app.command("serve")
+def bench_serve(
+    model: ModelOption = DEFAULT_MODEL,
+    url: Annotated[
+        str | None, typer.Option(help="Of a server that runs.", show_default="start one")
+    ] = None,
+    api_key: Annotated[
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="What that server demands.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="transformers, at_once, arrivals.")
+    ] = None,
+    soak: Annotated[
+        float | None,
+        typer.Option(metavar="MINUTES", min=0.1, help="Keep it busy, and watch its memory."),
+    ] = None,
+    device: Device = "auto",
+    dtype: Dtype = "auto",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Little load: one to two minutes on two idle cores.")
+    ] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Argument(help="Of the server that is started, behind --.")
+    ] = None,
+) -> None:
+    """What the clients of a server see: throughput and latency, up to where it is saturated."""
+    if soak is not None:
+        if url or only or options:
+            raise ValueError("--soak starts a server of its own: no --url, --only or options")
+        with measuring(output, alone=False):
+            from yaie.bench import soak as bench
+
+            record = bench.run(model, soak, device=device, dtype=dtype, output=output)
+        typer.echo(bench.told(record["results"]["soak"][-1]))
+        return
+    with measuring(output):
+        from yaie.bench import serve
+
+        record = serve.run(
+            model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
+            rounds=rounds, output=output, options=options or (),
+        )  # fmt: skip
+        save_plot(record, output)
+
+
+def save_plot(record: dict, output: Path | None) -> None:
+    """Draw the results beside their JSON, if there is anything to draw."""
+    from yaie.course.viz import benchmark
+
+    if output is not None and benchmark.can_draw(record):
+        picture = output.with_suffix(".png")
+        benchmark.draw_benchmark(record).savefig(picture)
+        typer.echo(f"results: {output}, plots: {picture}")
+
+
+@app.command("jit")
+def bench_jit(
+    rounds: Annotated[int, typer.Option(min=1, help="Of which the least counts.")] = 5,
+) -> None:
+    """What compiling, launching, emulating and checking a kernel take, beside their targets."""
+    with measuring(keeps=False):
+        from yaie.bench import jit
+
+        jit.run(rounds)
+
+
+@app.command("radix")
+def bench_radix() -> None:
+    """What matching and eviction cost, by length of the prompt and size of the tree."""
+    with measuring(keeps=False):
+        from yaie.bench import radix
+
+        radix.run()
+
+
+@app.command("kernels")
+def bench_kernels(
+    only: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Operators with these words: norm,matmul.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="bfloat16 (GPU), float16 or float32 (CPU).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    output: Annotated[
+        Path | None, typer.Option(help="Also save the results as JSON, and a plot beside it.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer and smaller shapes.")] = False,
+    ladder: Annotated[
+        str | None, typer.Option(help=f"Instead the rungs of a kernel: {', '.join(LADDERS)}.")
+    ] = None,
+    skip: Annotated[
+        str | None, typer.Option(metavar="WORDS", help="Rows of a ladder to leave out.")
+    ] = None,
+) -> None:
+    """Every operator in every back end, against its peers and the device's ceilings."""
+    with measuring(output):
+        from yaie.bench import ladders
+
+        faults = ladders.command(ladder, only, dtype, device, output, quick, skip)
+    raise typer.Exit(1 if faults else 0)

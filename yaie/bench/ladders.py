@@ -1,0 +1,364 @@
+"""`yaie bench kernels --ladder`: every rung of a kernel, its variants and the libraries in turns.
+
+A step of a ladder is a case of `yaie bench kernels` with its rungs in place of back ends. Each way
+to compute it is checked against float64 on fresh inputs, ours into memory that holds NaN, and then
+timed per call and as a CUDA graph. The last rungs run in variants, too, with other constants or
+with one of their ideas taken away: they tell whether the choices in the source are right on this
+card. The record has the form that the notebooks read, and is saved after each step.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from yaie.bench import cases, ceilings, kernels
+from yaie.bench.cases import Case, Prepare
+from yaie.bench.cases_attention import decode, prefill, shared_prefix
+from yaie.bench.cases_metadata import BATCHES, _loop, draft_extend
+from yaie.bench.files import output_path, save
+from yaie.bench.protocol import Clock, InARow, clock_for
+from yaie.bench.variants import VARIANTS
+from yaie.build import jit
+from yaie.build.nvcc import CSRC, build_for
+from yaie.ops.cuda import flash, matrix, paged
+from yaie.ops.registry import resolve
+
+BF16, F32 = torch.bfloat16, torch.float32
+
+
+@dataclass(frozen=True)
+class Step:
+    """A case of a ladder.
+
+    Attributes:
+        place: where its rows stand in the record.
+        about: what stands beside its rows; None if they stand there alone.
+        against: name of a ratio -> the libraries of which the fastest counts.
+        rounds: of alternating order.
+        graphs: calls in a CUDA graph.
+        in_a_row: whether calls are timed one behind another, in microseconds.
+    """
+
+    case: Case
+    place: tuple[str, str]
+    dtype: torch.dtype = BF16
+    about: dict[str, Any] | None = field(default_factory=dict)
+    against: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    rounds: int = 4
+    graphs: int = 1
+    in_a_row: bool = False
+
+
+def wrapped(function: Callable[..., object]) -> Prepare:
+    """A function of a case's arguments as a `Prepare`."""
+    return lambda *arguments: lambda: function(*arguments)
+
+
+def back_end(operator: str, name: str) -> Prepare:
+    """A row of the registry, imported when it is prepared."""
+    return lambda *arguments: functools.partial(resolve(operator, name), *arguments)
+
+
+# ------------------------------------------------------------------------------------- ladders
+
+
+def elementwise(on_gpu: bool) -> Iterator[Step]:
+    """add_relu and the norms: the back end, torch.compile, and the launchers' variants."""
+    rows, columns = (16384, 4096) if on_gpu else (61, 136)
+    chosen = (*cases.elementwise(rows, columns, BF16), *cases.row_wise(rows, columns, BF16))
+    for case in chosen:
+        name = case.operator
+        if name in ("add_relu", "rms_norm", "add_rms_norm"):
+            own = {"cuda": back_end(name, "cuda")}
+            kept = replace(case, rungs=own, variants=_of(name))
+            yield Step(kept, ("operators", name), rounds=8)
+
+
+def product(on_gpu: bool) -> Iterator[Step]:
+    """Every rung of the matrix product, beside cuBLAS."""
+    size = 4096 if on_gpu else 24
+    for dtype, rungs in ((BF16, [*matrix.RUNGS]), (F32, ["naive", "shared_tile", "register_tile"])):
+        case = replace(
+            cases.matrices(size, size, dtype)[1], dtype=dtype,
+            rungs={name: wrapped(matrix.RUNGS[name]) for name in rungs},
+            variants=_of("matmul") if dtype == BF16 else {},
+            peers={"cuBLAS": wrapped(torch.mm)},
+        )  # fmt: skip
+        against = {"of_library": ("cuBLAS",)}
+        name = str(dtype).removeprefix("torch.")
+        yield Step(case, ("products", name), dtype, None, against, rounds=8)
+
+
+def attention(on_gpu: bool) -> Iterator[Step]:
+    """The rungs of flash attention and Triton's kernel, beside FlashAttention and cuDNN."""
+
+    def rung(function: Callable[..., object]) -> Prepare:
+        return wrapped(
+            lambda q, k, v, starts_q, starts_k, causal, scale: function(
+                q, k, v, causal, scale, flash.Sequences(starts_q, starts_k)
+            )
+        )
+
+    rungs = {name: rung(function) for name, function in flash.RUNGS.items()}
+    triton = {"Triton": back_end("ragged_attention", "triton")} if on_gpu else {}
+    for head_dim in (128, 64):
+        for causal in (False, True):
+            sizes = (4, 32, 4096) if on_gpu else (2, 2, 33)
+            case = prefill(*sizes, head_dim, causal, BF16)
+            case = replace(case, rungs=rungs | triton, variants=_of("flash"))
+            against = {"of_library": ("SDPA, FlashAttention-2",)}
+            about = {"head_dim": head_dim, "causal": causal}
+            yield Step(case, ("problems", case.shape), BF16, about, against)
+
+
+DECODE = {
+    "B64 ctx4096": [4096] * 64,
+    "B16 ctx8192": [8192] * 16,
+    "B128 ctx1024": [1024] * 128,
+    "B1 ctx32768": [32768],
+    "B32 skewed": [65536] + [512] * 31,
+    "B256 ctx512, 32 KV heads": [512] * 256,
+}
+PREFIXES = {  # sequences, shared tokens, own tokens
+    "B64 shared 8192 own 256": (64, 8192, 256),
+    "B64 shared 0 own 4096": (64, 0, 4096),
+    "B16 shared 2048 own 256": (16, 2048, 256),
+    "B8 shared 256 own 256": (8, 256, 256),
+    "B256 shared 1024 own 128": (256, 1024, 128),
+}
+
+
+def paged_decode(on_gpu: bool) -> Iterator[Step]:
+    """The rungs of paged attention, and a shared prefix, beside FlashInfer."""
+    against = {"of_flashinfer": ("FlashInfer", "FlashInfer, tensor cores")}
+    heads = (32, 8, 128, 16, BF16) if on_gpu else (4, 2, 64, 16, BF16)
+    triton = {"triton": back_end("paged_attention", "triton")} if on_gpu else {}
+    for name, contexts in (DECODE if on_gpu else {"B2 skewed": [40, 7]}).items():
+        kv_heads = 32 if "32 KV heads" in name else heads[1]
+        case = decode(len(contexts), max(contexts), heads[0], kv_heads, *heads[2:], contexts)
+        rungs = {rung: wrapped(function) for rung, function in paged.RUNGS.items()} | triton
+        varied = _of("paged") if name in ("B64 ctx4096", "B1 ctx32768", "B2 skewed") else {}
+        yield Step(replace(case, rungs=rungs, variants=varied), ("decode", name), against=against)
+    for name, sizes in (PREFIXES if on_gpu else {"B3 shared 32 own 16": (3, 32, 16)}).items():
+        case = shared_prefix(*sizes, *heads)
+        rungs = {"paged_attention": _read_for_every_sequence, "cascade": wrapped(paged.cascade)}
+        rungs["shared_prefix_attention"] = wrapped(paged.shared_prefix_attention)
+        peers = {who: call for who, call in case.peers.items() if who != "paged_attention"}
+        yield Step(replace(case, rungs=rungs, peers=peers), ("prefixes", name))
+
+
+def _read_for_every_sequence(q, key_pool, value_pool, tables, lengths, shared_len, scale):
+    starts = torch.arange(len(q) + 1, dtype=torch.int32, device=q.device)
+    return lambda: paged.paged_attention(q, key_pool, value_pool, tables, lengths, starts, scale)
+
+
+def metadata(on_gpu: bool) -> Iterator[Step]:
+    """What a caller waits for the metadata of draft-extend: calls from Python in a row, and a
+    launch among 50 in a graph."""
+    for batch in BATCHES if on_gpu else (5,):
+        case = draft_extend(batch)
+        back_ends = ("reference", "triton", "cuda") if on_gpu else ("reference", "cuda")
+        rungs = {name: back_end(case.operator, name) for name in back_ends}
+        changed = {name: _written(case, prepare) for name, prepare in rungs.items()}
+        loop = {"Python, a loop over requests": _loop}
+        case = replace(case, rungs=loop | changed, peers={}, waits=tuple(loop))
+        place = ("microseconds", str(batch))
+        yield Step(case, place, about=None, rounds=12, graphs=50, in_a_row=True)
+
+
+def configurations(on_gpu: bool) -> Iterator[Step]:
+    """Triton's large kernels; each configuration is told as it is timed."""
+    if not on_gpu:
+        return
+    kv = (32, 8, 128, 16, BF16)
+    norms = ("softmax", "rms_norm", "add_rms_norm")
+    chosen = [case for case in cases.row_wise(16384, 4096, BF16) if case.operator in norms]
+    chosen.append(replace(cases.matrices(4096, 4096, BF16)[1], peers={"cuBLAS": wrapped(torch.mm)}))
+    shapes = ((64, 4096), (32, 4096), (16, 8192), (128, 1024), (1, 32768))
+    chosen += [decode(*shape, *kv) for shape in shapes]
+    chosen += [prefill(4, 32, 4096, dim, c, BF16) for dim in (128, 64) for c in (False, True)]
+    for case in chosen:
+        case = replace(case, rungs={"triton": back_end(case.operator, "triton")}, compiled=False)
+        yield Step(case, ("problems", f"{case.operator} {case.shape}"))
+
+
+LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
+    "elementwise": elementwise,
+    "matmul": product,
+    "flash": attention,
+    "paged": paged_decode,
+    "metadata": metadata,
+    "triton": configurations,
+}
+
+
+def _of(name: str) -> dict[str, Prepare]:
+    return VARIANTS[name].prepares() if name in VARIANTS else {}
+
+
+def _written(case: Case, prepare: Prepare) -> Prepare:
+    """A back end that returns nothing, followed by what it wrote."""
+
+    def prepare_both(*arguments: object) -> Callable[[], object]:
+        call = prepare(*arguments)
+        return lambda: (call(), case.changes(*arguments))[1]
+
+    return prepare_both
+
+
+# --------------------------------------------------------------------------------------- a run
+
+
+def command(
+    ladder: str | None, only: str | None, dtype: str | None, device: str,
+    output: str | Path | None, quick: bool, skip: str | None,
+) -> list:  # fmt: skip
+    """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
+    if ladder is not None:
+        return run(ladder, only, device, output, skip)["faults"]
+    results = kernels.run(only, dtype, device, output, quick)["results"]
+    return [row for row in results if row["ours"] and row["failure"]]
+
+
+def run(
+    name: str,
+    only: str | None = None,
+    device: str = "auto",
+    output: str | Path | None = None,
+    skip: str | None = None,
+    rounds: int | None = None,
+    say: Callable[[str], None] = kernels._say,
+    clock: Clock | None = None,
+) -> dict:
+    """Climb a ladder, and return what is saved; `faults` in it are ours that are wrong.
+
+    Args:
+        name: of the ladder.
+        only, skip: words, separated by commas; a step is measured if its name has one of `only`,
+            and a way is left out if its name has one of `skip`.
+        device, output, say, clock: as for `yaie bench kernels`.
+        rounds: in place of the ladder's own.
+
+    Raises:
+        ValueError: there is no such ladder, step or device, or `output` is no JSON file.
+    """
+    if name not in LADDERS:
+        raise ValueError(f"ladder must be one of {', '.join(LADDERS)}, got {name!r}")
+    kept, on = None if output is None else output_path(output), kernels._device(device)
+    steps = [step for step in LADDERS[name](on.type == "cuda") if _named(step.place[1], only)]
+    if not steps:
+        raise ValueError(f"no step of the ladder {name} here has one of the words {only!r}")
+    record, begun = kernels.head(on), time.monotonic()
+    best = ceilings.measure(on, BF16 if on.type == "cuda" else F32, clock or clock_for(on), False)
+    record |= {"dtype": "bfloat16", "ladder": name, "copy_gb_s": best.copy, "faults": []}
+    say(f"a copy: {best.copy:.0f} GB/s")
+    build(on, name)
+    with telling(say) if name == "triton" else nullcontext():
+        for step in steps:
+            case = left(step.case, skip)
+            timer = clock or (InARow(on) if step.in_a_row else clock_for(on))
+            rows = kernels.measure_case(
+                case, step.dtype, on, best, timer, rounds or step.rounds, step.graphs,
+                seed=time.time_ns() % 2**31,
+            )  # fmt: skip
+            formed = {row.who: form(row, rows, step, best) for row in rows}
+            about = step.about
+            place = record.setdefault(step.place[0], {})
+            place[step.place[1]] = (
+                formed if about is None else {"bytes": case.num_bytes} | about | {"rows": formed}
+            )
+            record["faults"] += [
+                f"{step.place[1]}: {row.who} {row.failure or 'did not write all of its output'}"
+                for row in rows
+                if row.ours and (row.failure or not row.poisoned)
+            ]
+            record["seconds"] = round(time.monotonic() - begun, 1)
+            if kept is not None:
+                save(record, kept)
+            say(f"[{record['seconds']:4.0f} s] {step.place[1]}")
+            for line in kernels.table([asdict(row) for row in rows])[2:]:
+                say(line)
+    for fault in record["faults"]:
+        say(f"FAULT: {fault}")
+    return record
+
+
+def form(row: kernels.Row, rows: list[kernels.Row], step: Step, best: ceilings.Ceilings) -> dict:
+    """A row as the notebooks read it."""
+    if row.ms is None:
+        return {"not_timed": row.failure}
+    if step.in_a_row:
+        graph = {} if row.graph_ms is None else {"kernel": 1e3 * row.graph_ms}
+        return {"call": 1e3 * row.ms} | graph
+    formed: dict[str, Any] = {"ms": row.ms, "fastest": row.fastest, "slowest": row.slowest}
+    formed |= {"graph_ms": row.graph_ms, "gb_s": row.gb_s, "tflop_s": row.tflop_s}
+    formed["of_copy"] = row.gb_s / best.copy
+    for ratio, names in step.against.items():
+        times = [other.ms for other in rows if other.who in names and other.ms is not None]
+        formed[ratio] = min(times) / row.ms if times else None
+    formed |= {"error": row.error, "was_nan": row.poisoned}
+    return {key: value for key, value in formed.items() if value is not None}
+
+
+def build(device: torch.device, name: str) -> None:
+    """Compile the variants and rungs of a ladder side by side, each by a process of nvcc's own."""
+    if device.type != "cuda":
+        return
+    operators = {"elementwise": ("add_relu", "rms_norm"), "triton": (), "metadata": ()}
+    modules = [
+        module
+        for operator in operators.get(name, (name,))
+        for module in VARIANTS[operator].modules().values()
+    ]
+    if name in ("matmul", "flash", "paged"):
+        modules += [jit.load(path) for path in sorted((CSRC / name).glob("*.cu"))]
+    missing = [module for module in modules if module.how(device).words == "compiled at first use"]
+    capability = torch.cuda.get_device_capability(device)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda x: _attempt(x, capability), missing))
+
+
+def _attempt(module: jit.Module, capability: tuple[int, int]) -> None:
+    with suppress(jit.CompileError):  # its row will say so
+        build_for(module.source, module.path, capability, module.flags)
+
+
+def left(case: Case, skip: str | None) -> Case:
+    """A case without the ways that have one of these words in their names."""
+    if skip is None:
+        return case
+    parts = {
+        part: {name: x for name, x in getattr(case, part).items() if not _named(name, skip)}
+        for part in ("rungs", "variants", "peers")
+    }
+    return replace(case, **parts)
+
+
+def _named(name: str, words: str | None) -> bool:
+    return words is None or any(word.strip() in name for word in words.split(","))
+
+
+@contextmanager
+def telling(say: Callable[[str], None]) -> Iterator[None]:
+    """Tell the time of each configuration that Triton's kernels are tried with."""
+    from yaie.ops.triton import runtime
+
+    time_one = runtime._time
+
+    def told(launch: Callable, config: dict) -> float:
+        ms = time_one(launch, config)
+        say(f"    {ms:9.4f} ms  {config}")
+        return ms
+
+    with mock.patch.object(runtime, "_time", told):
+        yield

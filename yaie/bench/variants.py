@@ -1,0 +1,191 @@
+"""The last rungs changed: other constants, or one of their ideas taken away, for `ladders`."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from yaie.bench.cases import Prepare
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
+from yaie.ops.cuda import paged
+
+Changes = dict[str, str]  # of a kernel's source: what is there -> what replaces it
+
+
+@functools.cache
+def _home() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory()  # as long as the process
+
+
+def variant(file: str, name: str, changes: Changes) -> jit.Module:
+    """A kernel in bfloat16 alone, after replacements, each of which must apply to it or to the
+    header that all kernels share."""
+    kernel, header = ((CSRC / f).read_text(encoding="utf-8") for f in (file, "common.cuh"))
+    kernel = re.sub(r'extern "C" cudaError_t \w+_f(16|32)\(.*?\n}\n', "", kernel, flags=re.DOTALL)
+    place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
+    place.mkdir(exist_ok=True)
+    for old, new in changes.items():
+        if old not in kernel + header:
+            raise ValueError(f"{file} no longer has {old!r}")
+        if old in header:  # a second one, unchanged, would define everything twice
+            header = header.replace(old, new)
+            (place / "common.cuh").write_text(header, encoding="utf-8")
+        kernel = kernel.replace(old, new)
+    path = place / Path(file).name
+    path.write_text(kernel, encoding="utf-8")
+    return jit.load(path)
+
+
+@dataclass(frozen=True)
+class Variants:
+    """Changed versions of a kernel.
+
+    Attributes:
+        file: below `csrc/`.
+        launch: (module, a case's arguments) -> its outputs, without the back end's checks.
+        changes: by the names of the rows.
+    """
+
+    file: str
+    launch: Callable[..., object]
+    changes: dict[str, Changes]
+
+    def modules(self) -> dict[str, jit.Module]:
+        """All of them, by name; nothing is compiled yet."""
+        return {name: variant(self.file, name, c) for name, c in self.changes.items()}
+
+    def prepares(self) -> dict[str, Prepare]:
+        """How a case calls them."""
+        return {
+            name: lambda *a, m=module: functools.partial(self.launch, m, *a)
+            for name, module in self.modules().items()
+        }
+
+
+def _add_relu(module, x, y) -> torch.Tensor:
+    out = x.new_empty(x.shape)
+    module.add_relu_bf16(x, y, out, x.numel())
+    return out
+
+
+def _rms_norm(module, x, weight, eps) -> torch.Tensor:
+    out = x.new_empty(x.shape)
+    module.rms_norm_bf16(x, weight, out, *x.shape, eps)
+    return out
+
+
+def _product(module, a, b) -> torch.Tensor:
+    c = a.new_empty(a.shape[0], b.shape[1])
+    module.matmul_mma_bf16(a, b, c, *c.shape, a.shape[1])
+    return c
+
+
+def _attention(module, q, k, v, starts_q, starts_k, causal, scale) -> tuple:
+    (tokens, heads, head_dim), (keys, kv_heads, _) = q.shape, k.shape
+    out, lse = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
+    module.flash_mma_bf16(
+        *(q, k, v, out, lse, starts_q, starts_k, None, None, len(starts_q) - 1, tokens),
+        *(keys, heads, kv_heads, head_dim, q.stride(0), k.stride(0), v.stride(0), 0, 0),
+        *(head_dim**-0.5, int(causal)),
+    )
+    return out, lse
+
+
+def _paged(module, *operands) -> tuple:
+    """With as many thread blocks as run together."""
+    q, key_pool = operands[:2]
+    group, head_dim, workers = q.shape[1] // key_pool.shape[2], q.shape[2], 4
+    if q.is_cuda:
+        properties = torch.cuda.get_device_properties(q.device)
+        stages, tile = (
+            int(re.search(rf"\b{name} = (\d+);", module.source)[1]) for name in ("STAGES", "TILE")
+        )
+        together = properties.shared_memory_per_multiprocessor // (
+            stages * tile * 4 * head_dim + 1024
+        )
+        workers = together * properties.multi_processor_count
+    state, given = paged.arguments(*operands)
+    size = workers * (4 + 2 * group * (head_dim + 1))
+    module.paged_mma_bf16(*given, q.new_empty(size, dtype=torch.float32), 0, workers)
+    return state
+
+
+def tiles(m: int, n: int, k: int, stages: int, blocks: int = 1) -> Changes:
+    """Replacements that give the product's last rung other tiles."""
+    return {
+        "TILE_M = 256, TILE_N = 128, TILE_K = 32;": f"TILE_M = {m}, TILE_N = {n}, TILE_K = {k};",
+        "STAGES = 3;": f"STAGES = {stages};",
+        "MIN_BLOCKS = 1;": f"MIN_BLOCKS = {blocks};",
+    }
+
+
+STREAMING = {
+    "uint4 bits = *reinterpret_cast<const uint4*>(from);": (
+        "uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));"
+    ),
+    "*reinterpret_cast<uint4*>(to) = reinterpret_cast<const uint4&>(vec);": (
+        "__stcs(reinterpret_cast<uint4*>(to), reinterpret_cast<const uint4&>(vec));"
+    ),
+}
+LOOP = "    for (int v = 0, column = first; v < VECS && column < size; ++v, column += step)"
+EARLY = {
+    f"    float sum = 0.0f;\n{LOOP}": (
+        f"    Vec<T> early[VECS];\n{LOOP}\n        early[v] = load16(weight + column);\n"
+        f"    float sum = 0.0f;\n{LOOP}"
+    ),
+    "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
+}
+THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
+TOGETHER, WEIGH = "HEADS_TOGETHER = ", "                weigh(j, weights[j / 2]);\n"
+VARIANTS = {
+    "add_relu": Variants("elementwise/add_relu.cu", _add_relu, {
+        "launcher, as it is": {},
+        **{f"launcher, {n} threads": {f"{THREADS}256;": f"{THREADS}{n};"}
+           for n in (128, 512, 1024)},
+        "launcher, streaming": STREAMING,
+    }),
+    "rms_norm": Variants("norm/rms_norm.cu", _rms_norm, {
+        "launcher, as it is": {},
+        **{f"launcher, {n} pieces a thread": {PIECES: str(n)} for n in (1, 2, 4)},
+        "launcher, weights before the sum": EARLY,
+        "launcher, streaming": STREAMING,
+    }),
+    "matmul": Variants("matmul/mma.cu", _product, {
+        "mma, 128 × 256 × 32, 3 stages": tiles(128, 256, 32, 3),
+        "mma, 256 × 128 × 64, 3 stages": tiles(256, 128, 64, 3),
+        "mma, 256 × 128 × 64, 4 stages": tiles(256, 128, 64, 4),
+        "mma, 128 × 128 × 32, 3 stages, 2 thread blocks": tiles(128, 128, 32, 3, 2),
+        "mma, 128 × 128 × 64, 3 stages, 2 thread blocks": tiles(128, 128, 64, 3, 2),
+        "mma, 4 stages": {"STAGES = 3;": "STAGES = 4;"},
+        "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
+        "mma, no swizzle": {"(piece ^ (row / ROWS & MASK))": "piece"},
+        "mma, groups of 8 rows of tiles": {"GROUP = 16;": "GROUP = 8;"},
+        "mma, tiles in the order of rows": {"GROUP = 16;": "GROUP = 1;"},
+    }),
+    "flash": Variants("flash/mma.cu", _attention, {
+        "mma, all weights of a tile first": {
+            WEIGH: f"{WEIGH}            }}\n#pragma unroll\n"
+                   "            for (int j = 0; j < KEY_TILES; j += 2) {\n"
+        },
+        "mma, rescaled whenever a maximum grows": {"LAZY = 8.0f;": "LAZY = 0.0f;"},
+        "mma, no swizzle": {"(piece ^ row % 8)": "piece"},
+        "mma, tiles of 8 KiB": {"return 8192 / DIM;": "return 4096 / DIM;"},
+        "mma, 1 head after the other": {f"{TOGETHER}16;": f"{TOGETHER}1;"},
+        **{f"mma, {n} heads together": {f"{TOGETHER}16;": f"{TOGETHER}{n};"} for n in (8, 32)},
+        "mma, all of head_dim unrolled": {"#pragma unroll 4  // not 8": "#pragma unroll  // not 8"},
+    }),
+    "paged": Variants("paged/mma.cu", _paged, {
+        "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
+        "mma, tiles of 16 keys": {"TILE = 32;": "TILE = 16;"},
+        "mma, merge launched when the shares are done": {
+            "    let_next_begin();\n    int count": "    int count"
+        },
+    }),
+}  # fmt: skip

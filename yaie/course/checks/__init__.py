@@ -1,1 +1,0 @@
-"""One module a notebook: its exercises and the functions that check them."""

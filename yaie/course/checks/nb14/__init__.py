@@ -1,3 +1,0 @@
-"""What other notebooks still use; its exercises have moved."""
-
-EXERCISES: list = []

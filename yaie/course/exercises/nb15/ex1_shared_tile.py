@@ -1,0 +1,111 @@
+"""15.1: tiles in shared memory: every edge, no race, every element fetched once per tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import cheap, in_every_order, report_of
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb15 import NOTEBOOK
+from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
+
+EXERCISE = Exercise(
+    id="15.1",
+    notebook=NOTEBOOK,
+    slug="shared_tile",
+    title="A tile of c through tiles of a and b",
+    target="csrc/matmul/shared_tile.cu#matmul_shared_tile",
+    task=(
+        "A thread block of 32 × 32 threads computes a tile of 32 × 32 elements of c = a b; the "
+        "thread's own is in `row` and `column`. Walk along k in steps of 32: bring a tile of a "
+        "to a_tile and a tile of b to b_tile, one element of each per thread, wait, add "
+        "32 products to the thread's sum, wait, go on. Then write the sum to c, rounded by "
+        "`from_float<T>`. m, n and k are any numbers: beyond the edges of a and b there are "
+        "zeros."
+    ),
+    difficulty=2,
+    minutes=25,
+    hints=(
+        "In the iteration that begins at `start`, the tile of a has the rows of this thread block "
+        "and the columns start … start + 31; the tile of b has the rows start … start + 31 and "
+        "the columns of this thread block. Thread (x, y) brings the elements at row y, column "
+        "x of both. Then it needs row y of one tile and column x of the other.",
+        "The bounds differ: for a they are row < m and start + x < k, for b start + y < k and "
+        "column < n. A thread that is out of bounds writes a 0 and stays, since others wait for "
+        "it at the barriers. Each iteration has two: no thread reads a tile that is not "
+        "complete, and none overwrites one that is still read. Only the last "
+        "line asks whether the thread has an element of c.",
+        "    float sum = 0.0f;\n"
+        "    for (int start = 0; start < k; start += TILE) {\n"
+        "        a_tile[y][x] = ... ? to_float(a[(size_t)row * k + ...]) : 0.0f;\n"
+        "        b_tile[y][x] = ... ? to_float(b[(size_t)(...) * n + column]) : 0.0f;\n"
+        "        // a barrier\n"
+        "        for (int i = 0; i < TILE; ++i) sum += ...;\n"
+        "        // a barrier\n"
+        "    }\n"
+        "    if (...) c[...] = from_float<T>(sum);",
+    ),
+    proves=(
+        "It is right for 7 shapes in three schedules and three dtypes, no thread reads or "
+        "overwrites a tile too early, and each element of a tile is loaded from global "
+        "memory once."
+    ),
+)
+NAME = "matmul_shared_tile"
+TILE = 32
+WHOLE = (64, 96, 64)
+SIZES = ((32, 32, 32), WHOLE, (32, 32, 40), (33, 31, 64), (5, 70, 33), (1, 1, 1), (40, 33, 0))
+EXPLAIN = {
+    "race": "Wait before the tiles are read, and before the next iteration writes them.",
+    "out_of_bounds": "What lies beyond the edges of a and b counts as 0: do not read it.",
+    "uninitialized": "Each thread writes its cell of both tiles in each iteration.",
+    "deadlock": "All threads make the same number of iterations.",
+}
+COSTS = {
+    "global load": "Neighboring threads (threadIdx.x) should read neighbors of a row.",
+    "global store": "Neighboring threads (threadIdx.x) should write neighbors of a row of c.",
+    "shared load": (
+        "The lanes of a warp have the same y. Let them read one element of a_tile, which they "
+        "share, and 32 neighbors of a row of b_tile."
+    ),
+    "shared store": "The lanes of a warp should write 32 neighbors of a row of the tile.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(*(product_of(*size) for size in SIZES))
+    yield product_of(1, 1, 4096, "f16", ones=True, checked=False)
+    for suffix in ("f16", "bf16"):
+        yield product_of(40, 70, 100, suffix)
+    yield product_of(*WHOLE, costs=True)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    tail = f" Here k = {case.k} is not a multiple of 32." if case.k % TILE else ""
+    because = f"c[row][column] is the sum of a[row][i] × b[i][column] over all i < k.{tail}"
+    if case.ones:
+        because = f"1 × 1 is added {case.k:,} times, in float32."
+    report = see_product(see, path, NAME, case, EXPLAIN, because)
+    if case.costs:
+        m, n, k = case.m, case.n, case.k
+        fewest = (m * k * (n // TILE) + k * n * (m // TILE)) // TILE  # an element per lane
+        asked, _ = units(report, "global", "load")
+        shared = "Each thread brings one element of a and of b per iteration, for all to use."
+        see.at_most("the requests of warps to read a and b", asked, fewest, shared)
+        cheap(see, report, COSTS)
+
+
+def draw(path: Path) -> Any:
+    """What a warp reads from the two tiles."""
+    from functools import partial
+
+    from yaie.course.viz.memory import draw_access
+    from yaie.course.viz.film import compose
+
+    report = report_of(path, f"{NAME}_f32", *factors(*WHOLE), *WHOLE)
+    loads = [x for x in report.accesses if (x.memory, x.kind) == ("shared", "load")]
+    loads.sort(key=lambda x: x.name)
+    return compose([partial(draw_access, access) for access in loads[:2]])

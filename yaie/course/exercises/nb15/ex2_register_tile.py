@@ -1,0 +1,95 @@
+"""15.2: 64 sums per thread, with 4 loads of 16 bytes per step, between two barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import draw_lines, in_every_order
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb15 import NOTEBOOK
+from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
+
+EXERCISE = Exercise(
+    id="15.2",
+    notebook=NOTEBOOK,
+    slug="register_tile",
+    title="64 sums in a thread's registers",
+    target="csrc/matmul/register_tile.cu#matmul_register_tile",
+    task=(
+        "The tiles of a and b have been written: a_tile[step] is a column of a, 128 elements "
+        "long, and b_tile[step] a row of b. In each of the DEPTH steps a thread takes eight "
+        "elements of a_tile, four from y and four from HALF + y, and eight of b_tile, four "
+        "from x and four from HALF + x, by load16, and adds all 64 products to "
+        "`sums[down][across][i][j]`: `down` and `i` say which of a's, `across` and `j` which "
+        "of b's. Place both barriers, too: this is in the middle of the loop over k."
+    ),
+    difficulty=3,
+    minutes=25,
+    hints=(
+        "One step is an outer product: a column of 8 times a row of 8. What a thread has "
+        "brought to registers is used 8 times before the next step.",
+        "`Vec<float>` holds four floats in registers, and load16(&a_tile[step][y]) fills one. "
+        "A step has four of these loads and then only registers. Before the first step all "
+        "threads must have written the tiles; after the last, all must have read them before "
+        "the next iteration writes.",
+        "    // a barrier\n"
+        "    for (int step = 0; step < DEPTH; ++step) {\n"
+        "        Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][...])};\n"
+        "        Vec<float> of_b[2] = ...;\n"
+        "        // four loops: down, across, i, j\n"
+        "        sums[down][across][i][j] += of_a[...][...] * of_b[...][...];\n"
+        "    }\n"
+        "    // a barrier",
+    ),
+    proves=(
+        "It is right for 5 shapes, in three schedules and three dtypes, and a step costs a "
+        "warp 4 requests to shared memory for 2,048 multiplications."
+    ),
+)
+NAME = "matmul_register_tile"
+TILE, WARPS = 128, 8
+WAVEFRONTS = 12  # of the four loads of a step: 2 + 2 of a, 4 + 4 of b
+SIZES = ((128, 128, 8), (128, 128, 24), (3, 5, 9))
+CUT_OFF = ((130, 70, 20), (129, 140, 33))
+BECAUSE = (
+    "In each step, sums[down][across][i][j] takes the product of element i of the thread's group "
+    "`down` of a column of a and element j of its group `across` of a row of b."
+)
+EXPLAIN = {
+    "race": "Wait before the tiles are read, and before the next iteration writes them.",
+    "out_of_bounds": (
+        "A tile has DEPTH = 8 rows. The thread's elements begin at y and HALF + y in a_tile, at x "
+        "and HALF + x in b_tile."
+    ),
+    "misaligned": "load16 needs an index that is a multiple of 4, as x, y and HALF are.",
+    "uninitialized": "Before the tiles are read, all threads have to have written them.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield from in_every_order(*(product_of(*size) for size in SIZES))
+    for size in CUT_OFF:
+        yield product_of(*size)
+    for suffix in ("f16", "bf16"):
+        yield product_of(130, 72, 40, suffix)
+    yield product_of(TILE, TILE, 16, costs=True)
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    report = see_product(see, path, NAME, case, EXPLAIN, BECAUSE)
+    if case.costs:
+        requests, wavefronts = units(report, "shared", "load")
+        steps = case.k * WARPS
+        four = "load16 brings four neighbors at once, and they stay in registers for 64 products."
+        see.at_most("a warp's requests to shared memory per step", requests / steps, 4, four)
+        row = "Read four neighbors of a row, at y and HALF + y, and at x and HALF + x."
+        see.at_most("the wavefronts of these loads", wavefronts / steps, WAVEFRONTS, row)
+
+
+def draw(path: Path) -> Any:
+    """What each line costs."""
+    size = (TILE, TILE, 16)
+    return draw_lines(path, f"{NAME}_f32", *factors(*size), *size)

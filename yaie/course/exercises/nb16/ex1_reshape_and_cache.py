@@ -1,0 +1,193 @@
+"""16.1: each row in its slot, none of the padding, 16 bytes at a time where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import cheap, in_every_order, operator_by, report_of, reserved, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb16 import NOTEBOOK
+from yaie.course.exercises.nb16.pools import pool_of, rows_of
+
+EXERCISE = Exercise(
+    id="16.1",
+    notebook=NOTEBOOK,
+    slug="reshape_and_cache",
+    title="New keys and values to their slots",
+    target="csrc/kv/reshape_and_cache_simple.cu#reshape_and_cache",
+    task=(
+        "A thread block has one token. Copy its row of keys to its slot of `key_pool` and its "
+        "row of values to the same slot of `value_pool`, in units of type `V`: a row has "
+        "`size` of them, tokens begin `key_stride` and `value_stride` units apart, and slot s "
+        "begins at unit s * size. A negative slot is padding: write nothing. Then, in the "
+        "launcher, say how many bytes a unit has: the widest of 1, 2, 4, 8 and 16 that every "
+        "address, the row and both strides are multiples of."
+    ),
+    difficulty=2,
+    minutes=20,
+    hints=(
+        "To the kernel the pool is a list of slots: which block a slot belongs to makes no "
+        "difference to where it lies. So it is a copy of rows whose targets stand in a list.",
+        "The row may have more units than the thread block has threads, so a thread takes "
+        "units threadIdx.x, threadIdx.x + blockDim.x, …. The unit has to divide seven "
+        "numbers: four addresses, row_bytes, key_stride and value_stride. Put all their bits "
+        "together with |: the lowest bit that is set in any of them is the widest unit that "
+        "divides all.",
+        "In the kernel:\n"
+        "    int64_t token = blockIdx.x, slot = slots[token];\n"
+        "    if (...) return;\n"
+        "    for (int i = threadIdx.x; ...) {\n"
+        "        key_pool[slot * ... + i] = keys[token * ... + i];\n"
+        "        // and the value\n"
+        "    }\n"
+        "In the launcher, where x & -x is the lowest bit of x:\n"
+        "    int64_t all = 16 | row_bytes | ... | number(keys) | ...;\n"
+        "    unit = ...;",
+    ),
+    proves=(
+        "Every row is in its slot and no other slot was touched, for 17 layouts; padding left "
+        "no trace, and 16 bytes move at a time where every address allows it."
+    ),
+    operator="reshape_and_cache",
+    fit=operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple"),
+)
+NAME = "reshape_and_cache_simple"
+FAR = 2**19  # a slot of rows of LONG bytes that begins beyond byte 2**31
+LONG = 4097
+PADDING = "A slot of -1 marks a row of padding, for which there is nothing to write."
+STRIDE = "A slot holds a whole row, `size` units, and slot s begins at unit s * size."
+EXPLAIN = {
+    "out_of_bounds": (
+        f"{STRIDE} Token t begins key_stride (or value_stride) units behind token t - 1, and its "
+        "row has `size` units."
+    ),
+    "misaligned": "The unit has to divide four addresses, row_bytes and both strides.",
+    "race": f"Two threads write the same place, so one row lands on another's. {STRIDE}",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield tokens("3 tokens, 2 heads of 4", (3, 2, 4, 4))
+    yield tokens("2 tokens, 3 heads of 200, more units than threads", (2, 3, 200, 2))
+    yield tokens("4 tokens, of which 2 are padding", (4, 2, 8, 3), padding=(1, 3))
+    yield tokens("4 tokens in a fused product", (4, 2, 8, 3), fused=True)
+    yield from in_every_order(tokens("5 tokens, 3 heads of 8", (5, 3, 8, 4)))
+    for dim in (1, 5, 6, 33):
+        yield tokens(f"3 tokens, 1 head of {dim}", (3, 1, dim, 4))
+    for moved in ("keys", "values", "key_pool", "value_pool"):
+        words = f"3 tokens, 2 heads of 8, {moved} at a multiple of 4"
+        yield tokens(words, (3, 2, 8, 4), moved=moved)
+    yield tokens("rows of 96 bytes in float16", (4, 3, 16, 4), half=True)
+    yield tokens("rows of 22 bytes in float16", (4, 1, 11, 4), half=True)
+    yield tokens("odd strides, 3 heads of 16 of 49", (4, 3, 16, 4), odd=True)
+    words = "3 tokens, 2 heads of 64, every address a multiple of 16"
+    yield tokens(words, (3, 2, 64, 4), costs=True)
+    yield tokens(f"a row of {LONG:,} bytes for slot {FAR:,}", None, order="forward")
+
+
+def tokens(
+    words: str, shape: tuple | None, order: str = "forward", costs: bool = False, **how: Any
+) -> Case:
+    return Case(words, shape=shape, order=order, costs=costs, how=how)
+
+
+def inputs(
+    shape: tuple[int, int, int, int], padding: tuple[int, ...] = (), fused: bool = False,
+    odd: bool = False, moved: str = "", half: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """The tensors of a launch; numbers of new rows are above 0."""
+    import torch
+
+    tokens, heads, dim, block_size = shape
+    new = 1.0 + torch.arange(2 * tokens * heads * dim).view(tokens, 2 * heads, dim)
+    keys, values = new[:, :heads], new[:, heads:] + 0.5
+    if odd:  # a row of a token is one element longer than its heads
+        room = torch.zeros(tokens, heads * dim + 1)
+        room[:, : heads * dim] = keys.flatten(1)
+        keys = room[:, : heads * dim].view(tokens, heads, dim)
+    elif not fused:
+        keys = keys.contiguous()
+    blocks = -(-tokens // block_size) + 2
+    found = {
+        "keys": keys,
+        "values": new[:, heads:] if fused else values.contiguous(),
+        "key_pool": pool_of(blocks, block_size, heads, dim),
+        "value_pool": pool_of(blocks, block_size, heads, dim, seed=1),
+    }
+    if half:
+        found = {name: (tensor % 1000).half() for name, tensor in found.items()}
+    if moved:
+        room = torch.zeros(found[moved].numel() + 1)
+        found[moved] = room[1:].view(found[moved].shape).copy_(found[moved])
+    order = torch.randperm(blocks * block_size, generator=torch.Generator().manual_seed(tokens))
+    slots = order[:tokens].clone()
+    if padding:
+        slots[list(padding)] = -1
+    return {**found, "slots": slots}
+
+
+def arguments(given: dict[str, Any]) -> tuple[Any, ...]:
+    from yaie.ops.cuda.launching import memory
+
+    keys, values = given["keys"], given["values"]
+    size = keys.element_size()
+    return (
+        *(memory(keys), memory(values), given["key_pool"], given["value_pool"], given["slots"]),
+        *(len(keys), keys[0].numel() * size, keys.stride(0) * size, values.stride(0) * size),
+    )
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    if case.shape is None:
+        observe_far(path, see)
+        return
+    tensors = inputs(case.shape, **case.how)
+    slots = tensors["slots"]
+    real = slots >= 0
+    wanted = {}
+    for name, source in (("key_pool", "keys"), ("value_pool", "values")):
+        wanted[name] = rows_of(tensors[name]).clone()
+        wanted[name][slots[real]] = tensors[source].flatten(1)[real]
+    report = run(see, path, NAME, *arguments(tensors), explain=EXPLAIN, order=case.order)
+    for name, want in wanted.items():
+        because = f"Row t belongs at slots[t], here {slots.tolist()}. {STRIDE}"
+        if not bool(real.all()):
+            because = f"{because} {PADDING}"
+        see.equal(f"{name}, slot by slot", rows_of(tensors[name]), want, because)
+    if case.costs:
+        sizes = sorted({access.size for access in report.accesses if access.name != "slots"})
+        unit = "Every address, the row and both strides are multiples of 16 here."
+        see.equal("the bytes per load and store", sizes, [16], unit)
+        neighbors = "Neighboring threads take neighboring units."
+        cheap(see, report, dict.fromkeys(("global load", "global store"), neighbors))
+
+
+def observe_far(path: Path, see: Observer) -> None:
+    """One row, to a slot that begins beyond what an int can count; the pools take no memory."""
+    import torch
+
+    new = torch.arange(2 * LONG).to(torch.uint8).view(2, 1, LONG)
+    pools = [reserved((FAR + 1) * LONG, torch.uint8) for _ in range(2)]
+    if any(pool is None for pool in pools):
+        return
+    slots = torch.tensor([FAR])
+    run(see, path, NAME, *new, *pools, slots, 1, LONG, LONG, LONG, explain=EXPLAIN, checked=False)
+    for name, pool, row in zip(("key_pool", "value_pool"), pools, new, strict=True):
+        past = f"Slot {FAR:,} begins at byte {FAR * LONG:,}, beyond what an int can hold."
+        see.equal(f"the slot in {name}", pool[-LONG:], row[0], past)
+
+
+def draw(path: Path) -> Any:
+    """Which token lies in which slot, as the kernel left it."""
+    from yaie.course.viz.paged import draw_slots
+
+    case = inputs((9, 2, 4, 4))
+    before = rows_of(case["key_pool"]).clone()
+    report_of(path, NAME, *arguments(case))
+    rows, keys = rows_of(case["key_pool"]), case["keys"].flatten(1)
+    slots = [int((rows == key).all(1).nonzero()[0]) for key in keys]
+    assert int((rows != before).any(1).sum()) == len(slots)
+    return draw_slots([f"t{t}" for t in range(len(slots))], slots, len(case["key_pool"]), 4)

@@ -1,0 +1,150 @@
+"""16.3: divided by the right scale, rounded to the nearest, never past the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from yaie.course.core.cuda import SUFFIXES, draw_lines, in_every_order, run
+from yaie.course.core.manifest import Exercise
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb16 import NOTEBOOK
+from yaie.course.exercises.nb16.pools import pool_of
+
+EXERCISE = Exercise(
+    id="16.3",
+    notebook=NOTEBOOK,
+    slug="fp8",
+    title="Store keys and values in 8 bits",
+    target="csrc/kv/reshape_and_cache_fp8.cu#reshape_and_cache_fp8",
+    task=(
+        "`to_fp8(x, scale)` gives the code of the e4m3 number nearest to x / scale: of two "
+        "equally near the even one, ±448 for all that is beyond, NaN for NaN. "
+        "`__nv_cvt_float_to_fp8(float, saturation, __NV_E4M3)` rounds, and with "
+        "`__NV_SATFINITE` saturates; with `__NV_NOSAT` it does not. In the kernel, store this "
+        "thread's elements of the token's row in both pools, each with its scale: keys and "
+        "values have their own, one per head if `per_head` is 1, otherwise one for all."
+    ),
+    difficulty=2,
+    minutes=15,
+    hints=(
+        "The pool's range is fixed, ±448, and the keys' is not. What do you divide by, so that "
+        "the largest key comes to lie at 448? And what if a later key is larger still?",
+        "A row is all heads of a token, one after the other, head_dim elements each. "
+        "`to_float` converts whatever T is. Divide, then let the conversion round and "
+        "saturate: clamping with fminf and fmaxf would turn NaN into 448.",
+        "    code = __nv_cvt_float_to_fp8(..., ..., __NV_E4M3);\n"
+        "and in the kernel:\n"
+        "    for (int i = threadIdx.x; i < size; i += blockDim.x) {\n"
+        "        int which = per_head ? ... : 0;\n"
+        "        key_pool[slot * size + i] = to_fp8(to_float(keys[...]), key_scale[which]);\n"
+        "        // and the value\n"
+        "    }",
+    ),
+    proves=(
+        "Every number became the nearest of 253, what is too large became 448, NaN stayed NaN, "
+        "and each head had its own scale."
+    ),
+)
+NAME = "reshape_and_cache_fp8"
+LARGEST = 448.0
+EXPLAIN = {
+    "out_of_bounds": "A row has `size` elements, a byte each in the pool, and a head one scale.",
+    "race": "Each element of a row belongs to one thread.",
+}
+
+
+def cases() -> Iterator[Case]:
+    yield numbers([1.0, -2.0, 0.5, 3.5, 0.0, 240.0], "numbers that e4m3 has")
+    yield numbers([4.0, -8.0, 96.0, 0.75], "scale 4", 4.0)
+    yield numbers([1.05, 1.10, 1.19, -1.07, 0.0105, 300.0, -0.001], "between two codes")
+    yield numbers([448.0, 449.0, 1000.0, -1e6, 30000.0, -464.0], "numbers too large for e4m3")
+    inf = float("inf")
+    yield numbers([float("nan"), 2.0, inf, -inf], "NaN, 2, infinity, -infinity")
+    words = "3 heads with scales 2, 1 and 0.5 for keys, 4, 1 and 2 for values"
+    yield Case(words, listed=None, shape=(1, 3, 4, 4), suffix="f32", per_head=True, order="forward")
+    yield from in_every_order(drawn((5, 3, 8, 4), "f32", per_head=True))
+    for suffix in SUFFIXES.values():
+        yield drawn((3, 2, 33, 4), suffix, per_head=False)
+        yield drawn((2, 3, 100, 2), suffix, per_head=True)
+
+
+def numbers(listed: list[float], words: str, scale: float = 1.0) -> Case:
+    """One token, one head; the values are half the keys."""
+    data = {"listed": listed, "scale": scale, "shape": (1, 1, len(listed), 4)}
+    return Case(words, **data, suffix="f32", per_head=False, order="forward")
+
+
+def drawn(shape: tuple[int, int, int, int], suffix: str, per_head: bool) -> Case:
+    tokens, heads, dim, _ = shape
+    words = f"{tokens} tokens, {heads} heads of {dim}, {suffix}, "
+    words += "a scale per head" if per_head else "one scale"
+    kind = {"suffix": suffix, "per_head": per_head, "order": "forward"}
+    return Case(words, shape=shape, listed=[], **kind)
+
+
+def inputs(case: Case) -> tuple[Any, Any, tuple[Any, Any], Any]:
+    """Keys, values, the scales of both, and slots."""
+    import torch
+
+    tokens, heads, dim, block_size = case.shape
+    if case.listed:
+        keys, scale = torch.tensor(case.listed).view(1, 1, -1), torch.tensor([case.scale])
+        return keys, keys / 2, (scale, scale), torch.tensor([5])
+    if case.listed is None:
+        rising = torch.arange(12.0).view(1, 3, 4)
+        scales = torch.tensor([2.0, 1.0, 0.5]), torch.tensor([4.0, 1.0, 2.0])
+        return 1.0 + rising, 32.0 - 2 * rising, scales, torch.tensor([2])
+    dtype = next(getattr(torch, name) for name in SUFFIXES if SUFFIXES[name] == case.suffix)
+    generator = torch.Generator().manual_seed(dim)
+    new = [(torch.randn(tokens, heads, dim, generator=generator) * 40).to(dtype) for _ in "kv"]
+    count = heads if case.per_head else 1
+    scales = tuple(torch.rand(count, generator=generator) * 0.5 + 0.1 for _ in "kv")
+    return *new, scales, torch.randperm(4 * block_size, generator=generator)[:tokens]
+
+
+def stored(x: Any, scale: Any) -> Any:
+    """x / scale as e4m3 numbers, in float32; x [tokens, heads, dim]."""
+    import torch
+
+    scaled = x.float() / scale.view(1, -1, 1)
+    return scaled.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).float()
+
+
+def observe(path: Path, case: Case, see: Observer) -> None:
+    import torch
+
+    keys, values, scales, slots = inputs(case)
+    tokens, heads, dim, block_size = case.shape
+    blocks, row = int(slots.max()) // block_size + 2, heads * dim
+    pools = [
+        (pool_of(blocks, block_size, heads, dim, seed) % 7 + 0.25).to(torch.float8_e4m3fn)
+        for seed in (0, 1)
+    ]
+    others = torch.ones(blocks * block_size, dtype=torch.bool)
+    others[slots] = False
+    before = [pool.view(torch.uint8).flatten(0, 1)[others].clone() for pool in pools]
+    run(
+        see, path, f"{NAME}_{case.suffix}", keys, values, *pools, slots, *scales, tokens, heads,
+        dim, int(case.per_head), row, row, explain=EXPLAIN, order=case.order,
+    )  # fmt: skip
+    for number, (name, new) in enumerate((("key_pool", keys), ("value_pool", values))):
+        codes, scale = pools[number].flatten(0, 1), scales[number]
+        nearest = f"Stored is the e4m3 number nearest to x / scale, scale {scale.tolist()}."
+        got, want = codes[slots].float(), stored(new, scale)
+        see.equal(f"{name} at the tokens' slots, decoded", got, want, nearest)
+        kept = codes.view(torch.uint8)[others]
+        see.equal(f"{name} at the other slots", kept, before[number], "No token has these slots.")
+
+
+def draw(path: Path) -> Any:
+    """What each line costs a warp."""
+    import torch
+
+    keys, ones = torch.randn(2, 2, 64, generator=torch.Generator().manual_seed(0)), torch.ones(1)
+    pools = [torch.zeros(2, 4, 2, 64).to(torch.float8_e4m3fn) for _ in range(2)]
+    sizes = (2, 2, 64, 0, 128, 128)
+    return draw_lines(
+        path, f"{NAME}_f32", keys, keys, *pools, torch.tensor([5, 2]), ones, ones, *sizes
+    )

@@ -1,0 +1,107 @@
+"""The options of an engine, documented and checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from yaie.engine.checks import check_count, check_number, check_switch
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """How an engine runs. `LLM` and `yaie serve` take the same options by the same names.
+
+    Attributes:
+        device: "cpu", "cuda" or "cuda:1"; "auto" takes what the environment variable YAIE_DEVICE
+            names, otherwise a GPU if there is one.
+        dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU and half precision
+            on a GPU.
+        backend: which back end computes the operators: "auto", "reference", "triton", "cuda", or
+            a mapping from operators to back ends; see `yaie.ops.registry`.
+        block_size: tokens per KV block.
+        num_blocks: blocks of the KV cache; by default as many as memory allows.
+        gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
+            take together. Activations count twice, as CUDA graphs keep their own.
+        kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
+            what `gpu_memory_utilization` leaves.
+        max_model_len: the most tokens of a request, prompt and output together; by default as many
+            as the model was trained for, if the cache can hold them.
+        max_num_seqs: the most requests that run together.
+        max_num_batched_tokens: the most tokens that a step computes.
+        enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
+        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
+            computed in one step; a prompt that exceeds what the decoding requests leave of the
+            token budget is then the only prompt of its step.
+        policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
+            longest cached prefix first.
+        patience: under "lpm", the most steps that a request waits behind later arrivals.
+        enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
+        overlap: launch a step before the tokens of the last one are known; by default on a GPU. On
+            a CPU, True makes the operator `sample` choose the tokens, as on a GPU.
+        tensor_parallel_size: how many processes share the model, each on a GPU of its own, or all
+            on the CPU: see `yaie.engine.parallel`. Limits of memory hold for each process.
+
+    Raises:
+        ValueError: an argument is out of range.
+        TypeError: an argument has the wrong type.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    backend: str | Mapping[str, str] = "auto"
+    block_size: int = 16
+    num_blocks: int | None = None
+    gpu_memory_utilization: float = 0.9
+    kv_cache_memory_bytes: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int = 64
+    max_num_batched_tokens: int = 2048
+    enable_prefix_caching: bool = True
+    enable_chunked_prefill: bool = True
+    policy: str = "fcfs"
+    patience: int = 64
+    enforce_eager: bool = False
+    overlap: bool | None = None
+    tensor_parallel_size: int = 1
+
+    def __post_init__(self) -> None:
+        for name, minimum in COUNTS.items():
+            value = getattr(self, name)
+            if value is not None or name not in OPTIONAL:
+                check_count(name, value, minimum)
+        for name in SWITCHES:
+            if getattr(self, name) is not None or name not in OPTIONAL:
+                check_switch(name, getattr(self, name))
+        check_number("gpu_memory_utilization", self.gpu_memory_utilization)
+        if not 0 < self.gpu_memory_utilization <= 1:
+            raise ValueError(
+                "gpu_memory_utilization must be above 0 and at most 1, "
+                f"got {self.gpu_memory_utilization}"
+            )
+        if self.num_blocks is not None and self.num_blocks * self.block_size < 2:
+            raise ValueError(
+                "num_blocks must make room for a prompt of one token and a token to generate, "
+                f"got {self.num_blocks} with block_size {self.block_size}"
+            )
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError(
+                f"max_num_batched_tokens must be at least max_num_seqs ({self.max_num_seqs}), so "
+                f"that every running request can decode, got {self.max_num_batched_tokens}"
+            )
+        if self.policy not in ("fcfs", "lpm"):
+            raise ValueError(f'policy must be "fcfs" or "lpm", got {self.policy!r}')
+
+
+COUNTS = {  # with the least that each may be
+    "block_size": 1,
+    "num_blocks": 1,
+    "kv_cache_memory_bytes": 1,
+    "max_model_len": 2,
+    "max_num_seqs": 1,
+    "max_num_batched_tokens": 1,
+    "patience": 0,
+    "tensor_parallel_size": 1,
+}
+SWITCHES = ("enable_prefix_caching", "enable_chunked_prefill", "enforce_eager", "overlap")
+OPTIONAL = ("num_blocks", "kv_cache_memory_bytes", "max_model_len", "overlap")

@@ -1,0 +1,65 @@
+"""From a model's name and a config to an engine that is ready."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from yaie.engine.config import EngineConfig
+from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
+from yaie.engine.engine import Engine
+from yaie.engine.parallel import ParallelEngine, RankEngine, together
+from yaie.engine.parts import Parts, chosen_parts
+from yaie.model.config import ModelConfig
+from yaie.model.llama import OPERATORS
+from yaie.model.parallel import smallest
+from yaie.model.pull import find_model
+from yaie.model.tokenizer import Tokenizer
+from yaie.model.weights import load_model
+from yaie.ops.registry import choose, register
+
+_number = count(1)  # of engines with learners' operators, for the names of these back ends
+
+
+def start_engine(
+    model: str | Path, config: EngineConfig, exercises: bool | str | Sequence[str] | None = None
+) -> Engine:
+    """Load a model and make its engine, in this process and in others if they share the model.
+
+    Args:
+        model, exercises: as for `LLM`.
+
+    The engine is to be closed in the end.
+    """
+    parts = chosen_parts(exercises)
+    for line in parts.report:
+        print(line)
+    device = choose_device(config.device)
+    folder = find_model(model)
+    model_config = ModelConfig.from_folder(folder)
+    with together(model_config, device, folder, config, exercises) as (ranks, shard):
+        with explain_shortage(
+            f"the weights of {folder.name} do not fit {device}: take a smaller dtype or model"
+        ):
+            backends = with_exercises(config.backend, parts)
+            dtype = choose_dtype(config.dtype, device)
+            llama = load_model(folder, dtype, device, backends, shard)
+        if config.num_blocks is None:
+            num_blocks = smallest(count_blocks(llama, config), shard, device)
+            config = replace(config, num_blocks=num_blocks)
+        arguments = (llama, Tokenizer(folder), config, parts)
+        if ranks is not None:
+            return ParallelEngine(ranks, *arguments)
+        return (Engine if shard.size == 1 else RankEngine)(*arguments)
+
+
+def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
+    """A back end for each operator of the model: the learner's code where there is some."""
+    backends = choose(OPERATORS, backend)
+    name = f"exercises-{next(_number)}"  # another engine may have another version of them
+    for operator, function in parts.operators.items():
+        register(operator, name, function)
+        backends[operator] = name
+    return backends
