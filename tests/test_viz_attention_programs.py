@@ -10,14 +10,14 @@ from yaie.course.core import exercise
 from yaie.course.core.manifest import find
 from yaie.course.core.paths import ROOT
 from yaie.course.core.triton import HAS_TRITON, can_watch
-from yaie.course.viz.grid import (
+from yaie.course.viz.attention_programs import (
     Occupied,
     ProgramTiles,
     draw_occupied,
     draw_program_tiles,
     tiles_of,
 )
-from yaie.course.viz.paged import Part, draw_splits
+from yaie.course.viz.splits import Part, draw_splits
 
 needs_interpreter = pytest.mark.skipif(
     not (HAS_TRITON and can_watch()), reason="kernels are not interpreted here"

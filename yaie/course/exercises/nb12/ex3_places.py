@@ -147,7 +147,7 @@ def find_slots(kernels: Any, case: Case, see: Observer) -> tuple[list[int], Trac
 
 def draw(kernels: Any) -> Any:
     """A context of 76 tokens in a pool of 24 blocks, found by the learner's function."""
-    from yaie.course.viz.paged import Part, draw_splits
+    from yaie.course.viz.splits import Part, draw_splits
 
     parts = []
     for start, end in ((0, 32), (32, 64), (64, 76)):
