@@ -202,7 +202,7 @@ def test_traffic_of_the_norm_is_what_its_formulas_give() -> None:
 
 @needs_interpreter
 def test_pictures_of_programs() -> None:
-    from yaie.course.viz.programs import Programs, draw_programs, draw_traffic, programs_of
+    from yaie.course.viz.grid import Programs, draw_programs, draw_traffic, programs_of
 
     x, out = torch.ones(14), torch.ones(14)
     with watch() as trace:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from yaie.course.author.gpu.agreement import HERE
-from yaie.course.viz.access import draw_access, draw_banks, draw_sectors
+from yaie.course.viz.memory import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import settings

@@ -13,9 +13,9 @@ from yaie.build.nvcc import CSRC, able, emulated
 from yaie.course.lessons.data_nb15 import PIECES, Tiling, count_loads, owners, places
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.viz import film_strip
-from yaie.course.viz.ladder import Rung, draw_ladder
 from yaie.course.viz.matmul import Part, ProductStep, draw_owners, draw_places, draw_product
-from yaie.course.viz.style import Picture
+from yaie.course.viz.page import Picture
+from yaie.course.viz.results import Rung, draw_ladder
 from yaie.course.viz.tensor_core import draw_fragments, draw_pipeline, pipeline
 from yaie.ops.registry import Unsupported
 

@@ -17,36 +17,9 @@ import pytest
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from matplotlib.text import Text
 
-import yaie.course.viz
+from yaie.course import viz
 from yaie.course.lessons.trie import TokenTrie
-from yaie.course.viz import (
-    Extent,
-    Filter,
-    Step,
-    TraceRecord,
-    cached_blocks,
-    draw_attention,
-    draw_blocks,
-    draw_course_map,
-    draw_fragmentation,
-    draw_growth,
-    draw_head_groups,
-    draw_number_line,
-    draw_readme_strip,
-    draw_rotary,
-    draw_sampling,
-    draw_schedule,
-    draw_schedules,
-    draw_trace,
-    draw_tree,
-    film_strip,
-    pool_extents,
-    slider,
-    snapshot_pool,
-    snapshot_sampling,
-    snapshot_tree,
-    style,
-)
+from yaie.course.viz import page, style
 from yaie.course.viz.tree_state import compare
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.radix import RadixTree
@@ -73,15 +46,15 @@ def awkward_text(ids: list[int]) -> str:
 
 def pool_states() -> list:
     manager = KVCacheManager(num_blocks=12, block_size=4, num_heads=1, head_dim=2)
-    states = [snapshot_pool(manager)]
+    states = [viz.snapshot_pool(manager)]
     manager.allocate_blocks("chat A", 10)
-    states.append(snapshot_pool(manager, cached=[0, 1]))
+    states.append(viz.snapshot_pool(manager, cached=[0, 1]))
     manager.fork("chat A", "chat B")
-    states.append(snapshot_pool(manager))
+    states.append(viz.snapshot_pool(manager))
     manager.append_tokens("chat B")
-    states.append(snapshot_pool(manager))
+    states.append(viz.snapshot_pool(manager))
     manager.free_blocks("chat A")
-    states.append(snapshot_pool(manager))
+    states.append(viz.snapshot_pool(manager))
     return states
 
 
@@ -89,21 +62,23 @@ def pool_state(num_blocks: int, num_requests: int, name: str = "request"):
     manager = KVCacheManager(num_blocks, block_size=4, num_heads=1, head_dim=1)
     for i in range(num_requests):
         manager.allocate_blocks(f"{name} {i}", 1 + 5 * i % 23)
-    return snapshot_pool(manager)
+    return viz.snapshot_pool(manager)
 
 
 STEPS = [
-    Step((("a", "prefill", 8),), free_blocks=4),
-    Step((("a", "decode", 1), ("b", "prefill", 7)), free_blocks=0),
-    Step((("a", "decode", 1),), preempted=("b",), finished=("a",), free_blocks=3),
-    Step((("b", "prefill", 8), ("c", "idle", 0)), free_blocks=1),
+    viz.Step((("a", "prefill", 8),), free_blocks=4),
+    viz.Step((("a", "decode", 1), ("b", "prefill", 7)), free_blocks=0),
+    viz.Step((("a", "decode", 1),), preempted=("b",), finished=("a",), free_blocks=3),
+    viz.Step((("b", "prefill", 8), ("c", "idle", 0)), free_blocks=1),
 ]
 
 
-def many_steps(num_requests: int) -> list[Step]:
+def many_steps(num_requests: int) -> list[viz.Step]:
     ids = [f"request {i}" for i in range(num_requests)]
     return [
-        Step(tuple((name, "prefill" if i % 5 == 0 else "decode", 1 + i) for name in ids[: i + 1]))
+        viz.Step(
+            tuple((name, "prefill" if i % 5 == 0 else "decode", 1 + i) for name in ids[: i + 1])
+        )
         for i in range(2 * num_requests)
     ]
 
@@ -112,11 +87,11 @@ def sampling_state(vocab: int, num_tokens: int = 20):
     logits = [4.0 - 0.3 * i for i in range(vocab)]
     kept = [x if i < 3 else -math.inf for i, x in enumerate(logits)]
     filters = [
-        Filter("model", logits),
-        Filter("top-p 0.6", kept, top_p=0.6),
-        Filter("min-p 0.1", kept, min_p=0.1),
+        viz.Filter("model", logits),
+        viz.Filter("top-p 0.6", kept, top_p=0.6),
+        viz.Filter("min-p 0.1", kept, min_p=0.1),
     ]
-    return snapshot_sampling(filters, awkward_text, num_tokens)
+    return viz.snapshot_sampling(filters, awkward_text, num_tokens)
 
 
 def causal(queries: int, keys: int) -> list[list[float]]:
@@ -127,45 +102,51 @@ def causal(queries: int, keys: int) -> list[list[float]]:
 TABLE = [[math.cos(p / 10**d) for d in range(4)] for p in range(16)]
 
 PICTURES = {
-    "empty tree": lambda: draw_tree(snapshot_tree(RadixTree())),
-    "empty trie": lambda: draw_tree(snapshot_tree(TokenTrie())),
-    "one node": lambda: draw_tree(snapshot_tree(radix_tree(1))),
-    "tree": lambda: draw_tree(snapshot_tree(radix_tree(9), awkward_text)),
-    "large tree": lambda: draw_tree(snapshot_tree(radix_tree(60), awkward_text)),
-    "narrow tree": lambda: draw_tree(snapshot_tree(radix_tree(20)), width=4.0),
-    "one block": lambda: draw_blocks(pool_state(1, 1)),
-    "no tables": lambda: draw_blocks(pool_state(5, 0)),
-    "200 blocks": lambda: draw_blocks(pool_state(200, 20)),
-    "1000 blocks": lambda: draw_blocks(pool_state(1000, 3, "a name that is much too long " * 3)),
-    "fragmentation": lambda: draw_fragmentation(
-        {"contiguous": [Extent(0, 8, 3), Extent(10, 4, 4, 1)], "none": []}, 20
+    "empty tree": lambda: viz.draw_tree(viz.snapshot_tree(RadixTree())),
+    "empty trie": lambda: viz.draw_tree(viz.snapshot_tree(TokenTrie())),
+    "one node": lambda: viz.draw_tree(viz.snapshot_tree(radix_tree(1))),
+    "tree": lambda: viz.draw_tree(viz.snapshot_tree(radix_tree(9), awkward_text)),
+    "large tree": lambda: viz.draw_tree(viz.snapshot_tree(radix_tree(60), awkward_text)),
+    "narrow tree": lambda: viz.draw_tree(viz.snapshot_tree(radix_tree(20)), width=4.0),
+    "one block": lambda: viz.draw_blocks(pool_state(1, 1)),
+    "no tables": lambda: viz.draw_blocks(pool_state(5, 0)),
+    "200 blocks": lambda: viz.draw_blocks(pool_state(200, 20)),
+    "1000 blocks": lambda: viz.draw_blocks(
+        pool_state(1000, 3, "a name that is much too long " * 3)
     ),
-    "paged": lambda: draw_fragmentation({"paged": pool_extents(pool_state(20, 4))}, 80),
-    "no steps": lambda: draw_schedule([]),
-    "schedules": lambda: draw_schedules({"one": STEPS, "two": STEPS[:1]}, 8, {"b": 1}),
-    "30 requests": lambda: draw_schedule(many_steps(30)),
-    "sampling": lambda: draw_sampling(sampling_state(60)),
-    "three tokens": lambda: draw_sampling(sampling_state(3)),
-    "attention": lambda: draw_attention(causal(8, 8), AWKWARD),
-    "with a past": lambda: draw_attention(causal(1, 5)),
-    "large attention": lambda: draw_attention(causal(40, 64)),
-    "not a number": lambda: draw_attention([[math.nan]]),
-    "rotary": lambda: draw_rotary(TABLE, TABLE),
-    "small rotary": lambda: draw_rotary([[1.0]], [[0.0]]),
-    "growth": lambda: draw_growth({"FLOPs": {"none": [1, 4, 9], "cache": [1, 1, 1], "c": [1] * 3}}),
-    "log growth": lambda: draw_growth({"a": {"x": [1, 10]}, "b": {"y": [5, 5]}}, log=True),
-    "numbers": lambda: draw_number_line([0.5, 1, 8], (8, 1), "numbers"),
-    "heads": lambda: draw_head_groups((9, 3), 46080),
-    "128 heads": lambda: draw_head_groups((128, 8)),
-    "trace": lambda: draw_trace(
-        [TraceRecord(name, 5 * i, 9, 3 * i, i % 2) for i, name in enumerate(AWKWARD)], 20
+    "fragmentation": lambda: viz.draw_fragmentation(
+        {"contiguous": [viz.Extent(0, 8, 3), viz.Extent(10, 4, 4, 1)], "none": []}, 20
     ),
-    "one request": lambda: draw_trace([TraceRecord("a", 0, 0)]),
-    "150 requests": lambda: draw_trace([TraceRecord(f"r{i}", i, 200 - i) for i in range(150)]),
-    "map": lambda: draw_course_map(),
-    "map of 03": lambda: draw_course_map(3),
-    "readme": draw_readme_strip,
-    "film strip": lambda: film_strip(pool_states(), draw_blocks, list("abcde")),
+    "paged": lambda: viz.draw_fragmentation({"paged": viz.pool_extents(pool_state(20, 4))}, 80),
+    "no steps": lambda: viz.draw_schedule([]),
+    "schedules": lambda: viz.draw_schedules({"one": STEPS, "two": STEPS[:1]}, 8, {"b": 1}),
+    "30 requests": lambda: viz.draw_schedule(many_steps(30)),
+    "sampling": lambda: viz.draw_sampling(sampling_state(60)),
+    "three tokens": lambda: viz.draw_sampling(sampling_state(3)),
+    "attention": lambda: viz.draw_attention(causal(8, 8), AWKWARD),
+    "with a past": lambda: viz.draw_attention(causal(1, 5)),
+    "large attention": lambda: viz.draw_attention(causal(40, 64)),
+    "not a number": lambda: viz.draw_attention([[math.nan]]),
+    "rotary": lambda: viz.draw_rotary(TABLE, TABLE),
+    "small rotary": lambda: viz.draw_rotary([[1.0]], [[0.0]]),
+    "growth": lambda: viz.draw_growth(
+        {"FLOPs": {"none": [1, 4, 9], "cache": [1, 1, 1], "c": [1] * 3}}
+    ),
+    "log growth": lambda: viz.draw_growth({"a": {"x": [1, 10]}, "b": {"y": [5, 5]}}, log=True),
+    "numbers": lambda: viz.draw_number_line([0.5, 1, 8], (8, 1), "numbers"),
+    "heads": lambda: viz.draw_head_groups((9, 3), 46080),
+    "128 heads": lambda: viz.draw_head_groups((128, 8)),
+    "trace": lambda: viz.draw_trace(
+        [viz.TraceRecord(name, 5 * i, 9, 3 * i, i % 2) for i, name in enumerate(AWKWARD)], 20
+    ),
+    "one request": lambda: viz.draw_trace([viz.TraceRecord("a", 0, 0)]),
+    "150 requests": lambda: viz.draw_trace(
+        [viz.TraceRecord(f"r{i}", i, 200 - i) for i in range(150)]
+    ),
+    "map": lambda: viz.draw_course_map(),
+    "map of 03": lambda: viz.draw_course_map(3),
+    "readme": viz.draw_readme_strip,
+    "film strip": lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")),
 }
 
 
@@ -173,7 +154,7 @@ PICTURES = {
 
 
 @cache
-def picture(name: str) -> style.Picture:
+def picture(name: str) -> page.Picture:
     return PICTURES[name]()
 
 
@@ -183,7 +164,7 @@ def test_picture_is_drawn_inside_its_page_and_leaks_nothing(name):
     figure = picture(name)
     image, metadata = figure._repr_png_()
     assert image.startswith(b"\x89PNG")
-    assert metadata == {"alt": figure.alt} and style.from_png(image).alt == figure.alt != ""
+    assert metadata == {"alt": figure.alt} and page.from_png(image).alt == figure.alt != ""
     assert plt.get_fignums() == []
     assert dict(matplotlib.rcParams) == before
     assert figure.get_size_inches()[0] <= style.WIDTH + 0.01
@@ -216,9 +197,9 @@ def test_boxes_of_a_tree_do_not_overlap(seed):
     found = tree.match([0, 1] * 4)
     if found.length:
         tree.lock(found.node)
-    before = snapshot_tree(tree, awkward_text)
+    before = viz.snapshot_tree(tree, awkward_text)
     tree.evict(5)
-    figure = draw_tree(snapshot_tree(tree, awkward_text, matched=[0, 1]), before)
+    figure = viz.draw_tree(viz.snapshot_tree(tree, awkward_text, matched=[0, 1]), before)
     boxes = [
         patch.get_window_extent()
         for patch in figure.findobj(FancyBboxPatch)
@@ -231,10 +212,10 @@ def test_boxes_of_a_tree_do_not_overlap(seed):
 
 
 def test_every_exported_name_exists():
-    for name in yaie.course.viz.__all__:
-        assert getattr(yaie.course.viz, name) is not None
+    for name in viz.__all__:
+        assert getattr(viz, name) is not None
     with pytest.raises(AttributeError, match="no_such_picture"):
-        _ = yaie.course.viz.no_such_picture
+        _ = viz.no_such_picture
 
 
 # ---------------------------------------------------------------------------------- states
@@ -244,7 +225,7 @@ def test_snapshots_do_not_change_with_what_they_record():
     tree = radix_tree(4)
     manager = KVCacheManager(8, 4, 1, 2)
     manager.allocate_blocks("a", 5)
-    tree_state, pool = snapshot_tree(tree), snapshot_pool(manager)
+    tree_state, pool = viz.snapshot_tree(tree), viz.snapshot_pool(manager)
     tree_copy, pool_copy = repr(tree_state), repr(pool)
     tree.insert_request("later", [2, 2, 2, 2])
     tree.lock(tree.match([2, 2]).node)
@@ -256,34 +237,34 @@ def test_snapshots_do_not_change_with_what_they_record():
 
 
 def tags(tree, before) -> dict[str, str]:
-    state, marks = compare(snapshot_tree(tree), before)
+    state, marks = compare(viz.snapshot_tree(tree), before)
     return {state.nodes[index].text: tag for index, tag in marks.tags.items()}
 
 
 def test_changes_are_found():
     tree = RadixTree()
-    before = snapshot_tree(tree)
+    before = viz.snapshot_tree(tree)
     tree.insert([1, 2, 3, 4])
     assert tags(tree, before) == {"1 2 3 4": "new"}
-    before = snapshot_tree(tree)
+    before = viz.snapshot_tree(tree)
     tree.insert([1, 2, 5])
     assert tags(tree, before) == {"1 2": "split", "5": "new"}
-    before = snapshot_tree(tree)
+    before = viz.snapshot_tree(tree)
     tree.evict(1)
     assert tags(tree, before) == {"its last 1 token": "evicted"}
-    before = snapshot_tree(tree)
+    before = viz.snapshot_tree(tree)
     tree.evict(2)
     assert tags(tree, before) == {"3": "evicted", "5": "evicted"}
-    assert tags(tree, snapshot_tree(tree)) == {}
+    assert tags(tree, viz.snapshot_tree(tree)) == {}
 
 
 def test_a_match_inside_an_edge_is_marked_in_part():
     trie, tree = TokenTrie(), RadixTree()
     for each in (trie, tree):
         each.insert_request("a", [1, 2, 3, 4])
-    _, marks = compare(snapshot_tree(tree, matched=[1, 2, 3]), None)
+    _, marks = compare(viz.snapshot_tree(tree, matched=[1, 2, 3]), None)
     assert marks.matched == {0: 1.0, 1: 0.75}
-    _, marks = compare(snapshot_tree(trie, matched=[1, 2, 9]), None)
+    _, marks = compare(viz.snapshot_tree(trie, matched=[1, 2, 9]), None)
     assert marks.matched == {0: 1.0, 1: 1.0, 2: 1.0}
 
 
@@ -291,7 +272,7 @@ def test_namespaces_are_separate_roots():
     tree = RadixTree()
     tree.insert([1, 2], namespace="")
     tree.insert([1, 2], namespace="adapter")
-    state = snapshot_tree(tree, matched=[1, 2], namespace="adapter")
+    state = viz.snapshot_tree(tree, matched=[1, 2], namespace="adapter")
     _, marks = compare(state, None)
     assert [state.nodes[i].text for i in marks.matched] == ["adapter", "1 2"]
 
@@ -299,14 +280,14 @@ def test_namespaces_are_separate_roots():
 def test_a_trie_deeper_than_the_recursion_limit_is_drawn():
     trie = TokenTrie()
     trie.insert_request("long", range(1500))
-    words = [text.get_text() for text in draw_tree(snapshot_tree(trie)).findobj(Text)]
+    words = [text.get_text() for text in viz.draw_tree(viz.snapshot_tree(trie)).findobj(Text)]
     assert "1,501 nodes, 1,500 tokens" in words
     assert any("more nodes" in text for text in words)
 
 
 def test_a_copied_block_is_pointed_out():
     states = pool_states()
-    words = [text.get_text() for text in draw_blocks(states[3], states[2]).findobj(Text)]
+    words = [text.get_text() for text in viz.draw_blocks(states[3], states[2]).findobj(Text)]
     assert "chat B: 2 copied to 3" in words
 
 
@@ -314,7 +295,7 @@ def test_cached_blocks_are_the_values_of_all_namespaces():
     tree = RadixTree(2)
     tree.insert([1, 2, 3, 4], [7, 8])
     tree.insert([1, 2], [9], namespace="adapter")
-    assert sorted(cached_blocks(tree)) == [7, 8, 9]
+    assert sorted(viz.cached_blocks(tree)) == [7, 8, 9]
 
 
 def test_requests_keep_their_colors_when_others_end():
@@ -334,7 +315,7 @@ def test_sampling_state_adds_up():
 
 def test_weight_on_a_future_key_is_outlined():
     def outlined(weights):
-        figure = draw_attention(weights)
+        figure = viz.draw_attention(weights)
         red = matplotlib.colors.to_rgba(style.VERMILION)
         return sum(patch.get_edgecolor() == red for patch in figure.findobj(Rectangle))
 
@@ -350,11 +331,11 @@ def test_any_text_has_glyphs(text):
         assert style.text_width(line) <= 0.8
 
 
-# ---------------------------------------------------------------------------------- slider
+# ---------------------------------------------------------------------------------- viz.slider
 
 
 def shown_by(slides) -> tuple[bytes, str]:
-    """The bytes of the picture that a slider shows, and its alternative text."""
+    """The bytes of the picture that a viz.slider shows, and its alternative text."""
     content, text = re.fullmatch(
         r'<img src=".*?base64,(.*?)" alt="(.*)">', slides.image.value
     ).groups()
@@ -362,7 +343,7 @@ def shown_by(slides) -> tuple[bytes, str]:
 
 
 def test_slider_changes_the_picture_and_keeps_its_size():
-    slides = slider(pool_states(), draw_blocks, list("abcde"))
+    slides = viz.slider(pool_states(), viz.draw_blocks, list("abcde"))
     assert (slides.control.min, slides.control.max, slides.control.value) == (1, 5, 1)
     images, texts = [], []
     for step in range(1, 6):
@@ -386,24 +367,27 @@ def test_slider_shows_the_strip_and_then_the_widget_without_text(monkeypatch):
         assert ("image/png" in data) == bool(metadata and metadata["image/png"]["alt"])
 
     monkeypatch.setattr("yaie.course.viz.slides.display", display)
-    slider(pool_states(), draw_blocks)._ipython_display_()
+    viz.slider(pool_states(), viz.draw_blocks)._ipython_display_()
     assert shown == [["image/png"], ["application/vnd.jupyter.widget-view+json"]]
     shown.clear()
-    slider(pool_states(), draw_blocks, frames=[])._ipython_display_()
+    viz.slider(pool_states(), viz.draw_blocks, frames=[])._ipython_display_()
     assert shown == [["application/vnd.jupyter.widget-view+json"]]
 
 
 def test_slider_over_one_state_and_over_a_growing_schedule():
-    assert slider(STEPS[:1], lambda step, at=None: draw_schedule([step], at=at)).control.max == 1
-    draw = partial(draw_schedule, num_steps=4, request_ids=["a", "b", "c"])
-    slides = slider([STEPS[:n] for n in range(1, 5)], draw)
+    assert (
+        viz.slider(STEPS[:1], lambda step, at=None: viz.draw_schedule([step], at=at)).control.max
+        == 1
+    )
+    draw = partial(viz.draw_schedule, num_steps=4, request_ids=["a", "b", "c"])
+    slides = viz.slider([STEPS[:n] for n in range(1, 5)], draw)
     first = shown_by(slides)
     slides.control.value = 4
     assert shown_by(slides) != first
 
 
 def test_figures_are_freed():
-    strip = film_strip(pool_states(), draw_blocks)
+    strip = viz.film_strip(pool_states(), viz.draw_blocks)
     strip._repr_png_()
     strip = weakref.ref(strip)
     gc.collect()
@@ -416,25 +400,25 @@ def test_figures_are_freed():
 @pytest.mark.parametrize(
     ("call", "word"),
     [
-        (lambda: film_strip([], draw_blocks), "states"),
-        (lambda: film_strip(pool_states(), draw_blocks, ["one"]), "titles"),
-        (lambda: film_strip(pool_states(), draw_blocks, frames=[9]), "frames"),
-        (lambda: slider([], draw_blocks), "states"),
-        (lambda: Step((("a", "sleep", 1),)), "sleep"),
-        (lambda: Step(free_blocks=-1), "free_blocks"),
-        (lambda: draw_schedules({}), "schedules"),
-        (lambda: snapshot_sampling([]), "filters"),
-        (lambda: snapshot_sampling([Filter("a", [[1.0]])]), "logits"),
-        (lambda: snapshot_sampling([Filter("a", [math.nan, 1.0])]), "logits"),
-        (lambda: draw_attention([1.0]), "weights"),
-        (lambda: draw_attention([[1.0]], ["a", "b"]), "keys"),
-        (lambda: draw_attention([[1.0]], queries=["a", "b"]), "queries"),
-        (lambda: draw_rotary([[1.0]], [[1.0, 2.0]]), "cos and sin"),
-        (lambda: draw_growth({}), "panels"),
-        (lambda: draw_head_groups((9, 2)), "heads"),
-        (lambda: draw_trace([]), "records"),
-        (lambda: draw_fragmentation({}, 10), "layouts"),
-        (lambda: draw_course_map(100), "notebook"),
+        (lambda: viz.film_strip([], viz.draw_blocks), "states"),
+        (lambda: viz.film_strip(pool_states(), viz.draw_blocks, ["one"]), "titles"),
+        (lambda: viz.film_strip(pool_states(), viz.draw_blocks, frames=[9]), "frames"),
+        (lambda: viz.slider([], viz.draw_blocks), "states"),
+        (lambda: viz.Step((("a", "sleep", 1),)), "sleep"),
+        (lambda: viz.Step(free_blocks=-1), "free_blocks"),
+        (lambda: viz.draw_schedules({}), "schedules"),
+        (lambda: viz.snapshot_sampling([]), "filters"),
+        (lambda: viz.snapshot_sampling([viz.Filter("a", [[1.0]])]), "logits"),
+        (lambda: viz.snapshot_sampling([viz.Filter("a", [math.nan, 1.0])]), "logits"),
+        (lambda: viz.draw_attention([1.0]), "weights"),
+        (lambda: viz.draw_attention([[1.0]], ["a", "b"]), "keys"),
+        (lambda: viz.draw_attention([[1.0]], queries=["a", "b"]), "queries"),
+        (lambda: viz.draw_rotary([[1.0]], [[1.0, 2.0]]), "cos and sin"),
+        (lambda: viz.draw_growth({}), "panels"),
+        (lambda: viz.draw_head_groups((9, 2)), "heads"),
+        (lambda: viz.draw_trace([]), "records"),
+        (lambda: viz.draw_fragmentation({}, 10), "layouts"),
+        (lambda: viz.draw_course_map(100), "notebook"),
     ],
 )
 def test_bad_input_is_named(call, word):

@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from yaie.course.viz.draws import draw_bits, draw_rounds, draw_shares, ordered_key, rounds
-from yaie.course.viz.style import png
+from yaie.course.viz.page import png
 
 
 def test_keys_descend_as_floats_ascend() -> None:

@@ -9,9 +9,9 @@ import torch
 
 from yaie.course.lessons.data_nb17 import naive, owners, rescales
 from yaie.course.viz import film_strip
-from yaie.course.viz.flash import draw_tile_owners
-from yaie.course.viz.overlap import draw_overlap, overlap
-from yaie.course.viz.style import Picture
+from yaie.course.viz.page import Picture
+from yaie.course.viz.tensor_core import draw_overlap, overlap
+from yaie.course.viz.tiles import draw_tile_owners
 
 
 def drawn(figure) -> bool:

@@ -15,7 +15,7 @@ from yaie.course.viz import (
     draw_tile_banks,
     film_strip,
 )
-from yaie.course.viz.costs import statement
+from yaie.course.viz.memory import statement
 
 
 def column(pitch: int, size: int = 4) -> TileAccess:

@@ -8,9 +8,8 @@ from itertools import pairwise
 import pytest
 
 from yaie.course.viz import film_strip
-from yaie.course.viz.prefix import Prefix, draw_prefix
-from yaie.course.viz.readers import Readers, draw_readers
-from yaie.course.viz.timeline import Timeline, draw_timeline, finished, started
+from yaie.course.viz.lanes import Timeline, draw_timeline, finished, started
+from yaie.course.viz.paged import Prefix, Readers, draw_prefix, draw_readers
 
 
 def texts(figure) -> list[str]:

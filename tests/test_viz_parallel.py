@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from yaie.course.viz import HeadShares, Matrix, draw_head_shares, draw_matrices, draw_speculation
-from yaie.course.viz.style import png
+from yaie.course.viz.page import png
 from yaie.model.shards import heads_of
 
 

@@ -10,10 +10,10 @@ import torch
 from yaie.course.core.memory import Memory
 from yaie.course.lessons.ops.reference.flash import flash_backward, flash_forward, key_tiles
 from yaie.course.viz import film_strip
-from yaie.course.viz.merge import MergeNode, count_leaves, depth, draw_merge
-from yaie.course.viz.online import draw_online, record_online
-from yaie.course.viz.style import Picture
-from yaie.course.viz.tile_bytes import draw_tile_bytes
+from yaie.course.viz.attention import draw_online, record_online
+from yaie.course.viz.curves import draw_tile_bytes
+from yaie.course.viz.page import Picture
+from yaie.course.viz.steps import MergeNode, count_leaves, depth, draw_merge
 from yaie.course.viz.tiles import draw_key_tiles, draw_tiles, record_tiles
 from yaie.ops.reference.online_softmax import OnlineSoftmax
 

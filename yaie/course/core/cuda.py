@@ -274,7 +274,7 @@ def report_of(path: Path, name: str, *arguments: Any) -> Report:
 
 def draw_lines(path: Path, name: str, *arguments: Any) -> Any:
     """What each line of a launcher costs a warp."""
-    from yaie.course.viz.costs import draw_costs
+    from yaie.course.viz.memory import draw_costs
 
     return draw_costs(report_of(path, name, *arguments))
 
@@ -303,6 +303,6 @@ def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
 
 
 def _draw_access(access: Access) -> Any:
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     return draw_access(access)

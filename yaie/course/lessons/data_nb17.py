@@ -142,8 +142,8 @@ def walk(path: Path, tiles: int = 3, head_dim: int = 64) -> list[Any]:
 
 
 def owners() -> list[Any]:
-    """Who holds what in each rung, with head_dim 64, as states of `yaie.course.viz.flash`."""
-    from yaie.course.viz.flash import TileOwners
+    """Who holds what in each rung, with head_dim 64, as states of `yaie.course.viz.tiles`."""
+    from yaie.course.viz.tiles import TileOwners
 
     lane = 5
     columns = (lane, lane + 32)

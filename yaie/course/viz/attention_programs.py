@@ -1,4 +1,4 @@
-"""The programs of an attention kernel: their tiles of the scores, and processors left idle."""
+"""Programs of attention: the tiles that each owns, and the multiprocessors that they fill."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import (
+    INK,
+    SMALL,
+    WASH,
+    series_color,
+    tint,
+)
 
 MARGIN = 0.14
 SIDE = 2.1  # inches of the longer side of the matrix
@@ -61,25 +69,21 @@ def _span(access: Any, token_size: int) -> Span:
     return int(tokens[0]), int(tokens[-1]) + 1
 
 
-def draw_program_tiles(state: ProgramTiles, at: style.Place | None = None) -> Figure:
+def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
     """Draw the tiles that were computed; a color is a program, the last tile is the darkest."""
     unit = SIDE / max(state.num_q, state.num_k, 1)
     left, top = MARGIN + 0.1, MARGIN + 0.26
     width, height = state.num_k * unit, state.num_q * unit
-    page = style.Page(left + width + 2.1, top + max(height, 1.0) + MARGIN, at)
+    page = Page(left + width + 2.1, top + max(height, 1.0) + MARGIN, at)
     ax = page.ax
-    style.put(ax, left, MARGIN + 0.07, "keys →, queries ↓", style.SMALL, style.MUTED)
-    ax.add_artist(Rectangle((left, top), width, height, facecolor=style.WASH))
+    ax.note(left, MARGIN + 0.07, "keys →, queries ↓")
+    ax.rect(left, top, width, height, WASH)
     for number, (program, rows, keys) in enumerate(state.tiles):
         last = number == len(state.tiles) - 1
-        color = style.tint(style.series_color(program), 0.95 if last else 0.55)
-        ax.add_artist(
-            Rectangle(
-                (left + keys[0] * unit, top + rows[0] * unit),
-                (keys[1] - keys[0]) * unit - 0.015,
-                (rows[1] - rows[0]) * unit - 0.015,
-                facecolor=color,
-            )
+        color = tint(series_color(program), 0.95 if last else 0.55)
+        corner = left + keys[0] * unit, top + rows[0] * unit
+        ax.rect(
+            *corner, (keys[1] - keys[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
         )
     if state.causal:
         past, right = state.num_k - state.num_q, left + width
@@ -89,17 +93,16 @@ def draw_program_tiles(state: ProgramTiles, at: style.Place | None = None) -> Fi
             corners += [(edge, top + row * unit), (edge, top + (row + 1) * unit)]
         corners.append((right, top + height))
         ax.add_artist(
-            Polygon(corners, facecolor="none", hatch="//////", edgecolor=style.tint(style.INK, 0.3),
-                    lw=0)
-        )  # fmt: skip
+            Polygon(corners, facecolor="none", hatch="//////", edgecolor=tint(INK, 0.3), lw=0)
+        )
     programs = sorted({program for program, _, _ in state.tiles})
     for i, program in enumerate(programs):
         count = sum(p == program for p, _, _ in state.tiles)
         y, x = top + 0.02 + i * 0.24, left + width + 0.22
-        color = style.tint(style.series_color(program), 0.75)
-        ax.add_artist(Rectangle((x, y), 0.16, 0.16, facecolor=color))
+        color = tint(series_color(program), 0.75)
+        ax.rect(x, y, 0.16, 0.16, color)
         words = f"program {program}: {style.count(count, 'tile')}"
-        style.put(ax, x + 0.24, y + 0.09, words, style.SMALL)
+        ax.put(x + 0.24, y + 0.09, words, SMALL)
     each = (
         f"{sum(p == program for p, _, _ in state.tiles)} by program {program}"
         for program in programs
@@ -129,35 +132,31 @@ class Occupied:
     processor: str = "processor"
 
 
-def draw_occupied(state: Occupied, at: style.Place | None = None) -> Figure:
+def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:
     """Draw the processors as cells, filled one program each, in rounds if there are more."""
     columns = 22
     rows = -(-state.processors // columns)
-    page = style.Page(columns * CELL + 2 * MARGIN, 0.4 + rows * CELL + 0.36, at)
+    page = Page(columns * CELL + 2 * MARGIN, 0.4 + rows * CELL + 0.36, at)
     ax = page.ax
     busy = min(len(state.owners), state.processors)
     words = (
         f"{style.count(len(state.owners), state.program)}, "
         f"{busy} of {state.processors} {state.processor}s"
     )
-    style.put(ax, MARGIN, 0.18, words, style.BODY, weight="bold")
+    ax.put(MARGIN, 0.18, words, weight="bold")
     for cell in range(state.processors):
         row, column = divmod(cell, columns)
-        color = style.WASH
+        color = WASH
         if cell < len(state.owners):
             owner = state.owners[cell]
             repeated = owner // len(style.SERIES) % 2  # the seventh color is a paler first
-            color = style.tint(style.series_color(owner), 0.4 if repeated else 0.85)
-        ax.add_artist(
-            Rectangle(
-                (MARGIN + column * CELL, 0.36 + row * CELL), CELL - 0.03, CELL - 0.03,
-                facecolor=color,
-            )
-        )  # fmt: skip
+            color = tint(series_color(owner), 0.4 if repeated else 0.85)
+        corner = MARGIN + column * CELL, 0.36 + row * CELL
+        ax.rect(*corner, CELL - 0.03, CELL - 0.03, color)
     rounds = len(state.owners) / state.processors
     note = f"a color is a {state.noun}"
     if rounds > 1:
         note += f"; {rounds:.1f} {state.program}s for each {state.processor}"
-    style.put(ax, MARGIN, page.height - 0.16, note, style.SMALL, style.MUTED)
+    ax.note(MARGIN, page.height - 0.16, note)
     page.say(f"{words} busy; {note}")
     return page.figure

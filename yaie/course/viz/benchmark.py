@@ -7,8 +7,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from yaie.course.viz import style
 from yaie.course.viz.charts import BOTTOM, HEAD, Chart, draw_charts
+from yaie.course.viz.page import Page, Picture, Place
+from yaie.course.viz.style import TITLE, WIDTH
 
 HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
 IN_A_ROW = 3  # charts
@@ -34,15 +35,15 @@ def draw_benchmark(record: Mapping[str, Any]) -> Figure:
         known = ", ".join((*SECTIONS, *ABLATIONS))
         raise ValueError(f"record must have one of {known}, got {list(results)}")
     pitch = HEAD + HEIGHT + BOTTOM
-    picture = style.Picture(style.WIDTH, TOP + pitch * len(rows))
-    page = style.Page(style.WIDTH, TOP, style.Place(picture))
+    picture = Picture(WIDTH, TOP + pitch * len(rows))
+    page = Page(WIDTH, TOP, Place(picture))
     machine, subject = record["machine"], record["subject"]
     name = machine.get("gpu") or machine["processor"]
     words = f"{name}: {subject['model']}, {subject['dtype']}, {record['date']}"
-    style.put(page.ax, 0.12, 0.17, words, style.TITLE, weight="bold")
+    page.put(0.12, 0.17, words, TITLE, weight="bold")
     page.say(words)
     for number, charts in enumerate(rows):
-        draw_charts(charts, HEIGHT, style.Place(picture, 0.0, TOP + pitch * number))
+        draw_charts(charts, HEIGHT, Place(picture, 0.0, TOP + pitch * number))
     return picture
 
 
@@ -75,13 +76,26 @@ def _first_token(rows: Sequence[Row]) -> list[Chart]:
 
 def _at_once(rows: Sequence[Row]) -> list[Chart]:
     return [
-        Chart("Answers a second", "clients", "", {"": _curve(rows, "at_once", "finished")},
-              log_x=True),
-        Chart("Time to first token", "clients", "ms", _waits(rows, "at_once", "ttft"),
-              log_x=True, log_y=True),
-        Chart("Between tokens", "clients", "ms", _waits(rows, "at_once", "itl"), log_x=True,
-              log_y=True),
-    ]  # fmt: skip
+        Chart(
+            "Answers a second", "clients", "", {"": _curve(rows, "at_once", "finished")}, log_x=True
+        ),
+        Chart(
+            "Time to first token",
+            "clients",
+            "ms",
+            _waits(rows, "at_once", "ttft"),
+            log_x=True,
+            log_y=True,
+        ),
+        Chart(
+            "Between tokens",
+            "clients",
+            "ms",
+            _waits(rows, "at_once", "itl"),
+            log_x=True,
+            log_y=True,
+        ),
+    ]
 
 
 def _arrivals(rows: Sequence[Row]) -> list[Chart]:
@@ -97,11 +111,15 @@ def _arrivals(rows: Sequence[Row]) -> list[Chart]:
 def _memory(rows: Sequence[Row]) -> list[Chart]:
     x = "requests under way"
     return [
-        Chart("Throughput, small pool", x, "tokens/s",
-              {"": _curve(rows, "at_once", "tokens_per_second")}),
+        Chart(
+            "Throughput, small pool",
+            x,
+            "tokens/s",
+            {"": _curve(rows, "at_once", "tokens_per_second")},
+        ),
         Chart("KV blocks", x, "", {"": _curve(rows, "at_once", "most_blocks")}),
         Chart("Preemptions", x, "", {"": _curve(rows, "at_once", "preemptions")}),
-    ]  # fmt: skip
+    ]
 
 
 def _workloads(rows: Sequence[Row]) -> list[Chart]:

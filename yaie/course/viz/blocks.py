@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN = 0.12
 DASHES = (0, (2, 1.5))
@@ -130,18 +131,16 @@ def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: fl
     elif not cell.is_free:
         edge = "#8d949f"
     radius = min(0.03, side / 6)
-    style.box(ax, x, y, width, height, style.PAPER, radius=radius)
+    ax.box(x, y, width, height, style.PAPER, radius=radius)
     if not cell.is_free:
-        style.box(ax, x, y, width * cell.fill, height, cell.face, radius=radius)
-    style.box(ax, x, y, width, height, "none", edge, line, radius, linestyle=dashes)
+        ax.box(x, y, width * cell.fill, height, cell.face, radius=radius)
+    ax.box(x, y, width, height, "none", edge, line, radius, linestyle=dashes)
     if cell.is_cached and not cell.is_free and side > 0.14:
         dot = min(0.07, side / 5)
-        style.box(ax, x + width - dot - 0.02, y + 0.02, dot, dot, style.INK, radius=dot / 2)
+        ax.box(x + width - dot - 0.02, y + 0.02, dot, dot, style.INK, radius=dot / 2)
     if side >= 0.24:
         ink = style.MUTED if cell.is_free else style.INK
-        style.put(
-            ax, x + width / 2, y + height / 2, str(cell.block), 7, ink, "center", "center_baseline"
-        )
+        ax.put(x + width / 2, y + height / 2, str(cell.block), 7, ink, "center")
 
 
 # ---------------------------------------------------------------------------------- the picture
@@ -151,7 +150,7 @@ def draw_blocks(
     state: PoolState,
     previous: PoolState | None = None,
     width: float = style.WIDTH,
-    at: style.Place | None = None,
+    at: Place | None = None,
 ) -> Figure:
     """Draw the block tables as rows of cells, and the pool that they point into below.
 
@@ -171,11 +170,11 @@ def draw_blocks(
     pool_top = MARGIN + tables.height + 0.26 + 0.12 * bool(copies)
     key_top = pool_top + -(-len(cells) // columns) * pool_side + 0.08
     key_height = (1 + key_places[-1][1]) * 0.24
-    page = style.Page(content + 2 * MARGIN, key_top + key_height + 0.06, at)
+    page = Page(content + 2 * MARGIN, key_top + key_height + 0.06, at)
     _draw_tables(page.ax, state, cells, tables)
     free = sum(cell.is_free for cell in cells)
     words = f"pool: {style.count(len(cells), 'block')} of {state.block_size} tokens, {free} free"
-    style.put(page.ax, MARGIN, MARGIN + tables.height + 0.12, words, style.SMALL, style.MUTED)
+    page.note(MARGIN, MARGIN + tables.height + 0.12, words)
     for cell in cells:
         x = MARGIN + cell.block % columns * pool_side
         _draw_cell(page.ax, x, pool_top + cell.block // columns * pool_side, pool_side, cell)
@@ -188,7 +187,7 @@ def draw_blocks(
 
 
 def _say(
-    page: style.Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
+    page: Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
 ) -> None:
     tables = (
         f"{name}, {_tokens(state.lengths[name])}, blocks {style.some(table) or 'none'}"
@@ -265,17 +264,17 @@ def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _Tab
     colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
         color = style.series_color(colors[name])
-        style.box(ax, MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
+        ax.box(MARGIN, y, 0.06, side - 0.03, color, radius=0.02)
         shown = style.shorten(style.printable(name), layout.name_width, weight="bold")
         length = _tokens(state.lengths[name])
         x = MARGIN + 0.12
         if layout.is_dense:
-            style.put(ax, x, y + side / 2 - 0.01, shown, weight="bold")
+            ax.put(x, y + side / 2 - 0.01, shown, weight="bold")
             x += layout.name_width + 0.1
-            style.put(ax, x, y + side / 2 - 0.01, length, style.SMALL, style.MUTED)
+            ax.note(x, y + side / 2 - 0.01, length)
         else:
-            style.put(ax, x, y + 0.08, shown, weight="bold")
-            style.put(ax, x, y + 0.235, length, style.SMALL, style.MUTED)
+            ax.put(x, y + 0.08, shown, weight="bold")
+            ax.note(x, y + 0.235, length)
         for i, block in enumerate(table):
             x = MARGIN + layout.label + i % layout.per_row * side
             cell = replace(cells[block], fill=_fill(state, name, i), is_free=False)
@@ -344,7 +343,7 @@ def _key_entries(
 def _draw_key(ax: Axes, x: float, middle: float, entry: tuple[str, Cell | None]) -> None:
     words, cell = entry
     if cell is None:
-        style.put(ax, x + 0.08, middle, "→", style.BODY, ha="center")
+        ax.put(x + 0.08, middle, "→", ha="center")
     else:
         _draw_cell(ax, x, middle - 0.085, 0.2, cell)
-    style.put(ax, x + 0.24, middle, words, style.SMALL, style.MUTED)
+    ax.note(x + 0.24, middle, words)

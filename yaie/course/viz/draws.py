@@ -1,15 +1,19 @@
-"""Sampling kernels: floats as ordered integers, a threshold found bin by bin, counted draws."""
+"""Random draws: bits, rounds of rejection, shares, counts and their chance."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import BLUE, FAINT, INK, MUTED, ORANGE, SMALL, VERMILION, WIDTH, tint
+
+# ---------------------------------------------------------------------------------- draws
 
 MARGIN = 0.12
 CELL = 0.105  # of a bit
@@ -28,10 +32,10 @@ def float_bits(value: float) -> int:
     return struct.unpack("<I", struct.pack("<f", value))[0]
 
 
-# ------------------------------------------------------------------------------------- bits
+# ---------------------------------------------------------------------------------- bits
 
 
-def draw_bits(values: Sequence[float], at: style.Place | None = None) -> Figure:
+def draw_bits(values: Sequence[float], at: Place | None = None) -> Figure:
     """Draw floats with their bits as they are, and with those of their keys, a row for each.
 
     The sign is vermilion, the exponent orange, the mantissa blue; a 1 is dark, a 0 pale. The two
@@ -40,24 +44,24 @@ def draw_bits(values: Sequence[float], at: style.Place | None = None) -> Figure:
     row, top, left = 0.24, 0.62, 0.85
     width = 32 * CELL
     second = left + width + 1.3
-    page = style.Page(style.WIDTH, top + row * len(values) + 0.15, at)
+    page = Page(WIDTH, top + row * len(values) + 0.15, at)
     for x, title in ((left, "bits of the float"), (second, "bits of its key")):
-        style.put(page.ax, x, 0.2, title, style.BODY, weight="bold")
-        style.put(page.ax, x + width + 0.1, 0.2, "as an integer", style.SMALL, style.MUTED)
+        page.put(x, 0.2, title, weight="bold")
+        page.note(x + width + 0.1, 0.2, "as an integer")
         for start, length, name in ((0, 1, "±"), (1, 8, "exponent"), (9, 23, "mantissa")):
             middle = x + (start + length / 2) * CELL
-            style.put(page.ax, middle, 0.44, name, style.SMALL, style.MUTED, ha="center")
+            page.note(middle, 0.44, name, "center")
     for i, value in enumerate(values):
         y = top + i * row
-        style.put(page.ax, left - 0.12, y + row / 2, f"{value:g}", style.BODY, ha="right")
+        page.put(left - 0.12, y + row / 2, f"{value:g}", ha="right")
         for x, bits in ((left, float_bits(value)), (second, ordered_key(value))):
             for place in range(32):
-                color = style.VERMILION if place == 0 else style.ORANGE if place < 9 else style.BLUE
+                color = VERMILION if place == 0 else ORANGE if place < 9 else BLUE
                 one = bits >> (31 - place) & 1
-                face = style.tint(color, 0.85 if one else 0.15)
+                face = tint(color, 0.85 if one else 0.15)
                 cell = CELL - 0.015
-                style.box(page.ax, x + place * CELL, y + 0.03, cell, row - 0.06, face=face)
-            style.put(page.ax, x + width + 0.1, y + row / 2, f"{bits:,}", style.SMALL)
+                page.box(x + place * CELL, y + 0.03, cell, row - 0.06, face=face)
+            page.put(x + width + 0.1, y + row / 2, f"{bits:,}", SMALL)
     each = (f"{v:g}: {float_bits(v):,} and {ordered_key(v):,}" for v in values)
     page.say(
         f"Floats with their bits, and those of their keys, read as integers: {'; '.join(each)}"
@@ -65,7 +69,7 @@ def draw_bits(values: Sequence[float], at: style.Place | None = None) -> Figure:
     return page.figure
 
 
-# ------------------------------------------------------------------------------------- rounds
+# ---------------------------------------------------------------------------------- rounds
 
 
 @dataclass(frozen=True)
@@ -100,37 +104,32 @@ def rounds(logits: Sequence[float], masses: Sequence[int], threshold: float) -> 
     return tuple(found)
 
 
-def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure:
+def draw_rounds(state: Sequence[Round], at: Place | None = None) -> Figure:
     """Draw the histogram of each round, of the bins that hold enough to be seen and a few beside.
 
     Larger logits are to the left. Bins passed over are gray, the one with the threshold orange.
     """
-    page = style.Page(style.WIDTH, 2.35, at)
-    pitch = (style.WIDTH - 2 * MARGIN) / 4
+    page = Page(WIDTH, 2.35, at)
+    pitch = (WIDTH - 2 * MARGIN) / 4
     for i, one in enumerate(state):
         x = MARGIN + i * pitch
         bits = f"bits {8 * i + 1} to {8 * i + 8}"
-        style.put(page.ax, x, 0.17, bits, 9.5, weight="bold")
+        page.put(x, 0.17, bits, 9.5, weight="bold")
         tokens = style.count(one.tokens, "token")
-        style.put(page.ax, x, 0.37, f"{tokens}, bin {one.bin}", style.SMALL, style.MUTED)
-        ax = style.plain(page.axes(x + 0.42, 0.5, pitch - 0.62, 1.3))
+        page.note(x, 0.37, f"{tokens}, bin {one.bin}")
+        ax = page.chart(x + 0.42, 0.5, pitch - 0.62, 1.3)
         seen = max(one.shares) * SEEN
         full = [b for b, share in enumerate(one.shares) if share > seen] or [one.bin]
         low, high = min(*full, one.bin), max(*full, one.bin)
         pad = max(2, (high - low) // 12)
         shown = range(max(0, low - pad), min(255, high + pad) + 1)
-        colors = [
-            style.ORANGE if b == one.bin else style.FAINT if b < one.bin else style.BLUE
-            for b in shown
-        ]
+        colors = [ORANGE if b == one.bin else FAINT if b < one.bin else BLUE for b in shown]
         ax.bar(list(shown), [one.shares[b] for b in shown], color=colors, width=0.9)
         ax.set_xlim(shown[0] - 1, shown[-1] + 1)
         ax.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
         ax.yaxis.set_major_locator(MaxNLocator(nbins=4))
         ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        style.put(
-            page.ax, x, 2.2, f"mass before it: {one.before:.4f}", style.SMALL, style.MUTED
-        )  # fmt: skip
+        page.note(x, 2.2, f"mass before it: {one.before:.4f}")
     each = (
         f"bits {8 * i + 1} to {8 * i + 8}, {style.count(one.tokens, 'token')}: bin {one.bin}, "
         f"mass before it {one.before:.4f}"
@@ -140,30 +139,135 @@ def draw_rounds(state: Sequence[Round], at: style.Place | None = None) -> Figure
     return page.figure
 
 
-# ------------------------------------------------------------------------------------- shares
+# ---------------------------------------------------------------------------------- shares
 
 
-def draw_shares(
-    counts: Sequence[int], shares: Sequence[float], at: style.Place | None = None
-) -> Figure:
+def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None = None) -> Figure:
     """Draw how often each token was drawn (bars), and how often it should be (dots).
 
     The lines through the dots are two standard deviations of the count up and down.
     """
     draws = sum(counts)
-    page = style.Page(6.0, 2.6, at)
-    style.put(page.ax, MARGIN, 0.17, f"{draws:,} draws", 9.5, weight="bold")
-    ax = style.plain(page.axes(0.6, 0.4, 5.2, 1.75))
+    page = Page(6.0, 2.6, at)
+    page.put(MARGIN, 0.17, f"{draws:,} draws", 9.5, weight="bold")
+    ax = page.chart(0.6, 0.4, 5.2, 1.75)
     places = list(range(len(counts)))
-    ax.bar(places, [c / draws for c in counts], color=style.tint(style.BLUE, 0.5), width=0.7)
+    ax.bar(places, [c / draws for c in counts], color=tint(BLUE, 0.5), width=0.7)
     spread = [2 * (p * (1 - p) / draws) ** 0.5 for p in shares]
-    ax.errorbar(places, list(shares), yerr=spread, fmt="o", color=style.INK, ms=3, lw=1)
+    ax.errorbar(places, list(shares), yerr=spread, fmt="o", color=INK, ms=3, lw=1)
     ax.set_xticks(places)
     ax.set_ylim(bottom=0)
-    ax.set_xlabel("token", fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+    ax.label_scales(x="token")
     near = sum(abs(c / draws - p) <= s for c, p, s in zip(counts, shares, spread, strict=True))
     page.say(
         f"Shares of {len(counts)} tokens in {draws:,} draws: {near} within two standard "
         "deviations of what they should be"
+    )
+    return page.figure
+
+
+# ---------------------------------------------------------------------------------- counts
+
+ROW = 0.26
+HEADER = 0.36
+GAP = 0.35
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How often each token was drawn, and how often it should have been."""
+
+    name: str
+    counts: Sequence[int]
+    expected: Sequence[float]
+
+
+def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | None = None) -> Figure:
+    """Draw one column for each tally, one row for each token.
+
+    A blue bar is the count, a black line across it what was expected.
+    """
+    if not tallies:
+        raise ValueError("tallies must hold at least one, got none")
+    shown = [style.token_label(label) for label in labels]
+    left = MARGIN + max(style.text_width(label) for label in shown) + 0.12
+    columns = len(tallies)
+    width = min(2.6, (WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
+    page_width = left + columns * width + (columns - 1) * GAP + MARGIN
+    page = Page(page_width, HEADER + ROW * len(shown) + 0.15, at)
+    largest = max(max(*tally.counts, *tally.expected) for tally in tallies)
+    unit = (width - 0.45) / largest
+    for row, label in enumerate(shown):
+        page.put(left - 0.1, HEADER + (row + 0.5) * ROW, label, ha="right")
+    for i, tally in enumerate(tallies):
+        x = left + i * (width + GAP)
+        name = style.shorten(tally.name, width + GAP / 2, 9.5, "bold")
+        page.put(x, 0.17, name, 9.5, weight="bold")
+        bottom = HEADER + ROW * len(shown)
+        page.plot([x, x], [HEADER, bottom], color=FAINT, lw=1.0)
+        for row, (count, expected) in enumerate(zip(tally.counts, tally.expected, strict=True)):
+            top = HEADER + (row + 0.2) * ROW
+            if count:
+                blue = tint(BLUE, 0.7)
+                page.box(x, top, count * unit, ROW * 0.6, blue, radius=0.0)
+            line = x + expected * unit
+            ends = [top - 0.03, top + ROW * 0.6 + 0.03]
+            page.plot([line] * 2, ends, color=INK, lw=1.6, zorder=4)
+            end = max(x + count * unit, line) + 0.05
+            middle = HEADER + (row + 0.5) * ROW
+            page.note(end, middle, f"{count:,}")
+    for tally in tallies:
+        rows = zip(labels, tally.counts, tally.expected, strict=True)
+        each = (
+            f"{style.quote(label)} {count:,} ({expected:.0f})" for label, count, expected in rows
+        )
+        page.say(f"{tally.name}, tokens drawn (and expected): {style.some(each)}")
+    return page.figure
+
+
+def draw_chance(
+    values: Sequence[float], limit: float, marks: Mapping[str, float], at: Place | None = None
+) -> Figure:
+    """Draw a histogram of a statistic under chance alone, its limit, and samplers that were tested.
+
+    Args:
+        values: the statistic of many experiments in which nothing is wrong.
+        limit: where the test begins to refuse.
+        marks: name → statistic; what lies beyond the right end is written there.
+    """
+    page = Page(7.6, 2.25, at)
+    ax = page.chart(0.35, 0.15, 6.9, 1.55, left=False)
+    right = limit * 1.9
+    ax.hist(values, bins=60, range=(0, right), color=tint(BLUE, 0.5))
+    ax.set_xlim(0, right)
+    height = ax.get_ylim()[1]
+    ax.axvline(limit, color=VERMILION, lw=1.4)
+    word = f"limit {limit:.1f}"
+    options = {"fontsize": SMALL, "fontfamily": style.FONT}
+    ax.text(limit + 0.3, height * 0.9, word, color=VERMILION, **options)
+    for i, (name, value) in enumerate(marks.items()):
+        far = value > right
+        y = height * (0.62 - 0.2 * i)
+        text = f"{name}: {value:,.1f}" + (" →" if far else "")
+        x = right if far else value
+        ax.plot([x], [y], marker=">" if far else "o", color=INK, ms=5, clip_on=False)
+        ax.text(
+            x - right * 0.012 if far else x + right * 0.012,
+            y,
+            text,
+            color=INK,
+            ha="right" if far else "left",
+            va="center",
+            **options,
+        )
+    ax.set_xlabel("chi-square", color=MUTED, **options)
+    below = sum(value < limit for value in values) / max(1, len(values))
+    each = (
+        f"{name} {value:,.1f}, {'beyond' if value > limit else 'below'} it"
+        for name, value in marks.items()
+    )
+    page.say(
+        f"Histogram of chi-square under chance alone, {below:.1%} of it below the limit "
+        f"{limit:.1f}: {style.some(each)}"
     )
     return page.figure

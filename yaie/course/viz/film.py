@@ -14,6 +14,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Picture, Place
+from yaie.course.viz.style import INK, PAPER, SMALL, WIDTH
 
 GAP = 0.4  # inches between panels
 TITLE_HEIGHT = 0.34
@@ -21,9 +23,7 @@ TITLE_HEIGHT = 0.34
 Draw = Callable[..., Figure]
 
 
-def draw_frame(
-    states: Sequence[Any], draw: Draw, index: int, at: style.Place | None = None
-) -> Figure:
+def draw_frame(states: Sequence[Any], draw: Draw, index: int, at: Place | None = None) -> Figure:
     """Draw `states[index]`, compared with the state before if `draw` wants to know it."""
     options: dict[str, Any] = {"at": at}
     if "previous" in signature(draw).parameters:
@@ -41,7 +41,7 @@ def film_strip(
     draw: Draw,
     titles: Sequence[str] | None = None,
     frames: Sequence[int] | None = None,
-    width: float = style.WIDTH,
+    width: float = WIDTH,
 ) -> Figure:
     """Draw several states side by side, as many in a row as fit.
 
@@ -63,9 +63,7 @@ def film_strip(
 
 
 def compose(
-    panels: Sequence[Draw],
-    titles: Sequence[tuple[str, str]] | None = None,
-    width: float = style.WIDTH,
+    panels: Sequence[Draw], titles: Sequence[tuple[str, str]] | None = None, width: float = WIDTH
 ) -> Figure:
     """Put pictures of any kind on one figure.
 
@@ -82,26 +80,23 @@ def compose(
             for (panel_width, height), (_, title) in zip(sizes, titles, strict=True)
         ]
     corners, figure_width, figure_height = _flow(sizes, top, width)
-    figure = style.Picture(figure_width, figure_height)
-    page = style.Page(figure_width, figure_height, style.Place(figure))
+    figure = Picture(figure_width, figure_height)
+    page = Page(figure_width, figure_height, Place(figure))
     for i, (x, y) in enumerate(corners):
         if titles:
             draw_title(page, x, y, *titles[i])
             page.say("{}, {}:".format(*titles[i]))
-        panels[i](at=style.Place(figure, x, y + top))
+        panels[i](at=Place(figure, x, y + top))
     return figure
 
 
-def draw_title(page: style.Page, x: float, y: float, number: str, title: str) -> None:
+def draw_title(page: Page, x: float, y: float, number: str, title: str) -> None:
     """Write a panel's number and title at its top left corner."""
     middle = y + TITLE_HEIGHT / 2
-    badge = max(style.text_width(number, style.SMALL, "bold") + 0.1, 0.19)
+    badge = max(style.text_width(number, SMALL, "bold") + 0.1, 0.19)
     x += 0.08
-    style.box(page.ax, x, middle - 0.095, badge, 0.19, style.INK, radius=0.095)
-    style.put(
-        page.ax, x + badge / 2, middle, number, style.SMALL, style.PAPER, "center", weight="bold"
-    )
-    style.put(page.ax, x + badge + 0.08, middle, title, 9.5, weight="bold")
+    page.cell(x, middle - 0.095, badge, 0.19, number, INK, radius=0.095, color=PAPER, weight="bold")
+    page.put(x + badge + 0.08, middle, title, 9.5, weight="bold")
 
 
 def title_width(title: str) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN = 0.14
 LEFT = 1.05  # inches, where the cells begin
@@ -32,7 +33,7 @@ class FlatView:
     node: int | None = None
 
 
-def draw_flat_tree(view: FlatView, at: style.Place | None = None) -> Figure:
+def draw_flat_tree(view: FlatView, at: Place | None = None) -> Figure:
     """Draw the tree level by level, and below it tokens, starts, children and values.
 
     A node has one color, in the tree and in every array. `starts` and `children` have one cell
@@ -43,7 +44,7 @@ def draw_flat_tree(view: FlatView, at: style.Place | None = None) -> Figure:
     tokens, values = flat.tokens.tolist(), flat.values.tolist()
     levels = _levels(children)
     arrays_top = TOP + len(levels) * LEVEL + 0.22
-    page = style.Page(style.WIDTH, arrays_top + 4 * ROW, at)
+    page = Page(style.WIDTH, arrays_top + 4 * ROW, at)
     _draw_tree(page, view, levels, starts, children, tokens)
     owners = [n for n in range(len(starts) - 1) for _ in range(starts[n], starts[n + 1])]
     numbers = [*range(len(starts) - 1), None]
@@ -58,7 +59,7 @@ def draw_flat_tree(view: FlatView, at: style.Place | None = None) -> Figure:
     )
     for index, (name, cells, own, width) in enumerate(rows):
         y = arrays_top + index * ROW
-        style.put(page.ax, MARGIN, y + CELL_HEIGHT / 2, name, style.BODY, weight="bold")
+        page.put(MARGIN, y + CELL_HEIGHT / 2, name, weight="bold")
         for i, (content, owner) in enumerate(zip(cells, own, strict=True)):
             mine = own if name in ("tokens", "values") else None
             framed = view.node is not None and (
@@ -69,7 +70,7 @@ def draw_flat_tree(view: FlatView, at: style.Place | None = None) -> Figure:
             words = f"children of {view.node}: {style.count(len(child_of), 'node')}, "
             words += " ".join(map(str, child_of))
             x = LEFT + len(cells) * cell + 0.15
-            style.put(page.ax, x, y + CELL_HEIGHT / 2, words, style.SMALL, style.MUTED)
+            page.note(x, y + CELL_HEIGHT / 2, words)
     page.say(f"A tree of {style.count(len(starts) - 1, 'node')} as arrays")
     for name, cells, _, _ in rows:
         page.say(f"{name}: {style.some(cells, 32)}")
@@ -95,7 +96,7 @@ def _children(node: int | None, children: Sequence[int]) -> tuple[int, int]:
 
 
 def _draw_tree(
-    page: style.Page,
+    page: Page,
     view: FlatView,
     levels: Sequence[range],
     starts: Sequence[int],
@@ -110,14 +111,22 @@ def _draw_tree(
         x, y = MARGIN + (place + 0.5) * pitch, TOP + depth[node] * LEVEL
         for child in range(children[node], children[node + 1]):
             to = MARGIN + (places[child] + 0.5) * pitch
-            page.ax.plot([x, to], [y + NODE_HEIGHT, y + LEVEL], color=style.FAINT, lw=1.0, zorder=0)
+            page.plot([x, to], [y + NODE_HEIGHT, y + LEVEL], color=style.FAINT, lw=1.0, zorder=0)
     for node, place in enumerate(places):
         x, y = MARGIN + (place + 0.5) * pitch, TOP + depth[node] * LEVEL
         key = " ".join(map(str, tokens[starts[node] : starts[node + 1]])) or "root"
         words = style.shorten(f"{node}:  {key}", pitch - 0.2, style.BODY)
         width = style.text_width(words, style.BODY) + 0.24
-        style.box(page.ax, x - width / 2, y, width, NODE_HEIGHT, _face(node), *_edge(node, view))
-        style.put(page.ax, x, y + NODE_HEIGHT / 2, words, style.BODY, ha="center")
+        page.cell(
+            x - width / 2,
+            y,
+            width,
+            NODE_HEIGHT,
+            words,
+            _face(node),
+            *_edge(node, view),
+            size=style.BODY,
+        )
 
 
 def _places(children: Sequence[int]) -> list[float]:
@@ -141,15 +150,22 @@ def _places(children: Sequence[int]) -> list[float]:
 
 
 def _cell(
-    page: style.Page, x: float, y: float, width: float, content: int, owner: int | None, i: int,
+    page: Page,
+    x: float,
+    y: float,
+    width: float,
+    content: int,
+    owner: int | None,
+    i: int,
     framed: bool,
-) -> None:  # fmt: skip
+) -> None:
     face = style.WASH if owner is None else _face(owner)
     edge, line = (style.INK, 1.6) if framed else (style.PAPER, 0.8)
-    style.box(page.ax, x + 0.015, y, width - 0.03, CELL_HEIGHT, face, edge, line, 0.03)
     size = style.SMALL if width > 0.24 else 5.5
-    style.put(page.ax, x + width / 2, y + CELL_HEIGHT / 2, str(content), size, ha="center")
-    style.put(page.ax, x + width / 2, y + CELL_HEIGHT + 0.09, str(i), 5.2, style.MUTED, "center")
+    page.cell(
+        x + 0.015, y, width - 0.03, CELL_HEIGHT, str(content), face, edge, line, 0.03, size=size
+    )
+    page.put(x + width / 2, y + CELL_HEIGHT + 0.09, str(i), 5.2, style.MUTED, "center")
 
 
 def _face(node: int) -> tuple[float, float, float]:

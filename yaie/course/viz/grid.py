@@ -1,9 +1,10 @@
-"""A launch: thread blocks, their warps, and the element that each thread takes."""
+"""Grids of a launch: threads, programs and the tiles that they own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import PatchCollection
@@ -11,6 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import (
+    BLUE,
+    BODY,
+    FAINT,
+    INK,
+    MUTED,
+    ORANGE,
+    PAPER,
+    SMALL,
+    VERMILION,
+    WASH,
+    series_color,
+    tint,
+)
+
+# ---------------------------------------------------------------------------------- grid
 
 MARGIN = 0.12
 LEFT = 1.62  # where the lanes begin
@@ -49,7 +67,7 @@ class Launch:
         return thread_block * self.threads + thread
 
 
-def draw_grid(launch: Launch, at: style.Place | None = None) -> Figure:
+def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
     """Draw every thread of a launch as a cell with the number of its element.
 
     A row is a warp, a color a thread block. Threads whose element does not exist are gray.
@@ -58,47 +76,45 @@ def draw_grid(launch: Launch, at: style.Place | None = None) -> Figure:
         raise ValueError(f"threads must be from 1 to 1,024, got {launch.threads}")
     warps = -(-launch.threads // WARP)
     if not 1 <= warps * launch.grid <= MOST_WARPS:
-        raise ValueError(f"a launch of 1 to {MOST_WARPS} warps can be drawn, got "
-                         f"{warps * launch.grid}")  # fmt: skip
+        raise ValueError(
+            f"a launch of 1 to {MOST_WARPS} warps can be drawn, got {warps * launch.grid}"
+        )
     rows = warps * launch.grid
-    page = style.Page(LEFT + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * GAP, at)
+    page = Page(LEFT + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * GAP, at)
     idle = 0
     for lane in range(0, WARP, 4):
-        style.put(page.ax, LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5,
-                  style.MUTED, "center")  # fmt: skip
-    style.put(page.ax, LEFT - 0.12, TOP - 0.1, "lane", style.SMALL, style.MUTED, "right")
+        page.put(LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center")
+    page.note(LEFT - 0.12, TOP - 0.1, "lane", "right")
     for block in range(launch.grid):
         y = TOP + block * (warps * CELL + GAP)
-        color = style.series_color(block)
-        style.put(page.ax, MARGIN, y + CELL / 2, f"thread block {block}", style.SMALL, style.INK,
-                  weight="bold")  # fmt: skip
+        color = series_color(block)
+        page.put(MARGIN, y + CELL / 2, f"thread block {block}", SMALL, INK, weight="bold")
         for thread in range(launch.threads):
             warp, lane = divmod(thread, WARP)
             row = y + warp * CELL
             if lane == 0:
-                style.put(page.ax, LEFT - 0.12, row + CELL / 2, f"warp {warp}", style.SMALL,
-                          style.MUTED, "right")  # fmt: skip
+                page.note(LEFT - 0.12, row + CELL / 2, f"warp {warp}", "right")
             element = launch.taken_by(block, thread)
             inside = 0 <= element < launch.num_elements
             idle += not inside
-            face = style.tint(color, 0.45) if inside else style.WASH
+            face = tint(color, 0.45) if inside else WASH
             x = LEFT + lane * CELL
-            page.ax.add_artist(Rectangle((x, row), CELL - 0.03, CELL - 0.03, facecolor=face))
-            style.put(page.ax, x + CELL / 2 - 0.015, row + CELL / 2 - 0.015, str(element), 6.2,
-                      style.INK if inside else style.FAINT, "center")  # fmt: skip
+            page.rect(x, row, CELL - 0.03, CELL - 0.03, face)
+            spot = x + CELL / 2 - 0.015, row + CELL / 2 - 0.015
+            page.put(*spot, str(element), 6.2, INK if inside else FAINT, "center")
     words = (
         f"{style.count(launch.grid, 'thread block')} of {launch.threads} threads for "
         f"{style.count(launch.num_elements, 'element')}"
     )
-    style.put(page.ax, MARGIN, 0.16, words, style.BODY, weight="bold")
+    page.put(MARGIN, 0.16, words, weight="bold")
     if idle:
         note = f"{style.count(idle, 'thread')} past the end (gray)"
-        style.put(page.ax, page.width - MARGIN, 0.16, note, style.SMALL, style.MUTED, "right")
+        page.note(page.width - MARGIN, 0.16, note, "right")
     page.say(f"{words}, in warps of {WARP}; {idle or 'none'} past the end")
     return page.figure
 
 
-def draw_written(got, want, title: str = "", at: style.Place | None = None) -> Figure:
+def draw_written(got, want, title: str = "", at: Place | None = None) -> Figure:
     """Draw the elements of an output, 32 in a row: right, wrong, or as it was before the launch.
 
     Args:
@@ -111,32 +127,163 @@ def draw_written(got, want, title: str = "", at: style.Place | None = None) -> F
     right = (got == want) | (np.isnan(got) & np.isnan(want))
     unwritten = np.isnan(got) & ~right
     kinds = [
-        ("right", right, style.tint(style.BLUE, 0.55)),
-        ("wrong", ~right & ~unwritten, style.VERMILION),
-        ("never written", unwritten, style.PAPER),
+        ("right", right, tint(BLUE, 0.55)),
+        ("wrong", ~right & ~unwritten, VERMILION),
+        ("never written", unwritten, PAPER),
     ]
     size = min(0.16, 4.5 / max(1, -(-got.size // WARP)))
     left, top = 0.75, 0.62
     rows = max(1, -(-got.size // WARP))
-    page = style.Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
-    style.put(page.ax, MARGIN, 0.16, title, style.BODY, weight="bold")
+    page = Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
+    page.put(MARGIN, 0.16, title, weight="bold")
     x = MARGIN
     for name, where, face in kinds:
         cells = [
             Rectangle((left + i % WARP * size, top + i // WARP * size), size * 0.9, size * 0.9)
             for i in np.flatnonzero(where)
         ]
-        edge = style.FAINT if face == style.PAPER else face
+        edge = FAINT if face == PAPER else face
         page.ax.add_collection(PatchCollection(cells, facecolor=face, edgecolor=edge, lw=0.5))
         if where.any():
-            style.box(page.ax, x, 0.35, 0.12, 0.12, face, edge, 0.5, 0.0)
+            page.box(x, 0.35, 0.12, 0.12, face, edge, 0.5, 0.0)
             words = f"{name}: {int(where.sum()):,}"
-            style.put(page.ax, x + 0.18, 0.42, words, style.SMALL, style.MUTED)
-            x += 0.5 + style.text_width(words, style.SMALL)
+            page.note(x + 0.18, 0.42, words)
+            x += 0.5 + style.text_width(words, SMALL)
     step = max(1, round(0.16 / size))
     for row in range(0, rows, step):
-        style.put(page.ax, left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5,
-                  style.MUTED, "right")  # fmt: skip
+        page.put(left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5, MUTED, "right")
     each = (f"{int(where.sum()):,} {name}" for name, where, _ in kinds)
     page.say(f"{title}: of {style.count(got.size, 'element')}, {style.some(each)}")
+    return page.figure
+
+
+# ---------------------------------------------------------------------------------- programs
+
+PROGRAMS_LEFT = 1.15  # inches, where the lanes begin
+PROGRAMS_GAP = 0.07  # between blocks
+MOST_LANES = 32
+MOST_BLOCKS = 24
+
+Lane = tuple[int, bool]  # an element, and whether the mask lets the lane take part
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Which elements of a tensor the programs of a launch touch.
+
+    Attributes:
+        name: of the tensor.
+        num_elements: of the tensor.
+        blocks: (program, its lanes), one for each access, in the order of the programs.
+    """
+
+    name: str
+    num_elements: int
+    blocks: tuple[tuple[int, tuple[Lane, ...]], ...]
+
+
+def programs_of(trace: Any, name: str, kind: str) -> Programs:
+    """From a `yaie.course.core.triton.Trace`: the loads, or the stores, of one tensor."""
+    accesses = trace.of(name, kind)
+    if not trace.accesses:  # without an interpreter there is nothing to see
+        return Programs(name, 0, ())
+    if not accesses:
+        raise ValueError(f"trace must have a {kind} of {name!r}, got none")
+    blocks = tuple(
+        (
+            a.program[0],
+            tuple(zip(a.elements.ravel().tolist(), a.mask.ravel().tolist(), strict=True)),
+        )
+        for a in accesses
+    )
+    return Programs(name, accesses[0].num_elements, blocks)
+
+
+def draw_programs(state: Programs, at: Place | None = None) -> Figure:
+    """Draw each block as a row of lanes with the number of the element; a color is a program.
+
+    Lanes that the mask keeps out are gray. Lanes that are let in although their element does not
+    exist are red.
+    """
+    if not state.blocks:
+        page = Page(4.6, 0.36, at)
+        words = "No program was watched: that takes Triton's interpreter."
+        page.say(words)
+        page.put(MARGIN, 0.18, words, BODY, MUTED)
+        return page.figure
+    lanes = max(len(block) for _, block in state.blocks)
+    if lanes > MOST_LANES or len(state.blocks) > MOST_BLOCKS:
+        raise ValueError(
+            f"at most {MOST_BLOCKS} blocks of {MOST_LANES} lanes can be drawn, got "
+            f"{len(state.blocks)} of {lanes}"
+        )
+    width = max(PROGRAMS_LEFT + lanes * CELL + MARGIN, 4.6)
+    page = Page(width, TOP + len(state.blocks) * (CELL + PROGRAMS_GAP) + 0.06, at)
+    masked = stray = 0
+    for lane in range(0, lanes, 4):
+        page.put(
+            PROGRAMS_LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center"
+        )
+    page.note(PROGRAMS_LEFT - 0.12, TOP - 0.1, "lane", "right")
+    for row, (program, block) in enumerate(state.blocks):
+        y = TOP + row * (CELL + PROGRAMS_GAP)
+        page.put(MARGIN, y + CELL / 2, f"program {program}", SMALL, weight="bold")
+        for lane, (element, inside) in enumerate(block):
+            exists = 0 <= element < state.num_elements
+            masked += not inside
+            stray += inside and not exists
+            face, ink = tint(series_color(program), 0.45), INK
+            if not inside:
+                face, ink = WASH, FAINT
+            elif not exists:
+                face, ink = VERMILION, PAPER
+            x = PROGRAMS_LEFT + lane * CELL
+            page.rect(x, y, CELL - 0.03, CELL - 0.03, face)
+            page.put(x + CELL / 2 - 0.015, y + CELL / 2 - 0.015, str(element), 6.2, ink, "center")
+    programs = style.count(len({program for program, _ in state.blocks}), "program")
+    words = f"{programs} on {state.name}, {style.count(state.num_elements, 'element')}"
+    page.put(MARGIN, 0.16, words, weight="bold")
+    note = f"{style.count(masked, 'lane')} masked (gray)" if masked else ""
+    if stray:
+        note = f"{style.count(stray, 'lane')} outside (red)"
+    page.note(page.width - MARGIN, 0.16, note, "right")
+    page.say(f"{words}; {note or 'every lane takes part'}")
+    spans = {}
+    for program, block in state.blocks:
+        spans.setdefault(program, []).extend(element for element, inside in block if inside)
+    each = (f"{min(own)} to {max(own)} by program {p}" for p, own in spans.items() if own)
+    page.say(f"Elements: {style.some(each)}")
+    return page.figure
+
+
+def draw_traffic(kinds: Mapping[str, Mapping[str, int]], at: Place | None = None) -> Figure:
+    """Draw a bar for each way to compute the same: bytes read, then bytes written.
+
+    Args:
+        kinds: name of the way → {"read": bytes, "written": bytes}.
+    """
+    left, width, row = 2.1, 5.0, 0.34
+    page = Page(9.0, 0.42 + row * len(kinds) + 0.06, at)
+    most = max(sum(parts.values()) for parts in kinds.values())
+    colors = {"read": BLUE, "written": ORANGE}
+    x = left
+    for part, color in colors.items():
+        page.box(x, 0.1, 0.12, 0.12, color, radius=0.0)
+        page.note(x + 0.18, 0.165, f"bytes {part}")
+        x += 1.15
+    for number, (name, parts) in enumerate(kinds.items()):
+        y = 0.42 + number * row
+        page.put(left - 0.12, y + row / 2 - 0.03, name, ha="right")
+        x = left
+        for part, color in colors.items():
+            length = width * parts[part] / most
+            page.rect(x, y, length, row - 0.1, color)
+            x += length
+        words = f"{sum(parts.values()):,}"
+        page.put(x + 0.1, y + row / 2 - 0.03, words, SMALL)
+    each = (
+        f"{name}: {parts['read']:,} bytes read, {parts['written']:,} written"
+        for name, parts in kinds.items()
+    )
+    page.say("; ".join(each))
     return page.figure

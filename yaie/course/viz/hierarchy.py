@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN, HEAD, LARGEST, ROW = 0.15, 0.62, 3.0, 0.62  # inches
 THINNEST = 0.01  # of a bar that would be thinner than a pixel
@@ -19,8 +20,8 @@ class Level:
     """A memory.
 
     Attributes:
-        num_bytes: its size on the whole device; None if it differs from machine to machine.
-        bandwidth: bytes a second, of the whole device; None if nobody has published it.
+        num_bytes: its size on the whole device; None if machines differ.
+        bandwidth: bytes per second of the whole device; None if it is not published.
         latency: cycles until a load is answered; None where it is not counted in cycles.
     """
 
@@ -30,7 +31,7 @@ class Level:
     latency: int | None = None
 
 
-def draw_hierarchy(levels: Sequence[Level], at: style.Place | None = None) -> Figure:
+def draw_hierarchy(levels: Sequence[Level], at: Place | None = None) -> Figure:
     """Draw squares whose areas are the sizes, and bars whose lengths are the speeds.
 
     Both scales are linear: what cannot be seen is that small.
@@ -41,16 +42,16 @@ def draw_hierarchy(levels: Sequence[Level], at: style.Place | None = None) -> Fi
     if not levels:
         raise ValueError("levels must hold at least one memory, got none")
     height = HEAD + max(LARGEST + 0.25, ROW * len(levels)) + 0.1
-    page = style.Page(style.WIDTH, height, at)
-    style.put(page.ax, MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
+    page = Page(style.WIDTH, height, at)
+    page.put(MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
     page.say("Memories, their sizes as areas, their speeds as lengths")
     left = _squares(page, levels, height - 0.35) + 0.4
-    style.put(page.ax, left, 0.2, "speed, by length", style.TITLE, weight="bold")
+    page.put(left, 0.2, "speed, by length", style.TITLE, weight="bold")
     _bars(page, levels, left)
     return page.figure
 
 
-def _squares(page: style.Page, levels: Sequence[Level], bottom: float) -> float:
+def _squares(page: Page, levels: Sequence[Level], bottom: float) -> float:
     """Draw the squares on one line, and return where the last of them ends."""
     largest = max(level.num_bytes or 0 for level in levels)
     x = MARGIN
@@ -60,29 +61,31 @@ def _squares(page: style.Page, levels: Sequence[Level], bottom: float) -> float:
         side = LARGEST * math.sqrt(level.num_bytes / largest)
         column = max(side, 0.28)
         color = style.series_color(number)
-        style.box(page.ax, x + (column - side) / 2, bottom - side, side, side,
-                  face=style.tint(color, 0.35), edge=color, radius=0.0, line=0.8)  # fmt: skip
-        style.put(page.ax, x + column / 2, bottom + 0.16, str(number + 1), style.SMALL, ha="center")
+        corner = x + (column - side) / 2, bottom - side
+        page.box(
+            *corner, side, side, face=style.tint(color, 0.35), edge=color, radius=0.0, line=0.8
+        )
+        page.put(x + column / 2, bottom + 0.16, str(number + 1), style.SMALL, ha="center")
         x += column + 0.12
     return x - 0.12
 
 
-def _bars(page: style.Page, levels: Sequence[Level], left: float) -> None:
+def _bars(page: Page, levels: Sequence[Level], left: float) -> None:
     fastest = max(level.bandwidth or 0.0 for level in levels)
     room = page.width - MARGIN - left
     for number, level in enumerate(levels):
         y, color = HEAD + number * ROW, style.series_color(number)
         name = f"{number + 1}  {level.name}"
-        style.put(page.ax, left, y, name, style.BODY, weight="bold")
+        page.put(left, y, name, weight="bold")
         facts = [] if level.num_bytes is None else [_size(level.num_bytes)]
         facts.append(_speed(level.bandwidth))
         if level.latency is not None:
             facts.append(f"about {style.count(level.latency, 'cycle')}")
-        style.put(page.ax, page.width - MARGIN, y, ", ".join(facts), style.BODY, ha="right")
+        page.put(page.width - MARGIN, y, ", ".join(facts), ha="right")
         page.say(f"{level.name}: {', '.join(facts)}")
         if level.bandwidth is not None:
             length = max(room * level.bandwidth / fastest, THINNEST)
-            style.box(page.ax, left, y + 0.12, length, 0.2, face=color, radius=0.0)
+            page.box(left, y + 0.12, length, 0.2, face=color, radius=0.0)
 
 
 def _size(num_bytes: int) -> str:

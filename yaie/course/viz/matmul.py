@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN = 0.14
 SIDE = 1.25  # inches of the longest side
@@ -43,14 +44,14 @@ class ProductStep:
     products: int
 
 
-def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
+def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
     """Draw a, b above and c beside it, with the tiles of this turn, and what they were good for."""
     unit = SIDE / max(state.m, state.n, state.k)
     gap, top = 0.16, MARGIN + 0.2
     a_x, c_x = MARGIN, MARGIN + state.k * unit + gap
     b_y, c_y = top, top + state.k * unit + gap
     width = c_x + state.n * unit + MARGIN
-    page = style.Page(width, c_y + state.m * unit + 0.68, at)
+    page = Page(width, c_y + state.m * unit + 0.68, at)
     ax = page.ax
     for x, y, columns, rows, name, color in (
         (a_x, c_y, state.k, state.m, "a", style.ORANGE),
@@ -58,7 +59,7 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
         (c_x, c_y, state.n, state.m, "c", style.BLUE),
     ):
         _matrix(ax, x, y, columns * unit, rows * unit, state.tile * unit, style.tint(color, 0.1))
-        style.put(ax, x + 0.03, y - 0.08, name, style.BODY, color, weight="bold")
+        ax.put(x + 0.03, y - 0.08, name, style.BODY, color, weight="bold")
     size = state.tile * unit
     for step in range(0, state.start + 1, state.tile):
         now = step == state.start
@@ -76,7 +77,7 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
     )
     for i, (words, color) in enumerate(lines):
         y = c_y + state.m * unit + 0.2 + 0.17 * i
-        style.put(ax, MARGIN, y, words, style.SMALL, color)
+        ax.put(MARGIN, y, words, style.SMALL, color)
     page.say(
         f"The product c = a b, {state.m} × {state.n}, k = {state.k}: the tile of c at row "
         f"{state.row}, column {state.column} takes in k from {state.start}; "
@@ -86,7 +87,7 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
 
 
 def _matrix(ax: Axes, x: float, y: float, width: float, height: float, tile: float, face) -> None:
-    ax.add_artist(Rectangle((x, y), width, height, facecolor=face, edgecolor=style.MUTED, lw=0.8))
+    ax.rect(x, y, width, height, face, edgecolor=style.MUTED, lw=0.8)
     line = {"color": style.FAINT, "lw": 0.5}
     for i in range(1, round(width / tile + 0.499)):
         ax.plot([x + i * tile] * 2, [y, y + height], **line)
@@ -95,10 +96,10 @@ def _matrix(ax: Axes, x: float, y: float, width: float, height: float, tile: flo
 
 
 def _fill(ax: Axes, x: float, y: float, size: float, color) -> None:
-    ax.add_artist(Rectangle((x, y), size - 0.01, size - 0.01, facecolor=color))
+    ax.rect(x, y, size - 0.01, size - 0.01, color)
 
 
-# ------------------------------------------------------------------------------------- owners
+# ---------------------------------------------------------------------------------- owners
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,15 @@ class Part:
     marked: int = 0
 
 
-def draw_owners(parts: Sequence[Part], at: style.Place | None = None) -> Figure:
+def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
     """Draw rectangles of c side by side, each looking into a part of the one before."""
     side, gap = 2.1, 0.42
     widths = [side * part.columns / max(part.rows, part.columns) for part in parts]
-    page = style.Page(2 * MARGIN + sum(widths) + gap * (len(parts) - 1), side + 0.62, at)
+    page = Page(2 * MARGIN + sum(widths) + gap * (len(parts) - 1), side + 0.62, at)
     x, top = MARGIN, 0.34
     for part, width in zip(parts, widths, strict=True):
         unit = width / part.columns
-        style.put(page.ax, x, 0.18, part.title, style.SMALL, weight="bold")
+        page.put(x, 0.18, part.title, style.SMALL, weight="bold")
         for row, column, rows, columns, owner in part.cuts:
             marked = owner == part.marked
             face = style.BLUE if marked else style.tint(style.SKY, 0.12 + 0.16 * (owner % 3))
@@ -137,10 +138,9 @@ def draw_owners(parts: Sequence[Part], at: style.Place | None = None) -> Figure:
             label = str(owner)
             if style.text_width(label, 6.5) < size[0] - 0.02 and size[1] > 0.1:
                 color = style.PAPER if marked else style.INK
-                style.put(page.ax, box[0] + size[0] / 2, box[1] + size[1] / 2, label, 6.5, color,
-                          "center")  # fmt: skip
+                page.put(box[0] + size[0] / 2, box[1] + size[1] / 2, label, 6.5, color, "center")
         words = f"{part.rows} × {part.columns}"
-        style.put(page.ax, x, top + part.rows * unit + 0.14, words, style.SMALL, style.MUTED)
+        page.note(x, top + part.rows * unit + 0.14, words)
         x += width + gap
     for part in parts:
         own = sum(cut[4] == part.marked for cut in part.cuts)
@@ -153,11 +153,11 @@ def draw_owners(parts: Sequence[Part], at: style.Place | None = None) -> Figure:
     return page.figure
 
 
-# ------------------------------------------------------------------------------------- banks
+# ---------------------------------------------------------------------------------- banks
 
 
-def draw_places(table: Any, at: style.Place | None = None, piece: int = 0) -> Figure:
-    """Draw the pieces of a tile in shared memory where they lie, 8 in a line: all 32 banks.
+def draw_places(table: Any, at: Place | None = None, piece: int = 0) -> Figure:
+    """Draw the pieces of a tile in shared memory where they lie, 8 per line: all 32 banks.
 
     Args:
         table: the place of each piece, `[rows, pieces]`, counted in pieces of 16 bytes.
@@ -166,28 +166,36 @@ def draw_places(table: Any, at: style.Place | None = None, piece: int = 0) -> Fi
     places = np.asarray(table.tolist() if hasattr(table, "tolist") else table)
     cell, height, left, top = 0.32, 0.19, 0.45, 0.52
     lines = (int(places.max()) // 8 + 1) if places.size else 0
-    page = style.Page(left + 8 * cell + MARGIN, top + lines * height + 0.42, at)
-    style.put(page.ax, left, 0.16, "banks", style.SMALL, style.MUTED)
+    page = Page(left + 8 * cell + MARGIN, top + lines * height + 0.42, at)
+    page.note(left, 0.16, "banks")
     for group in range(8):
         words = f"{4 * group}–{4 * group + 3}"
-        style.put(page.ax, left + (group + 0.5) * cell, 0.36, words, 6.5, style.MUTED, "center")
+        page.put(left + (group + 0.5) * cell, 0.36, words, 6.5, style.MUTED, "center")
     for line in range(lines):
         middle = top + (line + 0.5) * height
-        style.put(page.ax, left - 0.07, middle, f"{128 * line}", 6, style.MUTED, "right")
+        page.put(left - 0.07, middle, f"{128 * line}", 6, style.MUTED, "right")
     for row, found in enumerate(places):
         for number, place in enumerate(found):
             marked, first = number == piece, row < 8
             color = style.VERMILION if marked and first else style.ORANGE if marked else None
             face = color or style.tint(style.SKY, 0.1 + 0.12 * (row % 2))
             x, y = left + place % 8 * cell, top + place // 8 * height
-            style.box(page.ax, x, y, cell - 0.02, height - 0.02, face, radius=0.02)
+            page.box(x, y, cell - 0.02, height - 0.02, face, radius=0.02)
             words = f"{row}.{number}"
-            style.put(page.ax, x + cell / 2 - 0.01, y + height / 2, words, 6,
-                      style.PAPER if color else style.INK, "center")  # fmt: skip
+            page.put(
+                x + cell / 2 - 0.01,
+                y + height / 2,
+                words,
+                6,
+                style.PAPER if color else style.INK,
+                "center",
+            )
     groups = [int(place) % 8 for place in places[:8, piece]]
     worst = max((groups.count(group) for group in groups), default=0)
     words = f"piece {piece} of rows 0 to 7: {style.count(worst, 'wavefront')}"
-    style.put(page.ax, left, top + lines * height + 0.18, words, style.SMALL,
-              style.GREEN if worst == 1 else style.VERMILION, weight="bold")  # fmt: skip
+    spot = left, top + lines * height + 0.18
+    page.put(
+        *spot, words, style.SMALL, style.GREEN if worst == 1 else style.VERMILION, weight="bold"
+    )
     page.say(f"Where {places.size} pieces of {len(places)} rows lie in the banks; {words}")
     return page.figure

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import FAINT, INK, MUTED, PAPER, TITLE, WASH, WIDTH, series_color
 
 LEFT, TOP, HEIGHT, BOTTOM = 0.75, 0.55, 4.3, 0.55  # inches around the axes and of them
 LABEL = 0.15  # a label's line
@@ -19,7 +21,7 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Roof:
-    """The limits of a device: operations a second, and bytes a second."""
+    """The limits of a device: operations per second and bytes per second."""
 
     label: str
     peak: float
@@ -31,8 +33,8 @@ class Point:
     """An operation.
 
     Attributes:
-        intensity: operations a byte.
-        rate: operations a second that were measured; None if it is only placed on the roof.
+        intensity: operations per byte.
+        rate: measured operations per second; None if it is only placed on the roof.
         group: points of a group have one color; the legend names it.
         roof: index of the roof that a point without a rate is placed on.
     """
@@ -49,7 +51,7 @@ def draw_roofline(
     points: Sequence[Point] = (),
     title: str = "",
     span: tuple[float, float] | None = None,
-    at: style.Place | None = None,
+    at: Place | None = None,
 ) -> Figure:
     """Draw roofs, and points on them or, where measured, below them.
 
@@ -66,9 +68,9 @@ def draw_roofline(
     for point in points:
         if point.intensity <= 0:
             raise ValueError(f"intensity of {point.label!r} must be above 0, got {point.intensity}")
-    page = style.Page(style.WIDTH, TOP + HEIGHT + BOTTOM, at)
+    page = Page(WIDTH, TOP + HEIGHT + BOTTOM, at)
     plot = _Plot(page, roofs, points, span)
-    style.put(page.ax, 0.12, 0.2, title, style.TITLE, weight="bold")
+    page.put(0.12, 0.2, title, TITLE, weight="bold")
     plot.scales()
     for number, roof in enumerate(roofs):
         plot.roof(roof, main=number == 0)
@@ -83,7 +85,7 @@ def draw_roofline(
     return page.figure
 
 
-def _say(page: style.Page, roofs: Sequence[Roof], points: Sequence[Point], title: str) -> None:
+def _say(page: Page, roofs: Sequence[Roof], points: Sequence[Point], title: str) -> None:
     main = roofs[0]
     unit, unit_name = (TERA, "TFLOP/s") if main.peak >= TERA else (1e9, "GFLOP/s")
     peaks = (f"{roof.label} {_number(roof.peak / unit)} {unit_name}" for roof in roofs)
@@ -109,7 +111,7 @@ class _Plot:
 
     def __init__(
         self,
-        page: style.Page,
+        page: Page,
         roofs: Sequence[Roof],
         points: Sequence[Point],
         span: tuple[float, float] | None,
@@ -148,23 +150,21 @@ class _Plot:
         ax, bottom = self.page.ax, TOP + HEIGHT
         for power in range(math.ceil(self.low), math.floor(self.high) + 1):
             x = self.x(10.0**power)
-            ax.plot([x, x], [TOP, bottom], color=style.WASH, lw=0.8, zorder=0)
-            style.put(
-                ax, x, bottom + 0.14, _number(10.0**power), style.SMALL, style.MUTED, "center"
-            )
+            ax.plot([x, x], [TOP, bottom], color=WASH, lw=0.8, zorder=0)
+            ax.note(x, bottom + 0.14, _number(10.0**power), "center")
         for power in range(math.ceil(self.floor), math.floor(self.ceiling) + 1):
             y = self.y(10.0**power)
-            ax.plot([LEFT, LEFT + self.width], [y, y], color=style.WASH, lw=0.8, zorder=0)
+            ax.plot([LEFT, LEFT + self.width], [y, y], color=WASH, lw=0.8, zorder=0)
             text = _number(10.0**power / self.unit)
-            style.put(ax, LEFT - 0.08, y, text, style.SMALL, style.MUTED, "right")
+            ax.note(LEFT - 0.08, y, text, "right")
         label = "arithmetic intensity, operations a byte"
         middle = LEFT + self.width / 2
-        style.put(ax, middle, bottom + 0.36, label, style.SMALL, style.MUTED, "center")
-        style.put(ax, 0.12, TOP - 0.13, self.unit_name, style.SMALL, style.MUTED)
+        ax.note(middle, bottom + 0.36, label, "center")
+        ax.note(0.12, TOP - 0.13, self.unit_name)
 
     def roof(self, roof: Roof, main: bool) -> None:
         ax, ridge = self.page.ax, roof.peak / roof.bandwidth
-        color = style.INK if main else style.MUTED
+        color = INK if main else MUTED
         start = max(10.0**self.low, 10.0**self.floor / roof.bandwidth)
         xs = [self.x(i) for i in (start, ridge, 10.0**self.high)]
         ys = [self.y(min(roof.peak, i * roof.bandwidth)) for i in (start, ridge, 10.0**self.high)]
@@ -178,11 +178,18 @@ class _Plot:
             share = 0.4
             x, y = (a[0] + share * (a[1] - a[0]) for a in (xs, ys))
             angle = math.degrees(math.atan2(ys[0] - ys[1], xs[1] - xs[0]))
-            style.put(ax, x - 0.12, y - 0.16, f"{_number(roof.bandwidth / 1e9)} GB/s", color=color,
-                      ha="center", rotation=angle, rotation_mode="anchor")  # fmt: skip
-            ax.plot([xs[1]] * 2, [ys[1], TOP + HEIGHT], color=style.FAINT, lw=1.0, ls=":")
+            ax.put(
+                x - 0.12,
+                y - 0.16,
+                f"{_number(roof.bandwidth / 1e9)} GB/s",
+                color=color,
+                ha="center",
+                rotation=angle,
+                rotation_mode="anchor",
+            )
+            ax.plot([xs[1]] * 2, [ys[1], TOP + HEIGHT], color=FAINT, lw=1.0, ls=":")
             text = f"ridge: {_number(ridge)} operations a byte"
-            self._write(xs[1] + 0.06, TOP + HEIGHT - 0.12, text, style.MUTED, "left")
+            self._write(xs[1] + 0.06, TOP + HEIGHT - 0.12, text, MUTED, "left")
         for i in range(41):  # labels keep off the line
             for a, b in ((0, 1), (1, 2)):
                 x = xs[a] + i / 40 * (xs[b] - xs[a])
@@ -210,10 +217,9 @@ class _Plot:
             number = groups.index(point.group)
             size = 6.5 + 4.0 * (len(numbers) - 1 - numbers.index(number))
             x, y = self._place(point)
-            color = style.series_color(number)
+            color = series_color(number)
             order = 4 + number / 100
-            self.page.ax.plot([x], [y], "o", ms=size, color=color, mec=style.PAPER, mew=0.8,
-                              zorder=order)  # fmt: skip
+            self.page.plot([x], [y], "o", ms=size, color=color, mec=PAPER, mew=0.8, zorder=order)
             half = size / 72 / 2
             self.taken.append((x - half, y - half, x + half, y + half))
         x, y = self._place(cluster[0])
@@ -234,9 +240,9 @@ class _Plot:
             return  # so many points that a name would only cover others
         self.taken.append(box)
         if math.hypot(dx, dy) > 0.25:
-            self.page.ax.plot([x, x + dx], [y, y + dy], color=style.FAINT, lw=0.8, zorder=1)
+            self.page.plot([x, x + dx], [y, y + dy], color=FAINT, lw=0.8, zorder=1)
         for number, line in enumerate(lines):
-            style.put(self.page.ax, x + dx, y + dy + number * LABEL, line, ha=ha, zorder=5)
+            self.page.put(x + dx, y + dy + number * LABEL, line, ha=ha, zorder=5)
 
     def _place(self, point: Point) -> tuple[float, float]:
         return self.x(point.intensity), self.y(self._rate(point))
@@ -245,14 +251,14 @@ class _Plot:
         x = self.page.width - 0.3
         for name in reversed(names):
             x -= style.text_width(name)
-            style.put(self.page.ax, x, 0.2, name)
+            self.page.put(x, 0.2, name)
             x -= 0.12
-            color = style.series_color(groups.index(name))
-            self.page.ax.plot([x], [0.2], "o", ms=6.5, color=color)
+            color = series_color(groups.index(name))
+            self.page.plot([x], [0.2], "o", ms=6.5, color=color)
             x -= 0.25
 
     def _write(self, x: float, y: float, text: str, color: str, ha: str) -> None:
-        style.put(self.page.ax, x, y, text, color=color, ha=ha)
+        self.page.put(x, y, text, color=color, ha=ha)
         width = style.text_width(text)
         left = x - width if ha == "right" else x
         self.taken.append((left, y - LABEL / 2, left + width, y + LABEL / 2))

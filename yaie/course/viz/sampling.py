@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN = 0.12
 ROW = 0.2
@@ -102,9 +103,7 @@ def _softmax(logits: Any) -> np.ndarray:
 
 
 def draw_sampling(
-    state: SamplingState,
-    scale: float | None = None,
-    at: style.Place | None = None,
+    state: SamplingState, scale: float | None = None, at: Place | None = None
 ) -> Figure:
     """Draw one column for each stage, one row for each token.
 
@@ -123,17 +122,17 @@ def draw_sampling(
     width = min(2.4, (style.WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
     rows_height = ROW * (len(labels) + 1) + 0.08
     page_width = left + columns * width + (columns - 1) * GAP + MARGIN
-    page = style.Page(page_width, HEADER + rows_height + 0.3, at)
+    page = Page(page_width, HEADER + rows_height + 0.3, at)
     largest = max(max(stage.probabilities) for stage in state.stages)
     scale = scale or next(s for s in SCALES if s >= largest - 1e-9)
     survives = [p > 0 for p in state.stages[-1].probabilities]
     for row, (label, kept) in enumerate(zip(labels, survives, strict=True)):
         shown = style.shorten(label, label_width)
         ink = style.INK if kept else style.MUTED
-        style.put(page.ax, left - 0.1, _middle(row), shown, color=ink, ha="right")
+        page.put(left - 0.1, _middle(row), shown, color=ink, ha="right")
     if state.vocab_size > len(labels):
         y = _middle(len(labels)) + 0.08
-        style.put(page.ax, left - 0.1, y, "all others", style.SMALL, style.MUTED, "right")
+        page.note(left - 0.1, y, "all others", "right")
     for i, stage in enumerate(state.stages):
         x = left + i * (width + GAP)
         before = state.stages[i - 1] if i else None
@@ -161,9 +160,9 @@ def _draw_stage(
     scale: float,
     vocab_size: int,
 ) -> None:
-    style.put(ax, x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
+    ax.put(x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
     words = f"{stage.num_kept:,} of {vocab_size:,} tokens"
-    style.put(ax, x, 0.36, style.shorten(words, width, style.SMALL), style.SMALL, style.MUTED)
+    ax.note(x, 0.36, style.shorten(words, width, style.SMALL))
     bottom = _middle(len(stage.probabilities)) + 0.08 + ROW / 2
     ax.plot([x, x], [HEADER, bottom], color=style.FAINT, lw=1.0)
     unit = width / scale
@@ -179,7 +178,7 @@ def _draw_stage(
         line = stage.min_p * max(source.probabilities) * unit
         ax.plot([x + line] * 2, [HEADER - 0.03, bottom], color=style.VERMILION, lw=1.2)
         words = f"{stage.min_p:g} × the largest"
-        style.put(ax, x + line, bottom + 0.1, words, 7, style.VERMILION)
+        ax.put(x + line, bottom + 0.1, words, 7, style.VERMILION)
 
 
 def _draw_bar(
@@ -189,18 +188,17 @@ def _draw_bar(
     top = middle - height / 2
     length = min(p * unit, width)
     if p > 0:
-        style.box(ax, x, top, length, height, style.tint(style.BLUE, 0.7), radius=0.0)
+        ax.box(x, top, length, height, style.tint(style.BLUE, 0.7), radius=0.0)
     if old:
         dropped = p == 0
         face = style.tint(style.INK, 0.22) if dropped else "none"
         edge = style.tint(style.INK, 0.35) if dropped else style.INK
-        style.box(ax, x, top, min(old * unit, width), height, face, edge, 0.7, radius=0.0, zorder=3)
+        ax.box(x, top, min(old * unit, width), height, face, edge, 0.7, radius=0.0, zorder=3)
     if p >= 0.0005:
         end = max(length, min((old or 0.0) * unit, width)) + 0.05
         label = f"{p:.3f}".lstrip("0") if p < 1 else "1"
         inside = end + style.text_width(label, 7) > width
-        style.put(
-            ax,
+        ax.put(
             x + (length - 0.05 if inside else end),
             middle,
             label,
@@ -221,4 +219,4 @@ def _draw_running_sum(ax: Axes, x: float, width: float, before: Stage, top_p: fl
     line = x + width * top_p
     ax.plot([line] * 2, [HEADER - 0.03, edges[-1]], color=style.VERMILION, lw=1.2, zorder=5)
     words = f"running sum reaches {top_p:g}"
-    style.put(ax, x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")
+    ax.put(x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")

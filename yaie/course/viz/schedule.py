@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 
 MARGIN = 0.12
 BUDGET_HEIGHT = 0.62
@@ -55,7 +56,7 @@ def draw_schedule(
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
     request_ids: Sequence[str] | None = None,
-    at: style.Place | None = None,
+    at: Place | None = None,
 ) -> Figure:
     """Draw one row for each request, one column for each step, and the tokens of each step below.
 
@@ -75,7 +76,7 @@ def draw_schedules(
     arrivals: Mapping[str, int] | None = None,
     num_steps: int | None = None,
     request_ids: Sequence[str] | None = None,
-    at: style.Place | None = None,
+    at: Place | None = None,
 ) -> Figure:
     """Draw several schedules of the same requests below each other, on one scale of steps."""
     if not schedules:
@@ -97,14 +98,14 @@ def draw_schedules(
     places = style.flow(key_widths, chart.width - chart.left - MARGIN)
     key_height = 0.1 + 0.22 * (1 + places[-1][1]) if places else 0.0
     heights = [chart.height + (0.3 if name else 0.0) for name in schedules]
-    page = style.Page(chart.width, sum(heights) + key_height + MARGIN, at)
+    page = Page(chart.width, sum(heights) + key_height + MARGIN, at)
     y = MARGIN
     for (name, steps), height in zip(schedules.items(), heights, strict=True):
         if name:
-            style.put(page.ax, MARGIN, y + 0.12, name, 9.5, weight="bold")
+            page.put(MARGIN, y + 0.12, name, 9.5, weight="bold")
             words = _summary(steps)
             x = MARGIN + style.text_width(name, 9.5, "bold") + 0.2
-            style.put(page.ax, x, y + 0.12, words, style.SMALL, style.MUTED)
+            page.note(x, y + 0.12, words)
         chart.draw(page.ax, steps, y + (0.3 if name else 0.0))
         y += height
     for mark, (x, line) in zip(key, places, strict=True):
@@ -206,7 +207,7 @@ class _Chart:
         for i, name in enumerate(self.ids):
             y = top + i * self.row
             shown = style.shorten(style.printable(name), self.label_width)
-            style.put(ax, self.left - 0.1, y + self.row / 2, shown, ha="right")
+            ax.put(self.left - 0.1, y + self.row / 2, shown, ha="right")
             ax.plot(
                 [self.left, self._x(self.columns)], [y + self.row] * 2, color=style.WASH, lw=0.8
             )
@@ -222,7 +223,7 @@ class _Chart:
         x, width = self._x(index), self.cell - gap
         _draw_place(ax, x, y + 0.02, width, self.row - 0.05, kind)
         if kind == "prefill" and style.text_width(str(tokens), 7) + 0.04 < width:
-            style.put(ax, x + width / 2, y + self.row / 2, str(tokens), 7, ha="center")
+            ax.put(x + width / 2, y + self.row / 2, str(tokens), 7, ha="center")
 
     def _draw_budget(self, ax: Axes, steps: Sequence[Step], top: float) -> None:
         """Bars of prefill and decode tokens for each step, under the line of the budget."""
@@ -234,15 +235,8 @@ class _Chart:
             for kind, color in (("decode", DECODE), ("prefill", PREFILL)):
                 tokens = sum(entry[2] for entry in step.work if entry[1] == kind)
                 height = tokens * scale
-                style.box(
-                    ax,
-                    self._x(index),
-                    y - height,
-                    self.cell - gap,
-                    height,
-                    style.tint(color, 0.75),
-                    radius=0.0,
-                )
+                corner = self._x(index), y - height
+                ax.box(*corner, self.cell - gap, height, style.tint(color, 0.75), radius=0.0)
                 y -= height
         end = self._x(self.columns)
         ax.plot([self.left, end], [bottom] * 2, color=style.FAINT, lw=1.0)
@@ -257,7 +251,7 @@ class _Chart:
             ls="solid" if self.budget else (0, (1, 3)),
         )
         words = f"budget {limit}" if self.budget else f"{limit}"
-        style.put(ax, end + 0.06, y, words, style.SMALL, style.MUTED)
+        ax.note(end + 0.06, y, words)
         if self.most_free:
             bottom += FREE_HEIGHT + 0.12
             self._draw_free_blocks(ax, steps, bottom)
@@ -265,15 +259,15 @@ class _Chart:
 
     def _label_lane(self, ax: Axes, lines: tuple[str, str], middle: float) -> None:
         for line, y in zip(lines, (middle - 0.07, middle + 0.07), strict=True):
-            style.put(ax, self.left - 0.1, y, line, style.SMALL, style.MUTED, "right")
+            ax.note(self.left - 0.1, y, line, "right")
 
     def _draw_axis(self, ax: Axes, y: float) -> None:
         choices = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
         every = next((n for n in choices if n * self.cell >= 0.28), self.columns)
         for index in range(0, self.columns, every):
             middle = self._x(index) + self.cell * 0.46
-            style.put(ax, middle, y, str(index), 7, style.MUTED, "center")
-        style.put(ax, self.left - 0.1, y, "step", 7, style.MUTED, "right")
+            ax.put(middle, y, str(index), 7, style.MUTED, "center")
+        ax.put(self.left - 0.1, y, "step", 7, style.MUTED, "right")
 
     def _draw_free_blocks(self, ax: Axes, steps: Sequence[Step], bottom: float) -> None:
         """The free blocks after each step, as a surface on a scale of its own."""
@@ -281,13 +275,13 @@ class _Chart:
         self._label_lane(ax, ("free", "blocks"), bottom - FREE_HEIGHT / 2)
         ax.plot([self.left, self._x(self.columns)], [bottom] * 2, color=style.FAINT, lw=1.0)
         if not points:
-            style.put(ax, self.left, bottom - FREE_HEIGHT / 2, "not recorded", 7, style.MUTED)
+            ax.put(self.left, bottom - FREE_HEIGHT / 2, "not recorded", 7, style.MUTED)
             return
         xs = [self._x(index + shift) for index, _ in points for shift in (0, 1)]
         ys = [bottom - free / self.most_free * FREE_HEIGHT for _, free in points for _ in (0, 1)]
         ax.fill_between(xs, ys, bottom, color=style.tint(style.GREEN, 0.3), linewidth=0.0)
         ax.plot(xs, ys, color=style.GREEN, lw=1.4)
-        style.put(ax, xs[-1] + 0.06, ys[-1], str(points[-1][1]), style.SMALL, style.GREEN)
+        ax.put(xs[-1] + 0.06, ys[-1], str(points[-1][1]), style.SMALL, style.GREEN)
 
 
 # ---------------------------------------------------------------------------------- marks
@@ -296,10 +290,10 @@ class _Chart:
 def _draw_place(ax: Axes, x: float, y: float, width: float, height: float, kind: str) -> None:
     if kind == "idle":
         look = {"facecolor": style.WASH, "edgecolor": style.FAINT, "hatch": "////"}
-        ax.add_artist(Rectangle((x, y), width, height, linewidth=0.0, **look))
+        ax.rect(x, y, width, height, linewidth=0.0, **look)
     else:
         color = PREFILL if kind == "prefill" else DECODE
-        style.box(ax, x, y, width, height, style.tint(color, 0.75), radius=0.02)
+        ax.box(x, y, width, height, style.tint(color, 0.75), radius=0.02)
 
 
 def _draw_wait(ax: Axes, x0: float, x1: float, y: float) -> None:
@@ -352,4 +346,4 @@ def _draw_key(ax: Axes, x: float, middle: float, mark: str) -> None:
         _draw_finish(ax, x + 0.07, middle)
     else:
         _draw_place(ax, x, middle - 0.08, 0.2, 0.16, mark)
-    style.put(ax, x + 0.26, middle, WORDS[mark], style.SMALL, style.MUTED)
+    ax.note(x + 0.26, middle, WORDS[mark])

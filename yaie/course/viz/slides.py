@@ -24,6 +24,7 @@ from yaie.course.viz.film import (
     frame_sizes,
     title_width,
 )
+from yaie.course.viz.page import Page, Picture, Place, png
 
 STRIP_FRAMES = 4
 
@@ -92,13 +93,13 @@ class Slider:
     def _render(self, index: int) -> str:
         width, height = self._size
         top = TITLE_HEIGHT if self._titles else 0.0
-        figure = style.Picture(width, height + top)
+        figure = Picture(width, height + top)
         if self._titles:
-            page = style.Page(width, height + top, style.Place(figure))
+            page = Page(width, height + top, Place(figure))
             draw_title(page, 0.0, 0.0, str(index + 1), self._titles[index])
             page.say(f"{self._titles[index]}:")
-        draw_frame(self._states, self._draw, index, at=style.Place(figure, 0.0, top))
-        content = base64.b64encode(style.png(figure)).decode()
+        draw_frame(self._states, self._draw, index, at=Place(figure, 0.0, top))
+        content = base64.b64encode(png(figure)).decode()
         return f'<img src="data:image/png;base64,{content}" alt="{html.escape(figure.alt)}">'
 
     def _show(self, change: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A context in the paged cache: which program reads which keys, and where they lie in the pool."""
+"""A long context in splits: which blocks of the pool each part reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import INK, MUTED, PAPER, SMALL, WASH, series_color, tint
 
 MARGIN = 0.14
 WIDTH = 8.6
@@ -31,7 +33,7 @@ class Part:
 
 
 def draw_splits(
-    parts: Sequence[Part], num_blocks: int, block_size: int, at: style.Place | None = None
+    parts: Sequence[Part], num_blocks: int, block_size: int, at: Place | None = None
 ) -> Figure:
     """Draw the context in the order of its tokens, and the pool below; a color is a split.
 
@@ -43,39 +45,36 @@ def draw_splits(
     unit = (WIDTH - LEFT - MARGIN) / (-(-context // block_size) * block_size)
     block_width = (WIDTH - LEFT - MARGIN) / BLOCKS_A_ROW
     pool_top = 0.42 + STRIP + 0.55
-    page = style.Page(WIDTH, pool_top + rows * (STRIP + 0.12) + 0.1, at)
+    page = Page(WIDTH, pool_top + rows * (STRIP + 0.12) + 0.1, at)
     ax = page.ax
-    style.put(ax, MARGIN, 0.42 + STRIP / 2, "context", style.BODY, weight="bold")
-    style.put(ax, MARGIN, pool_top + STRIP / 2, "pool", style.BODY, weight="bold")
+    ax.put(MARGIN, 0.42 + STRIP / 2, "context", weight="bold")
+    ax.put(MARGIN, pool_top + STRIP / 2, "pool", weight="bold")
     for first in range(0, context, block_size):
         last = min(first + block_size, context)
-        middle, words = LEFT + (first + last) / 2 * unit, f"block {slots[first] // block_size}"
-        style.put(ax, middle, 0.42 + STRIP + 0.14, words, style.SMALL, style.MUTED, "center")
+        middle, words = (
+            LEFT + (first + last) / 2 * unit,
+            f"block {slots[first] // block_size}",
+        )
+        ax.note(middle, 0.42 + STRIP + 0.14, words, "center")
     used = {slot // block_size for slot in slots.values()}
     for block in range(num_blocks):
         x, y = _corner(block, block_width, pool_top)
-        box = Rectangle((x, y), block_width - 0.06, STRIP, facecolor=style.WASH)
+        box = Rectangle((x, y), block_width - 0.06, STRIP, facecolor=WASH)
         ax.add_artist(box)
-        style.put(ax, x + block_width / 2 - 0.03, y + STRIP / 2, str(block), style.SMALL,
-                  style.INK if block in used else style.MUTED, "center", zorder=3)  # fmt: skip
+        spot = x + block_width / 2 - 0.03, y + STRIP / 2
+        ax.put(*spot, str(block), SMALL, INK if block in used else MUTED, "center", zorder=3)
     inner = (block_width - 0.06) / block_size
     for number, part in enumerate(parts):
-        color = style.tint(style.series_color(number), 0.7)
+        color = tint(series_color(number), 0.7)
         length = len(part.slots)
-        ax.add_artist(
-            Rectangle(
-                (LEFT + part.start * unit, 0.42), length * unit - 0.02, STRIP, facecolor=color
-            )
-        )
+        ax.rect(LEFT + part.start * unit, 0.42, length * unit - 0.02, STRIP, color)
         words = f"split {number}: keys {part.start} to {part.start + length - 1}"
-        style.put(ax, LEFT + part.start * unit, 0.26, words, style.SMALL, weight="bold")
+        ax.put(LEFT + part.start * unit, 0.26, words, SMALL, weight="bold")
         for slot in part.slots:
             x, y = _corner(slot // block_size, block_width, pool_top)
-            ax.add_artist(
-                Rectangle((x + slot % block_size * inner, y), inner, STRIP, facecolor=color, lw=0)
-            )
+            ax.rect(x + slot % block_size * inner, y, inner, STRIP, color)
     for first in range(block_size, context, block_size):
-        ax.plot([LEFT + first * unit - 0.01] * 2, [0.42, 0.42 + STRIP], color=style.PAPER, lw=1.0)
+        ax.plot([LEFT + first * unit - 0.01] * 2, [0.42, 0.42 + STRIP], color=PAPER, lw=1.0)
     each = (
         f"split {n}, keys {part.start} to {part.start + len(part.slots) - 1}, blocks "
         + style.some(dict.fromkeys(slot // block_size for slot in part.slots))

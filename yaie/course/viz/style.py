@@ -1,30 +1,22 @@
-"""How every picture of the course looks: colors, type, and a page measured in inches.
+"""How every picture of the course looks: its colors, its type, and how texts are measured.
 
 The colors are Okabe and Ito's, which color-blind readers can tell apart, with a pale tint of each
 for surfaces that carry text. Pictures are opaque and light, so that they read the same on a dark
-page. Text sizes are points; positions are inches from the top left corner, so a picture is laid
-out once and looks the same alone or as a panel of a film strip.
+page. Text sizes are points, lengths inches.
 """
 
 from __future__ import annotations
 
-import io
-import math
 import re
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from matplotlib import font_manager
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
-from PIL import Image
 
 PAPER = "#fdfdfb"
 INK = "#20242c"
@@ -45,7 +37,6 @@ SERIES = (BLUE, ORANGE, GREEN, SKY, VERMILION, YELLOW)  # requests, curves; pink
 SHARED = PINK
 
 DPI = 100
-DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
 WIDTH = 10.0  # inches: a notebook's width
 FONT = "DejaVu Sans"
 SMALL, BODY, TITLE = 7.5, 8.5, 10.5  # points
@@ -232,151 +223,6 @@ def _break(text: str, width: float, size: float) -> list[str]:
     return [*lines, line] if line or not lines else lines
 
 
-def put(
-    ax: Axes,
-    x: float,
-    y: float,
-    text: str,
-    size: float = BODY,
-    color=INK,
-    ha: str = "left",
-    va: str = "center_baseline",
-    weight: str = "normal",
-    **options,
-):
-    """Write one line of text. Dollar signs are dollar signs, and nothing is clipped."""
-    return ax.text(
-        x,
-        y,
-        printable(text),
-        fontsize=size,
-        color=color,
-        ha=ha,
-        va=va,
-        fontweight=weight,
-        fontfamily=FONT,
-        parse_math=False,
-        **options,
-    )
-
-
-def box(
-    ax: Axes,
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    face="none",
-    edge="none",
-    line: float = 1.0,
-    radius: float = 0.05,
-    **options,
-) -> FancyBboxPatch:
-    """Draw a rectangle with rounded corners; x and y are its corner with the smallest values."""
-    radius = min(radius, width / 2, height / 2)
-    patch = FancyBboxPatch(
-        (x, y),
-        width,
-        height,
-        boxstyle=f"round,pad=0,rounding_size={radius}",
-        facecolor=face,
-        edgecolor=edge,
-        linewidth=line,
-        **options,
-    )
-    ax.add_artist(patch)  # not add_patch, which is slow: it measures what an inch page knows
-    return patch
-
-
-# ---------------------------------------------------------------------------------- pages
-
-
-class Picture(Figure):
-    """A figure that shows itself in a notebook and that pyplot knows nothing of: nothing leaks.
-
-    Attributes:
-        sentences: what is to be seen, for readers who cannot see it; `Page.say` adds to them.
-    """
-
-    def __init__(self, width: float, height: float) -> None:
-        self.sentences: list[str] = []
-        pixels = math.ceil(width * DPI - 1e-6), math.ceil(height * DPI - 1e-6)
-        figsize = pixels[0] / DPI, pixels[1] / DPI
-        super().__init__(figsize=figsize, dpi=DPI, facecolor=PAPER)
-
-    def __repr__(self) -> str:
-        return "<Picture>"  # the size would vary with the fonts of the machine
-
-    @property
-    def alt(self) -> str:
-        """The alternative text."""
-        return " ".join(self.sentences)
-
-    def _repr_png_(self) -> tuple[bytes, dict[str, str]]:
-        return png(self), {"alt": self.alt}
-
-
-def png(picture: Picture) -> bytes:
-    """Render a picture to the bytes of a PNG file, the same bytes each time, with its text."""
-    buffer = io.BytesIO()
-    metadata = {"Software": None, DESCRIPTION: picture.alt}
-    picture.savefig(buffer, format="png", dpi=DPI, facecolor=PAPER, metadata=metadata)
-    return buffer.getvalue()
-
-
-def from_png(content: bytes) -> Picture:
-    """A picture of which only the bytes of its PNG file are left."""
-    with Image.open(io.BytesIO(content)) as file:
-        pixels, alt = np.asarray(file), file.text[DESCRIPTION]
-    picture = Picture(pixels.shape[1] / DPI, pixels.shape[0] / DPI)
-    picture.figimage(pixels)
-    picture.sentences.append(alt)
-    return picture
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where on a larger figure a picture goes: its top left corner, in inches."""
-
-    figure: Figure
-    x: float = 0.0
-    y: float = 0.0
-
-
-class Page:
-    """A rectangle of `width` by `height` inches to draw on: a figure of its own, or a part of one.
-
-    Attributes:
-        figure: what a drawing function returns.
-        ax: axes over the whole page, in inches, y pointing down, with nothing drawn.
-    """
-
-    def __init__(self, width: float, height: float, at: Place | None = None) -> None:
-        self.width, self.height = width, height
-        self._place = at or Place(Picture(width, height))
-        self.figure = self._place.figure
-        self.ax = self.axes(0, 0, width, height)
-        self.ax.axis("off")
-        self.ax.set(xlim=(0, width), ylim=(height, 0))
-
-    def axes(self, x: float, y: float, width: float, height: float) -> Axes:
-        """Add axes whose frame has its top left corner at (x, y), all in inches."""
-        total_width, total_height = self.figure.get_size_inches()
-        left = (self._place.x + x) / total_width
-        bottom = 1 - (self._place.y + y + height) / total_height
-        ax = self.figure.add_axes((left, bottom, width / total_width, height / total_height))
-        ax.set_facecolor("none")
-        return ax
-
-    def say(self, sentence: str) -> None:
-        """Add a sentence to the picture's alternative text; its capital and stop may be missing."""
-        sentence = " ".join(sentence.split()).lstrip(": ")
-        is_name = re.match(r"\w+[_/.]\w", sentence)  # of code, which keeps its case
-        begin = sentence[:1] if is_name else sentence[:1].upper()
-        end = "" if sentence.endswith((".", "?", "!", ":")) else "."
-        self.figure.sentences.append(begin + sentence[1:] + end)
-
-
 def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[float, int]]:
     """Set words of these widths in lines of `total` inches: the x and the line of each."""
     placed: list[tuple[float, int]] = []
@@ -387,13 +233,3 @@ def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[
         placed.append((x, line))
         x += width + gap
     return placed
-
-
-def plain(ax: Axes, left: bool = True, bottom: bool = True) -> Axes:
-    """Keep of an axes' frame only the sides that carry a scale, in quiet colors."""
-    for side, keep in {"left": left, "bottom": bottom, "top": False, "right": False}.items():
-        ax.spines[side].set_visible(keep)
-        ax.spines[side].set_color(FAINT)
-    ax.tick_params(labelsize=SMALL, colors=MUTED, labelfontfamily=FONT, length=3, color=FAINT)
-    ax.tick_params(left=left, labelleft=left, bottom=bottom, labelbottom=bottom)
-    return ax

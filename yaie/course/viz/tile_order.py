@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.style import BLUE, FAINT, GREEN, MUTED, ORANGE, PAPER, SKY, SMALL, WASH, tint
 
 MARGIN = 0.14
 GAP = 0.3  # inches between the matrices
@@ -66,9 +68,10 @@ def record_product(trace: Any, m: int, n: int, k: int) -> list[ProductStep]:
         tiles[access.name] = rect
         if len(tiles) == 2 and program in home:
             steps.append(
-                ProductStep(m, n, k, program, tiles["a"], tiles["b"], home[program], tuple(done),
-                            loaded)
-            )  # fmt: skip
+                ProductStep(
+                    m, n, k, program, tiles["a"], tiles["b"], home[program], tuple(done), loaded
+                )
+            )
             tiles = {}
     return steps
 
@@ -84,31 +87,29 @@ def _rect(access: Any, width: int) -> Rect:
     return (int(rows.min()), int(rows.max()) + 1), (int(columns.min()), int(columns.max()) + 1)
 
 
-def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
+def draw_product(state: ProductStep, at: Place | None = None) -> Figure:
     """Draw a, b above c's columns, c, and the tiles that are being multiplied."""
     unit = 2.4 / (state.k + max(state.m, state.n))
     a_x, b_x = MARGIN, MARGIN + state.k * unit + GAP
     b_y = HEAD + 0.12
     c_y = b_y + state.k * unit + GAP
-    page = style.Page(
-        max(b_x + state.n * unit, 2.6) + MARGIN, c_y + state.m * unit + 0.12 + MARGIN, at
-    )
+    page = Page(max(b_x + state.n * unit, 2.6) + MARGIN, c_y + state.m * unit + 0.12 + MARGIN, at)
     ax = page.ax
     rows, columns = state.c
     _matrix(ax, a_x, c_y, state.m, state.k, unit, f"a  {state.m} × {state.k}")
     _matrix(ax, b_x, b_y, state.k, state.n, unit, f"b  {state.k} × {state.n}")
     _matrix(ax, b_x, c_y, state.m, state.n, unit, f"c  {state.m} × {state.n}")
-    _fill(ax, a_x, c_y, unit, (rows, (0, state.k)), style.tint(style.ORANGE, 0.3))
-    _fill(ax, b_x, b_y, unit, ((0, state.k), columns), style.tint(style.GREEN, 0.3))
+    _fill(ax, a_x, c_y, unit, (rows, (0, state.k)), tint(ORANGE, 0.3))
+    _fill(ax, b_x, b_y, unit, ((0, state.k), columns), tint(GREEN, 0.3))
     for tile in state.done:
-        _fill(ax, b_x, c_y, unit, tile, style.tint(style.SKY, 0.6))
-    _fill(ax, a_x, c_y, unit, state.a, style.ORANGE)
-    _fill(ax, b_x, b_y, unit, state.b, style.GREEN)
-    _fill(ax, b_x, c_y, unit, state.c, style.BLUE)
+        _fill(ax, b_x, c_y, unit, tile, tint(SKY, 0.6))
+    _fill(ax, a_x, c_y, unit, state.a, ORANGE)
+    _fill(ax, b_x, b_y, unit, state.b, GREEN)
+    _fill(ax, b_x, c_y, unit, state.c, BLUE)
     words = f"program {state.program}, k from {state.a[1][0]} to {state.a[1][1] - 1}"
-    style.put(ax, MARGIN, 0.16, words, style.BODY, weight="bold")
-    style.put(ax, a_x, b_y + 0.16, f"{state.loaded:,} elements", style.SMALL, style.MUTED)
-    style.put(ax, a_x, b_y + 0.32, "loaded so far", style.SMALL, style.MUTED)
+    ax.put(MARGIN, 0.16, words, weight="bold")
+    ax.note(a_x, b_y + 0.16, f"{state.loaded:,} elements")
+    ax.note(a_x, b_y + 0.32, "loaded so far")
     page.say(
         f"The product c = a b, {state.m} × {state.n}, k = {state.k}: {words}, for the tile of c "
         f"with rows {rows[0]} to {rows[1] - 1} and columns {columns[0]} to {columns[1] - 1}; "
@@ -118,22 +119,17 @@ def draw_product(state: ProductStep, at: style.Place | None = None) -> Figure:
 
 
 def _matrix(ax: Axes, x: float, y: float, rows: int, columns: int, unit: float, name: str) -> None:
-    ax.add_artist(
-        Rectangle((x, y), columns * unit, rows * unit, facecolor=style.WASH,
-                  edgecolor=style.FAINT, lw=0.8)
-    )  # fmt: skip
-    style.put(ax, x, y - 0.1, name, style.SMALL, style.MUTED)
+    ax.rect(x, y, columns * unit, rows * unit, WASH, edgecolor=FAINT, lw=0.8)
+    ax.note(x, y - 0.1, name)
 
 
 def _fill(ax: Axes, x: float, y: float, unit: float, tile: Rect, color) -> None:
     (row, row_end), (column, column_end) = tile
-    ax.add_artist(
-        Rectangle((x + column * unit, y + row * unit), (column_end - column) * unit - 0.012,
-                  (row_end - row) * unit - 0.012, facecolor=color)
-    )  # fmt: skip
+    corner = x + column * unit, y + row * unit
+    ax.rect(*corner, (column_end - column) * unit - 0.012, (row_end - row) * unit - 0.012, color)
 
 
-# ------------------------------------------------------------------------------------- the order
+# ---------------------------------------------------------------------------------- the order
 
 
 @dataclass(frozen=True)
@@ -174,15 +170,13 @@ def _strips(wave: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return len({m for m, _ in wave}), len({n for _, n in wave})
 
 
-def draw_waves(state: WaveState, at: style.Place | None = None) -> Figure:
+def draw_waves(state: WaveState, at: Place | None = None) -> Figure:
     """Draw c with the number of each tile's program, and beside it the strips that are needed."""
     cell = min(0.3, 3.6 / max(state.tiles_m, state.tiles_n))
     left, top = MARGIN + 0.42, HEAD + 0.46
     panel = 0.42 + state.tiles_n * cell + 0.35
-    page = style.Page(
-        max(MARGIN + len(state.orders) * max(panel, 3.2), 3.2),
-        top + state.tiles_m * cell + 0.3,
-        at,
+    page = Page(
+        max(MARGIN + len(state.orders) * max(panel, 3.2), 3.2), top + state.tiles_m * cell + 0.3, at
     )
     for number, (name, order) in enumerate(state.orders):
         x = left + number * max(panel, 3.2)
@@ -191,35 +185,41 @@ def draw_waves(state: WaveState, at: style.Place | None = None) -> Figure:
 
 
 def _order(
-    page: style.Page, state: WaveState, name: str, order: Sequence[tuple[int, int]], before: int,
-    x: float, y: float, cell: float,
-) -> None:  # fmt: skip
+    page: Page,
+    state: WaveState,
+    name: str,
+    order: Sequence[tuple[int, int]],
+    before: int,
+    x: float,
+    y: float,
+    cell: float,
+) -> None:
     ax, running = page.ax, order[state.first : state.end]
     rows, columns = {m for m, _ in running}, {n for _, n in running}
-    style.put(ax, x - 0.42, 0.16, name, style.BODY, weight="bold")
+    ax.put(x - 0.42, 0.16, name, weight="bold")
     of_a, of_b = _strips(running)
     words = f"programs {state.first} to {state.end - 1}: {of_a} + {of_b} = {of_a + of_b} strips"
-    style.put(ax, x - 0.42, 0.36, words, style.SMALL)
+    ax.put(x - 0.42, 0.36, words, SMALL)
     for m in range(state.tiles_m):
-        face = style.ORANGE if m in rows else style.WASH
-        ax.add_artist(Rectangle((x - 0.3, y + m * cell), 0.2, cell - 0.03, facecolor=face))
+        face = ORANGE if m in rows else WASH
+        ax.rect(x - 0.3, y + m * cell, 0.2, cell - 0.03, face)
     for n in range(state.tiles_n):
-        face = style.GREEN if n in columns else style.WASH
-        ax.add_artist(Rectangle((x + n * cell, y - 0.26), cell - 0.03, 0.18, facecolor=face))
-    style.put(ax, x - 0.3, y - 0.1, "a", style.SMALL, style.MUTED)
-    style.put(ax, x - 0.1, y - 0.17, "b", style.SMALL, style.MUTED, "center")
+        face = GREEN if n in columns else WASH
+        ax.rect(x + n * cell, y - 0.26, cell - 0.03, 0.18, face)
+    ax.note(x - 0.3, y - 0.1, "a")
+    ax.note(x - 0.1, y - 0.17, "b", "center")
     for program, (m, n) in enumerate(order):
-        face, ink = style.WASH, style.MUTED
+        face, ink = WASH, MUTED
         if program < state.first:
-            face = style.tint(style.SKY, 0.5)
+            face = tint(SKY, 0.5)
         elif program < state.end:
-            face, ink = style.BLUE, style.PAPER
+            face, ink = BLUE, PAPER
         corner = (x + n * cell, y + m * cell)
         ax.add_artist(Rectangle(corner, cell - 0.03, cell - 0.03, facecolor=face))
         if cell >= 0.22:
-            style.put(ax, corner[0] + cell / 2 - 0.015, corner[1] + cell / 2 - 0.015, str(program),
-                      6.2, ink, "center")  # fmt: skip
+            spot = corner[0] + cell / 2 - 0.015, corner[1] + cell / 2 - 0.015
+            ax.put(*spot, str(program), 6.2, ink, "center")
     total = before + of_a + of_b
     note = f"{total} strips so far"
     page.say(f"{state.tiles_m} × {state.tiles_n} tiles of c, {name}: {words} of a and b; {note}")
-    style.put(ax, x, y + state.tiles_m * cell + 0.12, note, style.SMALL, style.MUTED)
+    ax.note(x, y + state.tiles_m * cell + 0.12, note)

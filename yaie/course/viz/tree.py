@@ -8,6 +8,7 @@ from matplotlib.patches import Arc, PathPatch
 from matplotlib.path import Path
 
 from yaie.course.viz import style
+from yaie.course.viz.page import Page, Place
 from yaie.course.viz.tree_layout import CHIP_GAP, LINE, PAD, Box, chip_width, lay_out, lock_width
 from yaie.course.viz.tree_state import Marks, TreeNode, TreeState, compare
 
@@ -28,7 +29,7 @@ def draw_tree(
     previous: TreeState | None = None,
     width: float = style.WIDTH,
     max_nodes: int = 30,
-    at: style.Place | None = None,
+    at: Place | None = None,
 ) -> Figure:
     """Draw a tree from left to right, as the text reads.
 
@@ -46,7 +47,7 @@ def draw_tree(
     )
     caption = _caption(state, any(box.note for box in boxes))
     content = max(tree_width, style.text_width(caption, style.SMALL))
-    page = style.Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
+    page = Page(content + 2 * MARGIN, tree_height + MARGIN + CAPTION, at)
     for box in boxes:
         box.x += MARGIN
     for box in boxes:
@@ -54,7 +55,7 @@ def draw_tree(
             _draw_edge(page.ax, box.parent, box)
     for box in boxes:
         _draw_box(page.ax, box)
-    style.put(page.ax, MARGIN, page.height - CAPTION / 2, caption, style.SMALL, style.MUTED)
+    page.note(MARGIN, page.height - CAPTION / 2, caption)
     _say(page, full, marks)
     return page.figure
 
@@ -104,7 +105,7 @@ def _caption(state: TreeState, shows_times: bool) -> str:
     return ", ".join(parts) + (";  t: time of last use" if clock else "")
 
 
-def _say(page: style.Page, state: TreeState, marks: Marks) -> None:
+def _say(page: Page, state: TreeState, marks: Marks) -> None:
     """The tree from its root down, then what changed and what a match found."""
     below: dict[int | None, list[int]] = {}
     for index, node in enumerate(state.nodes):
@@ -160,8 +161,7 @@ def _draw_box(ax: Axes, box: Box) -> None:
     quiet = ghost or box.kind != "node"
     edge = TAG_COLORS[box.tag] if box.tag else (style.FAINT if quiet else "#8d949f")
     face = style.PAPER if quiet else style.tint(edge, 0.1) if box.tag else style.WASH
-    style.box(
-        ax,
+    ax.box(
         box.x,
         box.y,
         box.width,
@@ -173,8 +173,7 @@ def _draw_box(ax: Axes, box: Box) -> None:
         zorder=2,
     )
     if box.matched > 0 and box.kind != "root":
-        style.box(
-            ax,
+        ax.box(
             box.x,
             box.y,
             box.width * box.matched,
@@ -193,14 +192,14 @@ def _write(ax: Axes, box: Box, ink: str) -> None:
     centered = len(box.lines) == 1 and not (box.note or box.chips or box.requests or box.locks)
     for line in box.lines:
         if centered:
-            style.put(ax, box.x + box.width / 2, y, line, color=ink, ha="center", zorder=4)
+            ax.put(box.x + box.width / 2, y, line, color=ink, ha="center", zorder=4)
         else:
-            style.put(ax, x, y, line, color=ink, zorder=4)
+            ax.put(x, y, line, color=ink, zorder=4)
         y += LINE
     if box.locks and not box.note and len(box.lines) == 1 and box.height < 2 * PAD + 1.5 * LINE:
         _draw_lock(ax, right, y - LINE, box.locks)
     elif box.note or box.locks:
-        style.put(ax, x, y, box.note, style.SMALL, style.MUTED, zorder=4)
+        ax.note(x, y, box.note, zorder=4)
         if box.locks:
             _draw_lock(ax, right, y, box.locks)
         y += LINE
@@ -208,33 +207,31 @@ def _write(ax: Axes, box: Box, ink: str) -> None:
         _draw_chips(ax, box, y - LINE / 2)
         y += 0.2
     if box.requests:
-        style.put(ax, x, y, box.requests, style.SMALL, style.BLUE, zorder=4)
+        ax.put(x, y, box.requests, style.SMALL, style.BLUE, zorder=4)
 
 
 def _draw_tag(ax: Axes, box: Box) -> None:
     width = style.text_width(box.tag, 7, "bold") + 0.1
-    style.box(
-        ax, box.x + 0.06, box.y - 0.11, width, 0.15, TAG_COLORS[box.tag], radius=0.04, zorder=5
-    )
+    ax.box(box.x + 0.06, box.y - 0.11, width, 0.15, TAG_COLORS[box.tag], radius=0.04, zorder=5)
     middle = box.x + 0.06 + width / 2
-    style.put(ax, middle, box.y - 0.036, box.tag, 7, style.PAPER, "center", weight="bold", zorder=6)
+    ax.put(middle, box.y - 0.036, box.tag, 7, style.PAPER, "center", weight="bold", zorder=6)
 
 
 def _draw_chips(ax: Axes, box: Box, y: float) -> None:
     x = box.x + PAD
     for chip in box.chips:
         width = chip_width(chip)
-        style.box(ax, x, y + 0.02, width, 0.16, style.PAPER, style.FAINT, 0.8, 0.02, zorder=3)
-        style.put(ax, x + width / 2, y + 0.1, chip, 7, style.INK, "center", zorder=4)
+        ax.box(x, y + 0.02, width, 0.16, style.PAPER, style.FAINT, 0.8, 0.02, zorder=3)
+        ax.put(x + width / 2, y + 0.1, chip, 7, style.INK, "center", zorder=4)
         x += width + CHIP_GAP
 
 
 def _draw_lock(ax: Axes, right: float, middle: float, count: int) -> None:
     """A padlock and how often it is held, ending at `right`."""
     label = str(count)
-    style.put(ax, right, middle, label, style.SMALL, style.INK, "right", weight="bold", zorder=4)
+    ax.put(right, middle, label, style.SMALL, style.INK, "right", weight="bold", zorder=4)
     x = right - lock_width(count)
-    style.box(ax, x, middle - 0.02, 0.11, 0.085, style.ORANGE, radius=0.015, zorder=4)
+    ax.box(x, middle - 0.02, 0.11, 0.085, style.ORANGE, radius=0.015, zorder=4)
     ax.add_artist(
         Arc(
             (x + 0.055, middle - 0.02),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from yaie.course.viz import style
+from yaie.course.viz.style import BODY, SMALL
 
 COLUMN_GAP = 0.34
 ROW_GAP = 0.09
@@ -74,10 +75,10 @@ class Box:
         self.note = ", ".join(self.facts) if detail else ""
         self.chips = self._chips(label_width) if detail else []
         self.requests = self._requests(label_width) if detail == 2 else ""
-        note_width = style.text_width(self.note, style.SMALL)
+        note_width = style.text_width(self.note, SMALL)
         if self.locks:
             note_width += lock_width(self.locks) + 0.12
-        text_widths = [style.text_width(line, style.BODY) for line in self.lines]
+        text_widths = [style.text_width(line, BODY) for line in self.lines]
         if self.locks and not detail:
             text_widths[0] += lock_width(self.locks) + 0.12
             note_width = 0.0
@@ -85,7 +86,7 @@ class Box:
             *text_widths,
             note_width,
             sum(chip_width(chip) + CHIP_GAP for chip in self.chips) - CHIP_GAP,
-            style.text_width(self.requests, style.SMALL),
+            style.text_width(self.requests, SMALL),
             style.text_width(self.tag, 7, "bold") if self.tag else 0.0,
             0.1,
         )
@@ -102,13 +103,13 @@ class Box:
         """As many request ids as fit on a line, and how many more there are."""
         if not self.request_ids:
             return ""
-        best = style.shorten(self.request_ids[0], label_width - 0.3, style.SMALL)
+        best = style.shorten(self.request_ids[0], label_width - 0.3, SMALL)
         total = len(self.request_ids)
         best += f", +{total - 1}" if total > 1 else ""
         for shown in range(2, total + 1):
             rest = f", +{total - shown}" if shown < total else ""
             words = ", ".join(self.request_ids[:shown]) + rest
-            if style.text_width(words, style.SMALL) > label_width:
+            if style.text_width(words, SMALL) > label_width:
                 break
             best = words
         return best
@@ -134,7 +135,7 @@ def chip_width(chip: str) -> float:
 
 def lock_width(count: int) -> float:
     """Inches that a padlock and its count take."""
-    return 0.15 + style.text_width(str(count), style.SMALL, "bold")
+    return 0.15 + style.text_width(str(count), SMALL, "bold")
 
 
 def lay_out(roots: Sequence[Box], width: float, max_nodes: int) -> tuple[list[Box], float, float]:

@@ -47,10 +47,7 @@ class TreeState:
 
 
 def snapshot_tree(
-    tree: Any,
-    decode: Decode | None = None,
-    matched: Sequence[int] = (),
-    namespace: str = "",
+    tree: Any, decode: Decode | None = None, matched: Sequence[int] = (), namespace: str = ""
 ) -> TreeState:
     """Record a `TokenTrie` or a `RadixTree`, or anything with the same attributes.
 

@@ -67,16 +67,16 @@ def observe(shared_prefix_length: Callable[..., int], case: Case, see: Observer)
 def draw(shared_prefix_length: Callable[..., int]) -> Any:
     """Two prompts as rows of tokens; what they share, by the learner's count, in color."""
     from yaie.course.viz import style
+    from yaie.course.viz.page import Page
 
     a, b = [5, 8, 13, 2, 2, 7], [5, 8, 13, 9, 2, 7, 1, 4]
     shared = shared_prefix_length(a, b)
-    page = style.Page(5.2, 1.4)
-    style.put(page.ax, 0.1, 0.22, f"{shared} shared tokens", style.TITLE)
+    page = Page(5.2, 1.4)
+    page.put(0.1, 0.22, f"{shared} shared tokens", style.TITLE)
     for row, tokens in enumerate((a, b)):
         for column, token in enumerate(tokens):
             x, y = 0.1 + 0.63 * column, 0.42 + 0.47 * row
             face = style.tint(style.SHARED, 0.5) if column < shared else style.WASH
-            style.box(page.ax, x, y, 0.57, 0.4, face)
-            style.put(page.ax, x + 0.285, y + 0.2, str(token), ha="center")
+            page.cell(x, y, 0.57, 0.4, str(token), face, size=style.BODY)
     page.say(f"Two rows of tokens, {a} and {b}: {shared} shared tokens")
     return page.figure

@@ -91,7 +91,7 @@ def scattered(KVCacheManager: Any, table: list[int], block_size: int, length: in
 
 
 def draw(KVCacheManager: Any) -> Any:
-    from yaie.course.viz.slots import draw_slots
+    from yaie.course.viz.paged import draw_slots
 
     manager = scattered(KVCacheManager, [3, 0, 4], 4, 10)
     tokens = ["Why", "do", "cats", "purr", "?", "Because", "it", "feels", "good", "."]

@@ -130,7 +130,7 @@ def draw(OnlineSoftmax: type) -> Any:
     import torch
 
     from yaie.course.viz import film_strip
-    from yaie.course.viz.online import draw_online, record_online
+    from yaie.course.viz.attention import draw_online, record_online
 
     generator = torch.Generator().manual_seed(3)
     scores = (torch.randn(12, generator=generator) * 2).tolist()

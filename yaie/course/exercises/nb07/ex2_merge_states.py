@@ -143,7 +143,7 @@ def draw(merge_states: Callable[..., Any]) -> Any:
     """Sixteen keys in four parts, merged in pairs by the learner's function."""
     import torch
 
-    from yaie.course.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.steps import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(4)
     scores = torch.randn(1, 1, 16, generator=generator) * 2

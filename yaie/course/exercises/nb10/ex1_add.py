@@ -113,7 +113,7 @@ def draw_written(out: Any, want: Any, title: str) -> Any:
 def draw(kernel: Any) -> Any:
     """The programs of a small launch on their tensor."""
     from yaie.course.core.triton import launch
-    from yaie.course.viz.programs import draw_programs, programs_of
+    from yaie.course.viz.grid import draw_programs, programs_of
 
     x, y, out = randn(100, seed=1), randn(100, seed=2), poisoned(100)
     arguments = {"x": x, "y": y, "out": out, "size": 100}

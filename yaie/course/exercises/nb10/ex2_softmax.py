@@ -103,7 +103,7 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 def draw(kernel: Any) -> Any:
     """Seven rows of 5 by three programs."""
     from yaie.course.core.triton import launch
-    from yaie.course.viz.programs import draw_programs, programs_of
+    from yaie.course.viz.grid import draw_programs, programs_of
 
     x, out = randn(7, 5, seed=6), poisoned(7, 5)
     arguments = {"x": x, "out": out, "rows": 7, "columns": 5}

@@ -122,7 +122,7 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 def draw(kernel: Any) -> Any:
     """The bytes of one launch, beside those of operator after operator."""
     from yaie.course.lessons.traffic import fused_bytes, unfused_bytes
-    from yaie.course.viz.programs import draw_traffic
+    from yaie.course.viz.grid import draw_traffic
 
     kinds = {
         "an operator at a time": unfused_bytes(64, 576),

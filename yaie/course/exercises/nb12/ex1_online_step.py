@@ -205,7 +205,7 @@ def draw(kernels: Any) -> Any:
     import torch
 
     from yaie.course.viz import film_strip
-    from yaie.course.viz.online import OnlineStep, draw_online
+    from yaie.course.viz.attention import OnlineStep, draw_online
 
     scores = torch.randn(1, 16, generator=torch.Generator().manual_seed(5)) * 1.5
     state = empty(1, 1)

@@ -159,7 +159,7 @@ def draw(merge_kernel: Any) -> Any:
     import torch
 
     from yaie.course.core.triton import launch
-    from yaie.course.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.steps import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(7)
     scores = torch.randn(26, generator=generator) * 2

@@ -64,7 +64,7 @@ def _draw(out: Any, want: Any) -> Any:
 def draw_loads(path: Path, name: str, n: int, size: int, dtype: Any = None) -> Any:
     """One request for x, `size` bytes per thread."""
     from yaie.course.core.cuda import report_of
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     x, y = vector(n, 1, dtype), vector(n, 2, dtype)
     report = report_of(path, name, x, y, poisoned(n, dtype=x.dtype), n)

@@ -134,7 +134,7 @@ def draw(path: Path) -> Any:
     """What a warp reads from the tile, and what it writes to `out`."""
     from functools import partial
 
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
     from yaie.course.viz.film import compose
 
     x, out = matrices(64, 96, "f32")

@@ -102,7 +102,7 @@ def draw(path: Path) -> Any:
     """What a warp reads from the two tiles."""
     from functools import partial
 
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
     from yaie.course.viz.film import compose
 
     report = report_of(path, f"{NAME}_f32", *factors(*WHOLE), *WHOLE)

@@ -182,7 +182,7 @@ def observe_far(path: Path, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """Which token lies in which slot, as the kernel left it."""
-    from yaie.course.viz.slots import draw_slots
+    from yaie.course.viz.paged import draw_slots
 
     case = inputs((9, 2, 4, 4))
     before = rows_of(case["key_pool"]).clone()

@@ -139,7 +139,7 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 
 def draw_worst(lines: list[Any]) -> Any:
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     return draw_access(max(lines, key=lambda access: access.lanes))
 

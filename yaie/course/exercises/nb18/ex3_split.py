@@ -139,7 +139,7 @@ def draw(path: Path) -> Any:
     """The partial states of one query head, and what they were merged to."""
     import torch
 
-    from yaie.course.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.steps import MergeNode, draw_merge
 
     batch = batch_of((44,), heads=1, dim=16)
     splits, part = 4, 12

@@ -108,7 +108,7 @@ def observe(shared_prefix_attention: Callable[..., Any], case: Case, see: Observ
 def draw(shared_prefix_attention: Callable[..., Any]) -> Any:
     """What is merged, for one head of three sequences."""
     from yaie.course.viz.film import film_strip
-    from yaie.course.viz.merge import MergeNode, draw_merge
+    from yaie.course.viz.steps import MergeNode, draw_merge
 
     batch = batch_of((14, 22, 13), heads=1, dim=16, shared=SHARED)
     out, lse = shared_prefix_attention(*batch.tensors, 4 * SHARED)

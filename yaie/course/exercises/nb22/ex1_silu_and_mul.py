@@ -120,7 +120,7 @@ def draw(path: Path) -> Any:
     import torch
 
     from yaie.course.core.cuda import report_of
-    from yaie.course.viz.access import draw_access
+    from yaie.course.viz.memory import draw_access
 
     x, out = torch.randn(4, 512), poisoned(4, 256)
     report = report_of(path, "silu_and_mul_simple_f32", x, out, 4, 256)

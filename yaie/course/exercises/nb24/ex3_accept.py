@@ -93,7 +93,7 @@ def observe(accept: Any, case: Case, see: Observer) -> None:
 def draw(accept: Any) -> Any:
     """A model that recites, and a drafter that looks up what came before."""
     from yaie.course.lessons.speculative import prompt_lookup
-    from yaie.course.viz.speculation import draw_speculation
+    from yaie.course.viz.parallel import draw_speculation
 
     recited = (
         "the cache keeps the keys and the values and the scheduler keeps the requests and the "

@@ -1,9 +1,11 @@
-"""The way of a prompt through the engine, and the notebooks that build each part of it."""
+"""The whole course in one picture: its map, and the strip of the README."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from matplotlib.axes import Axes
@@ -11,6 +13,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
+from yaie.course.viz.attention import draw_attention
+from yaie.course.viz.blocks import PoolState, draw_blocks
+from yaie.course.viz.film import compose
+from yaie.course.viz.page import Page, Place
+from yaie.course.viz.schedule import Step, draw_schedule
+from yaie.course.viz.tree import draw_tree
+from yaie.course.viz.tree_state import TreeNode, TreeState
+
+# ---------------------------------------------------------------------------------- course map
 
 MARGIN = 0.14
 COLUMN, GAP = 1.33, 0.348
@@ -87,7 +98,7 @@ PARTS = {
 }
 
 
-def draw_course_map(notebook: int | None = None, at: style.Place | None = None) -> Figure:
+def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Figure:
     """Draw the way from a prompt to its answer, each part with the notebooks that build it.
 
     Args:
@@ -96,7 +107,7 @@ def draw_course_map(notebook: int | None = None, at: style.Place | None = None) 
     last = _numbers(COURSE[-1][0])[-1]
     if notebook is not None and not 0 <= notebook <= last:
         raise ValueError(f"notebook must be between 0 and {last}, got {notebook}")
-    page = style.Page(style.WIDTH, 5.0, at)
+    page = Page(style.WIDTH, 5.0, at)
     _draw_arrows(page.ax)
     _draw_bubble(page.ax, PARTS["tokenizer"], "your question")
     _draw_bubble(page.ax, PARTS["stream"], "the answer")
@@ -121,26 +132,17 @@ def _draw_part(ax: Axes, part: Part, notebook: int | None) -> None:
     marked = notebook in part.notebooks
     color = notebook_color(notebook) if marked else "#8d949f"
     face = style.tint(color, 0.16) if marked else style.WASH if part.notebooks else style.PAPER
-    style.box(
-        ax,
-        part.x,
-        part.y,
-        part.width,
-        part.height,
-        face,
-        color,
-        2.2 if marked else 1.0,
-        0.07,
-        zorder=3,
+    ax.box(
+        part.x, part.y, part.width, part.height, face, color, 2.2 if marked else 1.0, 0.07, zorder=3
     )
     x, y = part.x + 0.1, part.y + 0.17
-    style.put(ax, x, y, part.name, 9.5, weight="bold", zorder=4)
+    ax.put(x, y, part.name, 9.5, weight="bold", zorder=4)
     if len(part.does) == 1 and part.columns > 1:
         after = x + style.text_width(part.name, 9.5, "bold") + 0.15
-        style.put(ax, after, y, part.does[0], style.SMALL, style.MUTED, zorder=4)
+        ax.note(after, y, part.does[0], zorder=4)
     else:
         for line, text in enumerate(part.does):
-            style.put(ax, x, y + 0.2 + 0.15 * line, text, style.SMALL, style.MUTED, zorder=4)
+            ax.note(x, y + 0.2 + 0.15 * line, text, zorder=4)
     for i, number in enumerate(part.notebooks):
         _draw_badge(ax, x + 0.3 * i, part.y + part.height - 0.25, number)
 
@@ -157,15 +159,13 @@ def _numbers(words: str) -> tuple[int, ...]:
 
 
 def _draw_badge(ax: Axes, x: float, y: float, number: int) -> None:
-    style.box(ax, x, y, 0.26, 0.17, notebook_color(number), radius=0.05, zorder=4)
-    style.put(
-        ax, x + 0.13, y + 0.087, f"{number:02}", 7, style.PAPER, "center", weight="bold", zorder=5
-    )
+    ax.box(x, y, 0.26, 0.17, notebook_color(number), radius=0.05, zorder=4)
+    ax.put(x + 0.13, y + 0.087, f"{number:02}", 7, style.PAPER, "center", weight="bold", zorder=5)
 
 
 def _draw_bubble(ax: Axes, part: Part, words: str) -> None:
-    style.box(ax, part.x, 0.16, part.width, 0.34, style.tint(style.YELLOW, 0.3), radius=0.16)
-    style.put(ax, part.x + part.width / 2, 0.335, words, ha="center")
+    ax.box(part.x, 0.16, part.width, 0.34, style.tint(style.YELLOW, 0.3), radius=0.16)
+    ax.put(part.x + part.width / 2, 0.335, words, ha="center")
 
 
 def _arrow(
@@ -221,17 +221,99 @@ def _draw_loop(ax: Axes, sampler: Part, scheduler: Part) -> None:
     ax.plot([x0, x0, x1], [sampler.y, y, y], color=style.INK, lw=1.4, zorder=2)
     _arrow(ax, (x1, y), (x1, scheduler.y), style.INK)
     words = "the new token joins the next step"
-    style.put(ax, (x0 + x1) / 2, y - 0.12, words, style.SMALL, style.MUTED, "center")
+    ax.note((x0 + x1) / 2, y - 0.12, words, "center")
 
 
 def _draw_key(ax: Axes) -> None:
     x, y = MARGIN, 4.78
-    style.put(ax, x, y, "notebooks:", style.SMALL, style.MUTED)
+    ax.note(x, y, "notebooks:")
     x += style.text_width("notebooks:", style.SMALL) + 0.14
     for notebooks, color, title in COURSE:
         words = "–".join(re.findall(r"\d\d", notebooks))
         width = style.text_width(words, 7, "bold") + 0.12
-        style.box(ax, x, y - 0.085, width, 0.17, color, radius=0.05)
-        style.put(ax, x + width / 2, y + 0.002, words, 7, style.PAPER, "center", weight="bold")
-        style.put(ax, x + width + 0.06, y, title, style.SMALL, style.MUTED)
+        ax.box(x, y - 0.085, width, 0.17, color, radius=0.05)
+        ax.put(x + width / 2, y + 0.002, words, 7, style.PAPER, "center", weight="bold")
+        ax.note(x + width + 0.06, y, title)
         x += width + 0.06 + style.text_width(title, style.SMALL) + 0.2
+
+
+# ---------------------------------------------------------------------------------- readme
+
+
+def draw_readme_strip() -> Figure:
+    """Draw four pictures of the course side by side, from small states made by hand."""
+    return compose(
+        [
+            partial(draw_tree, _tree(), width=6.4),
+            partial(draw_attention, _attention(), keys=WORDS, cell=0.26),
+            partial(draw_blocks, *_blocks()),
+            partial(draw_schedule, _schedule(), token_budget=8),
+        ],
+        [
+            ("1", "requests that begin alike share a path"),
+            ("2", "each token reads the ones before"),
+            ("3", "two chats share blocks of memory"),
+            ("4", "a scheduler fills every step"),
+        ],
+    )
+
+
+def _tree() -> TreeState:
+    system, question = tuple(range(12)), tuple(range(12, 20))
+    nodes = (
+        TreeNode((), "", None),
+        TreeNode(system, "You are a helpful assistant.", 0, (0, 1, 2), 2, 3, ("A", "B", "C")),
+        TreeNode(question, "What is the capital of", 1, (3, 4), 1, 2, ("A", "B")),
+        TreeNode((20, 21, 22, 23), "France?", 2, (5,), 1, 1, ("A",)),
+        TreeNode((24, 25, 26, 27), "Peru?", 2, (6,), 0, 2, ("B",)),
+        TreeNode(tuple(range(28, 36)), "Write a poem about trees.", 1, (7, 8), 1, 3, ("C",)),
+    )
+    return TreeState(nodes, block_size=4, matched=system + question)
+
+
+WORDS = ("The", " cat", " sat", " on", " the", " mat")
+
+
+def _attention() -> list[list[float]]:
+    scores = [
+        [1.0],
+        [1.2, 0.9],
+        [0.2, 2.4, 0.6],
+        [0.1, 0.8, 2.2, 0.5],
+        [1.4, 0.3, 0.4, 1.9, 0.2],
+        [0.1, 2.1, 1.0, 0.7, 1.6, 0.6],
+    ]
+    rows = []
+    for row in scores:
+        weights = [math.exp(1.2 * score) for score in row]
+        rows.append([w / sum(weights) for w in weights] + [0.0] * (len(scores) - len(row)))
+    return rows
+
+
+def _blocks() -> tuple[PoolState, PoolState]:
+    before = PoolState(
+        4,
+        (2, 2, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0),
+        {"chat A": (0, 1, 2, 3), "chat B": (0, 1, 2)},
+        {"chat A": 15, "chat B": 11},
+    )
+    after = PoolState(
+        4,
+        (2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0),
+        {"chat A": (0, 1, 2, 3), "chat B": (0, 1, 4, 5)},
+        {"chat A": 16, "chat B": 14},
+    )
+    return after, before
+
+
+def _schedule() -> list[Step]:
+    return [
+        Step((("A", "prefill", 8),)),
+        Step((("A", "decode", 1), ("B", "prefill", 7))),
+        Step((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 6))),
+        Step((("A", "decode", 1), ("B", "decode", 1), ("C", "prefill", 5)), finished=("A",)),
+        Step((("B", "decode", 1), ("C", "decode", 1), ("D", "prefill", 6))),
+        Step((("B", "decode", 1), ("C", "decode", 1), ("D", "decode", 1)), finished=("B",)),
+        Step((("C", "decode", 1), ("D", "decode", 1))),
+        Step((("C", "decode", 1), ("D", "decode", 1)), finished=("C", "D")),
+    ]
