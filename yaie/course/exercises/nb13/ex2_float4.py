@@ -56,10 +56,11 @@ NAME = "vector_add_float4_f32"
 def cases() -> Iterator[Case]:
     for n in (3000, 1027, 1, 2, 3, 4, 5, 31, 33, 1023, 4093, 8192):
         yield Case(f"n = {n:,}", n=n, offsets=(0, 0, 0), how={})
-    for offsets in ((1, 1, 1), (1, 0, 0), (0, 2, 0), (0, 0, 3)):
+    ways = ((1001, (1, 1, 1)), (1001, (1, 0, 0)), (1001, (0, 2, 0)), (1001, (0, 0, 3)))
+    for n, offsets in (*ways, (257, (1, 1, 1))):
         begin = ", ".join(f"{4 * o} ({t})" for t, o in zip(("x", "y", "out"), offsets, strict=True))
-        words = f"n = 1,001 with addresses that are past a multiple of 16 by {begin} bytes"
-        yield Case(words, n=1001, offsets=offsets, how={})
+        words = f"n = {n:,} with addresses that are past a multiple of 16 by {begin} bytes"
+        yield Case(words, n=n, offsets=offsets, how={})
     reverse = "n = 4,093, threads in reverse order"
     yield Case(reverse, n=4093, offsets=(0, 0, 0), how={"order": "reverse"})
     yield Case("n = 100,003", n=100_003, offsets=(0, 0, 0), how={"checked": False})
@@ -79,6 +80,9 @@ def observe(path: Path, case: Case, see: Observer) -> None:
             wide = requests(report, argument, kind, size=16)
             each = f"Each {kind} of {argument} can have 16 bytes: go through pointers to float4."
             see.true(f"the {kind}s of {argument}", wide, "never have 16 bytes", each)
+        single = requests(report, "x", size=4)
+        tail = "Only the elements of a piece that is not whole are added one by one."
+        see.at_most("requests of warps for single elements of x", single, n % 4, tail)
 
 
 def draw(path: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import cheap, in_every_order, report_of
+from yaie.course.core.cuda import cheap, in_every_order, report_of, reserved, run
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb15 import NOTEBOOK
@@ -58,6 +58,7 @@ NAME = "matmul_shared_tile"
 TILE = 32
 WHOLE = (64, 96, 64)
 SIZES = ((32, 32, 32), WHOLE, (32, 32, 40), (33, 31, 64), (5, 70, 33), (1, 1, 1), (40, 33, 0))
+FAR = ((2**20 + 1, 2048, 2048), (1, 2**20 + 32, 2049))  # last rows that begin past 2³¹ elements
 EXPLAIN = {
     "race": "Wait before the tiles are read, and before the next iteration writes them.",
     "out_of_bounds": "What lies beyond the edges of a and b counts as 0: do not read it.",
@@ -81,9 +82,15 @@ def cases() -> Iterator[Case]:
     for suffix in ("f16", "bf16"):
         yield product_of(40, 70, 100, suffix)
     yield product_of(*WHOLE, costs=True)
+    for m, n, k in FAR:
+        words = f"the last tile of c, where a is {m:,} × {k:,} and b is {k:,} × {n:,}, f16"
+        yield Case(words, far=(m, n, k), how={"checked": False, "most_blocks": 1})
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
+    if hasattr(case, "far"):
+        observe_far(path, case, see)
+        return
     tail = f" Here k = {case.k} is not a multiple of 32." if case.k % TILE else ""
     because = f"c[row][column] is the sum of a[row][i] × b[i][column] over all i < k.{tail}"
     if case.ones:
@@ -96,6 +103,22 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         shared = "Each thread brings one element of a and of b per iteration, for all to use."
         see.at_most("the requests of warps to read a and b", asked, fewest, shared)
         cheap(see, report, COSTS)
+
+
+def observe_far(path: Path, case: Case, see: Observer) -> None:
+    """The thread block of the last tile alone; a and b are 0, which takes no memory, but for ones
+    in the last row of each."""
+    import torch
+
+    m, n, k = case.far
+    a, b, c = (reserved(size, torch.float16) for size in (m * k, k * n, m * n))
+    if any(tensor is None for tensor in (a, b, c)):
+        return
+    a[-k:], b[-n:], c[-1] = 1, 1, float("nan")
+    run(see, path, f"{NAME}_f16", a, b, c, m, n, k, explain=EXPLAIN, order="reverse", **case.how)
+    large = "a and c" if m > 1 else "b"
+    bits = f"The last row of {large} begins past element 2³¹, where an index of 32 bits overflows."
+    see.equal("the last element of c", c[-1].item(), 1.0, bits)
 
 
 def draw(path: Path) -> Any:
