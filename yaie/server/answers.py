@@ -73,6 +73,8 @@ class CompletionCall(Call):
 
     def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Completion]:
         """What is new of an answer, as chunks of the stream."""
+        if not update.has_news:
+            return []
         choice = self._choice(index, update.text, update.logprobs, update.finish_reason)
         return [self._response([choice])]
 
@@ -138,9 +140,10 @@ class ChatCall(Call):
         chunks = []
         if is_first:
             chunks.append(self._chunk(index, protocol.ChatMessage(role="assistant", content="")))
-        message = protocol.ChatMessage(content=update.text)
-        logprobs = self._logprobs(update.logprobs)
-        chunks.append(self._chunk(index, message, logprobs, update.finish_reason))
+        if update.has_news:
+            message = protocol.ChatMessage(content=update.text)
+            logprobs = self._logprobs(update.logprobs)
+            chunks.append(self._chunk(index, message, logprobs, update.finish_reason))
         return chunks
 
     def last(self) -> protocol.ChatCompletionChunk:

@@ -79,15 +79,22 @@ class Job:
         self._changed.set()
 
     async def updates(self) -> AsyncIterator[tuple[int, Update]]:
-        """(number of the request, what is new), until each has its finish_reason."""
-        unfinished = len(self.requests)
+        """(number of the request, what is new), until each has its finish_reason.
+
+        A request's first token is told even if it has no text to show yet.
+        """
+        unfinished, begun = len(self.requests), set()
         while unfinished:
             await self._changed.wait()
             self._changed.clear()
-            for index in [i for i, update in self._updates.items() if update.has_news]:
-                update = self._updates.pop(index)
-                unfinished -= update.finish_reason is not None
-                yield index, update
+            for index, update in list(self._updates.items()):
+                if update.has_news:
+                    del self._updates[index]
+                    unfinished -= update.finish_reason is not None
+                    yield index, update
+                elif index not in begun:
+                    yield index, Update()
+                begun.add(index)
 
 
 class Worker:
