@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from yaie.build.cache import cache_root
 from yaie.course.core import render
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
@@ -237,7 +237,8 @@ class Versions:
         self.exercise, self.patience = exercise, patience
         self.cases = list(exercise.cases())
         self.seconds = 0.0  # spent on running them
-        self._folder = tempfile.TemporaryDirectory()
+        # Always the same, so that a kernel that was compiled is found in the cache.
+        self._folder = cache_root() / "mistakes" / exercise.id
         self._loaded: dict[str, Any] = {}
         self._facts: dict[tuple[str, int], list[Fact] | None] = {}
 
@@ -245,7 +246,7 @@ class Versions:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._folder.cleanup()
+        self._loaded.clear()
 
     def text(self, entry: Mistake) -> str:
         exercise = self.exercise
@@ -254,9 +255,11 @@ class Versions:
 
     def path(self, entry: Mistake) -> Path:
         """The version as a file."""
-        path = Path(self._folder.name, entry.name + self.exercise.file.suffix)
-        if not path.exists():
-            path.write_text(self.text(entry), encoding="utf-8")
+        path = self._folder / (entry.name + self.exercise.file.suffix)
+        text = self.text(entry)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
         return path
 
     def load(self, entry: Mistake) -> Any:
@@ -343,8 +346,13 @@ def _sketch(fact: Fact) -> Any:
         return got.kind
     if is_tensor(got) and got.numel():
         flat = got.flatten()[: 1 << 16].double()
-        return [float(f"{x:.4g}") for x in flat[:: max(1, len(flat) // 8)][:8].tolist()]
-    return float(f"{got:.4g}") if isinstance(got, float) else short(got)
+        return [_rounded(x) for x in flat[:: max(1, len(flat) // 8)][:8].tolist()]
+    return _rounded(got) if isinstance(got, float) else short(got)
+
+
+def _rounded(x: float) -> float | str:
+    """Four digits; a word for NaN and the infinities, for which JSON has none."""
+    return float(f"{x:.4g}") if math.isfinite(x) else str(x)
 
 
 def alike(known: list[Any] | None, failure: Failure) -> bool:
@@ -355,10 +363,10 @@ def alike(known: list[Any] | None, failure: Failure) -> bool:
     mine, theirs = known[2], seen[2]
     if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
         return all(_close(a, b) for a, b in zip(mine, theirs, strict=True))
-    if isinstance(mine, float) and isinstance(theirs, float):
-        return _close(mine, theirs)
-    return mine == theirs
+    return _close(mine, theirs)
 
 
-def _close(a: float, b: float) -> bool:
-    return a == b or (a != a and b != b) or abs(a - b) <= 1e-2 * max(abs(a), abs(b)) + 1e-3
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 1e-2 * max(abs(a), abs(b)) + 1e-3
+    return a == b
