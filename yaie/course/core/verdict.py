@@ -216,7 +216,7 @@ def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Pat
 
 def _keep_picture(draw: Callable[[], Any], path: Path) -> None:
     """A state that is too wrong to be drawn has no picture."""
-    from yaie.course.viz.style import png
+    from yaie.course.viz.page import png
 
     try:
         with time_limit(5.0):
@@ -231,7 +231,7 @@ def _kept_picture(path: Path) -> Callable[[], Any] | None:
     content = path.read_bytes()
 
     def draw() -> Any:
-        from yaie.course.viz.style import from_png
+        from yaie.course.viz.page import from_png
 
         return from_png(content)
 
