@@ -18,9 +18,10 @@ def main(which: Sequence[str]) -> int:
     for exercise in [e for name in which or ["all"] for e in select(name)]:
         path = symptoms_file(exercise)
         if exercise.is_cuda or path.exists():
-            found = dict(all_symptoms(exercise))
-            path.write_text(
-                json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            found = {
+                name: json.dumps(seen, ensure_ascii=False) for name, seen in all_symptoms(exercise)
+            }
+            lines = ",\n".join(f" {json.dumps(name)}: {seen}" for name, seen in found.items())
+            path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
             print(f"{exercise.id}: {len(found)} symptoms")
     return 0
