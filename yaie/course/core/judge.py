@@ -8,6 +8,7 @@ Where none does, the case, what came, what was wanted and why are told.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
