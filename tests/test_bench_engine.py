@@ -388,7 +388,7 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(llm, oracle):
     assert Right(oracle, llm.tokenizer).check([prompt], [whole.text], 8)["same_answers"] == 1
     assert whole.usage["completion_tokens"] == 8 and whole.finish_reason == "length"
     assert heard[-1] == whole.text and len(part.trace.tokens) == 1
-    with pytest.raises(ClientError, match=r"nobody answers at 127\.0\.0\.1 port 9"):
+    with pytest.raises(ClientError, match=r"no server answers at 127\.0\.0\.1 port 9"):
         asyncio.run(Client("http://127.0.0.1:9", "tiny").get("/health"))
     with pytest.raises(ValueError, match="url must look like http://"):
         Client("ftp://x", "tiny")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import os
 import random
@@ -22,7 +21,6 @@ from servers import serving, wait_until
 from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
-from yaie.bench.client import Client
 from yaie.server.answers import token_text
 from yaie.server.app import Settings
 
@@ -498,22 +496,6 @@ def test_other_names_for_this_machine_are_refused(folder):
                 answer = http.get(path, headers={"Host": host})
                 assert answer.status_code in (400, 421)
                 assert "data" not in answer.text
-
-
-@pytest.mark.parametrize("host", ["localhost:8000", "[::1]:8000"])
-def test_the_benchmarks_client_names_the_host_as_a_server_expects(monkeypatch, host):
-    sent = io.BytesIO()
-
-    async def connect(*_, **__):
-        reader = asyncio.StreamReader()
-        reader.feed_data(b"HTTP/1.0 200 OK\r\n\r\nfine")
-        reader.feed_eof()
-        return reader, sent
-
-    monkeypatch.setattr(asyncio, "open_connection", connect)
-    monkeypatch.setattr(sent, "close", lambda: None)
-    assert asyncio.run(Client(f"http://{host}", "tiny").get("/health")) == "fine"
-    assert f"\r\nHost: {host}\r\n".encode() in sent.getvalue()
 
 
 def test_fields_that_ask_for_nothing_are_taken(running):

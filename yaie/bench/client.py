@@ -127,7 +127,7 @@ class Client:
                 yield response
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             where = f"{self.url.host} port {self.url.port or 80}"
-            raise ClientError(f"nobody answers at {where}: {error}") from error
+            raise ClientError(f"no server answers at {where}: {error}") from error
         except httpx.HTTPError as error:
             raise ClientError(f"the answer broke off: {error or 'nothing came'}") from error
 
