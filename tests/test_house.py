@@ -19,7 +19,7 @@ LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
 # The engine is everything but these. It is to be read in a day: 12,500 lines is the target.
 NOT_THE_ENGINE = {"course", "emulator", "bench"}
-MOST_LINES, TARGET_LINES = 12_860, 12_500
+MOST_LINES, TARGET_LINES = 12_870, 12_500
 
 # What may import what: a module imports its own row and the rows above it. A room with rows of its
 # own inside is named again, with what is left of it.

@@ -193,13 +193,13 @@ def test_copies_read_before_they_write(pairs, device):
 @pytest.mark.parametrize("seed", range(8))
 def test_random_copies(seed):
     rng = random.Random(seed)
-    blocks = rng.randrange(2, 40)
-    count = rng.randrange(1, blocks + 1)
-    targets = rng.sample(range(blocks), count)
-    pairs = [(rng.randrange(blocks), target) for target in targets]
+    num_blocks = rng.randrange(2, 40)
+    count = rng.randrange(1, num_blocks + 1)
+    targets = rng.sample(range(num_blocks), count)
+    pairs = [(rng.randrange(num_blocks), target) for target in targets]
     if seed % 2:  # a permutation: circles only
         pairs = list(zip(rng.sample(targets, count), targets, strict=True))
-    pools = cache(1, blocks, (1, 1, 5), torch.float32)
+    pools = cache(1, num_blocks, (1, 1, 5), torch.float32)
     wanted = [copied(pool, pairs) for pool in pools]
     blocks.copy_blocks_cuda(pools[:1], pools[1:], torch.tensor(pairs))
     assert all(map(same, pools, wanted)), pairs
