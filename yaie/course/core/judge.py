@@ -167,7 +167,7 @@ def _alike_ones(tried: Sequence[tuple[Mistake, list[Fact]]], failure: Failure) -
     for strict in (True, False):
         if same := [m for m, facts in tried if _same(facts, failure.facts, strict)]:
             return same
-    return [m for m, facts in tried if first_wrong(facts).same(failure.fact, strict=False)]
+    return [m for m, _ in tried]
 
 
 def endless(exercise: Exercise) -> str:

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 import re
 import reprlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -128,11 +130,10 @@ class Observer:
     def __init__(self) -> None:
         self.facts: list[Fact] = []
         self._picture: Callable[[], Any] | None = None
-        self._calls: list[str] = []
 
     def equal(self, what: str, got: Any, want: Any, because: str = "") -> bool:
         """Note `got`, which should equal `want`: numbers, strings, containers, tensors."""
-        return self._note(what, got, difference(got, want), because)
+        return self.note(what, got, difference(got, want), because)
 
     def close(
         self,
@@ -148,28 +149,38 @@ class Observer:
         Kind, shape, dtype and the places of NaN have to agree.
         """
         problem = tensor_difference(got, want, rtol, atol)
-        return self._note(what, got, problem, because, rtol=rtol, atol=atol)
+        return self.note(what, got, problem, because, rtol=rtol, atol=atol)
 
     def true(self, what: str, condition: Any, problem: str, because: str = "") -> bool:
         """Note whether a condition holds. `problem` continues `what` where it does not.
 
         `see.true("match(…)", found is not None, "returned None")`
         """
-        return self._note(what, bool(condition), "" if condition else problem, because)
+        return self.note(what, bool(condition), "" if condition else problem, because)
 
     def at_most(self, what: str, got: float, most: float, because: str = "") -> bool:
         """Note a cost, which should not exceed `most`."""
         problem = "" if got <= most else f"is {short(got)}, expected at most {short(most)}"
-        return self._note(what, got, problem, because)
+        return self.note(what, got, problem, because)
 
     def note(
-        self, what: str, got: Any, problem: str = "", because: str = "", atol: float = 0.0
+        self,
+        what: str,
+        got: Any,
+        problem: str = "",
+        because: str = "",
+        rtol: float = 0.0,
+        atol: float = 0.0,
     ) -> bool:
         """Note a value of which the caller has decided whether, and how, it is wrong.
 
-        Two tensors that differ by at most `atol`, such as two samples, are the same symptom.
+        Two tensors within `rtol` and `atol`, such as two samples, are the same symptom.
+
+        Returns whether the value is right.
         """
-        return self._note(what, got, problem, because, atol=atol)
+        fact = Fact(what, snapshot(got), problem, because, rtol, atol, picture=self._picture)
+        self.facts.append(fact)
+        return not problem
 
     def raises(
         self, what: str, kind: type[Exception], call: Callable[[], Any], because: str = ""
@@ -184,14 +195,13 @@ class Observer:
             right = isinstance(error, kind)
             told = f"{came.kind}: {error}".rstrip(": ")
             problem = "" if right else f"should raise {kind.__name__}, got {told}"
-            return self._note(what, Raised(kind.__name__, "") if right else came, problem, because)
+            return self.note(what, Raised(kind.__name__, "") if right else came, problem, because)
         problem = f"should raise {kind.__name__}, returned {short(got)}"
-        return self._note(what, got, problem, because)
+        return self.note(what, got, problem, because)
 
     @contextmanager
     def call(self, what: str) -> Iterator[None]:
         """Name the call that the lines inside make, for the message if it raises."""
-        self._calls.append(what)
         try:
             yield
         except (Stop, TimeoutError):
@@ -200,8 +210,6 @@ class Observer:
             if not hasattr(error, "given"):
                 error.given = what
             raise
-        finally:
-            self._calls.pop()
 
     def picture(self, draw: Callable[[], Any] | None) -> None:
         """From here on, a wrong fact comes with the figure that `draw()` makes."""
@@ -230,13 +238,6 @@ class Observer:
         self.facts.append(Fact("", found, problem, because, picture=draw or self._picture))
         self.stop()
 
-    def _note(
-        self, what: str, got: Any, problem: str, because: str, rtol: float = 0.0, atol: float = 0.0
-    ) -> bool:
-        fact = Fact(what, snapshot(got), problem, because, rtol, atol, picture=self._picture)
-        self.facts.append(fact)
-        return not problem
-
 
 def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: Case) -> list[Fact]:
     """The facts of one case. Random numbers begin anew, so that a repetition gives the same.
@@ -244,9 +245,6 @@ def observed(observe: Callable[[Any, Case, Observer], None], target: Any, case: 
     Raises:
         NotImplementedError: an unsolved stub was called.
     """
-    import random
-    import sys
-
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
