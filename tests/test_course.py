@@ -17,7 +17,7 @@ import pytest
 from yaie.course.author import build
 from yaie.course.core import cuda, exercise, limit, manifest, notebook, plug, render, tell
 from yaie.course.core.exercise import Broken
-from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, select
+from yaie.course.core.manifest import Exercise, UnknownExercise, exercises, find, read_page, select
 from yaie.course.core.observe import Case
 from yaie.course.core.paths import ROOT, exercises_dir, state_dir
 from yaie.course.core.picture import draw
@@ -101,15 +101,18 @@ def test_unknown_exercise_names_close_ones() -> None:
     assert [e.id for e in select("00")] == ["00.1"] and select("all") == list(exercises())
 
 
-def test_bad_exercise_is_refused() -> None:
+def test_bad_exercise_is_refused(tmp_path: Path) -> None:
     fine = made("yaie.engine.radix:shared_prefix_length")
     two = "yaie.engine.radix:RadixTree.match, shared_prefix_length"
-    for name, value in {
-        **{"id": "2.2", "notebook": "03_other", "difficulty": 4, "hints": ("one",)},
-        **{"title": "x" * 49, "target": two},
-    }.items():
+    for change in ({"difficulty": 4}, {"title": "x" * 49}, {"target": two}):
         with pytest.raises(ValueError):
-            replace(fine, **{name: value})
+            replace(fine, **change)
+    page = find("17.2").place.with_suffix(".md").read_text()
+    for old, new in (("# A first", "A first"), ("## Idea", "## Ideas"), ("## Proves\n", "")):
+        assert old in page
+        (tmp_path / "page.md").write_text(page.replace(old, new, 1))
+        with pytest.raises(ValueError, match=r"page\.md: has .*; a page has a title"):
+            read_page(tmp_path / "page.md")
 
 
 # ---------------------------------------------------------------------------- generated files

@@ -38,13 +38,10 @@ def course(numbers: list[str]) -> dict[str, str]:
             f'"image/png": "{"AAAA/nb14/" * 30}",\n"{e}.1  rms  14.1 us"\n'
         )
         files[f"notebooks/data/{n}_{letter}.json"] = "14.1\n"
-        files[f"yaie/course/nb{n}/__init__.py"] = (
-            f'"""Notebook {n}."""\nNOTEBOOK = "{n}_{letter}"\n'
-        )
-        files[f"yaie/course/nb{n}/ex1.py"] = (
-            f'"""{n}.1: a; 14.1 as well."""\nfrom yaie.nb{e} import b\n'
-            f'Ex(id="{n}.1"), Ex(id="{n}.2")\n'
-        )
+        room = f"yaie/course/exercises/nb{n}"
+        files[f"{room}/__init__.py"] = f'"""Notebook {n}."""\nNOTEBOOK = "{n}_{letter}"\n'
+        files[f"{room}/ex1_a.py"] = f'"""{n}.1: a; 14.1 as well."""\nfrom yaie.nb{e} import b\n'
+        files[f"{room}/ex2_b.py"] = f'"""{n}.2: b."""\n'
     return files
 
 
@@ -100,7 +97,7 @@ def test_a_notebook_is_inserted_and_what_may_be_a_number_is_listed(made_up):
     assert "notebooks/22_f.ipynb → notebooks/23_f.ipynb" in report
     assert [line.partition(": ")[0] for line in report.partition("meant?\n")[2].splitlines()] == [
         "figures.md:3",
-        *(f"yaie/course/nb{n}/ex1.py:1" for n in ("00", "01", "07", "14", "15", "23")),
+        *(f"yaie/course/exercises/nb{n}/ex1_a.py:1" for n in ("00", "01", "07", "14", "15", "23")),
     ]
     git(made_up, "reset", "-q", "--hard")
     bare = (

@@ -123,8 +123,8 @@ def renumber(arguments: list[str], root: Path = ROOT, dry_run: bool = False) -> 
         raise Refused(f"commit or stash what changed first:\n{dirty.rstrip()}")
     ids, titles = set(), {}
     for path, data in files.items():
-        if path.startswith("yaie/course/") and path.endswith(".py"):
-            ids.update(re.findall(r'\bid="(\d\d\.\d)"', data.decode()))
+        if place := re.match(r"yaie/course/exercises/nb(\d\d)/ex(\d)_", path):
+            ids.add(f"{place[1]}.{place[2]}")
         if path.startswith("notebooks/") and path[10:-6] in stems:
             first = re.search(r'"# (\d\d) ([^"\\]+)', data.decode())
             titles.update({first[1]: first[2]} if first else {})

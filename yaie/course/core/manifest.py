@@ -1,8 +1,9 @@
 """The list of exercises: what each asks for, and where its reference is.
 
-An exercise has one place, a module `yaie.course.exercises.nbNN.exK_name`: its page `EXERCISE`,
-`cases()`, `observe(target, case, see)` and, for those with a picture, `draw(target)`. Reading the
-list imports neither torch nor a reference: targets are strings, and cases import what they need.
+An exercise has one place, `yaie/course/exercises/nbNN/exK_name`: its page (`.md`), its known
+mistakes (`.mistakes`), and a module with `cases()`, `observe(target, case, see)` and, if it has a
+picture, `draw(target)`. Reading the list imports neither torch nor a reference: targets are
+strings, and cases import what they need.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+HINTS = ("Idea", "Invariant", "Shape")
 LONGEST_TITLE = 48  # what a stub's line that names the exercise has room for
 
 
@@ -43,7 +45,7 @@ class Exercise:
         minutes: how long a learner needs.
         hints: the idea, the invariant, the shape of the lines.
         proves: one sentence that is true of every solution that passes the check.
-        place: its module's file; `.mistakes` and `.symptoms.json` lie beside it.
+        place: its module's file; `.md`, `.mistakes` and `.symptoms.json` lie beside it.
         cases: the situations in which a learner's code is observed.
         observe: notes what the learner's class or function does in one of them (of several
             functions a namespace, of CUDA the file's path); see `yaie.course.core.observe`.
@@ -74,16 +76,10 @@ class Exercise:
     observe: Callable[[Any, Any, Any], None] | None = None
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"\d\d\.\d", self.id):
-            raise ValueError(f'id must look like "02.2", got {self.id!r}')
-        if self.notebook[:3] != f"{self.id[:2]}_":
-            raise ValueError(f"{self.id}: notebook must begin with {self.id[:2]}_")
         if len(self.title) > LONGEST_TITLE:
             raise ValueError(f"{self.id}: title must have at most {LONGEST_TITLE} characters")
         if self.difficulty not in (1, 2, 3):
             raise ValueError(f"{self.id}: difficulty must be 1, 2 or 3, got {self.difficulty}")
-        if len(self.hints) != 3:
-            raise ValueError(f"{self.id}: hints must be three: idea, invariant, shape")
         if not self.is_cuda and len({name.partition(".")[0] for name in self.names}) > 1:
             dotted = [name for name in self.names if "." in name]
             if dotted:
@@ -147,19 +143,50 @@ def exercises() -> tuple[Exercise, ...]:
 
 
 def _read(package: str) -> Iterable[Exercise]:
-    """The pages of all modules `nbNN.exK_*`, with their cases and what is observed in them."""
+    """All exercises: the pages, with the cases of their modules and what is observed in them."""
     for folder in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         notebook = importlib.import_module(folder.name)
         for name in sorted(m.name for m in pkgutil.iter_modules(notebook.__path__)):
             if re.match(r"ex\d_", name):
                 module = importlib.import_module(f"{folder.name}.{name}")
-                yield replace(
-                    module.EXERCISE,
-                    place=Path(module.__file__),
+                place = Path(module.__file__)
+                yield Exercise(
+                    id=f"{notebook.NOTEBOOK[:2]}.{name[2]}",
+                    notebook=notebook.NOTEBOOK,
+                    slug=name[4:],
+                    place=place,
                     cases=module.cases,
                     observe=module.observe,
                     picture=getattr(module, "draw", None),
+                    fit=getattr(module, "fit", None),
+                    **read_page(place.with_suffix(".md")),
                 )
+
+
+def read_page(path: Path) -> dict[str, Any]:
+    """The fields of `Exercise` that a page has.
+
+    A page is "# title", lines such as "minutes: 25", the task, and the sections Idea, Invariant
+    and Shape (the hints), Proves and, where learners repair some lines, Draft.
+    """
+    head, *sections = re.split(r"^## (\w+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    fields, _, task = head.partition("\n\n")
+    title, *pairs = fields.splitlines()
+    page: dict[str, Any] = dict(pair.split(": ", 1) for pair in pairs)
+    texts = dict(zip(sections[::2], (text.strip("\n") for text in sections[1::2]), strict=True))
+    if not title.startswith("# ") or {*texts} - {"Draft"} != {*HINTS, "Proves"}:
+        wanted = f"a title and the sections {', '.join(HINTS)}, Proves and perhaps Draft"
+        raise ValueError(f"{path}: has {title!r} and {', '.join(texts)}; a page has {wanted}")
+    return {
+        **page,
+        "title": title.removeprefix("# "),
+        "task": task.strip("\n"),
+        "difficulty": int(page["difficulty"]),
+        "minutes": int(page["minutes"]),
+        "hints": tuple(texts[name] for name in HINTS),
+        "proves": texts["Proves"],
+        "draft": texts["Draft"] + "\n" if "Draft" in texts else "",
+    }
 
 
 def find(exercise_id: str) -> Exercise:

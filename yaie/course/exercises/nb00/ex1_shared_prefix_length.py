@@ -7,32 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb00 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="00.1",
-    notebook=NOTEBOOK,
-    slug="shared_prefix_length",
-    title="Count the tokens that two prompts share",
-    target="yaie.engine.radix:shared_prefix_length",
-    task=(
-        "Two prompts arrive as lists of token ids. Return how many tokens they have in common at "
-        "their start: what was computed for those need not be computed again."
-    ),
-    difficulty=1,
-    minutes=5,
-    hints=(
-        "Walk along both sequences together, and stop where they part.",
-        "At every moment, your count is the length of a prefix that both sequences have. It may "
-        "only grow by one, and only while the next two tokens are equal. Either sequence may end "
-        "first.",
-        "A `for` over `zip(a, b)` ends with the shorter sequence. Inside it: if the two tokens "
-        "differ, `break`; otherwise add one. Return the count after the loop.",
-    ),
-    proves="It agrees with an independent oracle on 308 pairs, some empty, some equal.",
-)
 
 
 def cases() -> Iterator[Case]:

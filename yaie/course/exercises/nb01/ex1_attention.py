@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01 import NOTEBOOK
 from yaie.course.exercises.nb01.oracle import (
     dense,
     heads_in_words,
@@ -26,46 +24,7 @@ def attend_paged(attention: Callable[..., Any]) -> Callable[..., Any]:
     return partial(paged_attention, attention=attention)
 
 
-EXERCISE = Exercise(
-    id="01.1",
-    notebook=NOTEBOOK,
-    slug="attention",
-    title="Attention: causal, grouped, with its log-sum-exp",
-    target="yaie.ops.reference.attention:attention",
-    task=(
-        "Queries, keys and values of one sequence arrive. Score every key for every query, hide "
-        "the keys that a query must not see, turn the scores into weights, and average the values "
-        "with them. Return the output, and for each row the logarithm of the sum of exp(score), "
-        "which later notebooks need to merge partial results. Use whatever torch offers: "
-        "`einsum`, `softmax`, `logsumexp`. The file imports the reference's two helpers; "
-        "`causal_mask` is worth a look, `safe_softmax` is not needed here."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is softmax(q kᵀ · scale) v for each head by itself. Everything else is bringing the "
-        "heads together with their keys, and a mask.",
-        "For each head and query the weights of the keys sum to 1. The queries are the last "
-        "tokens of the sequence: with 2 queries and 5 keys, the first query is token 3 and sees "
-        "keys 0 to 3. Query heads 0 to group - 1 read KV head 0, the next `group` heads KV head "
-        "1.",
-        "One line for each step, in float32 (a float64 input may stay what it is):\n"
-        "    k, v = (x.repeat_interleave(..., dim=1) for x in (k, v))\n"
-        '    scores = torch.einsum("qhd,khd->hqk", ...) * scale\n'
-        "    if causal: scores = scores.masked_fill(~mask, ...)   # [queries, keys]\n"
-        "    weights = scores.softmax(dim=...)\n"
-        '    out = torch.einsum("hqk,khd->qhd", ...)\n'
-        "    lse = scores.logsumexp(dim=...)\n"
-        "`causal_mask(num_q, num_k)` gives the mask. The log-sum-exp has the heads last and is "
-        "always float32, and the output has the dtype of q.",
-    ),
-    proves=(
-        "It agrees with a float64 oracle on 72 shapes, with and without a past, grouped and not, "
-        "with large scores and in half precision."
-    ),
-    operator="paged_attention",
-    fit=attend_paged,
-)
+fit = attend_paged
 
 # queries, keys, heads, KV heads, head_dim, causal: each row brings one new thing
 SHAPES = [

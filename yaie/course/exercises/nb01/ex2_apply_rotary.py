@@ -7,43 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01 import NOTEBOOK
 from yaie.course.exercises.nb01.oracle import random_tensor, rotate, tables
 
-EXERCISE = Exercise(
-    id="01.2",
-    notebook=NOTEBOOK,
-    slug="apply_rotary",
-    title="Turn queries and keys by their positions",
-    target="yaie.ops.reference.rotary:apply_rotary",
-    task=(
-        "Every head of every token is a list of points in a plane: component i and component i + "
-        "head_dim / 2 are the coordinates of point i. Turn each point by the angle that the "
-        "tables give for the token's position. The tokens may belong to several sequences and "
-        "need not begin at 0, so look the angles up at `positions`."
-    ),
-    difficulty=1,
-    minutes=10,
-    hints=(
-        "A point (x, y) turned by the angle a is (x cos a - y sin a, y cos a + x sin a).",
-        "Row p of the tables belongs to position p, and column i to pair i. All heads of a token "
-        "turn by the same angles. Position 0 changes nothing, and no position changes the length "
-        "of a head.",
-        "Four lines:\n"
-        "    cos, sin = cos[positions], sin[positions]     # and an axis for the heads\n"
-        "    first, second = x.chunk(2, dim=-1)\n"
-        "    rotated = torch.cat((..., ...), dim=-1)\n"
-        "    return rotated in the dtype of x\n"
-        "The axis: `.unsqueeze(1)` makes [tokens, head_dim / 2] into [tokens, 1, head_dim / 2].",
-    ),
-    proves=(
-        "It agrees with a product of complex numbers at 66 sets of positions, at position 8191, "
-        "and in half precision to the last digit."
-    ),
-    operator="rotary",
-)
 BASE = 10000.0
 
 # positions, heads, head_dim

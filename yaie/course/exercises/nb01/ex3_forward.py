@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01 import NOTEBOOK
 from yaie.course.exercises.nb01.oracle import (
     dense,
     heads_in_words,
@@ -18,44 +16,6 @@ from yaie.course.exercises.nb01.oracle import (
     visible,
 )
 
-EXERCISE = Exercise(
-    id="01.3",
-    notebook=NOTEBOOK,
-    slug="forward",
-    title="An attention layer with a KV cache",
-    target="yaie.course.lessons.attention_block:RadixAttentionBlock.forward",
-    task=(
-        "Put the layer together: project the new tokens to queries, keys and values, rotate "
-        "queries and keys by their positions, append the keys and values to those of the past, "
-        "attend, and project back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and "
-        "`self.o_proj`; the sizes `self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the "
-        "rotary tables `self.cos` and `self.sin`. `apply_rotary` and `attention` take one "
-        "sequence each, without the batch axis."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "New tokens know the past by its keys and values alone. So a step projects and rotates "
-        "only what is new, and the past comes back unchanged with the new tokens after it.",
-        "With a past of p tokens, new token i is at position p + i, for its query and its key. "
-        "After the call the past holds p + new tokens, KV heads only, keys rotated. A sequence "
-        "gives the same output whether it comes whole or a token at a time.",
-        "In this order:\n"
-        "    past = 0 or past_key_value[0].shape[1]   # ValueError if tables are too short\n"
-        "    positions = torch.arange(past, past + num_tokens)\n"
-        "    q = self.q_proj(hidden_states).view(batch, num_tokens, ..., self.head_dim)\n"
-        "    # k and v likewise\n"
-        "    q = torch.stack([apply_rotary(x, positions, ...) for x in q])   # k likewise\n"
-        "    # with a past: k = torch.cat((..., k), dim=1), v likewise\n"
-        "    # attention(...)[0] for each sequence of the batch, stacked\n"
-        "    out = self.o_proj(out.flatten(2))\n"
-        "and return `out`, or `(out, None, (k, v))`.",
-    ),
-    proves=(
-        "However 12 tokens are cut into steps, the output is that of a float64 oracle which sees "
-        "them whole."
-    ),
-)
 BASE = 1000.0
 
 # batch, past, new tokens, heads, KV heads, head_dim

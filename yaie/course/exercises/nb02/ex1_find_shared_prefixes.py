@@ -6,41 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb02 import NOTEBOOK
 from yaie.course.exercises.nb02.trees import random_tokens
-
-EXERCISE = Exercise(
-    id="02.1",
-    notebook=NOTEBOOK,
-    slug="find_shared_prefixes",
-    title="Find who begins like this prompt, in a trie",
-    target="yaie.course.lessons.trie:TokenTrie.find_shared_prefixes",
-    task=(
-        "A trie holds the prompts of several requests, one node per token. Walk down as far as a "
-        "new prompt agrees with it. Return the ids of the requests that share this prefix, and "
-        "its length in tokens."
-    ),
-    difficulty=1,
-    minutes=8,
-    hints=(
-        "Begin at the root and follow the prompt, one token and one node at a time, until there "
-        "is no child for the next token. The node where you stop has the answer.",
-        "Before each step, `length` tokens have matched and `node` is where they end; every id in "
-        "`node.request_ids` belongs to a request that begins with exactly those tokens. The root "
-        "is the prefix of no tokens, so every request is in its set: that is why length 0 is a "
-        "case of its own.",
-        "Start with `node, length = self.root, 0`. Then:\n\n"
-        "    for token in token_ids:\n"
-        "        if ...:          # no child of that token\n"
-        "            break\n"
-        "        ...              # one node down, one token more\n\n"
-        "After the loop, length 0 gives `[], 0`. Otherwise return "
-        "`sorted(node.request_ids, key=str)` and the length.",
-    ),
-    proves="It agrees with brute force over all requests on 210 tries, and a lookup adds no node.",
-)
 
 
 def cases() -> Iterator[Case]:

@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb02 import NOTEBOOK
 from yaie.course.exercises.nb02.trees import (
     PrefixTable,
     all_nodes,
@@ -21,48 +19,6 @@ from yaie.course.exercises.nb02.trees import (
     tree_picture,
 )
 
-EXERCISE = Exercise(
-    id="02.2",
-    notebook=NOTEBOOK,
-    slug="match",
-    title="Match a prompt, even into the middle of an edge",
-    target="yaie.engine.radix:RadixTree.match",
-    task=(
-        "Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two "
-        "part inside an edge, call `self.split` and go on with the upper half. Collect values "
-        "and stamp `last_access` on the way. `self._root_of(namespace)` is where to begin, "
-        "`self._tick()` the time, and `self._shared_tokens(key, tokens, start)` counts the "
-        "tokens, in whole blocks, that `key` shares with `tokens[start:]`."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is the trie's walk with longer strides. The next block of the prompt chooses a "
-        "child; then the child's whole key has to be compared, because the lookup has only "
-        "shown that its first block agrees. If the key agrees in part, the walk ends inside "
-        "the edge: split it there, and the upper half is a node that agrees as a whole.",
-        "Whenever a step begins: the first `found.length` tokens match, `found.node` ends "
-        "exactly there, `found.values` has one value for each of their blocks, and all nodes "
-        "down to it carry the new time. Each step that finds a child moves all four on. A "
-        "split leaves the lower half with its old time: nobody used it.",
-        "Make a tuple of the tokens first: slices of it are then labels of children. Begin "
-        "with `found = Match(self._root_of(namespace))` and `now = self._tick()`.\n\n"
-        "    while True:\n"
-        "        label = tokens[found.length : found.length + self.block_size]\n"
-        "        child = found.node.children.get(label)\n"
-        "        if child is None:\n"
-        "            return found\n"
-        "        shared = ...             # how many tokens of child.key agree from here\n"
-        "        if shared < len(child.key):\n"
-        "            child = ...          # the upper half\n"
-        "        ...                      # time, length, values, node",
-    ),
-    proves=(
-        "Length, values, node and access times are right in 20 planned cases, and in 480 "
-        "drawn ones they agree with a table of every prefix."
-    ),
-    part="radix_tree",
-)
 ONE, TWO = [1, 2, 3, 4], [1, 2, 5, 6]
 SIX = [1, 2, 3, 4, 5, 6]
 DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request

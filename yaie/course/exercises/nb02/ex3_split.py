@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb02 import NOTEBOOK
 from yaie.course.exercises.nb02.trees import (
     all_nodes,
     grown,
@@ -18,46 +16,6 @@ from yaie.course.exercises.nb02.trees import (
     see_consistent,
     table,
     tree_picture,
-)
-
-EXERCISE = Exercise(
-    id="02.3",
-    notebook=NOTEBOOK,
-    slug="split",
-    title="Split an edge and lose nothing",
-    target="yaie.engine.radix:RadixTree.split",
-    task=(
-        "Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` tokens "
-        "and hang `node`, with the rest, below it. Locks, request ids and access time hold for "
-        "both halves. `RadixNode(key, values, parent)` makes a node."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Draw it: parent, edge, node become parent, edge, upper, edge, node. Two links that lead "
-        "down change, and two that lead up. Everything that the old node knew about the whole "
-        "edge is true of both halves.",
-        "Before and after, every block of the tree has the same value, the same lock count, the "
-        "same time and the same requests; only the number of nodes grew. `node` ends where it "
-        "did: a request that holds it as its handle is not affected. A child's label is the first "
-        "block of its key, so when the key changes, the label does.",
-        "Refuse first: a `num_tokens` that is not strictly inside the key, or no multiple of "
-        "`self.block_size`. Then make `upper` from the first part of `node.key` and "
-        "`node.values`. How many values are `num_tokens` tokens?\n\n"
-        "    upper.lock_count = ...\n"
-        "    upper.last_access = ...\n"
-        "    upper.request_ids = ...      # a set of its own\n"
-        "    node.parent.children[...] = upper\n"
-        "    node.key, node.values = ..., ...\n"
-        "    node.parent = upper\n"
-        "    upper.children[...] = node\n\n"
-        "Count the node, and return the upper one.",
-    ),
-    proves=(
-        "No block lost its value, locks, requests or access time, in any of the splits tried; "
-        "a cut through a block or outside the edge is refused."
-    ),
-    part="radix_tree",
 )
 
 

@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb02 import NOTEBOOK
 from yaie.course.exercises.nb02.trees import (
     PrefixTable,
     deep_tree,
@@ -19,45 +17,6 @@ from yaie.course.exercises.nb02.trees import (
     tree_picture,
 )
 
-EXERCISE = Exercise(
-    id="02.4",
-    notebook=NOTEBOOK,
-    slug="evict",
-    title="Evict what was used longest ago",
-    target="yaie.engine.radix:RadixTree.evict",
-    task=(
-        "Remove up to `num_values` values: repeatedly take the tail of the leaf that has no lock "
-        "and the smallest `last_access`. Find that leaf by walking the tree from "
-        "`self.roots.values()`. `self._cut(leaf, keep)` shortens a leaf to its first `keep` "
-        "values, or removes it, and keeps the counts. (The reference asks "
-        "`self._oldest_leaf()`, which has them in a heap. Read it when yours passes.)"
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "A block is of no use once its prefix is gone, so eviction works from the ends: it takes "
-        "leaves, and of a leaf its tail. When the last child of a node goes, the node itself "
-        "becomes a leaf and is next in the queue.",
-        "After every single removal, what is left is still a tree of prefixes without gaps, and "
-        "every locked node is still in it. So choose anew after every removal: among all nodes "
-        "that have a parent, no children and a lock count of 0, the smallest `last_access`. If "
-        "there is none, stop: waiting in the loop unlocks nothing.",
-        "With `evicted` as the list to return:\n\n"
-        "    while len(evicted) < num_values:\n"
-        "        leaves = ...             # walk with a stack; roots are no leaves\n"
-        "        if not leaves:\n"
-        "            break\n"
-        "        leaf = min(leaves, key=...)\n"
-        "        keep = ...               # how many of its values may stay, at least 0\n"
-        "        evicted.extend(leaf.values[keep:])\n"
-        "        self._cut(leaf, keep)",
-    ),
-    proves=(
-        "In 40 random traces it took the same values as a table of every prefix did, and never a "
-        "locked one, never one that another stands on. It walks 1,100 nodes down."
-    ),
-    part="radix_tree",
-)
 DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
 
 

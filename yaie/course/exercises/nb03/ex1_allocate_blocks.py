@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb03 import NOTEBOOK
 from yaie.course.exercises.nb03.books import (
     FAILED,
     Books,
@@ -18,41 +16,6 @@ from yaie.course.exercises.nb03.books import (
     snapshot,
 )
 
-EXERCISE = Exercise(
-    id="03.1",
-    notebook=NOTEBOOK,
-    slug="allocate_blocks",
-    title="Give a new request its block table",
-    target="yaie.engine.kv_cache:KVCacheManager.allocate_blocks",
-    task=(
-        "A request arrives with a number of tokens. Give it as many blocks as they need, "
-        "record its table in `block_tables` and its number of tokens in `lengths`. It may "
-        "begin with blocks that other requests already filled (`prefix_blocks`): these are "
-        "shared. Whatever goes wrong, nothing may have changed. You have `blocks_needed`, and "
-        "of the pool `allocate`, `share` and `release`, which are all or nothing."
-    ),
-    difficulty=2,
-    minutes=12,
-    hints=(
-        "A block table is a list of block numbers: first those that are shared, then those "
-        "that are new. Everything that can fail should fail before anything is recorded.",
-        "After the call, every block has as many users in the pool as tables hold it; after a "
-        "call that raised, everything is as before. `pool.allocate` raises by itself when too "
-        "few blocks are free, and takes none; then only what you shared is left to undo.",
-        "Two checks that raise ValueError: the id has a table, or the prefix is longer than "
-        "the request. Then\n"
-        "    missing = blocks_needed(...) - len(...)\n"
-        "    share the prefix\n"
-        "    try: allocate `missing` blocks\n"
-        "    except OutOfBlocks: release the prefix, raise\n"
-        "Record the new table and the length, and return `list(table)`.",
-    ),
-    proves=(
-        "No block leaked and none was given twice in 360 random steps, and each of the calls "
-        "that must fail changed nothing."
-    ),
-    part="kv_cache",
-)
 # Steps are ("new", name, tokens), ("new", name, tokens, parent, blocks of the parent to share)
 # and ("end", name). The parent "free" stands for the free block with that index.
 

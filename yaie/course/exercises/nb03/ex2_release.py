@@ -7,41 +7,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb03 import NOTEBOOK
 from yaie.course.exercises.nb03.books import FAILED, after, snapshot
-
-EXERCISE = Exercise(
-    id="03.2",
-    notebook=NOTEBOOK,
-    slug="release",
-    title="Release blocks, free those without users",
-    target="yaie.engine.kv_cache:BlockPool.release",
-    task=(
-        "A user of some blocks is done with them. Count one user less for each; a block "
-        "without users goes back to the free ones. If a block has fewer users than it is to "
-        "lose, raise ValueError and release nothing. The counts are in the list "
-        "`self._ref_counts`, the free blocks in the deque `self.free_block_list`, which "
-        "`allocate` takes from the left; `self.ref_count(block)` checks the number before it "
-        "looks."
-    ),
-    difficulty=1,
-    minutes=10,
-    hints=(
-        "Look at everything first, change after that. A call that turns out wrong halfway "
-        "has already done half of the harm.",
-        "At every moment a block is in free_block_list exactly once if its count is 0, and "
-        "not at all if it is positive. No count is ever negative. A block that occurs twice "
-        "in `blocks` needs two users.",
-        "Make `blocks` a list. Then two loops:\n"
-        "    for block, times in Counter(blocks).items():   # raise if there are fewer users\n"
-        "    for block in blocks:                           # count down; at 0, append\n"
-        "(`from collections import Counter` is at the top of your file.)",
-    ),
-    proves="In 600 random steps the counts and the free blocks were those of an oracle.",
-    part="block_pool",
-)
 
 
 def cases() -> Iterator[Case]:

@@ -6,9 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb03 import NOTEBOOK
 from yaie.course.exercises.nb03.books import (
     FAILED,
     Books,
@@ -19,44 +17,6 @@ from yaie.course.exercises.nb03.books import (
     snapshot,
 )
 
-EXERCISE = Exercise(
-    id="03.3",
-    notebook=NOTEBOOK,
-    slug="append_tokens",
-    title="Grow a request, copy-on-write",
-    target="yaie.engine.kv_cache:KVCacheManager.append_tokens",
-    task=(
-        "A request is about to compute more tokens. Make room for their keys and values and "
-        "return their slots. Take new blocks where the last one is full. If the new tokens go "
-        "into a last block that a fork uses as well, copy that block first, and write into "
-        "the copy. You have `self._table(request_id)` (the table; KeyError if there is none), "
-        "`self._copy_block(source, target)`, `self.slot_mapping(request_id, start, end)`, and "
-        "the pool."
-    ),
-    difficulty=3,
-    minutes=15,
-    hints=(
-        "Two questions decide everything. How many blocks does the longer request need, beyond "
-        "those it has? And will the first new token be written into a block that another "
-        "request reads?",
-        "A block with more than one user is never written. Only the last block can be partly "
-        "filled, so at most one block is copied. The copy is one more block to ask the pool "
-        "for: ask once for all of them, so that a refusal changes nothing.",
-        "The shape of it:\n"
-        "    writes_into_tail = ...           # new tokens, and the last block is not full\n"
-        "    copy_tail = writes_into_tail and ...  # its block has more than one user\n"
-        "    new_blocks = self.pool.allocate(missing + copy_tail)\n"
-        "    if copy_tail:                    # take one of them, copy, change the table's\n"
-        "        ...                          # last entry, release the old block\n"
-        "Then extend the table, set the length, and return the slots from the old length to "
-        "the new one.",
-    ),
-    proves=(
-        "In 450 random steps of growing, forking and freeing, every request read back its own "
-        "tokens, and no block leaked."
-    ),
-    part="kv_cache",
-)
 LAYERS = 2
 # Steps are ("new", name, tokens), ("fork", parent, name), ("end", name), ("append", name, tokens).
 

@@ -6,38 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb03 import NOTEBOOK
 from yaie.course.exercises.nb03.books import new_manager, slots
 
-EXERCISE = Exercise(
-    id="03.4",
-    notebook=NOTEBOOK,
-    slug="slot_mapping",
-    title="Say where each token lies",
-    target="yaie.engine.kv_cache:KVCacheManager.slot_mapping",
-    task=(
-        "A kernel that writes keys and values knows nothing of requests: it wants one number "
-        "for each token, its slot in the pool seen as one long row. Translate the tokens "
-        "`start` to `end` of a request into slots, through its block table. Refuse tokens that "
-        "the request does not have."
-    ),
-    difficulty=1,
-    minutes=8,
-    hints=(
-        "An operating system does the same with an address: the upper part picks the page "
-        "in a table, the lower part stays.",
-        "Token i is in the table's entry number i // block_size, at offset i % block_size. "
-        "Both count from the beginning of the request, wherever `start` is.",
-        "Take the table by `self._table(request_id)`. Raise ValueError unless\n"
-        "    0 <= start <= end <= self.lengths[request_id]\n"
-        "and return a list with, for each i from start to end,\n"
-        "    (block of i) * block_size + (offset of i)",
-    ),
-    proves="It agrees with slots written out one by one for 208 ranges and four block sizes.",
-    part="kv_cache",
-)
 BEYOND = "The request has 10 tokens; the slots of its last block after them hold nothing of it."
 
 

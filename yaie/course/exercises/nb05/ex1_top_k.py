@@ -7,9 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb05 import NOTEBOOK
 from yaie.course.exercises.nb05.rows import (
     PROBABILITIES,
     by_row,
@@ -20,40 +18,6 @@ from yaie.course.exercises.nb05.rows import (
     see_refusals,
 )
 
-EXERCISE = Exercise(
-    id="05.1",
-    notebook=NOTEBOOK,
-    slug="top_k",
-    title="Keep the k most likely tokens",
-    target="yaie.engine.sampling:SamplingKernel.top_k",
-    task=(
-        "Set all but the `k` largest logits of each row to -inf. Every row has its own `k`: "
-        '`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a '
-        "tensor, and raises if a value is out of range. Kept logits keep their place and their "
-        "value."
-    ),
-    difficulty=1,
-    minutes=10,
-    hints=(
-        "If you knew the k-th largest logit of a row, the rest would be one comparison: every "
-        "smaller logit is dropped. Sorting gives you the k-th largest for every k at once.",
-        "A k of 0, or above the vocabulary, is the same as a k of exactly the vocabulary: the "
-        "threshold is then the smallest logit, and nothing is below it. Bring k into the range "
-        "from 1 to the vocabulary first, and no index can be out of range.",
-        "The sorted row, an index for each row, a comparison:\n\n"
-        "    vocabulary = logits.shape[-1]\n"
-        '    k = _column("top_k", k, logits).long()     # [batch, 1]\n'
-        "    k = torch.where(..., vocabulary, k)         # 0, and what is too large\n"
-        "    ordered = logits.sort(dim=-1, descending=True).values\n"
-        "    threshold = ordered.gather(-1, ...)         # the k-th largest of each row\n"
-        '    return logits.masked_fill(..., float("-inf"))',
-    ),
-    proves=(
-        "It kept the same tokens as counting larger ones did on 150 random batches, with "
-        "ties, a k for each row, and every k from 0 to beyond the vocabulary."
-    ),
-    part="sampler",
-)
 FIVE = [1.0, 4.0, 2.0, 3.0, 0.0]
 TIED = [1.0, 3.0, 2.0, 2.0, 0.0]
 MASKED = [3.0, -math.inf, 2.0, -math.inf]

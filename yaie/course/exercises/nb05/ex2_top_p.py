@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb05 import NOTEBOOK
 from yaie.course.exercises.nb05.rows import (
     PROBABILITIES,
     by_row,
@@ -21,42 +19,6 @@ from yaie.course.exercises.nb05.rows import (
     see_refusals,
 )
 
-EXERCISE = Exercise(
-    id="05.2",
-    notebook=NOTEBOOK,
-    slug="top_p",
-    title="Keep the nucleus and the token that completes it",
-    target="yaie.engine.sampling:SamplingKernel.top_p",
-    task=(
-        "Sort each row, likeliest first, and add up the probabilities. A token is dropped if the "
-        "tokens before it have reached `p` already; the first token always stays, and a `p` of 1 "
-        "keeps every token. Decide in sorted order, carry the decision back to the tokens' own "
-        'places, and set the dropped logits to -inf. `_column("top_p", p, logits)` makes a '
-        "column `[batch, 1]` of `p`."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Walk down the sorted list with a bag. Put a token in, look whether the bag weighs p, "
-        "and stop if it does. The token that made it heavy enough is in the bag.",
-        "Whether a token is dropped depends on the sum *before* it, not the sum with it. The "
-        "first token has 0 before it, and stays even at a p of 0. And sorting gives two things, "
-        "the sorted values and `order`: entry i of the sorted row is token `order[i]`.",
-        "In sorted order first:\n\n"
-        "    ordered, order = logits.sort(dim=-1, descending=True, stable=True)\n"
-        "    probabilities = ordered.softmax(dim=-1, dtype=torch.float32)\n"
-        "    before = ...                    # cumsum, without the token itself\n"
-        "    drop = (before >= p) & ...      # never where p is 1, never the first\n\n"
-        "and then back, so that decision i lands at token order[i]:\n\n"
-        "    drop = drop.scatter(-1, order, ...)\n"
-        '    return logits.masked_fill(drop, float("-inf"))',
-    ),
-    proves=(
-        "It kept the same tokens as adding them one by one did on 150 random batches, at least "
-        "one in every row, and of equal tokens only as many as are needed."
-    ),
-    part="sampler",
-)
 PLANNED = [
     ([0.1, 0.6, 0.3], 0.5),  # every mistake about sums and order keeps another set here
     ([0.5, 0.4, 0.1], 0.8),

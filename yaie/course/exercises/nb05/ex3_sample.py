@@ -7,53 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, short
-from yaie.course.exercises.nb05 import NOTEBOOK
 from yaie.course.exercises.nb05.rows import NOT_RANGE, PROBABILITIES, WORDS, logits_of, seeded
 
-EXERCISE = Exercise(
-    id="05.3",
-    notebook=NOTEBOOK,
-    slug="sample",
-    title="From logits to tokens, a stream for each request",
-    target="yaie.engine.sampling:SamplingKernel.sample",
-    task=(
-        "Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with "
-        "temperature 0 take the argmax; all others, however small their temperature, are drawn. "
-        "You have `check_logits(logits)`, which refuses NaN; `_column(name, value, logits)`, "
-        "which makes a column of a parameter; the filters `self.top_k`, `self.top_p`, "
-        "`self.min_p`; and `self.draw(probabilities, generators)`, which draws a token for each "
-        "row from the generator of that row."
-    ),
-    difficulty=3,
-    minutes=25,
-    hints=(
-        "A batch holds two kinds of rows. Give every row its argmax first; then take out those "
-        "whose temperature is above 0, send them through the filters, and write what they draw "
-        "over their argmax.",
-        "Everything that belongs to a row has to be taken out with it: logits, temperature, "
-        "top_p, top_k, min_p, and its generator. Then nothing that happens to a row depends on "
-        "the others. The largest logit minus itself is 0, and 0 divided by any temperature is "
-        "0: subtract the row's maximum before you divide.",
-        "With a column of each parameter:\n\n"
-        "    check_logits(logits)\n"
-        "    generators = ...                   # a None for each row if none came\n"
-        '    temperature = _column("temperature", temperature, logits)\n'
-        "    tokens = logits.argmax(dim=-1)\n"
-        "    drawn = ...                        # indices of rows above 0; return if none\n"
-        '    top_p = _column("top_p", top_p, logits)[drawn]   # and the same for two more\n'
-        "    scaled = logits[drawn].float()\n"
-        "    scaled = (scaled - ...) / temperature[drawn]\n"
-        "    scaled = ...                       # three filters\n"
-        "    tokens[drawn] = self.draw(..., [generators[i] for i in drawn.tolist()])",
-    ),
-    proves=(
-        "In 24 distributions of 2,000 draws each no count was off by more than chance; six "
-        "requests drew the same tokens alone and in four batches; 19 bad inputs were refused."
-    ),
-    part="sampler",
-)
 EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
 DRAWS = 2000
 GREEDY = "A row with temperature 0 takes its most likely token, the first of equals."

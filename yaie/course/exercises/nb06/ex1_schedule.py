@@ -6,45 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb06 import NOTEBOOK
 from yaie.course.exercises.nb06.scene import end_all, names, step_by_reference
 from yaie.course.lessons.simulate import Simulation, counts
 
-EXERCISE = Exercise(
-    id="06.1",
-    notebook=NOTEBOOK,
-    slug="schedule",
-    title="Put one step together",
-    target="yaie.engine.scheduler:Scheduler.schedule",
-    task=(
-        "Decide who computes how many tokens in the next step: first one token for each request "
-        "that decodes, then the prompts under way, then new requests unless a request had to be "
-        "preempted. `grow`, `_add_prefill` and `admit` do the parts; the order is yours."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "A user is watching the tokens of a request that decodes; a request whose prompt is "
-        "still being read has shown nothing yet. The first needs one token of the budget, the "
-        "second takes as many as it can get. So which goes first?",
-        "Every token in the step has a slot in the cache: `grow` makes it, or returns False "
-        "because the request itself was preempted. While it looks for a block, `grow` may "
-        "preempt any running request, also one that you have in a list already. So a request "
-        "whose `status` is no longer RUNNING must not be added.",
-        "Make the `Step`. Sort `self.running` into two lists by `is_decoding`, before anything "
-        "changes. For each of the first list:\n\n"
-        "    if it is still running, and self.grow(...): step.add(it, 1)\n\n"
-        "For each of the second that is still running, `self._add_prefill(it, step)`. Then "
-        "`self.admit(step)`, unless `step.preempted` names a request. Return the step.",
-    ),
-    proves=(
-        "Every decoding request gets its token, no budget is exceeded, and random work leaves "
-        "no block behind."
-    ),
-    part="scheduler",
-)
 FIRST = "The decoding request gets its one token first; the prompt takes what is left of 16."
 UNDERWAY = "A prompt under way holds blocks already, so it is finished before others begin."
 FULL = {"enable_prefix_caching": False}

@@ -6,39 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb06 import NOTEBOOK
 from yaie.course.exercises.nb06.scene import Changes, compare, end_all, names, state
 from yaie.course.lessons.simulate import Simulation
 
-EXERCISE = Exercise(
-    id="06.2",
-    notebook=NOTEBOOK,
-    slug="start",
-    title="Admit a request, if there are blocks for it",
-    target="yaie.engine.scheduler:Scheduler.start",
-    task=(
-        "Find what the cache has of a waiting request, make room for the rest, and let it "
-        "run. If there is no room, leave everything as it was and return False. The caller takes "
-        "the request out of `waiting`."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "What the cache already holds is shared; only the rest needs blocks. `cache.make_room` "
-        "knows whether there are enough: it evicts unused blocks, or returns False.",
-        "The prefix that you found is unlocked, so `make_room` may evict it. Lock it between the "
-        "match and the count, and unlock it again on the way out that leads to False.",
-        "Match (`self.cache.match`; with `enable_prefix_caching` off, match the empty list). "
-        "Lock the node. Blocks missing: `blocks_needed` of all tokens, less `found.values`. "
-        "If `make_room` refuses: unlock, return False. Otherwise `self.kv.allocate_blocks` "
-        "with the found blocks as prefix; set `node`, `num_computed_tokens`, `status`, and "
-        "`metrics.num_cached_tokens` if it was never preempted; append to `self.running`.",
-    ),
-    proves="A prefix is shared and locked before blocks are counted, and a refusal is clean.",
-    part="scheduler",
-)
 SIZE = 4  # tokens per block
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb06 import NOTEBOOK
 from yaie.course.exercises.nb06.scene import (
     compare,
     end_all,
@@ -16,32 +14,6 @@ from yaie.course.exercises.nb06.scene import (
     running_scene,
     state,
     step_by_reference,
-)
-
-EXERCISE = Exercise(
-    id="06.3",
-    notebook=NOTEBOOK,
-    slug="preempt",
-    title="Preempt a request without losing its tokens",
-    target="yaie.engine.scheduler:Scheduler.preempt",
-    task=(
-        "Take a running request's blocks away, and put it where it is admitted again as soon "
-        "as there is room. What it has generated stays. You have `self._leave(request)`, which "
-        "gives up its blocks, its lock and its place among `running`, and hands what is computed "
-        "to the cache."
-    ),
-    difficulty=1,
-    minutes=8,
-    hints=(
-        "Keys and values can be computed again from the tokens. The tokens themselves cannot: "
-        "the user has seen them, and a sampler would draw others.",
-        "Afterwards the request holds no block, no lock and no place among `running`; none of "
-        "its tokens counts as computed; and it is older than every request in `waiting`.",
-        "`self._leave(request)` gives up blocks, lock and place. Then four lines: computed "
-        "tokens to 0, one preemption more in `metrics`, the status, and `waiting.appendleft`.",
-    ),
-    proves="Tokens survive, blocks return, and the request goes on where it was.",
-    part="scheduler",
 )
 
 

@@ -6,47 +6,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07 import NOTEBOOK
 from yaie.course.exercises.nb07.oracle import INF, see_unchanged, sums
 
-EXERCISE = Exercise(
-    id="07.1",
-    notebook=NOTEBOOK,
-    slug="update",
-    title="The update step of the online softmax",
-    target="yaie.ops.reference.online_softmax:OnlineSoftmax.update",
-    task=(
-        "A tile of scores arrives, with the values that belong to them. Bring `self.maximum`, "
-        "`self.total` and `self.accumulator` to where they would be if this tile and all earlier "
-        "ones had come together. The sums so far are relative to the old maximum. There may be "
-        "many rows, each with its own maximum, and a row may have nothing but -inf so far; "
-        "`finite`, which the file imports, helps there."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "exp(s - old maximum) times exp(old maximum - new maximum) is exp(s - new maximum). "
-        "The sums are made of the first factor; so one multiplication moves a whole sum to the "
-        "new maximum, however many scores are in it.",
-        "After the call `total` is the sum of exp(score - maximum) over all scores so far, "
-        "and `accumulator` the same sum with each term times its value, for the same maximum. "
-        "The factor exp(old - new) is at most 1, and belongs to both. A row whose maximum is "
-        "still -inf keeps sums of 0: subtract 0 there instead of -inf.",
-        "Five lines, the assignment of the new maximum last:\n"
-        "    maximum = torch.maximum(..., scores.amax(dim=-1))\n"
-        "    rescale = (old - finite(new)).exp()                      # [..., rows]\n"
-        "    weights = (scores - finite(new).unsqueeze(-1)).exp()     # [..., rows, keys]\n"
-        "    self.total = self.total * ... + weights.sum(dim=-1)\n"
-        "    self.accumulator = self.accumulator * ... + weights @ values\n"
-        "The accumulator has one more axis than the factor.",
-    ),
-    proves=(
-        "However a row is cut into tiles, the state is that of the whole row in float64: with "
-        "rising and falling scores, large ones, and rows hidden in part or altogether."
-    ),
-)
 OLD, NEW = [[1.0, 0.0], [0.0, 1.0]], [[2.0, 2.0], [3.0, -1.0]]  # values
 
 

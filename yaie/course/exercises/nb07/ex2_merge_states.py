@@ -7,43 +7,9 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07 import NOTEBOOK
 from yaie.course.exercises.nb07.oracle import INF, attention, see_unchanged, two_tensors
 
-EXERCISE = Exercise(
-    id="07.2",
-    notebook=NOTEBOOK,
-    slug="merge_states",
-    title="Merge two partial results",
-    target="yaie.ops.reference.online_softmax:merge_states",
-    task=(
-        "Two attentions of the same queries over different keys arrive, each with its output, "
-        "divided already, and its log-sum-exp. Return the output and the log-sum-exp over all "
-        "the keys, as if they had been in one place. A part may have seen no key at all. "
-        "`finite`, which the file imports, puts 0 in the place of -inf."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "exp(lse) is the sum that a part divided by. Multiply it back, add up, and divide by "
-        "the sum of both sums. The factor of each part is then its share of the whole.",
-        "The two shares are not negative and add up to 1, whatever the sizes of the "
-        "log-sum-exps; so no exponential may be taken of a log-sum-exp itself, which may be "
-        "1,000. Where both are -inf there is nothing to share: zeros, and -inf.",
-        "Four lines:\n"
-        "    lse = torch.logaddexp(...)                        # log(exp a + exp b), safely\n"
-        "    weight_a = (lse_a - finite(lse)).exp()            # weight_b likewise\n"
-        "    out = out_a * weight_a... + out_b * weight_b...   # an axis for head_dim\n"
-        "    return out in the dtype of out_a, lse",
-    ),
-    proves=(
-        "Any split of the keys into parts, merged in any order and grouping, gives the "
-        "attention over all of them; parts without keys, large scores and half precision "
-        "included."
-    ),
-)
 STATE = [[[1.0, 2.0]], [[3.0, 4.0]], [[0.0, 0.0]]], [[0.5], [0.7], [-INF]]
 NOTHING = [[[0.0, 0.0]]] * 3, [[-INF]] * 3
 HALF = {"rtol": 1e-2, "atol": 1e-2}

@@ -5,43 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07 import NOTEBOOK
 from yaie.course.exercises.nb07.oracle import INF, see_unchanged, two_tensors
-
-EXERCISE = Exercise(
-    id="07.3",
-    notebook=NOTEBOOK,
-    slug="safe_softmax",
-    title="Softmax of rows with nothing to see",
-    target="yaie.ops.reference.online_softmax:safe_softmax",
-    task=(
-        "The softmax of whole rows, and its log-sum-exp, which must survive anything that a "
-        "mask or a model puts into a row: scores too large for an exponential, some keys "
-        "hidden, all keys hidden, no keys. `attention` of notebook 01 runs on it."
-    ),
-    difficulty=1,
-    minutes=10,
-    hints=(
-        "Subtract each row's own maximum. Then look at the two lines where -inf or 0 can "
-        "meet itself: -inf minus -inf, and 0 divided by 0.",
-        "In a row with any key the largest exponential is 1, so its sum is at least 1. Only a "
-        "row without keys has a sum of 0: weights 0, and a log-sum-exp of log 0 = -inf. "
-        "amax of no elements is an error.",
-        "In this order:\n"
-        "    if scores.shape[-1] == 0: ...\n"
-        "    maximum = finite(scores.amax(dim=-1, keepdim=True))\n"
-        "    weights = (scores - maximum).exp()\n"
-        "    total = weights.sum(dim=-1, keepdim=True)\n"
-        "    weights / total.clamp(min=...), (maximum + total.log()) without its last axis\n"
-        "The smallest sum that a row with a key can have makes a good `min`.",
-    ),
-    proves=(
-        "Rows in three precisions, with any keys hidden, match a softmax in float64, and no "
-        "row gives NaN."
-    ),
-)
 
 
 def cases() -> Iterator[Case]:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08 import NOTEBOOK
 from yaie.course.exercises.nb08.dense import (
     Shape,
     attention,
@@ -19,54 +17,6 @@ from yaie.course.exercises.nb08.dense import (
     see_unchanged,
 )
 
-EXERCISE = Exercise(
-    id="08.1",
-    notebook=NOTEBOOK,
-    slug="flash_forward",
-    title="Attention, a tile at a time",
-    target="yaie.course.lessons.ops.reference.flash:flash_forward",
-    task=(
-        "For each tile of queries: load it, begin an online softmax, go through the tiles of "
-        "keys and values that it may see, finish, store. The file imports what you need: "
-        "`heads_first` makes a loaded tile ready to compute, `key_tiles` says which tiles "
-        "are seen whole, in part (mask those with `hidden_keys`), or not at all, and "
-        "`tokens_first` turns a result around before it is stored. Scores are multiplied by "
-        "`scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of tokens only, such "
-        "as `k[columns]`: that is the traffic that is counted."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "Two loops: over tiles of queries, and inside over tiles of keys. Between them lives "
-        "one OnlineSoftmax: made when a tile of queries begins, fed once for each tile of "
-        "keys, finished when they are through.",
-        "Query i is at position past + i, with past = key tokens - query tokens. In the tiles "
-        "that `key_tiles` calls whole no score is hidden; in those seen in part some are; "
-        "no others are read. Both loops end with a tile that may be short: slices end at "
-        "min(start + tile, number of tokens).",
-        "The shape of it:\n"
-        "    out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=...)\n"
-        "    for q_start in range(0, num_q, tile_q):\n"
-        "        rows = slice(q_start, min(...))\n"
-        "        positions = range(past + rows.start, past + rows.stop)\n"
-        "        queries = heads_first(q[rows], num_heads)        # [heads, rows, dim]\n"
-        "        state = OnlineSoftmax.empty(queries.shape[:2], head_dim, like=queries)\n"
-        "        whole, seen = key_tiles(positions[0], positions[-1], num_k, ...)\n"
-        "        for tile in range(seen):\n"
-        "            columns = slice(tile * tile_k, min(...))\n"
-        "            keys, values = ...                           # as the queries\n"
-        "            scores = queries @ keys.mT * scale\n"
-        "            if tile >= whole: scores.masked_fill_(hidden_keys(...), -inf)\n"
-        "            state.update(...)\n"
-        "        tile_out, tile_lse = state.finish()\n"
-        "        out[rows] = tokens_first(tile_out, num_heads)\n"
-        "        lse[rows] = tile_lse.T",
-    ),
-    proves=(
-        "It agrees with a float64 oracle at 60 shapes whose last tiles are short, stores no "
-        "more scores than a tile has, and computes no tile that is hidden."
-    ),
-)
 PLANNED = [  # each brings one new thing
     Shape(4, 4),
     Shape(4, 8),  # two tiles of keys: one softmax over both

@@ -5,40 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08 import NOTEBOOK
 from yaie.course.exercises.nb08.dense import see_results
-
-EXERCISE = Exercise(
-    id="08.2",
-    notebook=NOTEBOOK,
-    slug="key_tiles",
-    title="Which tiles a causal mask leaves",
-    target="yaie.course.lessons.ops.reference.flash:key_tiles",
-    task=(
-        "A tile of queries is at the positions `first` to `last`, and tile j of the keys at "
-        "j * tile_k and after. Count the tiles that every query sees whole, and the tiles of "
-        "which some query sees something. Each count takes one division."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "The first query sees least, the last query most. So the first decides how many "
-        "tiles are whole, the last how many are seen at all.",
-        "A query at position p sees p + 1 keys, 0 to p. Whole tiles: as many as fit into "
-        "what the first sees (rounded down). Tiles seen: as many as it takes to hold what the "
-        "last sees (rounded up). A query at a negative position sees 0 keys. And where the "
-        "first query sees all keys, the last tile is whole too, however short it is.",
-        "    num_tiles = -(-num_k // tile_k)              # rounded up\n"
-        "    if not causal or first >= ...: return num_tiles, num_tiles\n"
-        "    return max(0, ...) // tile_k, -(-max(0, ...) // tile_k)",
-    ),
-    proves=(
-        "For every tile of 0 to 17 keys, and every range of positions, it says what the mask "
-        "itself says."
-    ),
-)
 
 
 def cases() -> Iterator[Case]:

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08 import NOTEBOOK
 from yaie.course.exercises.nb08.dense import (
     Shape,
     attention,
@@ -19,43 +17,6 @@ from yaie.course.exercises.nb08.dense import (
     see_unchanged,
 )
 
-EXERCISE = Exercise(
-    id="08.3",
-    notebook=NOTEBOOK,
-    slug="flash_backward",
-    title="The backward pass, recomputed",
-    target="yaie.course.lessons.ops.reference.flash:flash_backward",
-    task=(
-        "The gradients of q, k and v, by the same two loops as the forward pass. Each tile of "
-        "weights is computed again, exp(scores - lse), and needs no running maximum: the "
-        "log-sum-exp is final. The formulas are in the docstring. A tile of keys is met by "
-        "several tiles of queries, and a KV head by several query heads: their gradients add "
-        "up (`tokens_first` with fewer heads adds the heads of a group), in float32 even if q, k "
-        "and v are in half precision."
-    ),
-    difficulty=3,
-    minutes=35,
-    hints=(
-        "Keep the loops of 08.1. In place of the online softmax there is one sum for each "
-        "tile of queries, its gradient; the gradients of keys and values are sums in memory, "
-        "to which each tile adds its part.",
-        "scores = q kᵀ · scale, so both products with dS carry the scale. dS = P ∘ (dP - "
-        "delta) has rows that add up to 0: a softmax does not change when all scores of a row "
-        "go up together. Where a row saw nothing, lse is -inf: subtract `finite(lse)`.",
-        "Inside the loops, with queries, grads, keys, values [heads, tokens, dim] and row_lse, "
-        "row_delta [heads, rows, 1] (`lse[rows].T.unsqueeze(-1)`):\n"
-        "    scores = queries @ keys.mT * scale           # masked as before\n"
-        "    weights = (scores - finite(row_lse)).exp()\n"
-        "    grad_scores = weights * (grads @ ... - row_delta) * scale\n"
-        "    grad_queries += grad_scores @ ...\n"
-        "    grad_k[columns] += tokens_first(grad_scores.mT @ ..., num_kv_heads)\n"
-        "    grad_v[columns] += tokens_first(weights.mT @ ..., num_kv_heads)",
-    ),
-    proves=(
-        "Its gradients are those that autograd finds for a dense attention in float64, for "
-        "grouped heads, with a past, where rows see nothing, and in half precision."
-    ),
-)
 PLANNED = [
     Shape(4, 4),
     Shape(4, 8),  # two tiles of keys

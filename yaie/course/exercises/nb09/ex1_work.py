@@ -7,39 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb09 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="09.1",
-    notebook=NOTEBOOK,
-    slug="work",
-    title="Count operations and bytes",
-    target="yaie.course.lessons.roofline:linear_work, decode_attention_work",
-    task=(
-        "Count what a linear layer and the attention of a decode step must do at least: "
-        "floating-point operations, where a multiplication and an addition are two, and bytes "
-        "between memory and the chip, where each number is read once or written once. Return both "
-        "as `Work(flops, num_bytes)`."
-    ),
-    difficulty=1,
-    minutes=12,
-    hints=(
-        "Write the loops that would compute it, and count: how often does the innermost line "
-        "run, and how many different numbers does it touch?",
-        "Operations belong to pairs: every token with every weight, every query head with "
-        "every key. Bytes belong to things: the weights once for the whole batch, keys and "
-        "values once for each KV head of each sequence. Inputs and outputs move, too.",
-        "linear_work: tokens × weights, twice; itemsize × (weights + inputs + outputs).\n"
-        "decode_attention_work:\n"
-        "    flops = 4 * batch * context * (which heads?) * head_dim\n"
-        "    cache = 2 * batch * context * (which heads?) * head_dim   # keys, values\n"
-        "    queries = 2 * batch * (which heads?) * head_dim           # in, out\n"
-        "and bytes are itemsize × (cache + queries).",
-    ),
-    proves="It agrees with loops that count one by one, for 80 random shapes.",
-)
 
 
 def cases() -> Iterator[Case]:

@@ -6,32 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb09 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="09.2",
-    notebook=NOTEBOOK,
-    slug="roof",
-    title="The roofline and its ridge",
-    target="yaie.course.lessons.roofline:attainable, ridge_point",
-    task=(
-        "A device computes at most `peak` operations per second, and at the same time moves at "
-        "most `bandwidth` bytes per second. Say how many operations per second it can reach at a "
-        "given arithmetic intensity, and at which intensity the two limits meet."
-    ),
-    difficulty=1,
-    minutes=6,
-    hints=(
-        "Follow the units. Operations per byte, times bytes per second, are operations per second.",
-        "Two limits hold at the same time. At the ridge they are equal.",
-        "attainable is the smaller of two numbers; ridge_point solves\n"
-        "    peak == intensity * bandwidth\n"
-        "for the intensity.",
-    ),
-    proves="It agrees with the time of the slower task for 50 random devices.",
-)
 
 
 def cases() -> Iterator[Case]:

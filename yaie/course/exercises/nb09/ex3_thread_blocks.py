@@ -6,43 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb09 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="09.3",
-    notebook=NOTEBOOK,
-    slug="thread_blocks",
-    title="Thread blocks on a multiprocessor",
-    target="yaie.course.lessons.roofline:thread_blocks_per_sm",
-    task=(
-        "A kernel is launched with a number of threads per thread block, of registers per thread, "
-        "and of bytes of shared memory per thread block. Say how many thread blocks a "
-        "multiprocessor holds at once: the scarcest of four resources decides. The docstring "
-        "has the rules of allocation. `round_up` and `WARP` are there for you."
-    ),
-    difficulty=2,
-    minutes=18,
-    hints=(
-        "Compute four numbers, one for each resource: how many thread blocks would fit if "
-        "only that one were scarce? Then think about how the hardware hands it out.",
-        "Thread blocks are whole, so all divisions round down. The hardware hands out whole warps "
-        "and whole units, so what a thread block takes is rounded up. A warp's registers lie in "
-        "one partition: count the warps that fit into one, then multiply by the partitions.",
-        "After the ValueError, and `return 0` for what one thread block may not have:\n"
-        "    warps = ...                            # of a thread block\n"
-        "    registers_a_warp = round_up(...)\n"
-        "    warps_with_registers = sm.partitions * (... // registers_a_warp)\n"
-        "    shared_a_block = round_up(...)\n"
-        "    return min(four numbers)\n"
-        "On capability 7.5 a thread block may take no shared memory at all: mind the division.",
-    ),
-    proves=(
-        "It agrees with placing thread blocks one by one, for 300 random kernels on five "
-        "generations of GPUs."
-    ),
-)
 KIB = 1024
 ONE_BY_ONE = "That many fit when they are placed one after another."
 REFUSED = "CUDA refuses such a launch, so none is resident."

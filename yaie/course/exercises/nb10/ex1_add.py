@@ -5,45 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb10 import NOTEBOOK
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_loaded, see_stored_once
 
 if TYPE_CHECKING:
     from yaie.course.core.triton import Access, Trace
 
-EXERCISE = Exercise(
-    id="10.1",
-    notebook=NOTEBOOK,
-    slug="add",
-    title="Add two vectors, one block per program",
-    target="yaie.course.lessons.ops.triton.elementwise:add_kernel",
-    task=(
-        "Write the kernel. Work out which elements are this program's block and which of them "
-        "exist, load x and y there, and store the sum. `size` is any number, `BLOCK` a power of "
-        "two, and the last block may reach past the end."
-    ),
-    difficulty=1,
-    minutes=10,
-    hints=(
-        "Every program runs the same lines on a block of its own. It works out the numbers of "
-        "all its elements together, as a block of integers, and loads and stores by adding "
-        "them to a pointer.",
-        "Before program p there are p whole blocks. The lane with offset o takes part if "
-        "element o exists, in both loads and in the store.",
-        "Five lines:\n"
-        "    offsets = tl.program_id(0) * ... + tl.arange(0, ...)\n"
-        "    inside = ...\n"
-        "    x = tl.load(x_ptr + offsets, mask=...)\n"
-        "    y = ...\n"
-        "    tl.store(out_ptr + ..., ..., mask=...)",
-    ),
-    proves=(
-        "Ten launches, of 1 to 100,003 elements, compute every element once, and no program "
-        "accesses memory outside the tensors."
-    ),
-)
 SIZES = [(100, 32), (1, 8), (31, 32), (32, 32), (33, 32), (1000, 64), (1823, 256), (100_003, 2048)]
 
 

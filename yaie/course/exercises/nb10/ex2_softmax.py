@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb10 import NOTEBOOK
 from yaie.course.exercises.nb10.tensors import (
     beyond_a_row,
     poisoned,
@@ -17,42 +15,6 @@ from yaie.course.exercises.nb10.tensors import (
     see_rows_begin,
     see_stored_once,
     spaced,
-)
-
-EXERCISE = Exercise(
-    id="10.2",
-    notebook=NOTEBOOK,
-    slug="softmax",
-    title="Softmax of rows, read once",
-    target="yaie.course.lessons.ops.triton.rows:softmax_kernel",
-    task=(
-        "Write the kernel for rows that fit in one block. Each row is loaded once and stored "
-        "once; maximum, exponentials and sum stay in registers. There may be fewer programs "
-        "than rows. A row that holds only -inf gives zeros (exercise 07.3). What you need "
-        'besides exercise 10.1: `tl.num_programs(0)`, `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.'
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "A block is longer than its row, unless the row's length is a power of two. Ask of "
-        "each step (maximum, exponential, sum) what a lane beyond the end must hold so that "
-        "it changes nothing. One value serves all three.",
-        "A lane that holds -inf never is the maximum, and its exponential is 0. The two "
-        "places where a row of only -inf goes wrong are -inf - -inf and 0 / 0. Row r begins "
-        "at element r × columns; program p takes the rows p, p + programs, p + 2 programs.",
-        "A loop over rows around the lines for one row:\n"
-        "    for row in tl.range(..., rows, ..., num_stages=STAGES):\n"
-        "        x = tl.load(x_ptr + row * ... + offsets, mask=..., other=...).to(tl.float32)\n"
-        "        highest = tl.max(x)\n"
-        "        highest = tl.where(highest == ..., 0.0, highest)\n"
-        "        weights = ...\n"
-        "        total = ...\n"
-        "        tl.store(..., weights / tl.where(total == 0.0, ..., total), mask=...)",
-    ),
-    proves=(
-        "Ten shapes, among them 37 rows of 781, match a softmax in float64, with -inf and "
-        "large scores in them, and every score was loaded once."
-    ),
 )
 
 

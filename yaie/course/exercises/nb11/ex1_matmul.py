@@ -7,54 +7,12 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_stored_once, spaced
-from yaie.course.exercises.nb11 import NOTEBOOK
 
 if TYPE_CHECKING:
     from yaie.course.core.triton import Access, Trace
 
-EXERCISE = Exercise(
-    id="11.1",
-    notebook=NOTEBOOK,
-    slug="matmul",
-    title="A matrix product, tile by tile",
-    target="yaie.course.lessons.ops.triton.matmul:matmul_kernel",
-    task=(
-        "Write the kernel. A program asks `grouped_tile`, which the file imports, for its tile "
-        "of c, walks along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes "
-        "are any numbers, so there are three tails: of m, of n and of k. Inputs and output may "
-        "be float16; the sum is kept in float32. Give `tl.dot` the argument "
-        "`input_precision=PRECISION`."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "Begin with the kernel of the notebook, which works where all sizes are multiples. "
-        "What a lane beyond m or n computes is never stored, so it may be anything that can "
-        "be loaded. What a lane beyond k holds is added to every element of the tile.",
-        "In the iteration of the loop that begins at `start`, column i of a's tile exists if "
-        "i < k - start, and so does row i of b's. Both are 0 otherwise. Rows and columns "
-        "beyond the edge are masked too, or wrap around: (rows % m), (columns % n).",
-        "Set up once:\n"
-        "    tile_m, tile_n = grouped_tile(tl.program_id(0), tl.cdiv(m, BLOCK_M), ..., GROUP)\n"
-        "    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)\n"
-        "    a_tile = a_ptr + (rows % m)[:, None] * k + inner[None, :]\n"
-        "    b_tile = b_ptr + inner[:, None] * n + ...\n"
-        "    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)\n"
-        "In the loop over `start`:\n"
-        "    a = tl.load(a_tile, mask=(...)[None, :], other=0.0)\n"
-        "    total = tl.dot(a, b, total, input_precision=PRECISION)\n"
-        "    a_tile += BLOCK_K\n"
-        "    b_tile += BLOCK_K * ...\n"
-        "After it, one store with a mask of rows and columns.",
-    ),
-    proves=(
-        "Eight products, six of which fit no tile, match float64, float16 included, and each "
-        "program stored its own tile and nothing else."
-    ),
-)
 BLOCK = 16  # of all three axes, unless a case says otherwise
 
 

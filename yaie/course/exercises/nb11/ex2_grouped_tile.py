@@ -5,42 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb11 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="11.2",
-    notebook=NOTEBOOK,
-    slug="grouped_tile",
-    title="An order of tiles that loads less",
-    target="yaie.course.lessons.ops.triton.matmul:grouped_tile",
-    task=(
-        "Compute the row and the column of a program's tile from the number of the program. Tiles "
-        "come in groups of GROUP rows of tiles. Inside a group: down its rows, then the next "
-        "column. The last group may be lower. It is a function that kernels call, and `//`, `%` "
-        "and `min` work as in Python."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "How many tiles has a whole group? Then division and remainder say which group a "
-        "program is in, and which place it has there. Inside a group do the same once more.",
-        "A group has GROUP × tiles_n tiles, and begins at row group × GROUP. Its height is "
-        "GROUP, unless fewer rows are left. The place inside, divided by the height, is the "
-        "column; the remainder is how far down.",
-        "Five lines:\n"
-        "    group = tile // (...)\n"
-        "    first_m = ...\n"
-        "    height = min(tiles_m - ..., GROUP)\n"
-        "    within = tile % (...)\n"
-        "    return first_m + within % ..., within // ...",
-    ),
-    proves=(
-        "For eleven grids, with low last groups and groups higher than the grid, every tile "
-        "comes once, in its place."
-    ),
-)
 GRIDS = [
     (4, 3, 2),
     (4, 4, 2),

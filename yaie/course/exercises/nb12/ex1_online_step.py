@@ -7,51 +7,9 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb10.tensors import spaced
-from yaie.course.exercises.nb12 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="12.1",
-    notebook=NOTEBOOK,
-    slug="online_step",
-    title="The online softmax in registers",
-    target="yaie.ops.triton.online:online_step, finish",
-    task=(
-        "Two functions that every attention kernel of the engine calls: the step for one tile "
-        "of scores, and the end, which divides and takes the logarithm. They take and return "
-        "blocks in registers; nothing is loaded or stored. Exponentials are `tl.exp2`, powers "
-        "of 2: `scale` has log2(e) in it. What you need besides: `tl.maximum` of two blocks, "
-        "`tl.max(x, 1)` and `tl.sum(x, 1)` along a row, `tl.log2`, `tl.where`, and LN_2, "
-        "which the file imports."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is exercise 07.1 with the product with the values left to the caller. What was "
-        "summed before, `total` and `out`, is relative to the old maximum; one factor for "
-        "each row moves both.",
-        "After the step every sum is of 2^(score × scale - new maximum). Since the old "
-        "maximum is never below LOWEST, neither is the new one, so -inf - -inf cannot occur "
-        "and needs no case of its own. At the end only a total of 0 is special, and only for "
-        "the division; 2^maximum × total is the whole sum, so its logarithm to base 2 is "
-        "maximum + log2(total).",
-        "Five lines and two:\n"
-        "    higher = tl.maximum(..., tl.max(scores, 1) * ...)\n"
-        "    weights = tl.exp2(... - higher[:, None])\n"
-        "    rescale = tl.exp2(... - ...)\n"
-        "    total = total * ... + tl.sum(weights, 1)\n"
-        "    return weights, higher, total, out * ...\n"
-        "\n"
-        "    out = out / tl.where(total == 0.0, ..., total)[:, None]\n"
-        "    return out, (...) * LN_2",
-    ),
-    proves=(
-        "Steps from any state agree with float64, hidden rows and large scores included, and "
-        "whole rows in tiles give the output and the natural log-sum-exp."
-    ),
-)
 LOWEST = -3.0e38
 LOG2_E = math.log2(math.e)
 INF = math.inf

@@ -5,47 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb10.tensors import spaced
-from yaie.course.exercises.nb12 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="12.2",
-    notebook=NOTEBOOK,
-    slug="seen_keys",
-    title="Two loops: what a tile of queries sees",
-    target="yaie.ops.triton.flash:seen_keys",
-    task=(
-        "The flash kernel goes through the keys in two loops: first the tiles that every "
-        "query of its tile sees whole, without a mask; then those that need one. Compute, for "
-        "a tile of queries, where the first loop ends, where the second ends, and the last "
-        "key of each query, which is what the mask compares with. `if CAUSAL:` is decided "
-        "when the kernel is compiled. `tl.minimum` and `tl.maximum` work on numbers too; "
-        "`a // b` of a negative number rounds towards zero."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Write down the position of the tile's first query and of its last one in the "
-        "sequence. The first sees the fewest keys, the last the most.",
-        "Before query 0 there are num_keys - num_queries tokens, a negative number if there "
-        "are more queries than keys. A query at position p sees p + 1 keys. The first loop "
-        "may go as far as the first query sees, in whole tiles; the second as far as the last "
-        "query sees, and never beyond num_keys.",
-        "For CAUSAL; without it the three are constant:\n"
-        "    rows = first_row + tl.arange(0, BLOCK_M)\n"
-        "    past = ...\n"
-        "    last_key = rows + ...\n"
-        "    seen_by_all = first_row + ...\n"
-        "    end = tl.minimum(num_keys, first_row + BLOCK_M + ...)\n"
-        "    return last_key, tl.maximum(seen_by_all, 0) // BLOCK_N * ..., end",
-    ),
-    proves=(
-        "For 63 tiles of prompts, chunks and decode steps the three agree with keys counted "
-        "one by one."
-    ),
-)
 NOTHING = -(1 << 30)
 
 

@@ -6,46 +6,12 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb10.tensors import spaced
-from yaie.course.exercises.nb12 import NOTEBOOK
 
 if TYPE_CHECKING:
     from yaie.course.core.triton import Trace
 
-EXERCISE = Exercise(
-    id="12.3",
-    notebook=NOTEBOOK,
-    slug="places",
-    title="Rows of a tile, slots of the cache",
-    target="yaie.ops.triton.paged:find_queries, find_slots",
-    task=(
-        "The paged kernel serves all query heads of a KV head with one tile. `find_queries` "
-        "says which query and which head each row of it is. `find_slots` looks up in the "
-        "block table where keys lie, and must not load an entry that no wanted key needs. "
-        "`x.to(tl.int64)` widens a block."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Both are a division with remainder. Row r is one of the `group` rows of its query; "
-        "key j is one of the BLOCK_SIZE keys of its block.",
-        "Rows 0 to group - 1 are query 0, with the heads kv_head × group and following. Key j "
-        "is at offset j % BLOCK_SIZE of the block in entry j // BLOCK_SIZE. The load of that "
-        "entry has a lane for each key: lanes with keys from `end` on must not take part. "
-        "Block numbers are int32, and block × BLOCK_SIZE may not fit in that.",
-        "One line, and two:\n"
-        "    return rows // ..., kv_head * ... + rows % ...\n"
-        "\n"
-        "    block = tl.load(table + ..., mask=..., other=0)\n"
-        "    return block.to(...) * BLOCK_SIZE + ...",
-    ),
-    proves=(
-        "Rows and heads agree with a list of them, slots with the table, 32 bits are not too "
-        "few, and no entry beyond the context was loaded."
-    ),
-)
 ANYTHING = -(1 << 20)  # in entries beyond the context
 PADDING = (
     "Beyond the context an entry may hold anything, and no entry lies behind the last row of the "

@@ -6,55 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb10.tensors import poisoned, see_stored_once, spaced
-from yaie.course.exercises.nb12 import NOTEBOOK
 
 if TYPE_CHECKING:
     from yaie.course.core.triton import Access
 
-EXERCISE = Exercise(
-    id="12.4",
-    notebook=NOTEBOOK,
-    slug="merge",
-    title="Merge the splits of a context",
-    target="yaie.ops.triton.paged:merge_kernel",
-    task=(
-        "A whole kernel: program r loads the outputs and log-sum-exps that the splits have "
-        "left for row r, and stores the merged output and log-sum-exp. Splits beyond a short "
-        "context have left -inf. The log-sum-exps are natural here: `tl.exp`, `tl.log`. "
-        "LOWEST, which the file imports, is a finite number below any score. Mask dims beyond "
-        "HEAD_DIM. Compute in float32, and cast the output to `out_ptr.dtype.element_ty` at the "
-        "store. The parts may have more than 2³¹ elements: widen what indices are made of with "
-        "`.to(tl.int64)`."
-    ),
-    difficulty=3,
-    minutes=25,
-    hints=(
-        "It is exercise 07.2 for any number of parts: exp(lse) of a split is the sum "
-        "that its output was divided by. Multiply back, add up, divide by the sum of all.",
-        "Take the largest log-sum-exp off before the exponentials, so that nothing overflows. "
-        "If it is -inf no split saw a key: -inf - -inf and 0 / 0 are what to guard, and the "
-        "result is zeros and -inf. Entry (s, row) of [SPLITS, rows] is s × num_rows + row.",
-        "In this order:\n"
-        "    row = tl.program_id(0).to(tl.int64)\n"
-        "    splits = tl.arange(...).to(tl.int64); dims = tl.arange(...)\n"
-        "    lse = tl.load(part_lse_ptr + splits * ... + row)          # [SPLITS]\n"
-        "    maximum = tl.maximum(tl.max(lse), LOWEST)\n"
-        "    weights = ...                                             # [SPLITS]\n"
-        "    total = ...\n"
-        "    source = (splits * ... + row)[:, None] * HEAD_DIM + dims[None, :]\n"
-        "    parts = tl.load(parts_ptr + source, mask=..., other=0.0)  # [SPLITS, DIM]\n"
-        "    out = tl.sum(parts * weights[:, None], 0) / ...\n"
-        "    tl.store(out_ptr + row * HEAD_DIM + dims, ..., mask=...)\n"
-        "    tl.store(lse_ptr + row, maximum + ...)",
-    ),
-    proves=(
-        "Splits of any size merge to what float64 gives, with empty ones, rows without a "
-        "context, log-sum-exps of 900 and 2³¹ elements among them."
-    ),
-)
 INF = math.inf
 AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
 

@@ -7,49 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import poisoned
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb13 import NOTEBOOK
 from yaie.course.exercises.nb13.vectors import draw_loads, requests, see_result, vector
 
-EXERCISE = Exercise(
-    id="13.2",
-    notebook=NOTEBOOK,
-    slug="float4",
-    title="Four elements in one load",
-    target="csrc/elementwise/vector_add_float4.cu#vector_add_float4",
-    task=(
-        "Let each thread add four neighboring elements, read and written 16 bytes at a time "
-        "through pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand "
-        "in the way: `n` need not be a multiple of 4, and a tensor that is a slice need not "
-        "begin at an address that is a multiple of 16. `is_aligned(pointer)` detects the "
-        "second, and `vector_add`, with one element per thread, handles that case."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Think of the vector as cut into pieces of four, of which the last may be shorter. A "
-        "thread has one piece. Is it whole, or is it the short one, or is it past the end?",
-        "Piece number p begins at element 4 × p and is whole if 4 × p + 4 <= n. In a piece "
-        "that is not whole the elements up to n - 1 are added one by one. The grid needs a "
-        "thread for every piece, the short one included: a thread block covers 4 × THREADS "
-        "elements.",
-        "In the kernel, with `first` as the piece's first element:\n"
-        "    if (first + 4 <= n) {\n"
-        "        float4 a = *reinterpret_cast<const float4*>(x + first);\n"
-        "        ...\n"
-        "        *reinterpret_cast<float4*>(out + first) = make_float4(...);\n"
-        "    } else {\n"
-        "        for (int i = first; ...) ...\n"
-        "    }\n"
-        "In the launcher: vector_add_float4 if all three pointers are aligned, else "
-        "vector_add, each with its own number of thread blocks.",
-    ),
-    proves=(
-        "It is right for 13 lengths and four ways to be misaligned, stays inside its tensors, "
-        "and moves 16 bytes per load and store where it may."
-    ),
-)
 NAME = "vector_add_float4_f32"
 
 

@@ -6,46 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb13 import NOTEBOOK
 from yaie.course.exercises.nb13.vectors import WARP, draw_loads, requests, see_result, vector
 
-EXERCISE = Exercise(
-    id="13.3",
-    notebook=NOTEBOOK,
-    slug="add_relu",
-    title="Add and ReLU in one pass, in half precision",
-    target="csrc/elementwise/add_relu_half2.cu#add_relu",
-    task=(
-        "Compute relu(x + y) of float16 vectors without writing the sum to memory in between. "
-        "A thread has two neighboring elements, a `__half2` of 4 bytes: `__hadd2(a, b)` adds "
-        "two pairs, `__hmax2_nan(a, b)` takes the larger of each, and NaN where one is NaN, "
-        "`__float2half2_rn(0.0f)` is a pair of zeros. For a single `__half` they are called "
-        "`__hadd`, `__hmax_nan` and `__float2half`. The launch is written. Every result has "
-        "to equal that of `torch.relu(x + y)`."
-    ),
-    difficulty=2,
-    minutes=12,
-    hints=(
-        "It is the shape of exercise 13.2 with two in place of four: whole pairs, and perhaps one "
-        "element that is alone.",
-        "The pair of a thread begins at element 2 × its number in the grid. Both are there if "
-        "first + 2 <= n; otherwise one is, if first < n; otherwise none.",
-        "With `first` as the pair's first element:\n"
-        "    if (first + 2 <= n) {\n"
-        "        __half2 a = *reinterpret_cast<const __half2*>(x + first);\n"
-        "        ...\n"
-        "        *reinterpret_cast<__half2*>(out + first) = __hmax2_nan(..., zeros);\n"
-        "    } else if (...) {\n"
-        "        out[first] = ...;  // the same with single numbers\n"
-        "    }",
-    ),
-    proves=(
-        "All numbers are PyTorch's, among them NaN, infinities and sums too large for float16, "
-        "and odd lengths lose nothing."
-    ),
-)
 NAME = "add_relu_half2_f16"
 
 

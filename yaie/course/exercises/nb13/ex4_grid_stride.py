@@ -7,42 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb13 import NOTEBOOK
 from yaie.course.exercises.nb13.vectors import see_result, vector
-
-EXERCISE = Exercise(
-    id="13.4",
-    notebook=NOTEBOOK,
-    slug="grid_stride",
-    title="A grid of any size: the grid-stride loop",
-    target="csrc/elementwise/vector_add_stride.cu#vector_add",
-    task=(
-        "Here the caller says how many thread blocks there are, and there may be far fewer "
-        "threads than elements, or more. Write the kernel so that the whole vector is added, "
-        "every element once, and so that in each iteration the threads of a warp take "
-        "neighboring elements."
-    ),
-    difficulty=2,
-    minutes=10,
-    hints=(
-        "A thread begins with the element it would have had in exercise 13.1. When it has "
-        "added that one, which elements are taken by the others, and which is the next one that "
-        "no thread has?",
-        "All threads of the grid together take as many elements per iteration as there are "
-        "threads: gridDim.x * blockDim.x. After k iterations a thread is at its first element plus "
-        "k times that number.",
-        "A for loop whose three parts are the first element, the bound of exercise 13.1, and the "
-        "step:\n"
-        "    for (long long i = ...; i < n; i += ...) { ... }\n"
-        "(long long because i + step may be more than an int can hold.)",
-    ),
-    proves=(
-        "Grids of 1 to 7 thread blocks, and the first of 8,388,607, add every element "
-        "once, and no request moves a sector too many."
-    ),
-)
 
 THREADS = 256
 LARGE = (2**31 - 1) // THREADS  # thread blocks, of which an int still holds all threads

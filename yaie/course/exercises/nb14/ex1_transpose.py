@@ -16,51 +16,9 @@ from yaie.course.core.cuda import (
     run,
     unwritten,
 )
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb14 import NOTEBOOK
 from yaie.course.exercises.nb14.rows import DTYPES
 
-EXERCISE = Exercise(
-    id="14.1",
-    notebook=NOTEBOOK,
-    slug="transpose",
-    title="Transpose through a padded tile",
-    target="csrc/transpose/transpose.cu#transpose",
-    task=(
-        "A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements; `blockIdx.x` says "
-        "which tile across, `blockIdx.y` which tile down. Read the tile from `in` row by row "
-        "into shared memory, wait, and write it to `out` row by row. The matrix has any number "
-        "of rows and columns, so the last tiles are cut off. Each warp must ask for neighbors "
-        "only (4 sectors per request in float32), and no two lanes may meet in a bank "
-        "(1 wavefront per request), in float16 as well."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "Two copies, each coalesced: global → tile with threadIdx.x along a row of `in`, then "
-        "tile → global with threadIdx.x along a row of `out`. Since a row of `out` is a column "
-        "of `in`, the second copy reads the tile by columns.",
-        "In both copies a thread touches the elements of `in` and `out` only if their row is "
-        "less than rows and their column less than columns. In the first, the column is "
-        "blockIdx.x * 32 + threadIdx.x; in the second, it is the row that has threadIdx.x in "
-        "it. Between them stands a __syncthreads() that all threads reach. A row of the tile "
-        "that is one word of 4 bytes longer than 32 elements begins one bank further on.",
-        "    __shared__ T tile[TILE][TILE + ...];\n"
-        "    int column = blockIdx.x * TILE + threadIdx.x;\n"
-        "    for (int step = threadIdx.y; step < TILE; step += STEP) {\n"
-        "        int row = blockIdx.y * TILE + step;\n"
-        "        if (...) tile[step][threadIdx.x] = ...;\n"
-        "    }\n"
-        "    __syncthreads();\n"
-        "and once more with a `row` that has threadIdx.x in it, a `column` that has `step`, "
-        "and tile[threadIdx.x][step].",
-    ),
-    proves=(
-        "It is right at 8 shapes, in three schedules, with no race, and a warp asks for 4 "
-        "sectors and 1 wavefront, the fewest there can be."
-    ),
-)
 SIZES = ((32, 32), (64, 96), (40, 70), (70, 40), (1, 33), (33, 1), (31, 64))
 COSTS = {
     "global load": "The 32 threads of a warp should read 32 neighbors of a row of `in`.",
@@ -134,8 +92,8 @@ def draw(path: Path) -> Any:
     """What a warp reads from the tile, and what it writes to `out`."""
     from functools import partial
 
-    from yaie.course.viz.memory import draw_access
     from yaie.course.viz.film import compose
+    from yaie.course.viz.memory import draw_access
 
     x, out = matrices(64, 96, "f32")
     report = report_of(path, "transpose_f32", x, out, 64, 96)

@@ -15,55 +15,9 @@ from yaie.course.core.cuda import (
     run,
     unwritten,
 )
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb14 import NOTEBOOK
 from yaie.course.exercises.nb14.rows import COSTS, DTYPES, MANY, far, on_grid, rows_of
 
-EXERCISE = Exercise(
-    id="14.2",
-    notebook=NOTEBOOK,
-    slug="row_sum",
-    title="Add up rows, a thread block for each",
-    target="csrc/reduce/row_sum_shared.cu#row_sum_shared",
-    task=(
-        "Write the sum of each row of `x` to `out`. A thread block takes the rows blockIdx.x, "
-        "blockIdx.x + gridDim.x, …; its threads share the columns, each adds up its own in a "
-        "float, and then all the partial sums meet in `partial`, which has one place for each "
-        "thread, and are added there in a tree. The caller chooses the number of thread blocks "
-        "and of threads: it need not be a power of two. x may have more elements than an int "
-        "can count."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "Let half of the threads add the other half's numbers to their own, then half of "
-        "those, and so on. After every step all threads have to wait, since the next step "
-        "reads what other threads have just written.",
-        "Before each step the first `count` places hold the whole sum between them. With half "
-        "= (count + 1) / 2, place i takes in place i + half, if there is one; after a barrier "
-        "the first `half` places hold the whole sum. Every thread comes to every barrier, "
-        "whether it adds or not. And no thread may write its place for the next row while "
-        "another still reads for this one.",
-        "    for (int row = blockIdx.x; row < rows; row += gridDim.x) {\n"
-        "        float sum = 0.0f;\n"
-        "        for (int column = threadIdx.x; ...) sum += to_float(...);\n"
-        "        partial[threadIdx.x] = sum;\n"
-        "        // a barrier\n"
-        "        for (int count = blockDim.x; count > 1;) {\n"
-        "            int half = (count + 1) / 2;\n"
-        "            if (threadIdx.x + half < count) ...;\n"
-        "            // a barrier\n"
-        "            count = half;\n"
-        "        }\n"
-        "        if (threadIdx.x == 0) out[row] = ...;\n"
-        "    }",
-    ),
-    proves=(
-        "The sums are right for 10 shapes of grid and thread block in three schedules, no "
-        "thread reads what another is writing, and no request costs more than it must."
-    ),
-)
 # rows, columns, thread blocks, threads of each
 SHAPES = (
     *((1, 64, 1, 64), (1, 200, 1, 32), (5, 70, 2, 64), (3, 33, 3, 64), (2, 300, 2, 96)),

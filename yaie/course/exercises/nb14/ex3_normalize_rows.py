@@ -17,49 +17,9 @@ from yaie.course.core.cuda import (
     run,
     unwritten,
 )
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb14 import NOTEBOOK
 from yaie.course.exercises.nb14.rows import COSTS, MANY, far, on_grid, rows_of
 
-EXERCISE = Exercise(
-    id="14.3",
-    notebook=NOTEBOOK,
-    slug="normalize_rows",
-    title="A total by shuffles, known to every thread",
-    target="csrc/reduce/normalize_rows.cu#normalize_rows",
-    task=(
-        "Divide each row by its sum. The rows are shared out as in exercise 14.2, and there are "
-        "whole warps: the number of threads is a multiple of 32. Add up a warp's sums by "
-        "shuffles, bring the warps' sums together in `of_warp`, and make sure that every thread "
-        "of the thread block knows the total, since each has columns to divide. `warp`, `lane` "
-        "and `warps` are there for you."
-    ),
-    difficulty=3,
-    minutes=20,
-    hints=(
-        "__shfl_xor_sync(mask, value, step) gives a lane the value of the lane whose number "
-        "differs in the bit `step`. If all add what they get, with steps 16, 8, 4, 2 and 1, "
-        "all of them have the sum of all. The warps' sums, at most 32 of them, are a row of "
-        "numbers that one warp can add in the same way; and so can every warp.",
-        "Every lane that the mask names has to take part: shuffle outside of every `if`, with "
-        "all 32 lanes, and let a lane that has nothing to add bring a 0. Only `warps` places "
-        "of of_warp are written. Each iteration needs two barriers: one before of_warp is read, "
-        "one before the next row may write it.",
-        "    sum of the thread's columns\n"
-        "    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, ...);\n"
-        "    if (lane == 0) of_warp[...] = sum;\n"
-        "    // a barrier\n"
-        "    float total = lane < ... ? of_warp[...] : 0.0f;\n"
-        "    // the same five shuffles, of total\n"
-        "    // a barrier\n"
-        "    then divide: out[...] = static_cast<T>(... / total)",
-    ),
-    proves=(
-        "Every thread divided by the right total, for 9 shapes in three schedules and all "
-        "dtypes, and every lane that a mask named took part."
-    ),
-)
 # rows, columns, thread blocks, threads of each
 SHAPES = (
     *((1, 32, 1, 32), (1, 64, 1, 64), (1, 90, 1, 64), (5, 70, 2, 64), (3, 33, 3, 96)),

@@ -7,53 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap, in_every_order, report_of, reserved, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb15 import NOTEBOOK
 from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
 
-EXERCISE = Exercise(
-    id="15.1",
-    notebook=NOTEBOOK,
-    slug="shared_tile",
-    title="A tile of c through tiles of a and b",
-    target="csrc/matmul/shared_tile.cu#matmul_shared_tile",
-    task=(
-        "A thread block of 32 × 32 threads computes a tile of 32 × 32 elements of c = a b; the "
-        "thread's own is in `row` and `column`. Walk along k in steps of 32: bring a tile of a "
-        "to a_tile and a tile of b to b_tile, one element of each per thread, wait, add "
-        "32 products to the thread's sum, wait, go on. Then write the sum to c, rounded by "
-        "`from_float<T>`. m, n and k are any numbers: beyond the edges of a and b there are "
-        "zeros."
-    ),
-    difficulty=2,
-    minutes=25,
-    hints=(
-        "In the iteration that begins at `start`, the tile of a has the rows of this thread block "
-        "and the columns start … start + 31; the tile of b has the rows start … start + 31 and "
-        "the columns of this thread block. Thread (x, y) brings the elements at row y, column "
-        "x of both. Then it needs row y of one tile and column x of the other.",
-        "The bounds differ: for a they are row < m and start + x < k, for b start + y < k and "
-        "column < n. A thread that is out of bounds writes a 0 and stays, since others wait for "
-        "it at the barriers. Each iteration has two: no thread reads a tile that is not "
-        "complete, and none overwrites one that is still read. Only the last "
-        "line asks whether the thread has an element of c.",
-        "    float sum = 0.0f;\n"
-        "    for (int start = 0; start < k; start += TILE) {\n"
-        "        a_tile[y][x] = ... ? to_float(a[(size_t)row * k + ...]) : 0.0f;\n"
-        "        b_tile[y][x] = ... ? to_float(b[(size_t)(...) * n + column]) : 0.0f;\n"
-        "        // a barrier\n"
-        "        for (int i = 0; i < TILE; ++i) sum += ...;\n"
-        "        // a barrier\n"
-        "    }\n"
-        "    if (...) c[...] = from_float<T>(sum);",
-    ),
-    proves=(
-        "It is right for 7 shapes in three schedules and three dtypes, no thread reads or "
-        "overwrites a tile too early, and each element of a tile is loaded from global "
-        "memory once."
-    ),
-)
 NAME = "matmul_shared_tile"
 TILE = 32
 WHOLE = (64, 96, 64)
@@ -125,8 +81,8 @@ def draw(path: Path) -> Any:
     """What a warp reads from the two tiles."""
     from functools import partial
 
-    from yaie.course.viz.memory import draw_access
     from yaie.course.viz.film import compose
+    from yaie.course.viz.memory import draw_access
 
     report = report_of(path, f"{NAME}_f32", *factors(*WHOLE), *WHOLE)
     loads = [x for x in report.accesses if (x.memory, x.kind) == ("shared", "load")]

@@ -7,48 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import draw_lines, in_every_order
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb15 import NOTEBOOK
 from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
 
-EXERCISE = Exercise(
-    id="15.2",
-    notebook=NOTEBOOK,
-    slug="register_tile",
-    title="64 sums in a thread's registers",
-    target="csrc/matmul/register_tile.cu#matmul_register_tile",
-    task=(
-        "The tiles of a and b have been written: a_tile[step] is a column of a, 128 elements "
-        "long, and b_tile[step] a row of b. In each of the DEPTH steps a thread takes eight "
-        "elements of a_tile, four from y and four from HALF + y, and eight of b_tile, four "
-        "from x and four from HALF + x, by load16, and adds all 64 products to "
-        "`sums[down][across][i][j]`: `down` and `i` say which of a's, `across` and `j` which "
-        "of b's. Place both barriers, too: this is in the middle of the loop over k."
-    ),
-    difficulty=3,
-    minutes=25,
-    hints=(
-        "One step is an outer product: a column of 8 times a row of 8. What a thread has "
-        "brought to registers is used 8 times before the next step.",
-        "`Vec<float>` holds four floats in registers, and load16(&a_tile[step][y]) fills one. "
-        "A step has four of these loads and then only registers. Before the first step all "
-        "threads must have written the tiles; after the last, all must have read them before "
-        "the next iteration writes.",
-        "    // a barrier\n"
-        "    for (int step = 0; step < DEPTH; ++step) {\n"
-        "        Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][...])};\n"
-        "        Vec<float> of_b[2] = ...;\n"
-        "        // four loops: down, across, i, j\n"
-        "        sums[down][across][i][j] += of_a[...][...] * of_b[...][...];\n"
-        "    }\n"
-        "    // a barrier",
-    ),
-    proves=(
-        "It is right for 5 shapes, in three schedules and three dtypes, and a step costs a "
-        "warp 4 requests to shared memory for 2,048 multiplications."
-    ),
-)
 NAME = "matmul_register_tile"
 TILE, WARPS = 128, 8
 WAVEFRONTS = 12  # of the four loads of a step: 2 + 2 of a, 4 + 4 of b

@@ -7,45 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb15 import NOTEBOOK
 from yaie.course.exercises.nb15.products import product_of, see_product
 
-EXERCISE = Exercise(
-    id="15.3",
-    notebook=NOTEBOOK,
-    slug="swizzle",
-    title="An order of pieces in which no two lanes meet",
-    target="csrc/matmul/mma.cu#swizzle",
-    task=(
-        "A tile in shared memory has rows of PIECES pieces of 16 bytes (PIECES is 4, 8, 16 or "
-        "32). Set `place` to where piece `piece` of row `row` lies, counted in pieces from the "
-        "beginning of the tile. Each row keeps to its own places, row * PIECES … row * PIECES "
-        "+ PIECES - 1, but changes their order, so that one and the same piece of 8 rows that "
-        "follow one another (from row 0, 8, 16, …) lies in 8 different groups of four banks."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "Places p and q are in the same banks if p % 8 == q % 8, since 8 pieces of 16 bytes "
-        "fill the 32 banks. Without a change of order, piece 0 of row r is at r * PIECES: with "
-        "8 pieces always in banks 0 to 3.",
-        "piece ^ something below PIECES (the bitwise exclusive or) is a change of order: "
-        "different pieces get different places, and two rows with a different something put a "
-        "piece in different places. With 8 or more pieces per row, 8 rows need 8 different "
-        "numbers, 0 to 7. With 4 pieces two rows share the 128 bytes of all banks: only every "
-        "second row begins in the same bank, and 4 numbers, 0 to 3, are enough.",
-        "    place = row * PIECES + (piece ^ ...);\n"
-        "with row % 8 for 8 pieces or more, and for 4 pieces a number that is the same for "
-        "rows 0 and 1, another for rows 2 and 3, and so on, always below 4. `constexpr int` "
-        "and `PIECES < 8 ? ... : ...` write both in one line.",
-    ),
-    proves=(
-        "Every piece has a place of its own in its row, and the tensor-core kernel that uses "
-        "them moves every piece without a bank conflict, and multiplies right."
-    ),
-)
 NAME = "matmul_mma"
 SIZES = ((128, 256, 32), (40, 264, 72))
 ROWS = 64

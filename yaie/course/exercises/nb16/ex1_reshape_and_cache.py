@@ -7,53 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap, in_every_order, operator_by, report_of, reserved, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb16 import NOTEBOOK
 from yaie.course.exercises.nb16.pools import pool_of, rows_of
 
-EXERCISE = Exercise(
-    id="16.1",
-    notebook=NOTEBOOK,
-    slug="reshape_and_cache",
-    title="New keys and values to their slots",
-    target="csrc/kv/reshape_and_cache_simple.cu#reshape_and_cache",
-    task=(
-        "A thread block has one token. Copy its row of keys to its slot of `key_pool` and its "
-        "row of values to the same slot of `value_pool`, in units of type `V`: a row has "
-        "`size` of them, tokens begin `key_stride` and `value_stride` units apart, and slot s "
-        "begins at unit s * size. A negative slot is padding: write nothing. Then, in the "
-        "launcher, say how many bytes a unit has: the widest of 1, 2, 4, 8 and 16 that every "
-        "address, the row and both strides are multiples of."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "To the kernel the pool is a list of slots: which block a slot belongs to makes no "
-        "difference to where it lies. So it is a copy of rows whose targets stand in a list.",
-        "The row may have more units than the thread block has threads, so a thread takes "
-        "units threadIdx.x, threadIdx.x + blockDim.x, …. The unit has to divide seven "
-        "numbers: four addresses, row_bytes, key_stride and value_stride. Put all their bits "
-        "together with |: the lowest bit that is set in any of them is the widest unit that "
-        "divides all.",
-        "In the kernel:\n"
-        "    int64_t token = blockIdx.x, slot = slots[token];\n"
-        "    if (...) return;\n"
-        "    for (int i = threadIdx.x; ...) {\n"
-        "        key_pool[slot * ... + i] = keys[token * ... + i];\n"
-        "        // and the value\n"
-        "    }\n"
-        "In the launcher, where x & -x is the lowest bit of x:\n"
-        "    int64_t all = 16 | row_bytes | ... | number(keys) | ...;\n"
-        "    unit = ...;",
-    ),
-    proves=(
-        "Every row is in its slot and no other slot was touched, for 17 layouts; padding left "
-        "no trace, and 16 bytes move at a time where every address allows it."
-    ),
-    operator="reshape_and_cache",
-    fit=operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple"),
-)
+fit = operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple")
 NAME = "reshape_and_cache_simple"
 FAR = 2**19  # a slot of rows of LONG bytes that begins beyond byte 2**31
 LONG = 4097

@@ -7,48 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap, draw_lines, in_every_order, reserved, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb16 import NOTEBOOK
 from yaie.course.exercises.nb16.pools import pool_of
 
-EXERCISE = Exercise(
-    id="16.2",
-    notebook=NOTEBOOK,
-    slug="copy_blocks",
-    title="Copy blocks in every layer, in one launch",
-    target="csrc/kv/copy_blocks_simple.cu#copy_blocks",
-    task=(
-        "For each pair of `mapping`, copy block `source` to block `target` in every pool: "
-        "mapping[2 * pair] is the source, mapping[2 * pair + 1] the target. A block has `size` "
-        "units of type `V`, and block b of a pool begins at unit b * size. The caller chooses "
-        "how many thread blocks there are. The result has to be that of copying the pairs one "
-        "after the other, as they are listed, even where a block is the target of one pair and "
-        "the source of another."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "Think of all pools' first blocks, one after the other: num_pools * size places. What "
-        "happens to one place has nothing to do with any other place. Which pieces of work "
-        "must then be done by one thread, and which may be shared out?",
-        "A place is a pool, i / size, and a unit of the block, i % size. The thread that has a "
-        "place takes it through all pairs in their order. Then it goes on by the number of "
-        "threads in the grid, and stops at num_pools * size.",
-        "    int64_t step = ...;  // threads in the grid\n"
-        "    for (int64_t i = ...; i < ...; i += step) {\n"
-        "        V* pool = pools[...];\n"
-        "        for (int pair = 0; ...) {\n"
-        "            int64_t source = mapping[2 * pair], target = ...;\n"
-        "            pool[target * size + ...] = pool[source * size + ...];\n"
-        "        }\n"
-        "    }",
-    ),
-    proves=(
-        "Grids of 1 to 8 thread blocks copy every unit of every pool, blocks that meet are "
-        "copied in order and without a race, and no other block was touched."
-    ),
-)
 NAME = "copy_blocks_simple"
 THREADS = 256
 APART = ((0, 3), (2, 1))

@@ -7,46 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import SUFFIXES, draw_lines, in_every_order, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb16 import NOTEBOOK
 from yaie.course.exercises.nb16.pools import pool_of
 
-EXERCISE = Exercise(
-    id="16.3",
-    notebook=NOTEBOOK,
-    slug="fp8",
-    title="Store keys and values in 8 bits",
-    target="csrc/kv/reshape_and_cache_fp8.cu#reshape_and_cache_fp8",
-    task=(
-        "`to_fp8(x, scale)` gives the code of the e4m3 number nearest to x / scale: of two "
-        "equally near the even one, ±448 for all that is beyond, NaN for NaN. "
-        "`__nv_cvt_float_to_fp8(float, saturation, __NV_E4M3)` rounds, and with "
-        "`__NV_SATFINITE` saturates; with `__NV_NOSAT` it does not. In the kernel, store this "
-        "thread's elements of the token's row in both pools, each with its scale: keys and "
-        "values have their own, one per head if `per_head` is 1, otherwise one for all."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "The pool's range is fixed, ±448, and the keys' is not. What do you divide by, so that "
-        "the largest key comes to lie at 448? And what if a later key is larger still?",
-        "A row is all heads of a token, one after the other, head_dim elements each. "
-        "`to_float` converts whatever T is. Divide, then let the conversion round and "
-        "saturate: clamping with fminf and fmaxf would turn NaN into 448.",
-        "    code = __nv_cvt_float_to_fp8(..., ..., __NV_E4M3);\n"
-        "and in the kernel:\n"
-        "    for (int i = threadIdx.x; i < size; i += blockDim.x) {\n"
-        "        int which = per_head ? ... : 0;\n"
-        "        key_pool[slot * size + i] = to_fp8(to_float(keys[...]), key_scale[which]);\n"
-        "        // and the value\n"
-        "    }",
-    ),
-    proves=(
-        "Every number became the nearest of 253, what is too large became 448, NaN stayed NaN, "
-        "and each head had its own scale."
-    ),
-)
 NAME = "reshape_and_cache_fp8"
 LARGEST = 448.0
 EXPLAIN = {

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb17 import NOTEBOOK
 from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
@@ -18,52 +16,6 @@ from yaie.course.exercises.nb17.attention import (
     seen_by,
 )
 
-EXERCISE = Exercise(
-    id="17.1",
-    notebook=NOTEBOOK,
-    slug="row",
-    title="The online softmax of a warp",
-    target="csrc/flash/row.cu#flash_row",
-    task=(
-        "A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. "
-        "Walk over the keys 0 to seen - 1: load the key's row and its value's row, compute the "
-        "score, which is `dot` times flash.scale, and update maximum, total and `sum` as the "
-        "online softmax does. sequence.place(key, flash.block_size) says how many strides behind "
-        "k and v the row of key `key` lies; the KV head begins `of_head` elements further. Then "
-        "write the row of out, which begins at row × head_dim: the sum divided by the total. One "
-        "lane writes lse at `row`: maximum + log(total). A query that sees no key gets zeros and "
-        "-INFINITY."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is the update of notebook 07, for a tile of one score. `dot` returns the score to all "
-        "32 lanes, so every lane keeps the same maximum and total, and its own elements of the sum "
-        "of values.",
-        "When a larger maximum comes, multiply both total and `sum` by exp(old maximum - new "
-        "maximum) before you add the new weight. At the first key that factor is exp(-inf) = 0, "
-        "which is right. Divide once, at the end. `sum.multiply(factor)`, `sum.add(factor, row)` "
-        "and `sum.store(to, head_dim, factor)` work on the row.",
-        "    float maximum = -INFINITY, total = 0.0f;\n"
-        "    for (int key = 0; key < seen; ++key) {\n"
-        "        int64_t place = sequence.place(...);\n"
-        "        k_row.load(flash.k + place * flash.k_stride + of_head, head_dim);\n"
-        "        v_row.load(...);\n"
-        "        float score = dot(...) * flash.scale, larger = fmaxf(maximum, score);\n"
-        "        float correction = expf(...), weight = expf(...);\n"
-        "        total = ...;\n"
-        "        sum.multiply(...);\n"
-        "        sum.add(...);\n"
-        "        maximum = larger;\n"
-        "    }\n"
-        "    sum.store(flash.out + row * head_dim, head_dim, seen > 0 ? ... : 0.0f);\n"
-        "    if (threadIdx.x % WARP == 0) flash.lse[row] = ...;",
-    ),
-    proves=(
-        "It is right for 13 batches, some causal, some grouped, some in blocks, in three dtypes. "
-        "Large scores do not overflow, and each key is loaded once per query."
-    ),
-)
 NAME = "flash_row"
 SMALL = (
     Problem(((1, 1),)),

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb17 import NOTEBOOK
 from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
@@ -18,76 +16,6 @@ from yaie.course.exercises.nb17.attention import (
     see_attention,
 )
 
-FIRST_DRAFT = """\
-    if (first >= queries) return;
-    float maximum[ROWS], total[ROWS] = {}, sums[PARTS] = {}, scores[ROWS];
-    for (int r = 0; r < ROWS; ++r) maximum[r] = -INFINITY;
-    for (int start = 0; start < num_keys; start += KEYS) {
-        load_tile(k_tile, k, flash.k_stride, start, num_keys, sequence, flash);
-        load_tile(v_tile, v, flash.v_stride, start, num_keys, sequence, flash);
-        __syncthreads();
-        multiply(scores, &q_tile[first], k_tile);
-        for (int r = 0; r < ROWS; ++r) {
-            if (start + lane >= seen[r]) scores[r] = -INFINITY;
-            float larger = fmaxf(maximum[r], warp_max(scores[r]));
-            float finite = larger == -INFINITY ? 0.0f : larger;  // -inf - -inf is NaN
-            scores[r] = expf(scores[r] - finite);                // from here on a weight
-            float of_tile = warp_sum(scores[r]);
-            total[r] = total[r] * expf(maximum[r] - finite) + of_tile;
-            maximum[r] = larger;
-            if (of_tile > 0.0f) scores[r] /= of_tile;
-        }
-        for (int key = 0; key < KEYS; ++key) {
-            float value[PARTS];
-            for (int i = 0; i < PARTS; ++i) value[i] = to_float(v_tile[key][lane + i * WARP]);
-            for (int r = 0; r < ROWS; ++r) {
-                float weight = __shfl_sync(ALL_LANES, scores[r], key);
-                for (int i = 0; i < PARTS; ++i) sums[i] += weight * value[i];
-            }
-        }
-        __syncthreads();
-    }
-    for (int r = 0; r < ROWS && first + r < queries; ++r) {
-        size_t row = (size_t)(first_token + first + r) * flash.heads + head;
-        store_row(flash, row, sums, 1.0f, maximum[r] + logf(total[r]));
-    }
-"""
-
-EXERCISE = Exercise(
-    id="17.2",
-    notebook=NOTEBOOK,
-    slug="tile_loop",
-    title="A first draft of the tile loop: three faults",
-    target="csrc/flash/shared_tile.cu#flash_shared_tile",
-    task=(
-        "A thread block of 8 warps has a tile of queries. Each warp has ROWS of its rows, and each "
-        "lane the score of one key for each of them. Between the marks stands a first draft of the "
-        "loop over the tiles of keys. It compiles, its log-sum-exp is often right, and its output "
-        "hardly ever. It has three faults. Find them, and change as little as you can."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "Ask three questions. Does every thread reach every barrier, whatever the number of "
-        "queries? What has to be divided by what, and when? Which row do `sums` belong to?",
-        "A warp without queries has no row to write, but it still loads rows of k and v and "
-        "reaches every barrier. The weights of all tiles must be relative to one maximum, and "
-        "their sums divided by one total, once. Four rows of scores give four different averages "
-        "of the same values.",
-        "    float maximum[ROWS], total[ROWS] = {}, sums[ROWS][PARTS] = {}, scores[ROWS];\n"
-        "    ...\n"
-        "            float correction = expf(maximum[r] - finite);\n"
-        "            total[r] = total[r] * ... + ...;\n"
-        "            for (int i = 0; i < PARTS; ++i) sums[r][i] *= ...;\n"
-        "    ...\n"
-        "        store_row(flash, row, sums[r], total[r] > 0.0f ? ... : 0.0f, ...);",
-    ),
-    proves=(
-        "It is right for 16 batches, in three schedules and three dtypes. No thread reads or "
-        "overwrites a tile too early, and each key is loaded once per tile of queries."
-    ),
-    draft=FIRST_DRAFT,
-)
 NAME = "flash_shared_tile"
 KEYS, HEIGHT = 32, 32  # of a tile, in float32 with head_dim up to 64
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb17 import NOTEBOOK
 from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
@@ -18,40 +16,6 @@ from yaie.course.exercises.nb17.attention import (
 )
 from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME, STAYS
 
-EXERCISE = Exercise(
-    id="17.3",
-    notebook=NOTEBOOK,
-    slug="bounds",
-    title="Which keys a tile needs, and a row sees",
-    target="csrc/flash/shared_tile.cu#flash_shared_tile",
-    task=(
-        "Before the loop over tiles, a thread block computes four things. `kv_head`: the KV head "
-        "that query head `head` reads; flash.group() query heads share one. `queries`: how many "
-        "queries this tile has, at most HEIGHT. The sequence has sequence.num_queries of them, "
-        "counted from 0, and the tile begins at sequence.first_row. `num_keys`: how many keys the "
-        "tile visits, no more than one of its queries sees. And `seen[r]`: how many keys row r of "
-        "this warp sees, whose rows begin at `first` in the tile; 0 if there is no such query. "
-        "sequence.seen_by(query, flash.causal) says how many keys a query of the sequence sees."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "The last query of a tile sees most. A key that it does not see is seen by no query of the "
-        "tile.",
-        "Rows are counted in three ways: from the beginning of the sequence (what seen_by takes), "
-        "of the tile (`first` + r), and of the warp (r). The last tile of a sequence may be short. "
-        "The rows behind its queries belong to the next sequence, or do not exist.",
-        "    kv_head = head / ...;\n"
-        "    queries = min(..., HEIGHT);\n"
-        "    num_keys = sequence.seen_by(sequence.first_row + ..., flash.causal);\n"
-        "    for (int r = 0; r < ROWS; ++r)\n"
-        "        if (first + r < ...) seen[r] = sequence.seen_by(..., flash.causal);",
-    ),
-    proves=(
-        "It is right for 11 batches, whatever comes before the queries and behind them, and no "
-        "tile of keys is loaded that the mask hides."
-    ),
-)
 SMALL = (
     Problem(((5, 9),), heads=6, kv_heads=3, dim=16),
     Problem(((6, 6),), dim=16, causal=True),

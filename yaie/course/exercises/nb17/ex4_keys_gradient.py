@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import draw_lines, poisoned, reserved, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb17 import NOTEBOOK
 from yaie.course.exercises.nb17.attention import (
     Problem,
     attend,
@@ -21,48 +19,6 @@ from yaie.course.exercises.nb17.attention import (
     tensors,
 )
 
-EXERCISE = Exercise(
-    id="17.4",
-    notebook=NOTEBOOK,
-    slug="keys_gradient",
-    title="The gradients of a key and its value",
-    target="csrc/flash/backward.cu#backward_keys",
-    task=(
-        "A warp owns key `key` of KV head `kv_head`; its rows of k and v are in `k_row` and "
-        "`v_row`. Go over all queries that see the key, in all heads of its group: load the "
-        "query's row of q and of grad_out, compute the weight again, exp(score - lse), and add "
-        "the query's share to `v_sum` and `k_sum`: weight × grad_out, and weight × (grad_out · v - "
-        "delta) × q. Then store both at `own`, the latter times scale. If causal, query i sees the "
-        "keys 0 to num_k - num_q + i. Row (query, head) of q and grad_out has the number query × "
-        "heads + head, and so do its lse and its delta."
-    ),
-    difficulty=2,
-    minutes=25,
-    hints=(
-        "The forward pass loops over the keys of a query. This is the same walk from the other "
-        "side: every query that used a key's weight sends a gradient back to the key.",
-        "KV head h serves the query heads h × group to h × group + group - 1, all of which add to "
-        "the same sums. Read a causal mask by columns: key j is seen by query j - (num_k - num_q) "
-        "and all after it, or by all queries if that is below 0. No maximum is needed, since lse "
-        "is final.",
-        "    int group = heads / kv_heads, first = causal ? max(0, ...) : 0;\n"
-        "    for (int head = ...; head < ...; ++head)\n"
-        "        for (int query = first; query < num_q; ++query) {\n"
-        "            size_t row = (size_t)query * heads + head;\n"
-        "            q_row.load(q + row * head_dim, head_dim);\n"
-        "            grad_row.load(...);\n"
-        "            float weight = expf(dot(...) * scale - ...);\n"
-        "            v_sum.add(...);\n"
-        "            k_sum.add(weight * (... - delta[row]), ...);\n"
-        "        }\n"
-        "    k_sum.store(grad_k + own, head_dim, scale);\n"
-        "    v_sum.store(...);",
-    ),
-    proves=(
-        "Both gradients are right for 9 batches, causal and grouped ones among them, in three "
-        "dtypes, without atomics, and each query that sees the key is loaded once."
-    ),
-)
 NAME = "attention_backward"
 SMALL = (
     Problem(((4, 5),)),

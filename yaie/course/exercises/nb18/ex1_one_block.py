@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import in_every_order, operator_by
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb18 import NOTEBOOK
 from yaie.course.exercises.nb18.paged import (
     OUTSIDE,
     OVERFLOW,
@@ -22,54 +20,7 @@ from yaie.course.exercises.nb18.paged import (
     see_result,
 )
 
-EXERCISE = Exercise(
-    id="18.1",
-    notebook=NOTEBOOK,
-    slug="one_block",
-    title="The softmax of a thread block",
-    target="csrc/paged/one_block.cu#paged_one_block",
-    task=(
-        "The warps of the thread block have computed the scores of a chunk: `count` of them in "
-        "`scores`. Turn them into weights exp(score − best), where best is the largest score of "
-        "this chunk and of all before it, known to every thread. Update `best` and `total`, the "
-        "sum of the weights so far, in every thread, and set `rescale` to the factor by which sums "
-        "from before have to be multiplied. `max_of_warp` and `sum_of_warp` have one place for "
-        "each of the WARPS warps. After the last chunk write `out[row * head_dim + d]` and "
-        "`lse[row]` of `paged`: zeros and −INFINITY if there was no key."
-    ),
-    difficulty=2,
-    minutes=25,
-    hints=(
-        "Two reductions, one after the other, and both in two steps: within a warp by shuffles, "
-        "then over the warps through shared memory. The second one, of exp(score − best), can only "
-        "begin when every thread knows the result of the first.",
-        "Three barriers: all scores are written before any is read; all warps' maxima are written "
-        "before any is read; all weights and all warps' sums are written before any is used. best "
-        "begins at −INFINITY and total at 0, and exp(−INFINITY − best) is 0, so the first chunk "
-        "needs no special treatment. warp_sum(x) of common.cuh adds up a warp; for a maximum write "
-        "the same loop with fmaxf.",
-        "    __syncthreads();\n"
-        "    float mine = -INFINITY;\n"
-        "    for (int i = threadIdx.x; i < count; i += THREADS) mine = ...;\n"
-        "    // shuffles; lane 0 to max_of_warp[warp]; a barrier\n"
-        "    float before = best;\n"
-        "    for (int w = 0; w < WARPS; ++w) best = ...;\n"
-        "    rescale = expf(...);\n"
-        "    // weights into scores, their sum: lanes, then warps; a barrier\n"
-        "    total = total * ... + ...;\n"
-        "and after the loop:\n"
-        "    for (int d = threadIdx.x; d < head_dim; d += THREADS)\n"
-        "        paged.out[row * head_dim + d] = from_float<T>(...);\n"
-        "    if (threadIdx.x == 0) paged.lse[row] = ...;",
-    ),
-    proves=(
-        "Weights, sums and log-sum-exp are right for contexts from 0 to 3,000 tokens in three "
-        "schedules and all dtypes, with scores far from zero on both sides, and no barrier is "
-        "missing."
-    ),
-    operator="paged_attention",
-    fit=operator_by("yaie.ops.cuda.paged:one_block"),
-)
+fit = operator_by("yaie.ops.cuda.paged:one_block")
 NAME = "paged_one_block"
 CHUNK = 1024  # scores at a time
 

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import in_every_order, operator_by
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb18 import NOTEBOOK
 from yaie.course.exercises.nb18.paged import (
     OUTSIDE,
     OVERFLOW,
@@ -22,57 +20,7 @@ from yaie.course.exercises.nb18.paged import (
     see_result,
 )
 
-EXERCISE = Exercise(
-    id="18.2",
-    notebook=NOTEBOOK,
-    slug="grouped",
-    title="Read a key once for all heads that share it",
-    target="csrc/paged/grouped.cu#paged_grouped",
-    task=(
-        "The thread block has the `heads` query heads q[0], q[1], … of one KV head, and a state "
-        "for each. Walk over the keys of `context`: a team of lanes takes a key, loads its row and "
-        "the row of values once, and lets every head use them. The score is "
-        "`team.sum(dot(q[h], k)) * paged.scale`, and `states[h].add(score, v)` adds it to the "
-        "head's state. `find_slot(context, key, paged.block_size)` returns the slot of a key; a "
-        "slot holds paged.kv_heads rows of paged.head_dim elements. The warp's teams begin with "
-        "key `first_team`. At the end call `finish(team, states, heads, …, …)` with the addresses "
-        "of this thread block's first row of paged.out and of paged.lse, row number `row`."
-    ),
-    difficulty=2,
-    minutes=25,
-    hints=(
-        "Two nested loops: keys outside, heads inside. What is loaded outside is used inside once "
-        "per head. The teams share the keys among them: 4 warps of 4 teams take 16 keys in each "
-        "iteration.",
-        "All lanes of a warp have to reach team.sum, so all teams of a warp make equally many "
-        "iterations: loop over the first team's key, and let the others be `inside` or not. A team "
-        "that is not inside loads nothing (the table's entry there is garbage) and adds nothing. "
-        "Let the loop over heads run to HEADS and skip those from `heads` on: arrays whose index "
-        "the compiler knows stay in registers.",
-        "    for (int first = first_team; first < context.length; first += ...) {\n"
-        "        int key = first + ...;\n"
-        "        bool inside = ...;\n"
-        "        float k[A_LANE] = {}, v[A_LANE] = {};\n"
-        "        if (inside) {\n"
-        "            int64_t at = (find_slot(...) * ... + kv_head) * ...;\n"
-        "            team.load(paged.key_pool + at, k);  // and v\n"
-        "        }\n"
-        "        for (int h = 0; h < HEADS; ++h) {\n"
-        "            if (h >= heads) continue;\n"
-        "            float score = ...;  // all lanes\n"
-        "            if (inside) states[h].add(...);\n"
-        "        }\n"
-        "    }\n"
-        "    finish(team, states, heads, paged.out + row * paged.head_dim, ...);",
-    ),
-    proves=(
-        "Every head is right for contexts from 0 to 150 tokens, groups of 1 to 12 heads and all "
-        "dtypes. No entry behind a context's end was followed, and each row of keys and of values "
-        "was loaded once."
-    ),
-    operator="paged_attention",
-    fit=operator_by("yaie.ops.cuda.paged:grouped"),
-)
+fit = operator_by("yaie.ops.cuda.paged:grouped")
 NAME = "paged_grouped"
 
 BECAUSE = (

@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import compiled, in_every_order, operator_by, poisoned
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb18 import NOTEBOOK
 from yaie.course.exercises.nb18.paged import (
     OUTSIDE,
     Batch,
@@ -21,51 +19,7 @@ from yaie.course.exercises.nb18.paged import (
     see_result,
 )
 
-EXERCISE = Exercise(
-    id="18.3",
-    notebook=NOTEBOOK,
-    slug="split",
-    title="Split the context, merge by log-sum-exp",
-    target="csrc/paged/split.cu#paged_split",
-    task=(
-        "In the first kernel compute which keys a split has, `begin` to `end` (exclusive): split s "
-        "begins with key s * part and has `part` keys, and the last of the `splits` has all that "
-        "are left; none goes beyond context.length. A thread block without keys may return. Each "
-        "split leaves an output, divided by its own sum, and a log-sum-exp. In the second kernel "
-        "merge those of the first `count` splits, which are the ones with keys, to paged.out and "
-        "paged.lse of row `row`: split s has left `parts[(s * rows + row) * paged.head_dim + d]` "
-        "and `part_lse[s * rows + row]`. With a count of 0 the row is zeros and −INFINITY."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is exercise 07.2 for any number of states: a weight for each split, the weighted sum "
-        "of the parts, divided by the sum of the weights.",
-        "The weight of split s is exp(part_lse of s − the largest of them), which is between 0 and "
-        "1. The merged lse is the largest plus the logarithm of the sum of the weights. Each "
-        "thread can compute the weights for itself; it writes the elements d = threadIdx.x, "
-        "threadIdx.x + MERGERS, …",
-        "    begin = ...;\n"
-        "    end = split == splits - 1 ? ... : min(...);\n"
-        "    if (begin >= end) return;\n"
-        "and\n"
-        "    float larger = -INFINITY, total = 0.0f;\n"
-        "    for (int s = 0; s < count; ++s) larger = ...;\n"
-        "    for (int s = 0; s < count; ++s) total += expf(...);\n"
-        "    for (int d = threadIdx.x; d < paged.head_dim; d += MERGERS) {\n"
-        "        float sum = 0.0f;  // over the splits: weight × part\n"
-        "        paged.out[...] = from_float<T>(count > 0 ? ... : 0.0f);\n"
-        "    }\n"
-        "    if (threadIdx.x == 0) paged.lse[row] = ...;",
-    ),
-    proves=(
-        "Every split saw exactly its keys, and the merged result equals attention over the whole "
-        "context, for 1 to 6 splits of equal and unequal length, some of them empty, and heads of "
-        "up to 200."
-    ),
-    operator="paged_attention",
-    fit=operator_by("yaie.ops.cuda.paged:split"),
-)
+fit = operator_by("yaie.ops.cuda.paged:split")
 NAME = "paged_split"
 
 SHARE = (

@@ -5,46 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb18 import NOTEBOOK
 from yaie.course.exercises.nb18.paged import OVERFLOW, attend, batch_of, planned, see_result
 
-EXERCISE = Exercise(
-    id="18.4",
-    notebook=NOTEBOOK,
-    slug="shared_prefix",
-    title="Read a shared prefix once",
-    target="yaie.ops.reference.attention:shared_prefix_attention",
-    task=(
-        "In Python, with two functions that are there: paged_attention computes each sequence's "
-        "attention over the tokens that its table names, merge_states merges two partial states. "
-        "Let each sequence attend to its own tokens, which lie behind the shared blocks, and all "
-        "sequences together to the shared ones, with one call of `attention`. Then merge. "
-        "shared_len may be 0, and a sequence may have no tokens of its own."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "q is [batch, heads, head_dim]: one query of each of `batch` sequences. `attention` may as "
-        "well take them for `batch` queries of a single sequence, whose keys are the shared ones.",
-        "A table without its first entries is the table of the rest, whose context is shorter by "
-        "shared_len. cu_seqlens of one query per sequence is 0, 1, 2, …, int32. Each query sees "
-        "all shared keys: causal=False. The shared blocks are the first entries of any table; "
-        "indexing a pool with them gives [blocks, block_size, KV heads, head_dim].",
-        "    shared_blocks = ...\n"
-        "    starts = torch.arange(...)\n"
-        "    state = paged_attention(q, key_pool, value_pool, block_tables[:, ...], ...)\n"
-        "    if not shared_len:\n"
-        "        return state\n"
-        "    keys = key_pool[block_tables[0, ...]].flatten(0, 1)  # and values\n"
-        "    return merge_states(state, attention(...))",
-    ),
-    proves=(
-        "Merged, both parts are attention over the whole of every context, for sequences with "
-        "many, few and no tokens of their own, and the shared keys were read once."
-    ),
-)
 SHARED = 3  # blocks of 4
 MERGED = (
     "Attention over the shared tokens and attention over a sequence's own are two partial states "

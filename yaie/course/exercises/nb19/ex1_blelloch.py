@@ -9,62 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19 import NOTEBOOK
 from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
 
-EXERCISE = Exercise(
-    id="19.1",
-    notebook=NOTEBOOK,
-    slug="blelloch",
-    title="A prefix sum, up and down a tree",
-    target="csrc/scan/blelloch.cu#blelloch",
-    task=(
-        "One thread block writes all prefix sums of x: out[i] is the sum of the numbers before "
-        "i, for i = 0 … n, so out[0] is 0 and out[n] the sum of all. It takes x in tiles of "
-        "`width` numbers, two for each thread, a power of two; `sums` has as many elements. "
-        "Sum up groups of 2, 4, 8, … elements (each group's sum in its last element), keep "
-        "the whole sum in `total`, put 0 there, and go down again: each group's last element "
-        "holds what lies before the group; the left half gets that, the right half that plus the "
-        "left half's sum. `carry` is what the tiles before this one add up to."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "Four parts for each tile: fill `sums` (0 beyond n), up, down, and write carry + "
-        "sums[i]. On the way up the number of pairs is halved in each step, on the way down it "
-        "is doubled. In a step thread k has the k-th group, if there is one.",
-        "In a step with groups of 2 × half elements, group k ends at element (k + 1) * 2 * half - "
-        "1, and its left half ends `half` elements earlier. The next step reads what other "
-        "threads wrote in this one, so it needs a barrier between them, outside of the `if`. On "
-        "the way down the old value of the left half's element is still needed after it was "
-        "overwritten. All threads need `total` for the carry, and only one thread writes it.",
-        "    for (int first = 0; first < n; first += width) {\n"
-        "        for (int i = threadIdx.x; i < width; i += blockDim.x) sums[i] = ...;\n"
-        "        for (int half = 1; half < width; half *= 2) {\n"
-        "            // a barrier\n"
-        "            int last = ...;\n"
-        "            if (last < width) sums[last] += sums[last - half];\n"
-        "        }\n"
-        "        // a barrier; thread 0: total = ..., and 0 in its place\n"
-        "        for (int half = width / 2; half > 0; half /= 2) {\n"
-        "            // a barrier, then the same `last`\n"
-        "            // left = ..., the left element, the right element\n"
-        "        }\n"
-        "        // a barrier; out[first + i] = carry + sums[i], where first + i < n\n"
-        "        carry += total;\n"
-        "    }\n"
-        "    if (threadIdx.x == 0) out[n] = ...;",
-    ),
-    proves=(
-        "The sums are right for 11 lengths and widths in three schedules, no thread reads what "
-        "another is writing, and it takes about 2 × n additions."
-    ),
-)
 # Numbers, threads of the thread block.
 SIZES = ((1, 1), (2, 1), (8, 4), (5, 4), (3, 4), (64, 32), (100, 64), (9, 2), (130, 16), (0, 4))
 TIMED = (512, 256)

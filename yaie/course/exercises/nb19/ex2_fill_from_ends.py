@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19 import NOTEBOOK
 from yaie.course.exercises.nb19.metadata import (
     UNWRITTEN,
     in_words,
@@ -23,48 +21,6 @@ from yaie.course.exercises.nb19.metadata import (
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
 
-EXERCISE = Exercise(
-    id="19.2",
-    notebook=NOTEBOOK,
-    slug="fill_from_ends",
-    title="Metadata of every token, by bisection",
-    target="csrc/metadata/fill_from_ends.cu#fill_from_ends",
-    task=(
-        "Give each of num_tokens tokens a thread. ends[b] is how many tokens the requests 0 … "
-        "b have together. Find the request b of token t by bisection: it is the first whose "
-        "end is greater than t. The token sees max(kv[b] + 1 + t - ends[b], 0) keys: that goes "
-        "to expanded[t], and at most topk to cached[t]. num_tokens may be larger than "
-        "ends[batch - 1]: nothing is written beyond that end. Write the launch as well; batch and "
-        "num_tokens may be any."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "Ends rise, or stay the same where a request has no tokens. So there is one place "
-        "where `ends[b] > t` turns from false to true, and you find it by asking in the middle "
-        "of what is left.",
-        "Keep two indices: everything before `low` ends at or before t, and `high` ends beyond "
-        "it or is the last request. If the middle ends beyond t, it may be the one: high = "
-        "middle. If not, it is not: low = middle + 1. When the two meet, that is the request. "
-        "The launch has thread blocks of a fixed size, say THREADS, and "
-        "ceil_div(num_tokens, THREADS) of them.",
-        "    int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "    if (...) return;\n"
-        "    int low = 0, high = batch - 1;\n"
-        "    while (low < high) {\n"
-        "        int middle = (low + high) / 2;\n"
-        "        if (ends[middle] > t) high = ...; else low = ...;\n"
-        "    }\n"
-        "    int seen = max(..., 0);\n"
-        "and in the launcher\n"
-        "    fill_from_ends<<<..., THREADS, 0, stream>>>(ends, kv, topk, expanded, cached,\n"
-        "                                                batch, num_tokens);",
-    ),
-    proves=(
-        "Every token found its request at 12 batches, empty requests among them, up to 1,025; "
-        "nothing is written beyond the last token, and 1,024 requests take about 10 steps."
-    ),
-)
 TOPK = 9
 # New tokens of each request, keys of each.
 EXAMPLES = (

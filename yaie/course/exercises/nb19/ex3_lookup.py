@@ -9,59 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19 import NOTEBOOK
 from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
 
 if TYPE_CHECKING:
-    from yaie.emulator.checks import Finding
     from yaie.course.lessons.ops.reference.radix import FlatTree
+    from yaie.emulator.checks import Finding
 
-EXERCISE = Exercise(
-    id="19.3",
-    notebook=NOTEBOOK,
-    slug="lookup",
-    title="The longest cached prefix, in arrays",
-    target="csrc/radix/match_simple.cu#match_simple",
-    task=(
-        "A thread walks down the tree for one prompt, from node 0. Node i's key is "
-        "edges[starts[i]] … edges[starts[i + 1] - 1], its children are the nodes children[i] … "
-        "children[i + 1] - 1, and block k of its key has the value values[starts[i] / "
-        "block_size + k]. Of `prompt`, `whole` tokens are looked up, a multiple of "
-        "block_size. Find how many of them the tree holds, in whole blocks: that is lengths[p]. "
-        "nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values "
-        "found go to `row`; its max_blocks elements are -1 after them."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "RadixTree.match without its dictionary: at a node, look for the child whose key "
-        "begins like the rest of the prompt, compare as far as both go, and go on from there.",
-        "Two children never begin with the same block, so the first child that shares a whole "
-        "block is the right one, and if none does, the walk is over. It is also over when an "
-        "edge fits in part only, and when `whole` tokens are found. Compare no further than "
-        "the key's end and the prompt's, and round what agrees down to whole blocks.",
-        "    int node = 0, length = 0, child = children[0];\n"
-        "    while (length < whole && child < children[node + 1]) {\n"
-        "        const int* key = edges + starts[child];\n"
-        "        int shared = ...;  // tokens that agree, rounded down\n"
-        "        if (shared == 0) {\n"
-        "            ++child;\n"
-        "            continue;\n"
-        "        }\n"
-        "        // row[length / block_size + k] = values[starts[child] / block_size + k]\n"
-        "        // length, node\n"
-        "        if (shared is less than the whole key) break;\n"
-        "        child = children[node];\n"
-        "    }\n"
-        "    // the rest of the row; lengths[p]; nodes[p]",
-    ),
-    proves=(
-        "Lengths, nodes and blocks are those of the sequences that the tree was made of, for "
-        "13 trees in several schedules, and no thread left its prompt, its row or the tree."
-    ),
-)
 Sequences = list[list[int]]
 # What the tree holds, the prompts, block size, max_blocks.
 SMALL = (

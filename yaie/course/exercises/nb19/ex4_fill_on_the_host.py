@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19 import NOTEBOOK
 from yaie.course.exercises.nb19.metadata import (
     UNWRITTEN,
     in_words,
@@ -18,45 +16,6 @@ from yaie.course.exercises.nb19.metadata import (
     unwritten,
 )
 
-EXERCISE = Exercise(
-    id="19.4",
-    notebook=NOTEBOOK,
-    slug="fill_on_the_host",
-    title="Metadata in torch, without a hidden copy",
-    target="yaie.course.lessons.ops.reference.metadata:fill_draft_extend_metadata",
-    task=(
-        "The same metadata in torch's operators, for all tokens together, and what has to precede "
-        "any kernel: how many tokens there are, and whether the outputs have room for "
-        "them. If the caller gives num_tokens, nothing may be copied from the device to the "
-        "host: no .item(), .tolist() or .cpu(), no loop over a tensor, no operator whose "
-        "result has a size that only the device knows."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "First the number of tokens, then the outputs' lengths, then the work. For the work, "
-        "think of a column of all tokens 0 … n - 1: which request does each belong to, and what "
-        "does it need to know of its request?",
-        "Where requests end is a cumulative sum. The request of token t is the first whose end "
-        "is greater than t: torch.searchsorted with right=True finds it for all tokens. And "
-        "kv - q + 1 + i is (kv + 1 - end) + t, of which only the bracket depends on the "
-        "request. `x[index]` with a tensor of indices stays on the device.",
-        "    if num_tokens is None:\n"
-        "        num_tokens = int(...)\n"
-        "    for each output: if len(out) < num_tokens: raise ValueError(...)\n"
-        "    ends = extend_seq_lens.cumsum(0)\n"
-        "    tokens = torch.arange(num_tokens, device=...)\n"
-        "    request = torch.searchsorted(...)\n"
-        "    seen = (... [request] + tokens).clamp(min=0)\n"
-        "    out_seqlens_expanded[:num_tokens] = ...\n"
-        "    out_nsa_cache_seqlens[:num_tokens] = ...\n"
-        "    return num_tokens",
-    ),
-    proves=(
-        "Both lengths are right for 8 batches, outputs that are too short are refused before "
-        "anything is written, and with num_tokens given nothing is copied to the host."
-    ),
-)
 # New tokens, keys, topk.
 EXAMPLES = (
     ([3, 2], [10, 4], 9),

@@ -7,50 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import draw_lines, in_every_order, poisoned, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20 import NOTEBOOK
 from yaie.course.exercises.nb20.rows import MERGE, dtypes
 
-EXERCISE = Exercise(
-    id="20.1",
-    notebook=NOTEBOOK,
-    slug="softmax_stats",
-    title="Maximum and sum of a row in one pass",
-    target="csrc/sampling/softmax_stats.cu#softmax_stats",
-    task=(
-        "Write the maximum of each row to best[row], and the sum of exp(x − maximum) to "
-        "total[row], reading the row once. `from` is the row; the threads of the thread block, "
-        "whole warps, share its columns. `rescale(total, from, to)` brings a sum that is "
-        "relative to one maximum to another, and gives 0 where there is nothing yet. `of_warp` "
-        "has room for a pair of each warp; `warp`, `lane` and `warps` are there for you."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "A pair (best, total) says all there is to know of some columns, and two pairs merge "
-        "into one: that is notebook 07. A thread goes through its columns with such a pair, "
-        "then lanes merge pairs by shuffles, then one thread or all merge the warps' pairs.",
-        "The pair of no columns is (−INFINITY, 0). To merge two pairs, take the larger maximum "
-        "and rescale both sums to it before adding. A single column is the pair (x, 1). All 32 "
-        "lanes reach each shuffle, and a pair takes two shuffles. A barrier separates the writes "
-        "to of_warp from the reads.",
-        "    Stats mine{-INFINITY, 0.0f};\n"
-        "    for (int column = threadIdx.x; column < columns; column += blockDim.x) {\n"
-        "        float value = ..., larger = fmaxf(mine.best, value);\n"
-        "        mine = {larger, rescale(mine.total, ..., larger) + rescale(1.0f, ...)};\n"
-        "    }\n"
-        "    for (int lanes = 16; lanes > 0; lanes /= 2) {\n"
-        "        // shuffle both members, merge\n"
-        "    }\n"
-        "    if (lane == 0) of_warp[...] = ...;\n"
-        "    // a barrier; then merge `warps` pairs, and thread 0 writes",
-    ),
-    proves=(
-        "Maximum and sum are right for 9 shapes in three schedules and in all dtypes, near "
-        "1000, near −1000 and where all is −inf, and every sector of x is loaded once."
-    ),
-)
 # Rows, columns, thread blocks, threads of each.
 SHAPES = (
     *((1, 32, 1, 32), (1, 128, 1, 32), (1, 64, 1, 64), (2, 90, 1, 64), (5, 70, 2, 96)),

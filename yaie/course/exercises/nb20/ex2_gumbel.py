@@ -7,51 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import in_every_order, poisoned, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20 import NOTEBOOK
 from yaie.course.exercises.nb20.rows import MERGE, dtypes
 
-EXERCISE = Exercise(
-    id="20.2",
-    notebook=NOTEBOOK,
-    slug="gumbel",
-    title="Draw by a maximum: Gumbel-max",
-    target="csrc/sampling/gumbel.cu#gumbel_sample",
-    task=(
-        "Write to tokens[row] the token with the largest score of the row, of equal scores the "
-        "first, and −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score "
-        "is a token's logit + temperature[row] × noise, with noise = −log(−log(u)) and u = "
-        "((random_bits(seed[row], step[row], id) >> 9) + 0.5) × 2^−23. The threads of the "
-        "thread block, whole warps, share the tokens of the row at `from`; `better(a, b)` "
-        "compares two of them. `of_warp`, `warp`, `lane` and `warps` are there for you."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "It is an argmax: nothing is summed, nothing is normalized. A thread keeps the best of "
-        "its own tokens, and then two bests become one, as two sums did in notebook 14.",
-        "Random bits come from the seed and step of the row and the token's id, and from "
-        "nothing else: not from the thread, the row's number or the thread block. Two floats "
-        "can be equal: `>` within a thread keeps the first, better() decides between threads. "
-        "Both members of a Best are shuffled, by all 32 lanes.",
-        "    Best best{-INFINITY, -1};\n"
-        "    for (int id = threadIdx.x; id < size; id += blockDim.x) {\n"
-        "        float u = ..., score = to_float(from[id]) - temperature[row] * logf(...);\n"
-        "        if (score > best.score) best = {...};\n"
-        "    }\n"
-        "    for (int lanes = 16; lanes > 0; lanes /= 2) {\n"
-        "        // a Best from two shuffles, then better(best, other)\n"
-        "    }\n"
-        "    if (lane == 0) of_warp[warp] = best;\n"
-        "    // a barrier; then better() over all warps, and thread 0 writes",
-    ),
-    proves=(
-        "Every row draws the same token whatever the schedule, the number of threads and the "
-        "rows beside it, no random number makes the noise infinite, and 3,000 draws pass a "
-        "chi-square test."
-    ),
-)
 # Tokens, thread blocks, threads of each.
 SIZES = ((300, 2, 96), (1, 1, 32), (20, 1, 32), (64, 1, 64), (90, 3, 64), (1100, 1, 1024))
 # With these seeds, step 0 has almost the least and the largest random bits at this token.

@@ -9,59 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.course.core.cuda import Explain, compiled, in_every_order, poisoned, run
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20 import NOTEBOOK
 from yaie.course.exercises.nb20.rows import dtypes
 
 if TYPE_CHECKING:
     from yaie.emulator.checks import Finding
 
-EXERCISE = Exercise(
-    id="20.3",
-    notebook=NOTEBOOK,
-    slug="top_p",
-    title="The threshold of top-p without a sort",
-    target="csrc/sampling/top_p.cu#top_p_threshold",
-    task=(
-        "Find the smallest logit that top-p keeps of each row, and the mass of all larger "
-        "ones: threshold[row] and above[row]. `wanted` is the mass that has to be reached. "
-        "descending(x) is a key of 32 bits, smaller for larger logits; float_of(key) is the "
-        "logit again, mass_of(x, best[row]) its mass, an integer: keep sums of masses in `Mass`. "
-        "In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses says in "
-        "which of the 256 bins the cumulative mass, in ascending order of keys, first reaches "
-        "`wanted`. The next round looks only at keys that begin with the bits found so far. There "
-        "are 256 threads."
-    ),
-    difficulty=3,
-    minutes=30,
-    hints=(
-        "It is how you look up a word: the first letter says which part of the book, the "
-        "second which part of that. A histogram by the first 8 bits has the mass of each part; "
-        "add up parts until the next one would reach what is wanted, and go on inside of it.",
-        "From round to round two numbers are carried: the bits found (prefix), and the mass of "
-        "all keys before those that begin with them. In a round a key counts if its bits "
-        "above the 8 at hand are the prefix; in the first round all count (shifting 32 bits by "
-        "32 is undefined in C++). A bin is passed over while the mass before it plus its own is "
-        "less than wanted. Three barriers: after the zeros, after counting, after reading.",
-        "    Mass before = 0;\n"
-        "    unsigned prefix = 0;\n"
-        "    for (int shift = 24; shift >= 0; shift -= 8) {\n"
-        "        bins[threadIdx.x] = 0;  // then a barrier\n"
-        "        for (...) {\n"
-        "            unsigned key = descending(...);\n"
-        "            if (shift == 24 || key >> (shift + 8) == ...) atomicAdd(...);\n"
-        "        }  // then a barrier\n"
-        "        int bin = 0;\n"
-        "        while (before + ... < wanted) before += ...;\n"
-        "        prefix = prefix << 8 | bin;  // then a barrier\n"
-        "    }",
-    ),
-    proves=(
-        "The thresholds are those of a sort, for 5 sizes in three schedules and in all dtypes, "
-        "with logits on both sides of zero, with ties, and with masses that a float would lose."
-    ),
-)
 SIZES = ((1, 1), (5, 1), (40, 2), (256, 3), (700, 2))  # columns, thread blocks
 PARTS = (0.05, 0.5, 0.7, 0.9, 0.97)  # of the mass, one for each row
 UNIT = 2**24  # the mass of the largest logit

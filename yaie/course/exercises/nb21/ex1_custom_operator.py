@@ -7,44 +7,8 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb21 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="21.1",
-    notebook=NOTEBOOK,
-    slug="custom_operator",
-    title="A kernel becomes an operator",
-    target="yaie.course.lessons.custom:define_silu_and_mul",
-    task=(
-        "Register the kernel as an operator of torch, in the namespace that you are given: the "
-        "function that computes, and a fake, which says what the result will look like. "
-        "`torch.library.custom_op` does both; a `torch.library.Library` is the long way."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "An operator is a name, a schema and several functions, each for one purpose: one "
-        "computes from numbers, one answers for tensors that have none. The second promises what "
-        "the first will return: shape, dtype and device.",
-        "The result has as many rows as x and half as many columns, and x.new_empty gives it "
-        "the dtype and the device of x. The sizes in the fake may be symbols, so pass them on as "
-        "they are: int() would turn a symbol into a number. The fake launches nothing.",
-        '    @torch.library.custom_op(f"{namespace}::silu_and_mul", mutates_args=())\n'
-        "    def silu_and_mul(x: torch.Tensor) -> torch.Tensor:   # the types are the schema\n"
-        "        out = x.new_empty(...)\n"
-        "        launch_silu_and_mul(...)\n"
-        "        return out\n"
-        "    @silu_and_mul.register_fake\n"
-        "    def _(x):\n"
-        "        return ...",
-    ),
-    proves=(
-        "The operator computes what the kernel does and leaves x unchanged, its fake promises "
-        "what it returns, and torch.compile makes one graph for all sizes."
-    ),
-)
 _numbers = itertools.count()
 
 

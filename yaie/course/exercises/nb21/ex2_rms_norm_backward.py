@@ -5,43 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb21 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="21.2",
-    notebook=NOTEBOOK,
-    slug="rms_norm_backward",
-    title="The gradients of RMSNorm",
-    target="yaie.course.lessons.custom:RMSNorm.backward",
-    task=(
-        "The forward pass is given; it keeps x, weight and the scale of each row. Write the "
-        "backward pass, which receives the gradient of the result. The formulas are in the "
-        "docstring; the last exercise of notebook 08 was of the same kind."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "x acts in two ways: each element is multiplied by the scale of its row, and each element "
-        "has a part in that scale. The first gives scale × g × w, the second the term with the "
-        "mean.",
-        "Rows are independent except for weight, which all of them use: its gradient is a sum "
-        "over all rows, however many leading dimensions there are. Where two large terms cancel, "
-        "their rounding errors remain, so compute in the dtype of scale and round at the end.",
-        "    x, weight, scale = ctx.saved_tensors\n"
-        "    wide = x.to(scale.dtype)\n"
-        "    weighted = ...                                  # g w\n"
-        "    mean = (...).mean(dim=-1, keepdim=True)\n"
-        "    of_x = scale * (... - wide * scale.square() * ...)\n"
-        "    of_weight = (...).flatten(0, -2).sum(dim=0)\n"
-        "    return of_x.to(x.dtype), of_weight.to(...), None",
-    ),
-    proves=(
-        "The gradients are autograd's in float64, stay accurate in bfloat16 where the two terms "
-        "cancel, and pass gradcheck."
-    ),
-)
 EPS = 1e-2
 
 

@@ -5,47 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb21 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="21.3",
-    notebook=NOTEBOOK,
-    slug="graphed_steps",
-    title="One capture, many batches",
-    target="yaie.course.lessons.capture:GraphedSteps.add, GraphedSteps.run",
-    task=(
-        "`add` captures the step for one batch size; `run` computes any batch by a replay. A "
-        "replay knows nothing of its caller: it reads the tensors that it was captured with, "
-        "whatever they contain, and always writes into the same result."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "The captured step is a machine with an input tray and an output tray. `add` builds "
-        "the machine and its trays. `run` fills the input tray, presses the button, and takes a "
-        "copy of what lies in the output tray.",
-        "After the rows of the batch come those of an earlier, longer one. The replay computes "
-        "them too, and writes to their places in the cache. So fill the rest of the tray with "
-        "padding in every run.",
-        "In add:\n"
-        "    inputs = {name: torch.stack([...] * size) for name, row in self.padding.items()}\n"
-        "    self.step(inputs)\n"
-        "    self.outputs[size], self.replays[size] = self.capture(lambda: ...)\n"
-        "In run:\n"
-        "    size = min(... for size in self.replays if ...)   # ValueError if there is none\n"
-        "    for name, tensor in self.inputs[size].items():\n"
-        "        tensor[:rows] = ...\n"
-        "        tensor[rows:] = ...\n"
-        "    self.replays[size]()\n"
-        "    return ...",
-    ),
-    proves=(
-        "Batches of every length up to the largest get their own results from one replay of the "
-        "smallest size that holds them, and nothing is written for a request that has ended."
-    ),
-)
 SLOTS, WIDTH = 12, 3
 
 

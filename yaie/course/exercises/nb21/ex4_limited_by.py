@@ -6,43 +6,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb21 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="21.4",
-    notebook=NOTEBOOK,
-    slug="limited_by",
-    title="What limits a kernel",
-    target="yaie.course.lessons.bottleneck:limited_by",
-    task=(
-        "Read a profile: from the percentages that each part of the GPU reached, the size of "
-        "the grid, and the cycles that warps waited, say what limits the kernel. The rules, in "
-        "their order, are in the docstring."
-    ),
-    difficulty=1,
-    minutes=12,
-    hints=(
-        "First the parts that are used up, then the grid, then the waits. A kernel that has "
-        "reached the limit of a part can become faster only by using less of it, whatever else "
-        "is wrong with it.",
-        "Of DRAM, L2 and L1 at most one is a candidate: the first in this order that reached "
-        "60. All of the cores that did are candidates. The highest percentage among the "
-        "candidates wins. `MEMORY`, `CORES` and `WAITS` hold the keys in the right order.",
-        "    memory = [part for part in MEMORY if ...][:1]\n"
-        "    cores = [part for part in CORES if ...]\n"
-        "    if memory or cores:\n"
-        "        return max(..., key=lambda part: metrics[part])\n"
-        "    if ...:\n"
-        '        return "grid"\n'
-        "    return max(WAITS, key=...)",
-    ),
-    proves=(
-        "It names the limit of the kernels that were measured, and of 300 random profiles, as "
-        "the rules say."
-    ),
-)
 PARTS = ("dram", "l2", "l1", "tensor", "fma", "issue")
 WAITS = ("wait_memory", "wait_shared", "wait_barrier", "wait_queue", "wait_mio", "wait_math")
 

@@ -7,48 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb22 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="22.2",
-    notebook=NOTEBOOK,
-    slug="compute",
-    title="Who computes an operator",
-    target="yaie.ops.registry:compute",
-    task=(
-        "The heart of the registry. `resolve(operator, backend)` gives the function of a back "
-        "end, `order(operator, device)` the names that `auto` tries there, best first; a function "
-        "raises `Unsupported` for arguments that it cannot compute, and `announce(operator, "
-        "backend, reason)` warns, once for each reason. Any backend but AUTO is a demand."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        'There are two cases with two rules. A name: that function or an error. "auto": the first '
-        "that does not raise Unsupported. Which exceptions mean what?",
-        "Unsupported never leaves a named back end as it is: it becomes a ValueError with "
-        "operator, back end and reason. Under auto it means that the next of the order is tried. "
-        "It is announced, except that of the last, after which there is no next. Every other "
-        "exception is an error and goes to the caller untouched.",
-        "Two parts:\n"
-        "    if backend != AUTO:\n"
-        "        try:\n"
-        "            return ...\n"
-        "        except Unsupported as reason:\n"
-        "            raise ValueError(...) from reason\n"
-        "    *better, last = order(...)\n"
-        "    for name in better:\n"
-        "        try: ...\n"
-        "        except Unsupported as reason: ...\n"
-        "    return ...",
-    ),
-    proves=(
-        "Names are obeyed, orders and preferences followed, each fallback is announced once, and "
-        "no error is swallowed."
-    ),
-)
 OPERATOR = "exercise"
 CPU = ("reference",)
 GPU = ("cuda", "triton", "reference")

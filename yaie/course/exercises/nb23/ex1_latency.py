@@ -8,41 +8,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer, short
-from yaie.course.exercises.nb23 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="23.1",
-    notebook=NOTEBOOK,
-    slug="latency",
-    title="What the clients of a run saw",
-    target="yaie.bench.load:percentile, summarize",
-    task=(
-        "A trace has the time at which a request was due, and the times of its tokens. From the "
-        "traces of a run, compute time to first token and inter-token latency, the 50th and 99th "
-        "percentile of each, and the tokens per second. Write `percentile` first; `summarize` "
-        "returns a `Latency`."
-    ),
-    difficulty=2,
-    minutes=15,
-    hints=(
-        "Three questions, three lists. How long did each client wait for the first token? One "
-        "number per request. How long were the pauses afterwards? One number per gap. How many "
-        "tokens came in all, and from when to when? Two numbers for the whole run.",
-        "A percentile is one of the values: sorted, the first at which at least that part of the "
-        "list is reached, counting itself. Of 4 values the 50th percentile is the 2nd, the 51st "
-        "the 3rd, and the 100th the 4th. Do not average the pauses of a request: one of a second "
-        "between hundreds of 20 ms is what its client noticed.",
-        "percentile: `sorted(values)[math.ceil(percent * len(values) / 100) - 1]`, after two "
-        "checks that raise ValueError.\n"
-        "summarize:\n"
-        "    first = [...]   # tokens[0] - due, for every trace\n"
-        "    gaps = [...]    # neighbors in tokens, for every trace, in one flat list\n"
-        "    seconds = (the latest token of all traces) - (the earliest due)",
-    ),
-    proves="It agrees with a count of every value for 60 random runs, and refuses lost requests.",
-)
 # due, tokens: the first pauses in the middle, and outlives the others
 TRACES = (
     (10.0, [10.5, 10.6, 10.7, 10.8, 12.0, 12.1]),

@@ -8,34 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb23 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="23.2",
-    notebook=NOTEBOOK,
-    slug="arrivals",
-    title="People who do not know of each other",
-    target="yaie.bench.load:poisson_arrivals",
-    task=(
-        "Draw the times at which requests arrive if each client decides independently of the "
-        "others, at a given mean rate: a Poisson process. The docstring says how the times between "
-        "arrivals are distributed."
-    ),
-    difficulty=1,
-    minutes=6,
-    hints=(
-        "If clients are independent, an arrival a moment ago says nothing about the next one. Only "
-        "one distribution of waiting times has that property.",
-        "The times add up: each arrival is the one before it plus a time drawn anew. With 5 "
-        "requests per second, that time is a fifth of a second on average.",
-        "Two checks, then a loop of `count` iterations:\n"
-        "    now += rng.expovariate(...)   # its argument is 1 / mean\n"
-        "    times.append(now)",
-    ),
-    proves="Gaps have the mean, the spread and the independence of a Poisson process.",
-)
 
 
 def cases() -> Iterator[Case]:

@@ -7,36 +7,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb23 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="23.3",
-    notebook=NOTEBOOK,
-    slug="fit",
-    title="How many requests the memory holds",
-    target="yaie.bench.load:requests_that_fit",
-    task=(
-        "Before you start a server, compute how many requests of a known size its KV blocks hold "
-        "to their ends. Some tokens of the prompt may be the same for all requests, and are then "
-        "stored once."
-    ),
-    difficulty=2,
-    minutes=10,
-    hints=(
-        "Count the keys and values that a request has stored when it ends, and round up to blocks. "
-        "Of the shared tokens, count what is stored once and subtract it from the pool.",
-        "The last token that a request generates is returned but never computed with, so it has no "
-        "keys and values. A block is shared as a whole: 20 shared tokens in blocks of 16 are one "
-        "block. And the block with the prompt's last token is never shared, since each request has "
-        "to compute that token to get logits.",
-        "    common = ...   # whole blocks among the first min(shared, prompt - 1) tokens\n"
-        "    own = ...      # blocks_needed(all stored tokens, block_size) less the common\n"
-        "and what is left of the pool, divided by `own`, rounded down, never negative.",
-    ),
-    proves="The real scheduler runs as many without a preemption, and not one more.",
-)
 NAMES = ("num_blocks", "block_size", "prompt", "output", "shared")
 PLANNED = (
     (100, 16, 30, 20),

@@ -6,35 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb23 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="23.4",
-    notebook=NOTEBOOK,
-    slug="knee",
-    title="Read the knee off a plot",
-    target="yaie.bench.load:knee",
-    task=(
-        "A server was measured with 1, 2, 4, … clients, each of which sends its next request as "
-        "soon as the last one is answered. From the answers per second, compute for how many "
-        "clients the server is made: where the rising line of few clients meets the level line of "
-        "many."
-    ),
-    difficulty=1,
-    minutes=8,
-    hints=(
-        "Two lines bound the curve. A few clients do not disturb each other, and twice as many get "
-        "twice as many answers. With many clients the server is at its limit.",
-        "The rising line goes through the origin and through the point of the fewest clients, "
-        "which need not be 1. The level line goes through the highest rate, wherever that is: "
-        "measured curves fall again.",
-        "The rising line is `rates[fewest] / fewest` times the number of clients. Set it equal to "
-        "`max(rates.values())`, and solve for the number.",
-    ),
-    proves="It is where the two lines cross, for curves of 50 made-up servers.",
-)
 SERVER = {1: 0.5, 2: 0.98, 4: 1.84, 8: 3.1, 16: 4.4, 32: 5.0, 64: 4.8}
 FALLING = {8: 24.0, 4: 16.0, 64: 24.0, 16: 32.0}
 

@@ -8,43 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb24 import NOTEBOOK
 
-EXERCISE = Exercise(
-    id="24.1",
-    notebook=NOTEBOOK,
-    slug="linear",
-    title="Split a linear layer in both ways",
-    target="yaie.model.shards:column_parallel, row_parallel",
-    task=(
-        "Compute a rank's part of a linear layer, split by its outputs and split by its "
-        "inputs. `part(count, rank, size)` gives a rank's slice. The second split needs what the "
-        "other ranks have: call `all_reduce` once, at the right place, and mind the bias."
-    ),
-    difficulty=1,
-    minutes=12,
-    hints=(
-        "Write x @ weight.T as sums. Which of the weight's numbers does one column of the "
-        "result need? And if you have only some columns of x, which numbers can you multiply "
-        "them with?",
-        "By outputs: the rows of this rank, and the bias of these rows; the result has only this "
-        "rank's columns, but they are complete. By inputs: the columns of this rank; the result "
-        "has all columns, but each is a summand, and the ranks' summands add up to the product "
-        "without bias.",
-        "own = part(which dimension of weight?, rank, size)\n"
-        "column_parallel:\n"
-        "    linear(x, weight[own], None if bias is None else ...)\n"
-        "row_parallel:\n"
-        "    out = all_reduce(linear(x, ...))\n"
-        "    return out if bias is None else ...",
-    ),
-    proves=(
-        "A column-parallel and a row-parallel layer form one MLP, on 1 to 4 ranks, with one "
-        "all-reduce, and each rank does its share of the operations."
-    ),
-)
 PRODUCTS = {"linear", "matmul", "rmatmul", "mm", "addmm", "einsum", "inner", "tensordot", "bmm"}
 
 

@@ -7,45 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb24 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="24.2",
-    notebook=NOTEBOOK,
-    slug="pieces",
-    title="Which rank has what",
-    target="yaie.model.shards:heads_of, piece_of",
-    task=(
-        "Say which query heads and KV heads a rank computes, also where there are fewer KV "
-        "heads than ranks, and which part of each tensor of a checkpoint it loads, so that it "
-        "never reads more than its share. The docstrings list the tensors."
-    ),
-    difficulty=2,
-    minutes=20,
-    hints=(
-        "heads_of: begin with the query heads. A rank holds a KV head if one of its query heads "
-        "attends to it, and for no other reason.",
-        "The ranks' query heads are contiguous, so the KV heads from the first one's to the "
-        "last one's are what they need. piece_of: find out from the name whether the ranks "
-        "share the tensor's outputs (rows), its inputs (columns) or nothing; all other "
-        "dimensions are whole.",
-        "heads_of:\n"
-        "    first, last = ...                       # query heads of the rank\n"
-        "    group = num_heads // num_kv_heads\n"
-        "    return range(first, last + 1), range(first // group, ...)\n"
-        'piece_of: layer = name.split(".")[-2]\n'
-        "    piece = [slice(0, count) for count in shape]\n"
-        "    if layer in (...):\n"
-        "        piece[0] = ...                      # heads, in units of config.head_dim\n"
-        "    return tuple(piece)",
-    ),
-    proves=(
-        "It agrees with counting head by head and row by row, for 60 splits of heads and 30 "
-        "random checkpoints."
-    ),
-)
 
 
 @dataclass(frozen=True)

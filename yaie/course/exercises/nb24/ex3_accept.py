@@ -6,35 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb24 import NOTEBOOK
-
-EXERCISE = Exercise(
-    id="24.3",
-    notebook=NOTEBOOK,
-    slug="accept",
-    title="Accept what the model would have said",
-    target="yaie.course.lessons.speculative:accept",
-    task=(
-        "A draft was verified in one pass: you know what the model chooses after the text, "
-        "and after each drafted token. Return the tokens to append, exactly those that the "
-        "model would have written one by one, and as many of them as are known."
-    ),
-    difficulty=1,
-    minutes=8,
-    hints=(
-        "Which of the choices may you trust? chosen[i] was computed with draft[:i] in the text.",
-        "As long as the draft agrees, the text with the draft is the text that the model "
-        "would have written. At the first difference the model's choice is still right; after it "
-        "no choice is.",
-        "agreeing = 0\n"
-        "while ... and draft[agreeing] == chosen[agreeing]:\n"
-        "    agreeing += 1\n"
-        "return [*draft[:agreeing], ...]",
-    ),
-    proves="It returns what a toy model writes one token at a time, for 200 random drafts.",
-)
 
 
 def cases() -> Iterator[Case]:
