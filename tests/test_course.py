@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -55,17 +56,21 @@ def verdict(text: str, **options: float) -> Verdict:
 
 
 def made(
-    target: str, observe=lambda target, case, see: None, number: int = 1, **fields
+    target: str, observe=lambda target, case, see: None, number: int = 1, fit=None, **fields
 ) -> Exercise:
-    """An exercise that is in no manifest."""
+    """An exercise that is in no list."""
     place = Path(os.environ["YAIE_STATE"]).with_name("made.py")
     place.with_suffix(".mistakes").touch()
+    name = f"made_{number}"
+    sys.modules[name] = own = SimpleNamespace(cases=lambda: [Case("a call")], observe=observe)
+    if fit is not None:
+        own.fit = fit
     return Exercise(
         **{
-            **{"id": f"99.{number}", "notebook": "99_made", "slug": f"made_{number}"},
+            **{"id": f"99.{number}", "notebook": "99_made", "slug": name, "module_name": name},
             **{"title": "Made for a test", "task": "Write it.", "difficulty": 1, "minutes": 1},
             **{"target": target, "hints": ("idea", "invariant", "shape"), "proves": "It does."},
-            **{"place": place, "cases": lambda: [Case("a call")], "observe": observe, **fields},
+            **{"place": place, **fields},
         }
     )
 
@@ -598,7 +603,7 @@ def test_learners_part_is_the_engines(monkeypatch) -> None:
     mine = "99.1 RadixTree.split: yours, it passes its check."
     assert got.report == (mine, "Everything else: the reference.")
 
-    piece = replace(split, fit=lambda mine: [mine])  # is fitted into the part
+    piece = tree_method("split", part="radix_tree", fit=lambda mine: [mine])
     monkeypatch.setattr(plug, "exercises", lambda: (piece,))
     [mine] = plug.learner_parts().radix_tree
     assert mine.__module__ == "exercise_99_1"

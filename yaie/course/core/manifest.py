@@ -2,20 +2,20 @@
 
 An exercise has one place, `yaie/course/exercises/nbNN/exK_name`: its page (`.md`), its known
 mistakes (`.mistakes`), and a module with `cases()`, `observe(target, case, see)` and, if it has a
-picture, `draw(target)`. Reading the list imports neither torch nor a reference: targets are
-strings, and cases import what they need.
+picture, `draw(target)`. Reading the list reads pages only: a module, and with it torch, is imported
+when one of its functions is asked for.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 HINTS = ("Idea", "Invariant", "Shape")
@@ -46,13 +46,9 @@ class Exercise:
         hints: the idea, the invariant, the shape of the lines.
         proves: one sentence that is true of every solution that passes the check.
         place: its module's file; `.md`, `.mistakes` and `.symptoms.json` lie beside it.
-        cases: the situations in which a learner's code is observed.
-        observe: notes what the learner's class or function does in one of them (of several
-            functions a namespace, of CUDA the file's path); see `yaie.course.core.observe`.
-        picture: takes what `observe` takes, returns a matplotlib figure drawn by running it.
+        module_name: its module, which is imported when one of its functions is asked for.
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
         operator: the operator of the model that the solution computes, if any.
-        fit: makes that part or operator of the solution, where the solution is not it already.
         draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
     """
 
@@ -66,14 +62,11 @@ class Exercise:
     minutes: int
     hints: tuple[str, str, str]
     proves: str
-    picture: Callable[[Any], Any] | None = None
+    place: Path
+    module_name: str
     part: str | None = None
     operator: str | None = None
-    fit: Callable[[Any], Any] | None = None
     draft: str = ""
-    place: Path = Path()
-    cases: Callable[[], Iterable[Any]] | None = None
-    observe: Callable[[Any, Any, Any], None] | None = None
 
     def __post_init__(self) -> None:
         if len(self.title) > LONGEST_TITLE:
@@ -84,6 +77,33 @@ class Exercise:
             dotted = [name for name in self.names if "." in name]
             if dotted:
                 raise ValueError(f"{self.id}: a target is methods of one class, or functions")
+
+    @property
+    def cases(self) -> Callable[[], Iterable[Any]]:
+        """Yields the situations in which a learner's code is observed."""
+        return self._own.cases
+
+    @property
+    def observe(self) -> Callable[[Any, Any, Any], None]:
+        """Notes what the learner's class or function does in a case; `core.observe` says how.
+
+        Of several functions it takes a namespace, of CUDA the file's path.
+        """
+        return self._own.observe
+
+    @property
+    def picture(self) -> Callable[[Any], Any] | None:
+        """Takes what `observe` takes, returns a matplotlib figure drawn by running it."""
+        return getattr(self._own, "draw", None)
+
+    @property
+    def fit(self) -> Callable[[Any], Any]:
+        """Makes the part or operator of the solution; where the solution is it already, itself."""
+        return getattr(self._own, "fit", lambda solution: solution)
+
+    @property
+    def _own(self) -> ModuleType:
+        return importlib.import_module(self.module_name)
 
     @property
     def is_cuda(self) -> bool:
@@ -134,33 +154,21 @@ class Exercise:
 @cache
 def exercises() -> tuple[Exercise, ...]:
     """All exercises, in the order of the course."""
-    found: dict[str, Exercise] = {}
-    for exercise in _read("yaie.course.exercises"):
-        if exercise.id in found:
-            raise ValueError(f"two exercises have the id {exercise.id}")
-        found[exercise.id] = exercise
-    return tuple(found[key] for key in sorted(found))
+    pages = Path(__file__).parents[1].glob("exercises/nb[0-9][0-9]/ex[0-9]_*.md")
+    return tuple(_exercise(page) for page in sorted(pages))
 
 
-def _read(package: str) -> Iterable[Exercise]:
-    """All exercises: the pages, with the cases of their modules and what is observed in them."""
-    for folder in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-        notebook = importlib.import_module(folder.name)
-        for name in sorted(m.name for m in pkgutil.iter_modules(notebook.__path__)):
-            if re.match(r"ex\d_", name):
-                module = importlib.import_module(f"{folder.name}.{name}")
-                place = Path(module.__file__)
-                yield Exercise(
-                    id=f"{notebook.NOTEBOOK[:2]}.{name[2]}",
-                    notebook=notebook.NOTEBOOK,
-                    slug=name[4:],
-                    place=place,
-                    cases=module.cases,
-                    observe=module.observe,
-                    picture=getattr(module, "draw", None),
-                    fit=getattr(module, "fit", None),
-                    **read_page(place.with_suffix(".md")),
-                )
+def _exercise(page: Path) -> Exercise:
+    package = f"yaie.course.exercises.{page.parent.name}"
+    notebook = importlib.import_module(package).NOTEBOOK
+    return Exercise(
+        id=f"{notebook[:2]}.{page.name[2]}",
+        notebook=notebook,
+        slug=page.stem[4:],
+        place=page.with_suffix(".py"),
+        module_name=f"{package}.{page.stem}",
+        **read_page(page),
+    )
 
 
 def read_page(path: Path) -> dict[str, Any]:

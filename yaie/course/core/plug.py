@@ -67,7 +67,7 @@ def _parts(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
         found, lines = compose(group)
         report += lines
         if found is not load_reference(group[0]):
-            parts[part] = group[0].fit(found) if group[0].fit else found
+            parts[part] = group[0].fit(found)
     return parts, report
 
 
@@ -85,7 +85,7 @@ def _operators(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
             report.append(tell.waits(exercise, name, taken[name]))
         else:
             found = load(exercise, learner_path(exercise))
-            operators[name] = exercise.fit(found) if exercise.fit else found
+            operators[name] = exercise.fit(found)
             taken[name] = exercise.id
             report.append(tell.computes(exercise, name))
     return operators, report

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb01.oracle import (
     dense,
@@ -15,16 +17,13 @@ from yaie.course.exercises.nb01.oracle import (
     see_parts,
     visible,
 )
+from yaie.ops.reference.attention import paged_attention
 
 
-def attend_paged(attention: Callable[..., Any]) -> Callable[..., Any]:
+def fit(attention: Callable[..., Any]) -> Callable[..., Any]:
     """Attention over the paged cache that computes every prompt with the learner's."""
-    from yaie.ops.reference.attention import paged_attention
-
     return partial(paged_attention, attention=attention)
 
-
-fit = attend_paged
 
 # queries, keys, heads, KV heads, head_dim, causal: each row brings one new thing
 SHAPES = [
@@ -39,8 +38,6 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     new = partial(random_tensor, torch.Generator().manual_seed(0))
 
     def qkv(num_q: int, num_k: int, heads: int, kv: int, dim: int) -> list[Any]:
@@ -89,8 +86,6 @@ def case(
 
 
 def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     q, k, v = (x.clone() for x in case.qkv)
     with see.call("the call"):
         got = attention(q, k, v, **case.arguments)
@@ -121,7 +116,6 @@ def draw(attention: Callable[..., Any]) -> Any:
 
     Where value j is 1 in component j and 0 elsewhere, the output is the row of weights.
     """
-    import torch
 
     from yaie.course.viz import draw_attention, film_strip
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb01.oracle import random_tensor, rotate, tables
 
@@ -24,8 +26,6 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     new = partial(random_tensor, torch.Generator().manual_seed(0))
     for positions, heads, dim in SHAPES:
         yield case(new(len(positions), heads, dim), positions)
@@ -51,8 +51,6 @@ def case(x: Any, positions: list[int], room: int = 0, base: float = BASE, kind: 
 
 
 def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     x = case.x.clone()
     cos, sin = tables(x.shape[2], case.room, case.base)
     with see.call("the call"):
@@ -74,8 +72,6 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
 
 def draw(apply_rotary: Callable[..., Any]) -> Any:
     """The learner's rotation of a vector whose pairs all lie at (1, 0): cosines and sines."""
-    import torch
-
     from yaie.course.viz import draw_rotary
 
     dim, count = 64, 64

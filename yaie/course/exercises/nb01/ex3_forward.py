@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb01.oracle import (
     dense,
@@ -30,8 +32,6 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     new = partial(random_tensor, torch.Generator().manual_seed(0))
     for batch, past, tokens, heads, kv, dim in SHAPES:
         layer = layer_of(new, heads, kv, dim, room=32)
@@ -67,8 +67,6 @@ def layer_of(new: Any, heads: int, kv: int, dim: int, room: int, hidden: int = 1
 
 def new_block(RadixAttentionBlock: Any, layer: dict) -> Any:
     """A block with these weights, which touches no global random state."""
-    import torch
-
     with torch.random.fork_rng(devices=[]):
         block = RadixAttentionBlock(*layer["sizes"], num_kv_heads=layer["kv"], rope_base=BASE)
     with torch.no_grad():
@@ -79,8 +77,6 @@ def new_block(RadixAttentionBlock: Any, layer: dict) -> Any:
 
 def oracle(layer: dict, hidden: Any, past: tuple[Any, Any] | None) -> tuple[Any, Any, Any]:
     """Output, keys and values in float32, each sequence by itself, from the weights alone."""
-    import torch
-
     _, heads, dim, _ = layer["sizes"]
     *projections, project_out = (weight.double() for weight in layer["weights"])
     results = []
@@ -135,8 +131,6 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
 
 
 def observe_pieces(block: Any, case: Case, see: Observer) -> None:
-    import torch
-
     past, outputs = None, []
     for piece in case.hidden.split(case.sizes, dim=1):
         with see.call(f"forward of a piece of {piece.shape[1]}"):
@@ -153,7 +147,6 @@ def draw(RadixAttentionBlock: Any) -> Any:
 
     The value of token j is 1 in component j, so the output of a token is its row of weights.
     """
-    import torch
 
     from yaie.course.viz import draw_attention, film_strip
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from yaie.course.core.observe import Observer, short
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def kv_heads_of(heads: int, kv_heads: int) -> list[int]:
@@ -19,8 +19,6 @@ def kv_heads_of(heads: int, kv_heads: int) -> list[int]:
 
 def visible(num_q: int, num_k: int, past: int) -> Tensor:
     """Query row i sees the keys 0 to i + past, bool `[num_q, num_k]`."""
-    import torch
-
     return torch.tensor([[j <= i + past for j in range(num_k)] for i in range(num_q)])
 
 
@@ -33,8 +31,6 @@ def dense(
     key_heads: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Output `[queries, heads, head_dim]` and log-sum-exp `[queries, heads]`, both float64."""
-    import torch
-
     heads, kv_heads, dim = q.shape[1], k.shape[1], q.shape[2]
     readers = kv_heads_of(heads, kv_heads) if key_heads is None else list(key_heads)
     scale = 1 / math.sqrt(dim) if scale is None else scale
@@ -47,8 +43,6 @@ def dense(
 
 def rotate(x: Tensor, positions: Sequence[int], base: float) -> Tensor:
     """Half-split rotation as a product of complex numbers, float64."""
-    import torch
-
     half = x.shape[-1] // 2
     pairs = torch.complex(x[..., :half].double(), x[..., half:].double())
     turned = pairs * _phases(positions, half, base)
@@ -56,8 +50,6 @@ def rotate(x: Tensor, positions: Sequence[int], base: float) -> Tensor:
 
 
 def _phases(positions: Sequence[int], half: int, base: float) -> Tensor:
-    import torch
-
     frequencies = [base ** (-i / half) for i in range(half)]
     angles = torch.tensor([[p * f for f in frequencies] for p in positions]).double()
     return torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
@@ -70,8 +62,6 @@ def tables(dim: int, positions: int, base: float) -> tuple[Tensor, Tensor]:
 
 
 def random_tensor(generator: Any, *shape: int) -> Tensor:
-    import torch
-
     return torch.randn(shape, generator=generator)
 
 

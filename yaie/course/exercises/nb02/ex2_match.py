@@ -18,6 +18,7 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
+from yaie.engine import radix
 
 ONE, TWO = [1, 2, 3, 4], [1, 2, 5, 6]
 SIX = [1, 2, 3, 4, 5, 6]
@@ -63,8 +64,6 @@ def in_words(case: Case) -> str:
 
 
 def observe(RadixTree: type, case: Case, see: Observer) -> None:
-    from yaie.engine import radix
-
     if case.trace is None and case.depth:
         tree, oracle = deep_tree(case.depth)
         return observe_match(see, handed_over(tree, RadixTree), oracle, [1] * case.depth, "")

@@ -17,6 +17,7 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
+from yaie.engine import radix
 
 
 def cases() -> Iterator[Case]:
@@ -58,8 +59,6 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
 
 def locked_tree(RadixTree: type) -> tuple[Any, Any]:
     """An edge of three blocks with two children; "a" and "b" passed it, and two locks hold it."""
-    from yaie.engine import radix
-
     tree = radix.RadixTree(block_size=2)
     tree.insert([1, 2, 3, 4, 5, 6, 7, 8], [10, 11, 12, 13])
     tree.insert_request("a", [1, 2, 3, 4, 5, 6, 7, 8])

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from yaie.course.exercises.nb02.trees import handed_over
+from yaie.engine import radix
 
 TEXT = "the cat sat on a mat and slept dog ran to it home again"
 WORDS = TEXT.split(" ")
@@ -66,7 +67,6 @@ def draw_growing(RadixTree: type) -> Any:
 def draw_split(RadixTree: type) -> Any:
     """One edge of three blocks, locked twice and used by two requests, cut after its first."""
     from yaie.course.viz import snapshot_tree
-    from yaie.engine import radix
 
     tree = radix.RadixTree(block_size=2)
     tokens = [THE, CAT, SAT, ON, A, MAT]
@@ -85,7 +85,6 @@ def draw_split(RadixTree: type) -> Any:
 def draw_evictions(RadixTree: type) -> Any:
     """Four blocks are asked for one after another; a locked leaf outlives a younger one."""
     from yaie.course.viz import snapshot_tree
-    from yaie.engine import radix
 
     tree = radix.RadixTree()
     tree.insert([THE, CAT, SAT], [0, 1, 2])

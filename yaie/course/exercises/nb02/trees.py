@@ -9,10 +9,10 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
+from yaie.course.core.observe import Observer
+from yaie.engine import radix
 
 
 def grown(RadixTree: type, *sequences: Sequence[int], block_size: int = 1) -> Any:
@@ -21,8 +21,6 @@ def grown(RadixTree: type, *sequences: Sequence[int], block_size: int = 1) -> An
     So the state is right, and the learner's methods meet it for the first time when they are
     called. The values of sequence 0 are 100, 101, …, those of sequence 1 are 200, 201, …
     """
-    from yaie.engine import radix
-
     tree = radix.RadixTree(block_size)
     for number, tokens in enumerate(sequences, start=1):
         tree.insert(tokens, [100 * number + block for block in range(len(tokens) // block_size)])
@@ -38,8 +36,6 @@ def handed_over(tree: Any, RadixTree: type) -> Any:
 
 def deep_tree(depth: int) -> tuple[Any, PrefixTable]:
     """A path of `depth` nodes with one token and one value each, and the same as a table."""
-    from yaie.engine import radix
-
     tree, oracle, tokens = radix.RadixTree(), PrefixTable(1), [1] * depth
     tree.insert(tokens, list(range(depth)))
     oracle.insert(tokens, list(range(depth)))

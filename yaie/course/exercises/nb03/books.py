@@ -6,10 +6,9 @@ import copy
 from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
+from yaie.course.core.observe import Observer
 
 FAILED = "A call that fails changes nothing."
 

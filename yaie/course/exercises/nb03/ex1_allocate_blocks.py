@@ -15,6 +15,7 @@ from yaie.course.exercises.nb03.books import (
     picture_of,
     snapshot,
 )
+from yaie.engine.kv_cache import OutOfBlocks
 
 # Steps are ("new", name, tokens), ("new", name, tokens, parent, blocks of the parent to share)
 # and ("end", name). The parent "free" stands for the free block with that index.
@@ -90,8 +91,6 @@ def observe_allocate(
     parent: str = "",
     count: int = 0,
 ) -> None:
-    from yaie.engine.kv_cache import OutOfBlocks
-
     free, size = books.free(), books.block_size
     prefix: Sequence[int] = books.tables.get(parent, [])[:count]
     if parent == "free":

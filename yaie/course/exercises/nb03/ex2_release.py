@@ -9,6 +9,7 @@ from typing import Any
 
 from yaie.course.core.observe import Case, Observer, first_wrong
 from yaie.course.exercises.nb03.books import FAILED, after, snapshot
+from yaie.engine.kv_cache import KVCacheManager
 
 
 def cases() -> Iterator[Case]:
@@ -92,7 +93,6 @@ def observe_release(
 
 def draw(BlockPool: type) -> Any:
     from yaie.course.viz import draw_blocks, film_strip
-    from yaie.engine.kv_cache import KVCacheManager
 
     manager = KVCacheManager(8, 16, num_heads=1, head_dim=2, pool=BlockPool(8))
     manager.allocate_blocks("chat", 48)

@@ -16,6 +16,7 @@ from yaie.course.exercises.nb03.books import (
     slots,
     snapshot,
 )
+from yaie.engine.kv_cache import OutOfBlocks
 
 LAYERS = 2
 # Steps are ("new", name, tokens), ("fork", parent, name), ("end", name), ("append", name, tokens).
@@ -136,8 +137,6 @@ def observe(KVCacheManager: type, case: Case, see: Observer) -> None:
 
 
 def observe_append(see: Observer, manager: Any, books: Texts, name: str, num_tokens: int) -> None:
-    from yaie.engine.kv_cache import OutOfBlocks
-
     size, free, users = books.block_size, books.free(), books.users()
     old, length = list(books.tables.get(name, [])), books.lengths.get(name, 0)
     end = length + num_tokens

@@ -15,6 +15,7 @@ from typing import Any
 from yaie.course.core.observe import Case, Observer, first_wrong
 from yaie.course.exercises.nb02.trees import PrefixTable, all_nodes, path_to, table
 from yaie.course.exercises.nb03.books import FAILED, after
+from yaie.engine.kv_cache import BlockPool
 
 SIZE = 2  # tokens per block, unless a case has its own
 PROMPT = [1, 2, 3, 4, 5, 6]  # three full blocks
@@ -89,8 +90,6 @@ class Life:
     """Takes the steps of a trace, with the learner's cache and with the oracle."""
 
     def __init__(self, RadixCache: type, num_blocks: int, size: int, see: Observer) -> None:
-        from yaie.engine.kv_cache import BlockPool
-
         self.see, self.num_blocks, self.size = see, num_blocks, size
         self.cache = RadixCache(BlockPool(num_blocks), size)
         self.oracle = PrefixTable(size)

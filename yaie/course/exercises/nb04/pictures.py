@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from yaie.engine.kv_cache import KVCacheManager
+
 SIZE = 4  # words are tokens here, four to a block
 TEXT = (
     "You are the help desk of a town library . When do you open on Sunday ? "
@@ -20,8 +22,6 @@ def _decode(tokens: Sequence[int]) -> str:
 
 
 def _manager(RadixCache: Any, num_blocks: int) -> tuple[Any, Any]:
-    from yaie.engine.kv_cache import KVCacheManager
-
     manager = KVCacheManager(num_blocks, SIZE, num_heads=1, head_dim=1)
     return manager, RadixCache(manager.pool, SIZE)
 

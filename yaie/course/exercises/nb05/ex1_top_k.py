@@ -7,6 +7,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb05.rows import (
     PROBABILITIES,
@@ -41,8 +43,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
-    import torch
-
     keep = SamplingKernel().top_k
     if hasattr(case, "bad"):
         see_refusals(see, "top_k", keep, {"-1": -1, "[1, 2, 3]": torch.tensor([1, 2, 3])})

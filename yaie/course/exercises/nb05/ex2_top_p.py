@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb05.rows import (
     PROBABILITIES,
@@ -76,8 +78,6 @@ def away_from_sums(rng: random.Random, probabilities: list[float]) -> float:
 
 
 def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
-    import torch
-
     keep = SamplingKernel().top_p
     if hasattr(case, "bad"):
         bad = {"1.5": 1.5, "-0.1": -0.1, "[0.1, 0.2, 0.3]": torch.tensor([0.1, 0.2, 0.3])}

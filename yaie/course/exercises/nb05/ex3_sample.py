@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer, short
 from yaie.course.exercises.nb05.rows import NOT_RANGE, PROBABILITIES, WORDS, logits_of, seeded
 
@@ -61,8 +63,6 @@ def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
 
 def sampled(see: Observer, sampler: Any, logits: Any, **options: Any) -> list[int]:
     """Call `sample`, and note the form of what it returns and whether the logits were changed."""
-    import torch
-
     before = logits.clone()
     with see.call("sample"):
         tokens = sampler.sample(logits, **options)
@@ -86,8 +86,6 @@ def greedy(rows: list[list[float]], want: list[int], why: str = GREEDY, **option
 
 
 def see_greedy(sampler: Any, case: Case, see: Observer) -> None:
-    import torch
-
     logits = torch.tensor(case.rows)
     see.equal(
         "the list of tokens", sampled(see, sampler, logits, **case.options), case.want, case.why
@@ -154,8 +152,6 @@ BATCHES: list[Settings] = [
 
 def see_counts(sampler: Any, case: Case, see: Observer) -> None:
     """Note how often each token comes; the settings take turns in a batch of `DRAWS` rows each."""
-    import torch
-
     settings = case.settings
     rows = DRAWS * len(settings)
     logits = torch.tensor([case.logits]) if hasattr(case, "logits") else logits_of(EXAMPLE)
@@ -184,8 +180,6 @@ def see_counts(sampler: Any, case: Case, see: Observer) -> None:
 
 def surprise(counts: Sequence[int], want: Sequence[float]) -> float:
     """How often a right sampler's counts are at least this far off: Pearson's chi-square test."""
-    import torch
-
     if any(count and not share for count, share in zip(counts, want, strict=True)):
         return 0.0
     pairs = [(c, DRAWS * share) for c, share in zip(counts, want, strict=True) if share]
@@ -225,8 +219,6 @@ def see_mixed(sampler: Any, case: Case, see: Observer) -> None:
 
 def see_streams(sampler: Any, case: Case, see: Observer) -> None:
     """20 tokens of one generator, twice; and without a generator after three `manual_seed`."""
-    import torch
-
     logits = logits_of([0.1] * 10)
 
     def twenty(world: int, *seeds: int) -> list[int]:
@@ -249,8 +241,6 @@ def see_streams(sampler: Any, case: Case, see: Observer) -> None:
 
 def see_neighbors(sampler: Any, case: Case, see: Observer) -> None:
     """Five tokens of each request, together with others and alone."""
-    import torch
-
     logits = torch.randn(6, 50, generator=seeded(1)[0])
 
     def five(rows: list[int]) -> list[list[int]]:
@@ -274,8 +264,6 @@ def see_neighbors(sampler: Any, case: Case, see: Observer) -> None:
 
 
 def see_dtype(sampler: Any, case: Case, see: Observer) -> None:
-    import torch
-
     logits = torch.randn(200, 60, generator=seeded(2)[0]).to(getattr(torch, case.dtype))
     options = {"temperature": 0.6, "top_p": 0.9, "top_k": 30}
     got = sampled(see, sampler, logits, **options, generators=seeded(*range(200)))
@@ -286,8 +274,6 @@ def see_dtype(sampler: Any, case: Case, see: Observer) -> None:
 
 
 def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
-    import torch
-
     inf, nan = torch.inf, torch.nan
     good = [0.0, 1.0, 2.0]
     finite = "A NaN, +inf or nothing but -inf gives no distribution. `check_logits` refuses it."
@@ -311,8 +297,6 @@ def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
 
 def draw(SamplingKernel: type) -> Any:
     """1,000 draws with each of three settings, beside what they should give."""
-    import torch
-
     from yaie.course.viz import Tally, draw_counts
 
     draws, sampler, reference = 1000, SamplingKernel(), torch.tensor(PROBABILITIES)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 
 WORDS = (" the", " a", " blue", " green", " red", " my", " not", " very", " so", " one")
@@ -15,14 +17,10 @@ NOT_RANGE = "A wrong parameter must not become a wrong text. `_column` checks it
 
 def logits_of(*rows: Sequence[float]) -> Any:
     """Logits whose softmax is the given probabilities, one row for each."""
-    import torch
-
     return torch.tensor([[math.log(p) if p else -math.inf for p in row] for row in rows])
 
 
 def seeded(*seeds: int) -> list[Any]:
-    import torch
-
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
@@ -44,8 +42,6 @@ def see_filtered(
         want: for each row the tokens to be kept, in ascending order.
         because: for each row, why.
     """
-    import torch
-
     if not want:
         return
     before = logits.clone()

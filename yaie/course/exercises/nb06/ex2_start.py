@@ -9,6 +9,7 @@ from typing import Any
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb06.scene import Changes, compare, end_all, names, state
 from yaie.course.lessons.simulate import Simulation
+from yaie.engine.scheduler import Scheduler
 
 SIZE = 4  # tokens per block
 
@@ -81,8 +82,6 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
 
 def set_up(scheduler_class: type, setting: Setting) -> tuple[Simulation, Any]:
     """The scene, by the reference's rules, and the request that waits."""
-    from yaie.engine.scheduler import Scheduler
-
     scene = Simulation(scheduler_class, num_blocks=setting.num_blocks)
     scheduler = scene.scheduler
 

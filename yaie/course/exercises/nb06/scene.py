@@ -6,20 +6,17 @@ a call has to change, and to what; all others must stay.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from yaie.course.core.observe import Observer
 from yaie.course.lessons.simulate import Simulation
-
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
+from yaie.engine.scheduler import Scheduler
 
 Changes = dict[str, tuple[Any, str]]  # what changes → (the value after the call, why)
 
 
 def step_by_reference(scene: Simulation) -> Any:
     """Schedule and compute one step, by the reference's rules."""
-    from yaie.engine.scheduler import Scheduler
-
     step = Scheduler.schedule(scene.scheduler)
     scene.compute(step)
     return step
@@ -103,8 +100,6 @@ def blocks_to(node: Any) -> set[int]:
 
 def end_all(see: Observer, scene: Simulation) -> None:
     """End every request by the reference's rules, and note whether all blocks came back."""
-    from yaie.engine.scheduler import Scheduler
-
     for request in [*scene.scheduler.running, *scene.scheduler.waiting]:
         Scheduler.finish(scene.scheduler, request, "stop")
     locked, back = scene.num_locked(), scene.kv.pool.num_free + scene.cache.num_cached

@@ -6,6 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF, see_unchanged, sums
 
@@ -13,8 +15,6 @@ OLD, NEW = [[1.0, 0.0], [0.0, 1.0]], [[2.0, 2.0], [3.0, -1.0]]  # values
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     yield planned(held=([[1.0, 2.0]], OLD), tiles=[([[4.0, 3.5]], NEW)])
     yield planned(held=([[1.0, 2.0]], OLD), tiles=[([[0.5, -1.0]], NEW)])
     yield planned(held=([[1.0, 2.0], [0.0, 1.0]], OLD), tiles=[([[4.0, 3.0], [1.0, 2.0]], NEW)])
@@ -37,8 +37,6 @@ def cases() -> Iterator[Case]:
 
 
 def planned(tiles: list[Any], held: Any = None) -> Case:
-    import torch
-
     tiles = [tuple(map(torch.tensor, tile)) for tile in tiles]
     held = held and tuple(map(torch.tensor, held))
     return Case(in_words, trace=tiles, held=held)
@@ -57,8 +55,6 @@ def shown(tile: tuple[Any, Any]) -> str:
 
 
 def observe(OnlineSoftmax: type, case: Case, see: Observer) -> None:
-    import torch
-
     if not case.trace:
         return
     first_scores, first_values = case.trace[0]
@@ -89,8 +85,6 @@ WHY = (
 
 def draw(OnlineSoftmax: type) -> Any:
     """Twelve scores in tiles of three, by the learner's updates."""
-    import torch
-
     from yaie.course.viz import film_strip
     from yaie.course.viz.attention import draw_online, record_online
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF, attention, see_unchanged, two_tensors
 
@@ -16,8 +18,6 @@ HALF = {"rtol": 1e-2, "atol": 1e-2}
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     a, b = ([[[1.0, 0.0]]], [[math.log(2)]]), ([[[0.0, 2.0]]], [[math.log(6)]])
     want = [[[0.25, 1.5]]], [[math.log(8)]]
     yield planned("parts with the outputs [1, 0] and [0, 2] and the sums 2 and 6", a, b, want)
@@ -56,8 +56,6 @@ def cases() -> Iterator[Case]:
 
 
 def planned(name: str, a: Any, b: Any, want: Any) -> Case:
-    import torch
-
     parts = [tuple(map(torch.tensor, part)) for part in (a, b)]
     return Case(name, parts=parts, want=tuple(map(torch.tensor, want)), tolerance={})
 
@@ -72,8 +70,6 @@ def in_words(case: Case) -> str:
 
 
 def observe(merge_states: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     if case.trace is None:
         parts, want, tolerance = list(case.parts), case.want, case.tolerance
     elif not case.trace:
@@ -107,8 +103,6 @@ def narrow(out: Any, lse: Any) -> tuple[Any, Any]:
 
 def draw(merge_states: Callable[..., Any]) -> Any:
     """Sixteen keys in four parts, merged in pairs by the learner's function."""
-    import torch
-
     from yaie.course.viz.steps import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(4)

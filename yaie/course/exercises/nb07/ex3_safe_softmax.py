@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF, see_unchanged, two_tensors
+from yaie.ops.reference.attention import causal_mask
 
 
 def cases() -> Iterator[Case]:
-    import torch
-
     yield planned([[1.0, 2.0, 3.0]])
     for dtype, row in ((torch.float32, [200.0, 199.0]), (torch.float16, [12.0, 11.0])):
         yield planned([row, [-x for x in row], [0.0, 1.0]], dtype)
@@ -29,15 +30,11 @@ def cases() -> Iterator[Case]:
 
 
 def planned(rows: list[list[float]], dtype: Any = None) -> Case:
-    import torch
-
     name = f"the scores {rows}" + (f" in {str(dtype).removeprefix('torch.')}" if dtype else "")
     return Case(name, scores=torch.tensor(rows, dtype=dtype or torch.float32))
 
 
 def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     scores = case.scores.clone()
     with see.call("safe_softmax"):
         got = safe_softmax(scores)
@@ -60,10 +57,7 @@ def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None
 
 def draw(safe_softmax: Callable[..., Any]) -> Any:
     """Five queries whose first two see nothing, because there are only three keys."""
-    import torch
-
     from yaie.course.viz import draw_attention
-    from yaie.ops.reference.attention import causal_mask
 
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 3, generator=generator) * 2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from yaie.course.core.observe import Observer, short
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 INF = math.inf
 
@@ -26,8 +26,6 @@ def sums(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def attention(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Output and log-sum-exp of scores `[..., keys]` and values `[..., keys, head_dim]`."""
-    import torch
-
     scores, values = scores.double(), values.double()
     if scores.shape[-1] == 0:
         out = torch.zeros(*scores.shape[:-1], values.shape[-1], dtype=torch.float64)

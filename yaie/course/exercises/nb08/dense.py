@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from yaie.course.core.observe import Case, Observer, short
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,6 @@ def attention(shape: Shape, scale: float, seed: int, dtype: str, size: float = 1
     Args:
         size: factor of q and k.
     """
-    import torch
-
     num_q, num_k = shape.num_q, max(0, shape.num_k)
     generator = torch.Generator().manual_seed(seed)
 
@@ -114,10 +114,6 @@ def see_cost(
 
 def cost_of(call: Callable[[], Any]) -> tuple[list[int], int]:
     """The shape of the largest tensor that `call()` makes, and its FLOPs in matrix products."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
-    from torch.utils.flop_counter import flop_registry
-
     largest, flops = [0], 0
 
     class Watch(TorchDispatchMode):

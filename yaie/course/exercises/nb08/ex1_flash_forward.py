@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
+from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb08.dense import (
     Shape,
@@ -16,6 +19,7 @@ from yaie.course.exercises.nb08.dense import (
     see_results,
     see_unchanged,
 )
+from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
 
 PLANNED = [  # each brings one new thing
     Shape(4, 4),
@@ -82,10 +86,6 @@ def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> Non
 
 def draw(flash_forward: Callable[..., Any]) -> Any:
     """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
-    import torch
-
-    from yaie.course.core.memory import Memory
-    from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
     from yaie.course.viz.tiles import draw_tiles, record_tiles
 
     generator = torch.Generator().manual_seed(0)

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import torch
+
+from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb08.dense import (
     Shape,
@@ -57,8 +60,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(flash_backward: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     shape: Shape = case.shape
     want = attention(shape, case.scale, case.seed, case.dtype)
     precision = torch.promote_types(want.q.dtype, torch.float32)
@@ -80,7 +81,6 @@ def observe(flash_backward: Callable[..., Any], case: Case, see: Observer) -> No
 
 def draw(flash_backward: Callable[..., Any]) -> Any:
     """A causal run of the learner's function on 64 tokens, and the traffic that it made."""
-    from yaie.course.core.memory import Memory
     from yaie.course.viz.tiles import draw_tiles, record_tiles
 
     made = attention(Shape(64, 64, head_dim=16, causal=True), 0.25, 0, "float32")

@@ -8,6 +8,8 @@ from itertools import product
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.data_nb09 import kept
+from yaie.course.lessons.roofline import Work
 
 
 def cases() -> Iterator[Case]:
@@ -26,8 +28,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(learner: Any, case: Case, see: Observer) -> None:
-    from yaie.course.lessons.roofline import Work
-
     call = f"{case.function}{case.arguments}"
     with see.call(call):
         work = getattr(learner, case.function)(*case.arguments)
@@ -85,7 +85,6 @@ def attention(
 
 def draw(learner: Any) -> Any:
     """A layer of Llama-3.1-8B under the roof of an H200, as the batch grows."""
-    from yaie.course.lessons.data_nb09 import kept
     from yaie.course.viz.roofline import Point, draw_roofline
 
     points = []

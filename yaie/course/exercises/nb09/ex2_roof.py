@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.data_nb09 import kept
 
 
 def cases() -> Iterator[Case]:
@@ -62,7 +63,6 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
 
 def draw(learner: Any) -> Any:
     """The roof of an H200, and where the learner's functions put some intensities."""
-    from yaie.course.lessons.data_nb09 import kept
     from yaie.course.viz.roofline import Point, draw_roofline
 
     roof = kept().roof

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.roofline import MULTIPROCESSORS
 
 KIB = 1024
 ONE_BY_ONE = "That many fit when they are placed one after another."
@@ -40,8 +41,6 @@ def cases() -> Iterator[Case]:
     yield kernel(1024, 65, 0, "32 warps of 2304 registers each are more than there are.")
     for arguments in ((0, 32, 0), (32, 0, 0), (32, 32, -1)):
         yield kernel(*arguments, "No kernel can have such a number.")
-    from yaie.course.lessons.roofline import MULTIPROCESSORS
-
     generator = random.Random(0)
     for number in range(300):
         capability = list(MULTIPROCESSORS)[number % len(MULTIPROCESSORS)]
@@ -61,8 +60,6 @@ def kernel(
 
 
 def observe(thread_blocks_per_sm: Any, case: Case, see: Observer) -> None:
-    from yaie.course.lessons.roofline import MULTIPROCESSORS
-
     sm = MULTIPROCESSORS[case.capability]
     values = list(case.arguments.values())
     shown = ", ".join(f"{name}={value}" for name, value in case.arguments.items())

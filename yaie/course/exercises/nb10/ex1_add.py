@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import Access, Trace, launch, run
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_loaded, see_stored_once
-
-if TYPE_CHECKING:
-    from yaie.course.core.triton import Access, Trace
 
 SIZES = [(100, 32), (1, 8), (31, 32), (32, 32), (33, 32), (1000, 64), (1823, 256), (100_003, 2048)]
 
@@ -29,10 +29,6 @@ def launched(size: int, block: int, programs: int = 0, dtype: str = "float32") -
 
 
 def observe(kernel: Any, case: Case, see: Observer) -> None:
-    import torch
-
-    from yaie.course.core.triton import run
-
     dtype = getattr(torch, case.dtype)
     x, y = randn(case.size, seed=1, dtype=dtype), randn(case.size, seed=2, dtype=dtype)
     out, want = poisoned(case.size, dtype=dtype), x + y
@@ -79,7 +75,6 @@ def draw_written(out: Any, want: Any, title: str) -> Any:
 
 def draw(kernel: Any) -> Any:
     """The programs of a small launch on their tensor."""
-    from yaie.course.core.triton import launch
     from yaie.course.viz.grid import draw_programs, programs_of
 
     x, y, out = randn(100, seed=1), randn(100, seed=2), poisoned(100)

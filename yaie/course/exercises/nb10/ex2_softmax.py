@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import launch, run, triton
 from yaie.course.exercises.nb10.tensors import (
     beyond_a_row,
     poisoned,
@@ -41,8 +42,6 @@ def hidden() -> Any:
 
 
 def observe(kernel: Any, case: Case, see: Observer) -> None:
-    from yaie.course.core.triton import run, triton
-
     x = spaced(case.scores())
     rows, columns = x.shape
     out = poisoned(rows, columns, dtype=x.dtype)
@@ -64,7 +63,6 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 
 def draw(kernel: Any) -> Any:
     """Seven rows of 5 by three programs."""
-    from yaie.course.core.triton import launch
     from yaie.course.viz.grid import draw_programs, programs_of
 
     x, out = randn(7, 5, seed=6), poisoned(7, 5)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import run, triton
 from yaie.course.exercises.nb10.tensors import (
     beyond_a_row,
     poisoned,
@@ -14,16 +17,15 @@ from yaie.course.exercises.nb10.tensors import (
     see_rows_begin,
     see_stored_once,
 )
+from yaie.course.lessons.traffic import fused_bytes, unfused_bytes
+from yaie.ops.triton.norm import add_rms_norm
 
 
-def add_rms_norm_with(kernel: Any) -> Callable[..., Any]:
+def fit(kernel: Any) -> Callable[..., Any]:
     """The operator, by the learner's kernel."""
-    from yaie.ops.triton.norm import add_rms_norm
-
     return lambda *arguments: add_rms_norm(*arguments, kernel)
 
 
-fit = add_rms_norm_with
 EPS = 1e-2  # large, so that it shows
 
 
@@ -49,10 +51,6 @@ def rows_of(
 
 
 def observe(kernel: Any, case: Case, see: Observer) -> None:
-    import torch
-
-    from yaie.course.core.triton import run, triton
-
     rows, size, dtype = case.rows, case.size, getattr(torch, case.dtype)
     x, residual = (randn(rows, size, seed=s, dtype=dtype).mul_(case.scale) for s in (1, 2))
     weight = randn(size, seed=3, dtype=dtype)
@@ -83,7 +81,6 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 
 def draw(kernel: Any) -> Any:
     """The bytes of one launch, beside those of operator after operator."""
-    from yaie.course.lessons.traffic import fused_bytes, unfused_bytes
     from yaie.course.viz.grid import draw_traffic
 
     kinds = {

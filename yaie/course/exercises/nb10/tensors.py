@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
-    from yaie.course.core.triton import Access, Trace
+import numpy as np
+import torch
+
+from yaie.course.core.observe import Observer
+from yaie.course.core.triton import Access, Trace
 
 MARGIN = 4096  # elements of nothing around each tensor
 
 
 def spaced(tensor: Any) -> Any:
     """The same numbers in memory far from all other tensors, with NaN around them."""
-    import torch
-
     room = torch.full((tensor.numel() + 2 * MARGIN,), torch.nan).to(tensor.dtype)
     middle = room[MARGIN : MARGIN + tensor.numel()].view(tensor.shape)
     return middle.copy_(tensor)
@@ -22,22 +22,16 @@ def spaced(tensor: Any) -> Any:
 
 def poisoned(*shape: int, dtype: Any = None) -> Any:
     """An output in which every element that is not written shows."""
-    import torch
-
     return spaced(torch.full(shape, torch.nan, dtype=dtype or torch.float32))
 
 
 def randn(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(seed + sum(shape))
     return spaced(torch.randn(*shape, generator=generator).to(dtype or torch.float32))
 
 
 def see_stored_once(see: Observer, trace: Trace, name: str) -> None:
     """No element is stored twice: which value stays would be chance."""
-    import numpy as np
-
     owner: dict[int, Access] = {}
     twice, problem = set(), ""
     for access in trace.of(name, "store"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import Access, InterpreterBuilder, Trace, can_watch, launch, see_strays
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_stored_once, spaced
-
-if TYPE_CHECKING:
-    from yaie.course.core.triton import Access, Trace
+from yaie.course.lessons.tile_order import grouped
 
 BLOCK = 16  # of all three axes, unless a case says otherwise
 
@@ -42,8 +43,6 @@ def product(
 
 
 def observe(kernel: Any, case: Case, see: Observer) -> None:
-    from yaie.course.core.triton import see_strays
-
     a, b, c = inputs(case)
     with see.call("the launch"), precisions() as used:
         trace = multiply(kernel, a, b, c, case.blocks, case.group)
@@ -68,8 +67,6 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 @contextmanager
 def precisions() -> Iterator[set[str]]:
     """Record the input precisions of the `tl.dot` inside, of which the interpreter has only one."""
-    from yaie.course.core.triton import InterpreterBuilder, can_watch
-
     used: set[str] = set()
     if not can_watch():
         yield used
@@ -89,8 +86,6 @@ def precisions() -> Iterator[set[str]]:
 
 def inputs(case: Case) -> tuple[Any, Any, Any]:
     """a, b and an output. In float16 they are positive, so that the sum becomes large."""
-    import torch
-
     m, n, k = case.sizes
     if case.dtype == "float32":
         return randn(m, k, seed=1), randn(k, n, seed=2), poisoned(m, n)
@@ -102,8 +97,6 @@ def inputs(case: Case) -> tuple[Any, Any, Any]:
 def multiply(
     kernel: Any, a: Any, b: Any, c: Any, blocks: tuple[int, int, int], group: int
 ) -> Trace:
-    from yaie.course.core.triton import launch
-
     (m, k), n = a.shape, b.shape[1]
     programs = -(-m // blocks[0]) * -(-n // blocks[1])
     arguments = {"a": a, "b": b, "c": c, "m": m, "n": n, "k": k}
@@ -113,8 +106,6 @@ def multiply(
 
 def see_tiles(see: Observer, trace: Trace, case: Case) -> None:
     """Each program stores the tile that `grouped_tile` gives it."""
-    from yaie.course.lessons.tile_order import grouped
-
     (m, n, _), blocks = case.sizes, case.blocks
     order = grouped(-(-m // blocks[0]), -(-n // blocks[1]), case.group)
     want = [(tile_m * blocks[0], tile_n * blocks[1]) for tile_m, tile_n in order]

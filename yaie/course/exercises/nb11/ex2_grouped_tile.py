@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import launch
+from yaie.course.exercises.nb11.kernels import order_kernel
+from yaie.course.lessons.tile_order import grouped, row_major
 
 GRIDS = [
     (4, 3, 2),
@@ -29,8 +34,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(grouped_tile: Any, case: Case, see: Observer) -> None:
-    from yaie.course.lessons.tile_order import grouped
-
     with see.call("grouped_tile"):
         got = order_of(grouped_tile, *case.grid)
     want = grouped(*case.grid)
@@ -44,11 +47,6 @@ def observe(grouped_tile: Any, case: Case, see: Observer) -> None:
 
 def order_of(grouped_tile: Any, tiles_m: int, tiles_n: int, group: int) -> list[tuple[int, int]]:
     """The tile of every program, computed by a kernel that calls the learner's function."""
-    import torch
-
-    from yaie.course.core.triton import launch
-    from yaie.course.exercises.nb11.kernels import order_kernel
-
     out = torch.full((tiles_m * tiles_n, 2), -1, dtype=torch.int32)
     arguments = {"out": out, "tiles_m": tiles_m, "tiles_n": tiles_n}
     launch(order_kernel, (len(out),), arguments, GROUP=group, TILE=grouped_tile)
@@ -57,7 +55,6 @@ def order_of(grouped_tile: Any, tiles_m: int, tiles_n: int, group: int) -> list[
 
 def draw(grouped_tile: Any) -> Any:
     """The first wave of nine programs on 9 × 9 tiles, without and with groups of three."""
-    from yaie.course.lessons.tile_order import row_major
     from yaie.course.viz.tile_order import draw_waves, record_waves
 
     orders = {"row by row": row_major(9, 9), "groups of 3": order_of(grouped_tile, 9, 9, 3)}

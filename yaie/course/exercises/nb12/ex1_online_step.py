@@ -7,8 +7,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import run
 from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb12.kernels import finish_kernel, step_kernel
 
 LOWEST = -3.0e38
 LOG2_E = math.log2(math.e)
@@ -44,8 +48,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(kernels: Any, case: Case, see: Observer) -> None:
-    import torch
-
     if hasattr(case, "shape"):
         observe_rows(kernels, case, see)
         return
@@ -92,8 +94,6 @@ def observe_end(kernels: Any, state: list[Any], see: Observer) -> None:
 
 def observe_rows(kernels: Any, case: Case, see: Observer) -> None:
     """Whole rows, in tiles, from the empty state to the end."""
-    import torch
-
     (rows, keys, tiles), generator = case.shape, torch.Generator().manual_seed(case.seed)
     scores = torch.randn(rows, tiles * keys, generator=generator) * case.spread
     scores[torch.rand(scores.shape, generator=generator) < case.share] = -INF
@@ -115,8 +115,6 @@ def observe_rows(kernels: Any, case: Case, see: Observer) -> None:
 
 
 def empty(rows: int, dim: int) -> tuple[Any, Any, Any]:
-    import torch
-
     return torch.full((rows,), LOWEST), torch.zeros(rows), torch.zeros(rows, dim)
 
 
@@ -124,11 +122,6 @@ def step(
     kernels: Any, scores: Any, scale: float, state: Any, see: Observer
 ) -> tuple[Any, Any, Any, Any]:
     """Run the learner's `online_step` once: weights and the new state."""
-    import torch
-
-    from yaie.course.core.triton import run
-    from yaie.course.exercises.nb12.kernels import step_kernel
-
     before = [spaced(x) for x in state]
     results = [spaced(torch.full_like(x, torch.nan)) for x in (scores, *state)]
     names = ["scores", "maximum", "total", "out", "weights", "new maximum", "new total", "new out"]
@@ -143,11 +136,6 @@ def step(
 
 def end(kernels: Any, state: Any, see: Observer) -> tuple[Any, Any]:
     """Run the learner's `finish` once."""
-    import torch
-
-    from yaie.course.core.triton import run
-    from yaie.course.exercises.nb12.kernels import finish_kernel
-
     maximum, total, out = (spaced(x) for x in state)
     results = [spaced(torch.full_like(x, torch.nan)) for x in (out, total)]
     arguments = {
@@ -160,8 +148,6 @@ def end(kernels: Any, state: Any, see: Observer) -> tuple[Any, Any]:
 
 def draw(kernels: Any) -> Any:
     """A row of sixteen scores in four tiles, through the learner's step."""
-    import torch
-
     from yaie.course.viz import film_strip
     from yaie.course.viz.attention import OnlineStep, draw_online
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import run
 from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb12.kernels import seen_kernel
 
 NOTHING = -(1 << 30)
 
@@ -63,11 +67,6 @@ def run_tile(
     see: Observer,
 ) -> tuple[list[int], int, int]:
     """What the learner's function says of one tile."""
-    import torch
-
-    from yaie.course.core.triton import run
-    from yaie.course.exercises.nb12.kernels import seen_kernel
-
     last_key = spaced(torch.full((block_m,), NOTHING, dtype=torch.int32))
     bounds = spaced(torch.full((2,), NOTHING, dtype=torch.int32))
     arguments = {

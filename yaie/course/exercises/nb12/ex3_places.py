@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import Trace, run
 from yaie.course.exercises.nb10.tensors import spaced
-
-if TYPE_CHECKING:
-    from yaie.course.core.triton import Trace
+from yaie.course.exercises.nb12.kernels import queries_kernel, slots_kernel
 
 ANYTHING = -(1 << 20)  # in entries beyond the context
 PADDING = (
@@ -70,11 +71,6 @@ def observe(kernels: Any, case: Case, see: Observer) -> None:
 def observe_queries(
     kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: int, see: Observer
 ) -> None:
-    import torch
-
-    from yaie.course.core.triton import run
-    from yaie.course.exercises.nb12.kernels import queries_kernel
-
     queries, heads = (spaced(torch.full((8,), -1, dtype=torch.int32)) for _ in range(2))
     arguments = {
         "queries": queries, "heads": heads, "first_row": first_row, "kv_head": kv_head,
@@ -92,11 +88,6 @@ def observe_queries(
 
 def find_slots(kernels: Any, case: Case, see: Observer) -> tuple[list[int], Trace]:
     """The slots of the wanted keys of sequence 1, by the learner's function."""
-    import torch
-
-    from yaie.course.core.triton import run
-    from yaie.course.exercises.nb12.kernels import slots_kernel
-
     row = [*case.blocks, *[ANYTHING] * case.padding]
     tables = spaced(torch.tensor([[39] * len(row), row], dtype=torch.int32))
     slots = spaced(torch.full((case.num_keys,), -1, dtype=torch.int64))

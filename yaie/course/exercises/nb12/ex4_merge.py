@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import mmap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.core.triton import Access, launch, run, triton
 from yaie.course.exercises.nb10.tensors import poisoned, see_stored_once, spaced
-
-if TYPE_CHECKING:
-    from yaie.course.core.triton import Access
 
 INF = math.inf
 AROUND = 3 << 30  # elements around a large tensor, so that an index that wrapped around is in none
@@ -49,10 +50,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
-    import torch
-
-    from yaie.course.core.triton import run, triton
-
     if hasattr(case, "shape"):
         generator = torch.Generator().manual_seed(case.shape[0])
         parts = torch.randn(case.shape, generator=generator)
@@ -88,10 +85,6 @@ def observe(merge_kernel: Any, case: Case, see: Observer) -> None:
 
 def among(tensor: Any, num_rows: int, first: int) -> Any:
     """The same numbers, as some of `num_rows` rows in memory that is taken when touched."""
-    import mmap
-
-    import torch
-
     shape = (len(tensor), num_rows, *tensor.shape[2:])
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
     size = math.prod(shape)
@@ -113,9 +106,6 @@ def beyond(access: Access) -> str:
 
 def draw(merge_kernel: Any) -> Any:
     """Four splits of 32 keys, one of them beyond the context, merged by the learner's kernel."""
-    import torch
-
-    from yaie.course.core.triton import launch
     from yaie.course.viz.steps import MergeNode, draw_merge
 
     generator = torch.Generator().manual_seed(7)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb13.vectors import WARP, draw_loads, requests, see_result, vector
 
@@ -23,8 +25,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     n = case.n
     x, y = special() if case.special else (vector(n, i, torch.float16) for i in (1, 2))
     because = "It has to be what torch.relu(x + y) gives: the sum is rounded to float16 once."
@@ -39,8 +39,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def special() -> tuple[Any, Any]:
     """Every pair of some numbers that tell one formula from another."""
-    import torch
-
     inf, nan = float("inf"), float("nan")
     values = [0.0, 1.0, -1.0, 0.1, 2.5, 3.14, -2.72, 1e-7]
     values += [65504.0, -65504.0, 2049.0, inf, -inf, nan]
@@ -50,6 +48,4 @@ def special() -> tuple[Any, Any]:
 
 def draw(path: Path) -> Any:
     """One request: 32 pairs are as many bytes as 32 floats."""
-    import torch
-
     return draw_loads(path, NAME, 1000, size=4, dtype=torch.float16)

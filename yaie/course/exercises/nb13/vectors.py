@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from yaie.course.core.cuda import EXPLAIN, Explain, poisoned, run, unwritten
+import torch
 
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
-    from yaie.emulator import Report
+from yaie.course.core.cuda import EXPLAIN, Explain, poisoned, report_of, run, unwritten
+from yaie.course.core.observe import Observer
+from yaie.emulator import Report
 
 WARP = 32
 CONFIGURATION = "cudaErrorInvalidConfiguration"
@@ -22,8 +22,6 @@ _EXPLAIN: Explain = {
 
 def vector(n: int, seed: int = 0, dtype: Any = None) -> Any:
     """n random numbers, of which no two are equal in practice."""
-    import torch
-
     generator = torch.Generator().manual_seed(seed + n)
     return torch.randn(n, generator=generator).to(dtype or torch.float32)
 
@@ -63,7 +61,6 @@ def _draw(out: Any, want: Any) -> Any:
 
 def draw_loads(path: Path, name: str, n: int, size: int, dtype: Any = None) -> Any:
     """One request for x, `size` bytes per thread."""
-    from yaie.course.core.cuda import report_of
     from yaie.course.viz.memory import draw_access
 
     x, y = vector(n, 1, dtype), vector(n, 2, dtype)

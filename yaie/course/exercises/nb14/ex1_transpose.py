@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import (
     SUFFIXES,
@@ -48,8 +51,6 @@ def matrix(
 
 
 def matrices(rows: int, columns: int, suffix: str) -> tuple[Any, Any]:
-    import torch
-
     dtype = getattr(torch, DTYPES[suffix])
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows)).to(dtype)
     return x, poisoned(columns, rows, dtype=dtype)
@@ -73,8 +74,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def observe_far(path: Path, case: Case, see: Observer) -> None:
     """The thread block of the last tile alone; the rest of the matrix takes no memory."""
-    import torch
-
     rows, columns = FAR
     x, out = (reserved(rows * columns, torch.float16) for _ in range(2))
     if x is None or out is None:
@@ -90,8 +89,6 @@ def observe_far(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """What a warp reads from the tile, and what it writes to `out`."""
-    from functools import partial
-
     from yaie.course.viz.film import compose
     from yaie.course.viz.memory import draw_access
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import (
     SUFFIXES,
     cheap,
@@ -41,8 +43,6 @@ def cases() -> Iterator[Case]:
 
 
 def ones(rows: int, columns: int, suffix: str) -> Any:
-    import torch
-
     return torch.ones(rows, columns, dtype=getattr(torch, DTYPES[suffix]))
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import (
     ROUNDING,
     SUFFIXES,
@@ -51,8 +53,6 @@ def in_words(
 
 
 def inputs(rows: int, size: int, suffix: str, fill: float | None = None) -> tuple[Any, Any, Any]:
-    import torch
-
     dtype = getattr(torch, DTYPES[suffix])
     generator = torch.Generator().manual_seed(size)
     x = torch.randn(rows, size, generator=generator) + 0.3
@@ -63,8 +63,6 @@ def inputs(rows: int, size: int, suffix: str, fill: float | None = None) -> tupl
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     rows, size, eps = case.rows, case.size, case.eps
     x, weight, out = inputs(rows, size, case.suffix, case.fill)
     name = f"rms_norm_simple_{case.suffix}"

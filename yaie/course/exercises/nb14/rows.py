@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import SUFFIXES, reserved
 from yaie.course.core.observe import Case
 
@@ -20,8 +22,6 @@ MANY = 2**21 + 1  # rows of 1,024 columns: the last one begins at element 2**31
 
 def rows_of(rows: int, columns: int, suffix: str = "f32") -> Any:
     """Random numbers between 0.5 and 1.5."""
-    import torch
-
     generator = torch.Generator().manual_seed(columns)
     x = torch.rand(rows, columns, generator=generator) + 0.5
     return x.to(getattr(torch, DTYPES[suffix]))
@@ -29,8 +29,6 @@ def rows_of(rows: int, columns: int, suffix: str = "f32") -> Any:
 
 def far(rows: int, columns: int, suffix: str) -> Any:
     """Zeros that take no memory, and ones in the last row; None if the machine refuses them."""
-    import torch
-
     x = reserved(rows * columns, getattr(torch, DTYPES[suffix]))
     if x is not None:
         x[-columns:] = 1

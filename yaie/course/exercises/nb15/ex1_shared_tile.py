@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import cheap, in_every_order, report_of, reserved, run
 from yaie.course.core.observe import Case, Observer
@@ -64,8 +67,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 def observe_far(path: Path, case: Case, see: Observer) -> None:
     """The thread block of the last tile alone; a and b are 0, which takes no memory, but for ones
     in the last row of each."""
-    import torch
-
     m, n, k = case.far
     a, b, c = (reserved(size, torch.float16) for size in (m * k, k * n, m * n))
     if any(tensor is None for tensor in (a, b, c)):
@@ -79,8 +80,6 @@ def observe_far(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """What a warp reads from the two tiles."""
-    from functools import partial
-
     from yaie.course.viz.film import compose
     from yaie.course.viz.memory import draw_access
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from yaie.course.core.cuda import cheap
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb15.products import product_of, see_product
+from yaie.course.lessons.data_nb15 import places
 
 NAME = "matmul_mma"
 SIZES = ((128, 256, 32), (40, 264, 72))
@@ -29,8 +31,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    from yaie.course.lessons.data_nb15 import places
-
     if case.pieces:
         table = places(path, case.pieces, ROWS).tolist()
         outside = outside_of_its_row(table, case.pieces)
@@ -104,9 +104,6 @@ def orders(pieces: int) -> str:
 
 def draw(path: Path) -> Any:
     """Where the pieces of the first rows lie, by the learner's function."""
-    from functools import partial
-
-    from yaie.course.lessons.data_nb15 import places
     from yaie.course.viz.film import compose
     from yaie.course.viz.matmul import draw_places
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import SUFFIXES, Explain, poisoned, run, unwritten
-from yaie.course.core.observe import Case
-
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
-    from yaie.emulator import Report
+from yaie.course.core.observe import Case, Observer
+from yaie.emulator import Report
 
 TOLERANCE = {"f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 
@@ -26,8 +25,6 @@ def product_of(
 
 def factors(m: int, n: int, k: int, suffix: str = "f32", ones: bool = False) -> tuple:
     """a, b, and a result that holds NaN."""
-    import torch
-
     dtype = next(getattr(torch, name) for name in SUFFIXES if SUFFIXES[name] == suffix)
     generator = torch.Generator().manual_seed(m + n + k)
     a = torch.randn(m, k, generator=generator)

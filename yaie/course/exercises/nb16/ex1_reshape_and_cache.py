@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import cheap, in_every_order, operator_by, report_of, reserved, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb16.pools import pool_of, rows_of
+from yaie.ops.cuda.launching import memory
 
 fit = operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple")
 NAME = "reshape_and_cache_simple"
@@ -56,8 +59,6 @@ def inputs(
     odd: bool = False, moved: str = "", half: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """The tensors of a launch; numbers of new rows are above 0."""
-    import torch
-
     tokens, heads, dim, block_size = shape
     new = 1.0 + torch.arange(2 * tokens * heads * dim).view(tokens, 2 * heads, dim)
     keys, values = new[:, :heads], new[:, heads:] + 0.5
@@ -87,8 +88,6 @@ def inputs(
 
 
 def arguments(given: dict[str, Any]) -> tuple[Any, ...]:
-    from yaie.ops.cuda.launching import memory
-
     keys, values = given["keys"], given["values"]
     size = keys.element_size()
     return (
@@ -124,8 +123,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def observe_far(path: Path, see: Observer) -> None:
     """One row, to a slot that begins beyond what an int can count; the pools take no memory."""
-    import torch
-
     new = torch.arange(2 * LONG).to(torch.uint8).view(2, 1, LONG)
     pools = [reserved((FAR + 1) * LONG, torch.uint8) for _ in range(2)]
     if any(pool is None for pool in pools):

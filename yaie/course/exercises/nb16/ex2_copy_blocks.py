@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import cheap, draw_lines, in_every_order, reserved, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb16.pools import pool_of
@@ -59,8 +61,6 @@ def after(pool: Any, pairs: tuple[tuple[int, int], ...]) -> Any:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     far = len(case.shape) == 1
     if far:
         pools = [large_pool()]
@@ -90,8 +90,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def large_pool() -> Any:
     """Blocks of zeros that take no memory, but for two; None if the machine refuses them."""
-    import torch
-
     pool = reserved((FAR + 2) * 4096, torch.uint8)
     if pool is not None:
         pool = pool.view(FAR + 2, 4096)
@@ -101,7 +99,5 @@ def large_pool() -> Any:
 
 def draw(path: Path) -> Any:
     """What each line costs a warp."""
-    import torch
-
     pools = [pool_of(5, 16, 2, 32, seed=seed) for seed in range(2)]
     return draw_lines(path, NAME, pools, torch.tensor(APART), 2, 2, 4096, 16, 2)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import SUFFIXES, draw_lines, in_every_order, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb16.pools import pool_of
@@ -49,8 +51,6 @@ def drawn(shape: tuple[int, int, int, int], suffix: str, per_head: bool) -> Case
 
 def inputs(case: Case) -> tuple[Any, Any, tuple[Any, Any], Any]:
     """Keys, values, the scales of both, and slots."""
-    import torch
-
     tokens, heads, dim, block_size = case.shape
     if case.listed:
         keys, scale = torch.tensor(case.listed).view(1, 1, -1), torch.tensor([case.scale])
@@ -69,15 +69,11 @@ def inputs(case: Case) -> tuple[Any, Any, tuple[Any, Any], Any]:
 
 def stored(x: Any, scale: Any) -> Any:
     """x / scale as e4m3 numbers, in float32; x [tokens, heads, dim]."""
-    import torch
-
     scaled = x.float() / scale.view(1, -1, 1)
     return scaled.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn).float()
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     keys, values, scales, slots = inputs(case)
     tokens, heads, dim, block_size = case.shape
     blocks, row = int(slots.max()) // block_size + 2, heads * dim
@@ -103,8 +99,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """What each line costs a warp."""
-    import torch
-
     keys, ones = torch.randn(2, 2, 64, generator=torch.Generator().manual_seed(0)), torch.ones(1)
     pools = [torch.zeros(2, 4, 2, 64).to(torch.float8_e4m3fn) for _ in range(2)]
     sizes = (2, 2, 64, 0, 128, 128)

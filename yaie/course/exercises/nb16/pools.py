@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 
 def pool_of(num_blocks: int, block_size: int, heads: int, dim: int, seed: int = 0) -> Any:
     """A pool in which other requests' numbers lie: all below 0, no two alike."""
-    import torch
-
     size = num_blocks * block_size * heads * dim
     numbers = -1.0 - torch.arange(size, dtype=torch.float32) - 0.5 * seed
     return numbers.view(num_blocks, block_size, heads, dim)

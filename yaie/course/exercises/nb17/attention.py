@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import ORDERS, Explain, draw_lines, in_every_order, poisoned, run
-from yaie.course.core.observe import Case
-
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
-    from yaie.emulator import Report
+from yaie.course.core.observe import Case, Observer
+from yaie.emulator import Report
 
 TOLERANCE = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
 
@@ -96,8 +95,6 @@ def cases_of(
 @lru_cache(maxsize=64)
 def tensors(problem: Problem) -> tuple[Any, Any, Any]:
     """q, k and v of all sequences, end to end."""
-    import torch
-
     dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[problem.suffix]
     generator = torch.Generator().manual_seed(sum(map(sum, problem.lengths)) + problem.dim)
     queries, keys = (sum(pair[i] for pair in problem.lengths) for i in (0, 1))
@@ -129,8 +126,6 @@ def seen_by(problem: Problem, sequence: int, query: int) -> int:
 @lru_cache(maxsize=64)
 def attend(problem: Problem) -> tuple[Any, Any]:
     """Output and log-sum-exp in float64, with every score of a query in memory."""
-    import torch
-
     q, k, v = (tensor.double() for tensor in tensors(problem))
     out = torch.zeros(q.shape, dtype=torch.float64)
     lse = torch.full(q.shape[:2], -math.inf, dtype=torch.float64)
@@ -149,8 +144,6 @@ def attend(problem: Problem) -> tuple[Any, Any]:
 
 def arguments(problem: Problem) -> tuple[tuple[Any, ...], tuple[Any, Any]]:
     """What a launcher of csrc/flash is called with, and the outputs among it, full of NaN."""
-    import torch
-
     q, k, v = tensors(problem)
     out = poisoned(*q.shape, dtype=q.dtype)
     lse = poisoned(*q.shape[:2])
@@ -174,8 +167,6 @@ def arguments(problem: Problem) -> tuple[tuple[Any, ...], tuple[Any, Any]]:
 
 def _paged(problem: Problem, k: Any, v: Any) -> tuple[Any, Any, Any]:
     """Block tables in no order, and pools that hold NaN in every slot without a key."""
-    import torch
-
     size = problem.block_size
     counts = [-(-keys // size) for _, keys in problem.lengths]
     order = torch.randperm(sum(counts) + 2, generator=torch.Generator().manual_seed(1)).tolist()
@@ -226,8 +217,6 @@ def see_result(
 
 def _was_there_before(got: Any) -> bool:
     """Whether the first NaN has the bits that `poisoned` wrote."""
-    import torch
-
     bits = torch.int32 if got.element_size() == 4 else torch.int16
     found = got[got.isnan()][:1].view(bits)
     return bool(found == poisoned(1, dtype=got.dtype).view(bits))

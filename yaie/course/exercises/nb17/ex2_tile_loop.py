@@ -15,6 +15,7 @@ from yaie.course.exercises.nb17.attention import (
     requests,
     see_attention,
 )
+from yaie.emulator.checks import Report
 
 NAME = "flash_shared_tile"
 KEYS, HEIGHT = 32, 32  # of a tile, in float32 with head_dim up to 64
@@ -82,8 +83,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    from yaie.emulator.checks import Report
-
     report = see_attention(see, path, NAME, case.problem, case.order, EXPLAIN, BECAUSE)
     if case.problem is not COUNTED:
         return

@@ -15,6 +15,7 @@ from yaie.course.exercises.nb17.attention import (
     seen_by,
 )
 from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME, STAYS
+from yaie.course.lessons.data_nb17 import tiles_brought
 
 SMALL = (
     Problem(((5, 9),), heads=6, kv_heads=3, dim=16),
@@ -69,7 +70,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """How many tiles of keys each tile of queries loaded."""
-    from yaie.course.lessons.data_nb17 import tiles_brought
     from yaie.course.viz.tiles import draw_key_tiles
 
     rows, queries, keys = tiles_brought(path)

@@ -7,6 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import draw_lines, poisoned, reserved, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb17.attention import (
@@ -118,8 +120,6 @@ def observe_far(path: Path, see: Observer) -> None:
 @lru_cache(maxsize=64)
 def inputs(problem: Problem) -> tuple[Any, ...]:
     """What the launcher reads: grad_out, q, k, v, lse and delta."""
-    import torch
-
     q, k, v = tensors(problem)
     generator = torch.Generator().manual_seed(problem.dim)
     grad_out = torch.randn(q.shape, generator=generator).to(q.dtype)
@@ -138,8 +138,6 @@ def arguments(problem: Problem) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 def gradients(problem: Problem) -> tuple[Any, Any]:
     """grad_k and grad_v in float64, by torch's autograd of softmax(q kᵀ · scale) v."""
-    import torch
-
     grad_out, q, k, v = (x.double() for x in inputs(problem)[:4])
     k, v = k.requires_grad_(), v.requires_grad_()
     given = torch.zeros((), dtype=torch.float64) * (k.sum() + v.sum())  # if no query sees a key

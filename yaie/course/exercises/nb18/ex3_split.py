@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import compiled, in_every_order, operator_by, poisoned
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb18.paged import (
@@ -91,8 +93,6 @@ def see_parts(see: Observer, batch: Batch, part_lse: Any, splits: int, part: int
 
 def draw(path: Path) -> Any:
     """The partial states of one query head, and what they were merged to."""
-    import torch
-
     from yaie.course.viz.steps import MergeNode, draw_merge
 
     batch = batch_of((44,), heads=1, dim=16)

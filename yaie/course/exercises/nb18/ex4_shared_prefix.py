@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb18.paged import OVERFLOW, attend, batch_of, planned, see_result
+from yaie.ops.reference.attention import attention
 
 SHARED = 3  # blocks of 4
 MERGED = (
@@ -31,10 +34,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(shared_prefix_attention: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
-    from yaie.ops.reference.attention import attention
-
     batch = case.make()
     shared_len = 0 if case.name == "nothing shared" else 4 * SHARED
     before = [tensor.clone() for tensor in batch.tensors]

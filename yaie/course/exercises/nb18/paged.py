@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import ROUNDING, SUFFIXES, Explain, draw_lines, poisoned, reserved, run
-from yaie.course.core.observe import Case
-
-if TYPE_CHECKING:
-    from yaie.course.core.observe import Observer
+from yaie.course.core.observe import Case, Observer
 
 NO_BLOCK = 1 << 30  # what a table holds behind the end of a context
 TOLERANCE = {**ROUNDING, "float32": 1e-4}
@@ -64,8 +63,6 @@ def batch_of(
     The first `shared` blocks of all tables are the same. `spread` makes queries larger, and
     `scale` is that of the scores, if not 1 / sqrt(dim).
     """
-    import torch
-
     generator = torch.Generator().manual_seed(sum(contexts))
     needed = [-(-context // block_size) for context in contexts]
     num_blocks = shared + sum(need - shared for need in needed) + 2
@@ -97,8 +94,6 @@ def far() -> Batch | None:
 
     None where the machine does not lend so many addresses.
     """
-    import torch
-
     near = batch_of((4,), dtype="float16")
     q, key_pool, value_pool, tables, lengths = near.tensors
     last = (1 << 31) // key_pool[0].numel()
@@ -124,8 +119,6 @@ def place(batch: Batch, keys: Any) -> None:
 
 def attend(batch: Batch, begin: int = 0, end: int | None = None) -> tuple[Any, Any]:
     """Output and log-sum-exp over some keys of every sequence, in float64, a head at a time."""
-    import torch
-
     q = batch.tensors[0]
     out, lse = torch.zeros(q.shape).double(), torch.full(q.shape[:2], -torch.inf).double()
     for i in range(len(q)):

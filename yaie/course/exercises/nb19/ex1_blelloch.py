@@ -6,14 +6,12 @@ import random
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
-
-if TYPE_CHECKING:
-    from yaie.emulator.checks import Finding
+from yaie.emulator.checks import Finding
 
 # Numbers, threads of the thread block.
 SIZES = ((1, 1), (2, 1), (8, 4), (5, 4), (3, 4), (64, 32), (100, 64), (9, 2), (130, 16), (0, 4))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
 from yaie.course.core.observe import Case, Observer
@@ -17,9 +17,7 @@ from yaie.course.exercises.nb19.metadata import (
     random_batch,
     unwritten,
 )
-
-if TYPE_CHECKING:
-    from yaie.emulator.checks import Finding
+from yaie.emulator.checks import Finding
 
 TOPK = 9
 # New tokens of each request, keys of each.

@@ -6,15 +6,15 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
-
-if TYPE_CHECKING:
-    from yaie.course.lessons.ops.reference.radix import FlatTree
-    from yaie.emulator.checks import Finding
+from yaie.course.lessons.flat_tree import flatten
+from yaie.course.lessons.ops.reference.radix import FlatTree
+from yaie.emulator.checks import Finding
+from yaie.engine.radix import RadixTree
 
 Sequences = list[list[int]]
 # What the tree holds, the prompts, block size, max_blocks.
@@ -61,9 +61,6 @@ def drawn(seed: int) -> tuple[Sequences, Sequences, int, int]:
 
 def launched(case: Case) -> tuple[FlatTree, list[Any], list[Any]]:
     """The tree, a launch's arguments, and of these the outputs."""
-    from yaie.course.lessons.flat_tree import flatten
-    from yaie.engine.radix import RadixTree
-
     tree = RadixTree(case.size)
     for number, sequence in enumerate(case.known):
         tree.insert(sequence, range(100 * number, 100 * number + len(sequence) // case.size))

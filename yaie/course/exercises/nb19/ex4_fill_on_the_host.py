@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb19.metadata import (
     UNWRITTEN,
@@ -50,8 +53,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
-    import torch
-
     n = sum(case.lengths)
     q, kv = ints(case.lengths), ints(case.keys)
     expanded, cached = (unwritten(size) for size in case.sizes or (n + TAIL, n + TAIL))
@@ -94,9 +95,6 @@ def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
 @contextmanager
 def watched() -> Iterator[dict[str, int]]:
     """How often each thing that brings numbers from a device to the host was done."""
-    import torch
-    from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
-
     seen: dict[str, int] = {}
     waits = {  # operators whose result has a size that only the device knows, and the copy itself
         torch.ops.aten._local_scalar_dense: "a number read from a tensor",

@@ -6,18 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 UNWRITTEN = -(2**31)  # what an output holds before it is written
 
 
 def ints(values: Sequence[int]) -> Any:
-    import torch
-
     return torch.tensor(list(values), dtype=torch.int32)
 
 
 def unwritten(*shape: int) -> Any:
-    import torch
-
     return torch.full(shape, UNWRITTEN, dtype=torch.int32)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from yaie.course.core.cuda import draw_lines, in_every_order, poisoned, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb20.rows import MERGE, dtypes
@@ -46,30 +48,22 @@ def case(
 
 
 def normal(rows: int, columns: int) -> Any:
-    import torch
-
     return torch.randn(rows, columns, generator=torch.Generator().manual_seed(columns)) * 2
 
 
 def far_from_zero(rows: int, columns: int) -> Any:
     """Rows whose exp overflows, or vanishes, without the maximum."""
-    import torch
-
     return torch.tensor([[1000.0, 999.0] * 40, [-1000.0, -1001.0] * 40])
 
 
 def partly_hidden(rows: int, columns: int) -> Any:
     """-inf is what a filter leaves: whole rows, and rows that begin with it."""
-    import torch
-
     x = torch.full((2, 100), -torch.inf)
     x[1, 70:] = 1.5
     return x
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     rows, columns, *_ = case.shape
     x = case.make(rows, columns).to(dtypes()[case.suffix])
     best, total = poisoned(rows), poisoned(rows)

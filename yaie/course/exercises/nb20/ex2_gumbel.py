@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import in_every_order, poisoned, run
+import torch
+
+from yaie.course.core.cuda import compiled, in_every_order, poisoned, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb20.rows import MERGE, dtypes
+from yaie.course.lessons.ops.reference.sampling import gumbel_sample
 
 # Tokens, thread blocks, threads of each.
 SIZES = ((300, 2, 96), (1, 1, 32), (20, 1, 32), (64, 1, 64), (90, 3, 64), (1100, 1, 1024))
@@ -51,8 +54,6 @@ def case(rows: int, size: int, blocks: int, threads: int, **data: Any) -> Case:
 
 def twelve(size: int) -> tuple[Any, ...]:
     """Twelve rows: seeds and steps apart, four temperatures."""
-    import torch
-
     logits = torch.randn(12, size, generator=torch.Generator().manual_seed(size)) * 1.5
     temperature = torch.tensor([1.0, 0.5, 2.0, 1.0, 0.0, 1.5] * 2)
     seed = torch.tensor([3, 3, 7, 7, -1, 12, 12, 12, 2**40, 5, 6, 2**62])
@@ -62,8 +63,6 @@ def twelve(size: int) -> tuple[Any, ...]:
 
 def ties(size: int) -> tuple[Any, ...]:
     """With temperature 0, equal logits decide by their ids."""
-    import torch
-
     logits = torch.zeros(3, size)
     logits[0, [69, 5, 129]] = logits[1, [64, 33]] = logits[2, [96, 128]] = 2.0
     zeros = torch.zeros(3, dtype=torch.int64)
@@ -72,8 +71,6 @@ def ties(size: int) -> tuple[Any, ...]:
 
 def least_and_largest(size: int) -> tuple[Any, ...]:
     """The noise of the least and of the largest random number has to be finite."""
-    import torch
-
     logits = torch.zeros(2, size)
     logits[0, TOKEN], logits[1, TOKEN] = 40.0, -60.0
     seed, step = torch.tensor([LEAST, LARGEST]), torch.zeros(2, dtype=torch.int64)
@@ -81,8 +78,6 @@ def least_and_largest(size: int) -> tuple[Any, ...]:
 
 
 def nothing(size: int) -> tuple[Any, ...]:
-    import torch
-
     logits = torch.full((2, size), -torch.inf)
     logits[1, 39] = -500.0
     zeros = torch.zeros(2, dtype=torch.int64)
@@ -91,17 +86,11 @@ def nothing(size: int) -> tuple[Any, ...]:
 
 def thousands(size: int) -> tuple[Any, ...]:
     """3,000 draws of four tokens."""
-    import torch
-
     logits = torch.tensor(SHARES).log().expand(3000, -1).contiguous()
     return logits, torch.ones(3000), torch.arange(3000), torch.full((3000,), 3)
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
-    from yaie.course.lessons.ops.reference.sampling import gumbel_sample
-
     rows, size, *_ = case.shape
     logits, *rest = case.make(size)
     logits = logits.to(dtypes()[case.suffix])
@@ -131,9 +120,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """How often each of 12 tokens came in 2,000 draws, beside how often it should."""
-    import torch
-
-    from yaie.course.core.cuda import compiled
     from yaie.course.viz.draws import draw_shares
 
     rows = 2000

@@ -6,14 +6,14 @@ import bisect
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import Explain, compiled, in_every_order, poisoned, run
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb20.rows import dtypes
-
-if TYPE_CHECKING:
-    from yaie.emulator.checks import Finding
+from yaie.emulator.checks import Finding
 
 SIZES = ((1, 1), (5, 1), (40, 2), (256, 3), (700, 2))  # columns, thread blocks
 PARTS = (0.05, 0.5, 0.7, 0.9, 0.97)  # of the mass, one for each row
@@ -54,8 +54,6 @@ def random_rows(columns: int, blocks: int, suffix: str = "f32") -> Case:
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     if case.rows is None:
         x, wanted, thresholds, above_them = drawn(case.columns, case.suffix)
         because = "The masses of the logits down to it, in descending order, first reach `wanted`."
@@ -87,8 +85,6 @@ def drawn(columns: int, suffix: str) -> tuple[Any, list[int], Any, list[int]]:
 
     What is wanted is in the middle of a token's mass: rounding of exp cannot move it to another.
     """
-    import torch
-
     x = torch.randn(len(PARTS), columns, generator=torch.Generator().manual_seed(columns))
     x = x.to(dtypes()[suffix])
     wanted, thresholds, above = [], [], []
@@ -134,8 +130,6 @@ EXPLAIN: Explain = {
 
 def draw(path: Path) -> Any:
     """The four rounds: which bins held mass, and where the threshold was."""
-    import torch
-
     from yaie.course.viz.draws import draw_rounds, rounds
 
     x = (torch.randn(400, generator=torch.Generator().manual_seed(20)) * 2).unsqueeze(0)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from yaie.course.core.cuda import SUFFIXES
-
-if TYPE_CHECKING:
-    from yaie.emulator.checks import Finding
+from yaie.emulator.checks import Finding
 
 
 def dtypes() -> dict[str, Any]:
     """The suffix of a launcher's name and the dtype that it takes."""
-    import torch
-
     return {suffix: getattr(torch, name) for name, suffix in SUFFIXES.items()}
 
 

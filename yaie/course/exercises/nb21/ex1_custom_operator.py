@@ -7,6 +7,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
 from yaie.course.core.observe import Case, Observer
 
 _numbers = itertools.count()
@@ -22,8 +25,6 @@ def cases() -> Iterator[Case]:
 
 
 def observe(define: Callable[[str], None], case: Case, see: Observer) -> None:
-    import torch
-
     namespace = f"exercise_21_1_{next(_numbers)}"  # one that was never used before
     with see.call("define_silu_and_mul(namespace)"):
         define(namespace)
@@ -37,16 +38,12 @@ def observe(define: Callable[[str], None], case: Case, see: Observer) -> None:
 
 
 def tensor(case: Case) -> Any:
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     return torch.randn(case.shape, generator=generator).to(getattr(torch, case.dtype))
 
 
 def at_result(operator: Any, case: Case, see: Observer) -> None:
     """The result, and whether x stays what it was."""
-    import torch
-
     x = tensor(case)
     before = x.clone()
     with see.call("silu_and_mul(x)"):
@@ -64,8 +61,6 @@ def at_result(operator: Any, case: Case, see: Observer) -> None:
 
 def at_fake(operator: Any, case: Case, see: Observer) -> None:
     """The fake's answer beside the real one."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     x = tensor(case)
     mode = FakeTensorMode()
     fake_x = mode.from_tensor(x)
@@ -81,8 +76,6 @@ def at_fake(operator: Any, case: Case, see: Observer) -> None:
 
 def at_graphs(operator: Any, case: Case, see: Observer) -> None:
     """One graph, which serves all sizes."""
-    import torch
-
     graphs = []
 
     def backend(graph: Any, inputs: Any) -> Any:

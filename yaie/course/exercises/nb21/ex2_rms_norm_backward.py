@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
 
 EPS = 1e-2
@@ -26,8 +28,6 @@ def observe(RMSNorm: Any, case: Case, see: Observer) -> None:
 
 def drawn(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any, Any]:
     """x, weight and the gradient of the result."""
-    import torch
-
     generator = torch.Generator().manual_seed(1)
     x, gradient = (torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2))
     weight = 1.0 + 0.5 * torch.randn(shape[-1], generator=generator, dtype=torch.float64)
@@ -35,8 +35,6 @@ def drawn(shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any, Any]:
 
 
 def at_gradients(RMSNorm: Any, case: Case, see: Observer) -> None:
-    import torch
-
     x, weight, gradient = drawn(case.shape, torch.float64)
     got = gradients(see, RMSNorm, x, weight, gradient)
     want = autograd(x, weight, gradient)
@@ -70,8 +68,6 @@ def autograd(x: Any, weight: Any, gradient: Any) -> tuple[Any, Any]:
 
 
 def at_rounding(RMSNorm: Any, case: Case, see: Observer) -> None:
-    import torch
-
     x, weight, noise = drawn((8, 256), torch.bfloat16)
     gradient = x.float() / weight.float()
     if case.place:
@@ -89,8 +85,6 @@ def at_rounding(RMSNorm: Any, case: Case, see: Observer) -> None:
 
 
 def at_differences(RMSNorm: Any, case: Case, see: Observer) -> None:
-    import torch
-
     x, weight, _ = drawn((2, 5), torch.float64)
     with see.call("gradcheck"):
         torch.autograd.gradcheck(

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import torch
+
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.capture import capture_on_cpu
 
 SLOTS, WIDTH = 12, 3
 
@@ -32,8 +35,6 @@ class Toy:
     """A step that looks up each row's token, writes it into a cache, and returns twice of it."""
 
     def __init__(self) -> None:
-        import torch
-
         self.table = torch.arange(1.0, 31.0).view(10, WIDTH)
         self.cache = torch.zeros(SLOTS + 1, WIDTH)  # the last place is for padding
         self.calls: list[int] = []  # rows of each call
@@ -50,8 +51,6 @@ class Toy:
         return found * 2
 
     def capture(self, function: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
-        from yaie.course.lessons.capture import capture_on_cpu
-
         seen = list(self.calls)
         self.result, replay = capture_on_cpu(function)
         size = self.calls[-1]
@@ -65,8 +64,6 @@ class Toy:
         return self.result, counted
 
     def batch(self, tokens: list[int], slots: list[int]) -> dict[str, Any]:
-        import torch
-
         return {"token_ids": torch.tensor(tokens), "slots": torch.tensor(slots)}
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.bottleneck import NAMES
+from yaie.course.lessons.data_nb21 import kept
 
 PARTS = ("dram", "l2", "l1", "tensor", "fma", "issue")
 WAITS = ("wait_memory", "wait_shared", "wait_barrier", "wait_queue", "wait_mio", "wait_math")
@@ -40,8 +42,6 @@ PLANNED = {
 
 
 def cases() -> Iterator[Case]:
-    from yaie.course.lessons.data_nb21 import kept
-
     for name, metrics in PLANNED.items():
         yield Case(f"{name} ({in_words(metrics)})", metrics=metrics)
     for row in kept()["kernels"]["rows"]:
@@ -91,8 +91,6 @@ def expected(metrics: Mapping[str, float]) -> tuple[str, str]:
 
 def draw(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
     """The measured profiles, with what the function says of each."""
-    from yaie.course.lessons.bottleneck import NAMES
-    from yaie.course.lessons.data_nb21 import kept
     from yaie.course.viz import draw_profile
 
     record = kept()

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import EXPLAIN, SUFFIXES, operator_by, poisoned, run
+import torch
+
+from yaie.course.core.cuda import EXPLAIN, SUFFIXES, operator_by, poisoned, report_of, run
 from yaie.course.core.observe import Case, Observer
 
 fit = operator_by("yaie.ops.cuda.elementwise:silu_and_mul_simple")
@@ -41,8 +43,6 @@ def case(
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    import torch
-
     rows, size = case.rows, case.size
     new = torch.Generator().manual_seed(rows * 1000 + size)
     x = (case.scale * torch.randn(rows, 2 * size, generator=new)).to(getattr(torch, case.dtype))
@@ -74,9 +74,6 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """The first request of a warp for x."""
-    import torch
-
-    from yaie.course.core.cuda import report_of
     from yaie.course.viz.memory import draw_access
 
     x, out = torch.randn(4, 512), poisoned(4, 256)

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.ops import registry
+from yaie.ops.registry import Unsupported
 
 OPERATOR = "exercise"
 CPU = ("reference",)
@@ -75,8 +77,6 @@ def case(
 @contextmanager
 def registered(case: Case, calls: list[str]) -> Iterator[None]:
     """An operator of its own, whose back ends note that they were called, and the orders."""
-    from yaie.ops import registry
-
     kept, announced = dict(registry.ORDER), set(registry._announced)
     errors = {
         "cannot": registry.Unsupported, "crashes": RuntimeError, "is missing": NotImplementedError,
@@ -150,8 +150,6 @@ def observe(compute: Callable[..., Any], case: Case, see: Observer) -> None:
 def observe_error(
     call: Callable[[], Any], errors: list[Exception], case: Case, see: Observer
 ) -> None:
-    from yaie.ops.registry import Unsupported
-
     kinds = {"Unsupported": Unsupported, "ValueError": ValueError, "RuntimeError": RuntimeError}
     because = "Only Unsupported means that another back end may be tried."
     see.raises("the call", kinds.get(case.raises, NotImplementedError), call, because)

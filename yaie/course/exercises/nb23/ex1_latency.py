@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from yaie.bench.load import Trace
 from yaie.course.core.observe import Case, Observer, short
 
 # due, tokens: the first pauses in the middle, and outlives the others
@@ -125,8 +126,6 @@ def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: O
 
 
 def traces_of(run: Any) -> list[Any]:
-    from yaie.bench.load import Trace
-
     return [Trace(due, list(tokens)) for due, tokens in run]
 
 

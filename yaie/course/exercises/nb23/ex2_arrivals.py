@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 
 
@@ -100,8 +101,6 @@ def observe_limits(poisson_arrivals: Any, see: Observer) -> None:
 
 
 def draw(poisson_arrivals: Any) -> Any:
-    from yaie.course import viz
-
     times = {
         "evenly": [number / 4 for number in range(1, 61)],
         "independently": poisson_arrivals(4.0, 60, random.Random(20)),

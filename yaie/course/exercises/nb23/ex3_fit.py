@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.simulate import Simulation
+from yaie.engine.scheduler import Scheduler
 
 NAMES = ("num_blocks", "block_size", "prompt", "output", "shared")
 PLANNED = (
@@ -85,9 +87,6 @@ def run_smoothly(
     num_blocks: int, block_size: int, prompt: int, output: int, shared: int, count: int
 ) -> bool:
     """Whether `count` requests run side by side, in the scheduler, without a preemption."""
-    from yaie.course.lessons.simulate import Simulation
-    from yaie.engine.scheduler import Scheduler
-
     scene = Simulation(
         Scheduler,
         num_blocks=num_blocks,

@@ -8,6 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import torch
+from torch.nn.functional import silu
+from torch.overrides import TorchFunctionMode
+
 from yaie.course.core.observe import Case, Observer
 
 PRODUCTS = {"linear", "matmul", "rmatmul", "mm", "addmm", "einsum", "inner", "tensordot", "bmm"}
@@ -37,17 +41,12 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
 
 def integers(generator: random.Random, *shape: int) -> Any:
     """Small whole numbers, of which every sum is exact, in float64."""
-    import torch
-
     numbers = [float(generator.randint(-9, 9)) for _ in range(math.prod(shape))]
     return torch.tensor(numbers).double().view(shape)
 
 
 def multiplied(see: Observer, call: Callable[[], Any], most: int, who: str) -> Any:
     """Call, and count the multiplications and additions of matrix products."""
-    import torch
-    from torch.overrides import TorchFunctionMode
-
     counts = []
 
     class Counter(TorchFunctionMode):
@@ -154,9 +153,6 @@ def at_two_layers(learner: Any, case: Case, see: Observer) -> None:
 
 def draw(learner: Any) -> Any:
     """An MLP on two ranks: what each has in between, and what is added up."""
-    import torch
-    from torch.nn.functional import silu
-
     from yaie.course.viz.parallel import Matrix, draw_matrices
 
     generator = torch.Generator().manual_seed(3)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.speculative import prompt_lookup
 
 
 def cases() -> Iterator[Case]:
@@ -64,7 +65,6 @@ def observe(accept: Any, case: Case, see: Observer) -> None:
 
 def draw(accept: Any) -> Any:
     """A model that recites, and a drafter that looks up what came before."""
-    from yaie.course.lessons.speculative import prompt_lookup
     from yaie.course.viz.parallel import draw_speculation
 
     recited = (
