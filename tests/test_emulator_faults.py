@@ -33,10 +33,10 @@ def run(kernels, name: str):
 
 
 def test_there_are_enough_and_each_has_a_twin():
-    text = SOURCE.read_text()
-    assert len(FAULTS) >= 40
-    for name in FAULTS:
-        assert re.search(rf"__global__ void {name}_right\(", text), name
+    kernels = re.split(r"(?=__global__ void )", SOURCE.read_text())[1:]
+    assert len(kernels) == len(FAULTS) >= 40
+    for name, kernel in zip(FAULTS, kernels, strict=True):
+        assert "RIGHT" in kernel and f"LAUNCH({name}," in kernel, name
 
 
 @pytest.mark.parametrize("order", runtime.ORDERS)

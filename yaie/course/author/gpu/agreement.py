@@ -82,7 +82,7 @@ def planted() -> dict[str, tuple[str, int]]:
     """For each faulty kernel the kind and the line of its fault, as its comment says."""
     found, kernel = {}, ""
     for number, row in enumerate((HERE / "faults.cu").read_text().splitlines(), 1):
-        if match := re.match(r"__global__ void (\w+)\(", row):
+        if match := re.search(r"__global__ void (\w+)\(", row):
             kernel = match[1]
         if match := re.search(r"// FAULT: (\w+)$", row):
             found[kernel] = (match[1], number)
@@ -93,17 +93,18 @@ FAULTS = planted()
 
 
 def with_launchers(text: str) -> str:
-    """The source with its LAUNCH macros written out: only launchers that can be read are found."""
-    body = re.search(r"#define LAUNCH.*?\n((?:.*\\\n)*.*)\n", text)[0]
-    signature = body.partition("bytes)")[2].replace("\\\n", " ").replace("##", "")
+    """The source with its LAUNCH macros written out, each in the lines that it had: the emulator
+    finds only launchers that can be read."""
+    define = re.search(r"#define LAUNCH\(name, \.\.\.\)((?:.*\\\n)*.*)\n", text)
+    body = " ".join(define[1].replace("\\\n", " ").split())
 
-    def launcher(call: re.Match[str]) -> str:
-        name, grid, block, size = re.split(r", (?![^(]*\))", call[1])
-        words = {"run_name": f"run_{name}", "name": name, "grid": grid, "block": block,
-                 "bytes": size}  # fmt: skip
-        return " ".join(re.sub(r"\b\w+\b", lambda w: words.get(w[0], w[0]), signature).split())
+    def launchers(found: re.Match[str]) -> str:
+        name, call = found.groups()
+        written = re.sub(r"\bname\b", name, body).replace("##", "")
+        lines = "\n" * found[0].count("\n")
+        return written.replace("__VA_ARGS__", " ".join(call.split())) + lines
 
-    return re.sub(r"^LAUNCH\((.*)\)$", launcher, text, flags=re.MULTILINE)
+    return re.sub(r"^LAUNCH\((\w+),\s((?:.*;\n)*.*)\)$", launchers, text, flags=re.MULTILINE)
 
 
 # ------------------------------------------------------------------ on the GPU machine
@@ -203,10 +204,7 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
 def load(name: str) -> Module:
     """NAME.cu on the emulator, checked."""
     path = HERE / f"{name}.cu"
-    source = path.read_text()
-    if "#define LAUNCH" in source:
-        source = with_launchers(source)
-    return Module(source, path, checked=True)
+    return Module(with_launchers(path.read_text()), path, checked=True)
 
 
 def emulate(module: Module, launcher: str, number: int, elements: int) -> Report:

@@ -2,6 +2,12 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#define LAUNCH(name, ...)                                                                       \
+    extern "C" cudaError_t run_##name(const float* in, float* out, int n, cudaStream_t stream) { \
+        __VA_ARGS__;                                                                            \
+        return cudaGetLastError();                                                              \
+    }
+
 __global__ void transpose_naive(const float* in, float* out, int n) {
     int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
     out[x * n + y] = in[y * n + x];
@@ -88,91 +94,36 @@ __global__ void branches(const float* in, float* out, int n) {
     out[i] = sum;
 }
 
-extern "C" {
-cudaError_t run_transpose_naive(const float* in, float* out, int n, cudaStream_t stream) {
-    transpose_naive<<<dim3(n / 32, n / 32), dim3(32, 32), 0, stream>>>(in, out, n);
-    return cudaGetLastError();
+dim3 tiles(int n) { return dim3(n / 32, n / 32); }
+
+// The lanes whose numbers have this bit 0: one lane of each pair that meets at an element.
+unsigned first_lanes(int bit) {
+    const unsigned lanes[] = {0x55555555, 0x33333333, 0x0f0f0f0f, 0x00ff00ff, 0x0000ffff};
+    return lanes[bit];
 }
-cudaError_t run_transpose_32(const float* in, float* out, int n, cudaStream_t stream) {
-    transpose_tile<32><<<dim3(n / 32, n / 32), dim3(32, 32), 0, stream>>>(in, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_transpose_33(const float* in, float* out, int n, cudaStream_t stream) {
-    transpose_tile<33><<<dim3(n / 32, n / 32), dim3(32, 32), 0, stream>>>(in, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_strided(const float* in, float* out, int stride, cudaStream_t stream) {
-    strided<<<1, 32, 0, stream>>>(in, out, stride);
-    return cudaGetLastError();
-}
-cudaError_t run_shifted(const float* in, float* out, int shift, cudaStream_t stream) {
-    shifted<<<1, 32, 0, stream>>>((const float4*)(in + shift), (float4*)out, 0);
-    return cudaGetLastError();
-}
-cudaError_t run_broadcast(const float* in, float* out, int n, cudaStream_t stream) {
-    broadcast<<<1, 32, 0, stream>>>(in, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_shared_stride(const float* in, float* out, int stride, cudaStream_t stream) {
-    shared_stride<<<1, 32, 0, stream>>>(in, out, stride);
-    return cudaGetLastError();
-}
-cudaError_t run_shared_vectors(const float* in, float* out, int n, cudaStream_t stream) {
-    shared_vectors<<<1, 32, 0, stream>>>(in, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_doubles_apart(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const double*)in, out, number, 5, ~0u);
-    return cudaGetLastError();
-}
-cudaError_t run_doubles_meet(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, number, ~0u);
-    return cudaGetLastError();
-}
-cudaError_t run_doubles_lanes(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, 5, (unsigned)number);
-    return cudaGetLastError();
-}
-cudaError_t run_doubles_alone(const float* in, float* out, int bit, cudaStream_t stream) {
-    const unsigned first[] = {0x55555555, 0x33333333, 0x0f0f0f0f, 0x00ff00ff, 0x0000ffff};
-    shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, bit, first[bit]);
-    return cudaGetLastError();
-}
-cudaError_t run_doubles_stored(const float* in, float* out, int bit, cudaStream_t stream) {
-    shared_store<<<1, 32, 0, stream>>>((const double*)in, out, bit);
-    return cudaGetLastError();
-}
-cudaError_t run_float4_apart(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, number, 5, ~0u);
-    return cudaGetLastError();
-}
-cudaError_t run_float4_meet(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, number, ~0u);
-    return cudaGetLastError();
-}
-cudaError_t run_float4_lanes(const float* in, float* out, int number, cudaStream_t stream) {
-    shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, 5, (unsigned)number);
-    return cudaGetLastError();
-}
-cudaError_t run_float4_alone(const float* in, float* out, int bit, cudaStream_t stream) {
-    const unsigned first[] = {0x55555555, 0x33333333, 0x0f0f0f0f, 0x00ff00ff, 0x0000ffff};
-    shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, bit, first[bit]);
-    return cudaGetLastError();
-}
-cudaError_t run_float4_stored(const float* in, float* out, int bit, cudaStream_t stream) {
-    shared_store<<<1, 32, 0, stream>>>((const float4*)in, out, bit);
-    return cudaGetLastError();
-}
-cudaError_t run_halves(const float* in, float* out, int n, cudaStream_t stream) {
-    halves<<<1, 32, 0, stream>>>((const __half*)in, (__half*)out);
-    return cudaGetLastError();
-}
-cudaError_t run_half_pairs(const float* in, float* out, int n, cudaStream_t stream) {
-    half_pairs<<<1, 32, 0, stream>>>((const __half2*)in, (__half2*)out);
-    return cudaGetLastError();
-}
-cudaError_t run_branches(const float* in, float* out, int n, cudaStream_t stream) {
-    branches<<<1, 32, 0, stream>>>(in, out, n);
-    return cudaGetLastError();
-}
-}
+
+LAUNCH(transpose_naive, transpose_naive<<<tiles(n), dim3(32, 32), 0, stream>>>(in, out, n))
+LAUNCH(transpose_32, transpose_tile<32><<<tiles(n), dim3(32, 32), 0, stream>>>(in, out, n))
+LAUNCH(transpose_33, transpose_tile<33><<<tiles(n), dim3(32, 32), 0, stream>>>(in, out, n))
+LAUNCH(strided, strided<<<1, 32, 0, stream>>>(in, out, n))
+LAUNCH(shifted, shifted<<<1, 32, 0, stream>>>((const float4*)(in + n), (float4*)out, 0))
+LAUNCH(broadcast, broadcast<<<1, 32, 0, stream>>>(in, out, n))
+LAUNCH(shared_stride, shared_stride<<<1, 32, 0, stream>>>(in, out, n))
+LAUNCH(shared_vectors, shared_vectors<<<1, 32, 0, stream>>>(in, out, n))
+LAUNCH(halves, halves<<<1, 32, 0, stream>>>((const __half*)in, (__half*)out))
+LAUNCH(half_pairs, half_pairs<<<1, 32, 0, stream>>>((const __half2*)in, (__half2*)out))
+LAUNCH(branches, branches<<<1, 32, 0, stream>>>(in, out, n))
+
+LAUNCH(doubles_apart, shared_load<<<1, 32, 0, stream>>>((const double*)in, out, n, 5, ~0u))
+LAUNCH(doubles_meet, shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, n, ~0u))
+LAUNCH(doubles_lanes, shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, 5, (unsigned)n))
+LAUNCH(doubles_alone,
+       shared_load<<<1, 32, 0, stream>>>((const double*)in, out, 1, n, first_lanes(n)))
+LAUNCH(doubles_stored, shared_store<<<1, 32, 0, stream>>>((const double*)in, out, n))
+
+LAUNCH(float4_apart, shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, n, 5, ~0u))
+LAUNCH(float4_meet, shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, n, ~0u))
+LAUNCH(float4_lanes, shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, 5, (unsigned)n))
+LAUNCH(float4_alone,
+       shared_load<<<1, 32, 0, stream>>>((const float4*)in, out, 1, n, first_lanes(n)))
+LAUNCH(float4_stored, shared_store<<<1, 32, 0, stream>>>((const float4*)in, out, n))
