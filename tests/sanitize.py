@@ -36,9 +36,9 @@ from test_paged_rungs import oracle  # noqa: E402
 from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
 from yaie.build import jit  # noqa: E402
 from yaie.course.lessons.ops.attention_gradient import attention_backward  # noqa: E402
-from yaie.course.lessons.ops.reference.attention_gradient import attention  # noqa: E402
 from yaie.engine.inputs import Shape  # noqa: E402
 from yaie.ops.cuda.paged import RUNGS  # noqa: E402
+from yaie.ops.reference.attention import contiguous_attention  # noqa: E402
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 HALF, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
@@ -66,7 +66,7 @@ def backward(shape: tuple, dtype: torch.dtype) -> None:
     """The gradients of attention."""
     leaves, grads, causal = gradient.inputs(shape, dtype)
     q, k, v = (x.detach() for x in leaves)
-    out, lse = attention(q, k, v, causal)
+    out, lse = contiguous_attention(q, k, v, causal)
     delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
     given = (x.to(DEVICE) for x in (grads[0], q, k, v, lse, delta))
     got = attention_backward(*given, causal, backend="cuda")

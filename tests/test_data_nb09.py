@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from yaie.bench import kernels
-from yaie.course.lessons.data_nb09 import KEPT, SMALL, flops, from_record, kept, points
+from yaie.course.core.paths import NOTEBOOKS
+from yaie.course.lessons.data_nb09 import SMALL, flops, from_record, kept, points
 from yaie.course.lessons.ops.cases import bench_cases
 
 
@@ -30,7 +31,7 @@ def test_texts_of_other_notebooks_name_the_kept_figures():
         ("09_gpu_memory_and_roofline", (f"{ridge} operations a byte",)),
         ("12_triton_attention", (f"{ridge} operations for each byte", f"reached {peak} ")),
     ):
-        text = (KEPT.parents[1] / f"{name}.ipynb").read_text(encoding="utf-8")
+        text = (NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
         assert [words for words in wanted if words not in text] == [], name
 
 

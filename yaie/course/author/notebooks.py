@@ -20,9 +20,8 @@ from pathlib import Path
 
 from yaie.course.author.build import unsolved
 from yaie.course.core.gpu_cells import FIRST_LINE
-from yaie.course.core.paths import ROOT
+from yaie.course.core.paths import NOTEBOOKS, ROOT
 
-NOTEBOOKS = ROOT / "notebooks"
 TEXTS = ROOT / "build" / "notebooks"
 SANITIZER = ROOT / "tests" / "nbval_sanitize.cfg"
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 SOLUTIONS = ROOT / "solutions"
+NOTEBOOKS = ROOT / "notebooks"
+DATA = NOTEBOOKS / "data"
+
+
+def kept(name: str) -> dict[str, Any]:
+    """The record of a measurement in `notebooks/data`, by its name without .json."""
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
 
 
 def exercises_dir() -> Path:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from yaie.bench.ceilings import Ceilings
+from yaie.course.core import paths
 from yaie.course.viz.roofline import Point, Roof
 
-KEPT = Path(__file__).resolve().parents[3] / "notebooks" / "data" / "bench_kernels_h200.json"
+KEPT = "bench_kernels_h200"
 # Operations for each component of the input or, for silu_and_mul, of the output; counted as in
 # yaie.course.lessons.intensity.
 SMALL = {
@@ -69,7 +68,7 @@ class Machine:
 
 def kept() -> Machine:
     """The measurements that are kept in `notebooks/data`."""
-    return from_record(json.loads(KEPT.read_text()))
+    return from_record(paths.kept(KEPT))
 
 
 def from_record(record: dict) -> Machine:

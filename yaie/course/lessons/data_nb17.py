@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from yaie.build.dtypes import SUFFIXES
-from yaie.course.core.paths import ROOT
+import torch
 
-KEPT = ROOT / "notebooks" / "data" / "17_flash_h200.json"
+from yaie.course.core import paths
+from yaie.ops.cuda.flash import Sequences as Layout
+from yaie.ops.cuda.launching import suffix
 
-
-class Layout(NamedTuple):
-    """How the sequences of a batch lie, as csrc/flash/flash.cuh says; all None: there is one."""
-
-    starts_q: Any = None
-    starts_k: Any = None
-    tables: Any = None
-    lengths: Any = None
-
-
+kept = partial(paths.kept, "17_flash_h200")  # the figures of the ladder flash
 ALONE = Layout()
 
 
@@ -41,19 +33,16 @@ def attend(
         kernels: a loaded file; `rung` is the part of its launchers' names.
         q, k, v: `[tokens, heads, head_dim]`; with tables k and v are pools.
     """
-    import torch
-
     q, k, v = (x.contiguous() for x in (q, k, v))
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     out = torch.full_like(q, torch.nan)
     lse = torch.full((tokens, heads), torch.nan, device=q.device)
     batch = 1 if layout.starts_q is None else len(layout.starts_q) - 1
     keys, block_size, max_blocks = len(k), 0, 0
-    if layout.tables is not None:
-        keys, block_size, max_blocks = 0, k.shape[1], layout.tables.shape[1]
-    suffix = SUFFIXES[str(q.dtype).removeprefix("torch.")]
+    if layout.block_tables is not None:
+        keys, block_size, max_blocks = 0, k.shape[1], layout.block_tables.shape[1]
     row = kv_heads * head_dim
-    getattr(kernels, f"flash_{rung}_{suffix}")(
+    getattr(kernels, f"flash_{rung}_{suffix(q.dtype)}")(
         *(q, k, v, out, lse, *(x if x is None else x.contiguous() for x in layout)),
         *(batch, tokens, keys, heads, kv_heads, head_dim, heads * head_dim, row, row),
         *(block_size, max_blocks, head_dim**-0.5 if scale is None else scale, int(causal)),
@@ -63,8 +52,6 @@ def attend(
 
 def naive(q: Any, k: Any, v: Any, causal: bool = True) -> tuple[Any, Any]:
     """Attention of one sequence with every score in memory, in float64."""
-    import torch
-
     group = q.shape[1] // k.shape[1]
     k, v = (x.double().repeat_interleave(group, dim=1) for x in (k, v))
     scores = torch.einsum("qhd,khd->hqk", q.double(), k) * q.shape[2] ** -0.5
@@ -168,8 +155,6 @@ def rescales(scores: Any, tile: int, slack: float) -> tuple[int, float]:
     Returns:
         In how many tiles something was rescaled, and the largest error of the log-sum-exps.
     """
-    import torch
-
     maximum = scores.new_full(scores.shape[:1], -1e30)
     total, count = torch.zeros_like(maximum), 0
     for start in range(0, scores.shape[1], tile):
@@ -181,8 +166,3 @@ def rescales(scores: Any, tile: int, slack: float) -> tuple[int, float]:
         total = total + (some - maximum.unsqueeze(1)).exp().sum(1)
     error = (maximum + total.log() - scores.logsumexp(1)).abs().max().item()
     return count, error
-
-
-def kept(path: Path = KEPT) -> dict[str, Any]:
-    """The kept figures of the rungs, measured by the ladder flash."""
-    return json.loads(path.read_text(encoding="utf-8"))

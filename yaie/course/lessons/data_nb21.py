@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from functools import partial
 
-from yaie.course.core.paths import ROOT
+from yaie.course.core import paths
 
-KEPT = ROOT / "notebooks" / "data" / "21_tools_h200.json"
+kept = partial(paths.kept, "21_tools_h200")  # the record of `yaie.course.author.gpu.tools`
 
 PLANTED = r"""#include <cuda_runtime.h>
 
@@ -47,8 +45,3 @@ extern "C" cudaError_t never_written(const float* x, float* out, int n, cudaStre
 }
 """
 FAULTS = {"out_of_bounds": "memcheck", "race": "racecheck", "never_written": "initcheck"}
-
-
-def kept(path: Path = KEPT) -> dict[str, Any]:
-    """The record of `yaie.course.author.gpu.tools`."""
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -10,9 +10,7 @@ import json
 import re
 
 from yaie.course.core.notebook import Markdown
-from yaie.course.core.paths import ROOT
-
-NOTEBOOKS = ROOT / "notebooks"
+from yaie.course.core.paths import NOTEBOOKS
 
 QUESTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "00_start_here": (

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import torch
 
 from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.radix import shared_prefix_length
 from yaie.model.batch import Batch
 from yaie.model.llama import Llama
 
@@ -74,8 +74,7 @@ class Round:
     @property
     def kept(self) -> int:
         """How many of the drafted tokens are in the text."""
-        pairs = zip(self.draft, self.accepted, strict=False)
-        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        return shared_prefix_length(self.draft, self.accepted)
 
 
 class Verifier:

@@ -29,12 +29,12 @@ from yaie.bench.machine import versions
 from yaie.course.author.gpu import nvidia
 from yaie.course.author.gpu.explanations import COUNTER_EXPLANATIONS, FAULT_EXPLANATIONS
 from yaie.course.author.gpu.nvidia import run, version_of
-from yaie.course.core.paths import ROOT
+from yaie.course.core import paths
 from yaie.emulator.checks import Report
 from yaie.emulator.launch import KernelError, Module
 
 HERE = Path(__file__).resolve().parent
-DATA = ROOT / "notebooks" / "data" / "14_agreement.json"
+DATA = paths.DATA / "14_agreement.json"
 ELEMENTS = 97  # of each array that a fault gets
 AT_ONCE = 8  # processes that share the GPU
 TIME_LIMIT = 40  # seconds for one process

@@ -6,95 +6,35 @@ functions in `reference`, the kernels in `triton` and `cuda`.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from yaie.ops.registry import declare
 
-declare(
-    {
-        "add": {
-            "reference": "yaie.course.lessons.ops.reference.elementwise:add",
-            "triton": "yaie.course.lessons.ops.triton.elementwise:add",
-            "cuda": "yaie.course.lessons.ops.cuda.elementwise:add",
-        },
-        "add_relu": {
-            "reference": "yaie.course.lessons.ops.reference.elementwise:add_relu",
-            "triton": "yaie.course.lessons.ops.triton.elementwise:add_relu",
-            "cuda": "yaie.course.lessons.ops.cuda.elementwise:add_relu",
-        },
-        "transpose": {
-            "reference": "yaie.course.lessons.ops.reference.matrix:transpose",
-            "cuda": "yaie.course.lessons.ops.cuda.matrix:transpose",
-        },
-        "row_sum": {
-            "reference": "yaie.course.lessons.ops.reference.rows:row_sum",
-            "triton": "yaie.course.lessons.ops.triton.rows:row_sum",
-            "cuda": "yaie.course.lessons.ops.cuda.rows:row_sum",
-        },
-        "softmax": {
-            "reference": "yaie.course.lessons.ops.reference.rows:softmax",
-            "triton": "yaie.course.lessons.ops.triton.rows:softmax",
-            "cuda": "yaie.course.lessons.ops.cuda.rows:softmax",
-        },
-        "matmul": {
-            "reference": "yaie.course.lessons.ops.reference.matrix:matmul",
-            "triton": "yaie.course.lessons.ops.triton.matmul:matmul",
-            "cuda": "yaie.course.lessons.ops.cuda.matrix:matmul",
-        },
-        "attention_backward": {
-            "reference": "yaie.course.lessons.ops.reference.attention_gradient:attention_backward",
-            "cuda": "yaie.course.lessons.ops.cuda.flash_backward:attention_backward",
-        },
-        "reshape_and_cache_fp8": {
-            "reference": "yaie.course.lessons.ops.reference.kv:reshape_and_cache_fp8",
-            "cuda": "yaie.course.lessons.ops.cuda.kv:reshape_and_cache_fp8",
-        },
-        "gather_kv": {
-            "reference": "yaie.course.lessons.ops.reference.kv:gather_kv",
-            "cuda": "yaie.course.lessons.ops.cuda.kv:gather_kv",
-        },
-        "gather_kv_fp8": {
-            "reference": "yaie.course.lessons.ops.reference.kv:gather_kv_fp8",
-            "cuda": "yaie.course.lessons.ops.cuda.kv:gather_kv_fp8",
-        },
-        "prefix_sum": {
-            "reference": "yaie.course.lessons.ops.reference.metadata:prefix_sum",
-            "cuda": "yaie.course.lessons.ops.cuda.metadata:prefix_sum",
-        },
-        "fill_draft_extend_metadata": {
-            "reference": "yaie.course.lessons.ops.reference.metadata:fill",
-            "triton": "yaie.course.lessons.ops.triton.metadata:fill_draft_extend_metadata",
-            "cuda": "yaie.course.lessons.ops.cuda.metadata:fill_draft_extend_metadata",
-            "cuda_linear": "yaie.course.lessons.ops.cuda.metadata:fill_linear",
-            "cuda_binary": "yaie.course.lessons.ops.cuda.metadata:fill_binary",
-        },
-        "match_prefixes": {
-            "reference": "yaie.course.lessons.ops.reference.radix:match_prefixes",
-            "cuda": "yaie.course.lessons.ops.cuda.radix:match_prefixes",
-        },
-        "gumbel_sample": {
-            "reference": "yaie.course.lessons.ops.reference.sampling:gumbel_sample",
-            "cuda": "yaie.course.lessons.ops.cuda.sampling:gumbel_sample",
-        },
-    }
-)
+ALL = ("reference", "triton", "cuda")
+NO_TRITON = ("reference", "cuda")
+FAMILIES = {  # module of each back end -> its operators, and the back ends that have them
+    "elementwise": {"add": ALL, "add_relu": ALL},
+    "rows": {"row_sum": ALL, "softmax": ALL},
+    "matrix": {"transpose": NO_TRITON, "matmul": ALL},
+    "attention_gradient": {"attention_backward": NO_TRITON},
+    "kv": dict.fromkeys(("reshape_and_cache_fp8", "gather_kv", "gather_kv_fp8"), NO_TRITON),
+    "metadata": {"prefix_sum": NO_TRITON, "fill_draft_extend_metadata": ALL},
+    "radix": {"match_prefixes": NO_TRITON},
+    "sampling": {"gumbel_sample": NO_TRITON},
+}
+TABLE = {
+    operator: {backend: f"{__name__}.{backend}.{family}:{operator}" for backend in backends}
+    for family, operators in FAMILIES.items()
+    for operator, backends in operators.items()
+}
+TABLE["attention_backward"]["reference"] = f"{__name__}.reference.flash:attention_backward"
+TABLE["matmul"]["triton"] = f"{__name__}.triton.matmul:matmul"
+TABLE["fill_draft_extend_metadata"] |= {
+    "reference": f"{__name__}.reference.metadata:fill",
+    "cuda_linear": f"{__name__}.cuda.metadata:fill_linear",
+    "cuda_binary": f"{__name__}.cuda.metadata:fill_binary",
+}
+declare(TABLE)
 
-from yaie.course.lessons.ops import (  # noqa: E402  # each defines its own operators
-    attention_gradient,
-    elementwise,
-    kv,
-    matrix,
-    metadata,
-    radix,
-    rows,
-    sampling,
-)
-
-__all__ = [
-    "attention_gradient",
-    "elementwise",
-    "kv",
-    "matrix",
-    "metadata",
-    "radix",
-    "rows",
-    "sampling",
-]
+for family in FAMILIES:
+    import_module(f"{__name__}.{family}")  # each defines its own operators

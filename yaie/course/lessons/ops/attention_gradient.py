@@ -81,19 +81,10 @@ def attention_backward(
     *,
     backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of q, k and v, from that of the output.
+    """The gradients of q, k and v, from that of the output; see `reference.flash.flash_backward`.
 
-    Args:
-        grad_out: gradient of the output, `[query tokens, heads, head_dim]`.
-        q, k, v, causal, scale: as the forward pass had them; see `reference.attention.attention`.
-        lse: the log-sum-exp that it returned, float32 `[query tokens, heads]`.
-        delta: the sum of grad_out · out over each row, float32 `[query tokens, heads]`; less the
-            gradient of the log-sum-exp, if that has one.
-        backend: see `yaie.ops.registry`.
-
-    Returns:
-        Gradients of q, k and v, with their shapes and dtypes. A KV head's are the sum over the
-        query heads that read it.
+    `delta`, float32 `[query tokens, heads]`, is the sum of grad_out · out over each row, less the
+    gradient of the log-sum-exp if that has one. The gradients have the dtypes of q, k and v.
     """
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
     check_tensor("k", k, ("keys", "kv_heads", q.shape[2]), (q.dtype,), like=q)

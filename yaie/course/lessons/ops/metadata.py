@@ -34,19 +34,10 @@ def fill_draft_extend_metadata(
     *,
     backend: str = AUTO,
 ) -> int:
-    """Write how many keys each new token sees; see `reference.metadata`.
+    """Write how many keys each new token sees; arguments and result as in `reference.metadata`.
 
-    Args:
-        extend_seq_lens, seq_lens: int32 `[batch]`: new tokens and keys of each request.
-        nsa_index_topk: how many keys the sparse attention keeps at most.
-        out_seqlens_expanded, out_nsa_cache_seqlens: int32, at least one element per token; what
-            lies beyond the last token is left as it is.
-        num_tokens: the sum of extend_seq_lens, if the caller knows it; without it, it is read back
-            from the device, which waits for all that is queued there. On a GPU it is trusted: no
-            token beyond it is written, nor one beyond the sum.
-
-    Returns:
-        The number of tokens.
+    Without `num_tokens` the sum is read back from the device, which waits for all that is queued
+    there. On a GPU `num_tokens` is trusted: no token beyond it is written, nor one beyond the sum.
     """
     check_tensor("extend_seq_lens", extend_seq_lens, ("batch",), _INT32, contiguous=True)
     shape = tuple(extend_seq_lens.shape)

@@ -20,18 +20,14 @@ def match_prefixes(
     *,
     backend: str = AUTO,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Find the longest prefix of each prompt, in whole blocks, that a flat tree holds.
+    """Find the longest prefix of each prompt that a flat tree holds; see `reference.radix`.
+
+    The prefix cache leaves at least one token to compute: cut prompts by one token before they come
+    here.
 
     Args:
         tree: from `yaie.course.lessons.flat_tree.flatten`, on the device of the prompts.
-        prompts: int32, the tokens of all prompts end to end.
-        cu_seqlens: int32 `[batch + 1]`, where each begins, and the end of the last.
-        max_blocks: how many blocks of a prompt are looked up at most. The prefix cache leaves at
-            least one token to compute: cut prompts by one token before they come here.
-
-    Returns:
-        int32 `[batch]`, the tokens found of each prompt; int32 `[batch]`, the number of the node in
-        which the match ends; int32 `[batch, max_blocks]`, the values found, then -1.
+        prompts, cu_seqlens, max_blocks: as for the reference, which also says what is returned.
     """
     check_tensor("prompts", prompts, ("tokens",), _INT32, contiguous=True)
     check_tensor("cu_seqlens", cu_seqlens, ("batch + 1",), _INT32, like=prompts, contiguous=True)

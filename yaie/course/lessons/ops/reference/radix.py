@@ -7,12 +7,13 @@ first: they end where the next node's begin. The keys lie end to end, and so do 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Any
 
 import torch
+
+from yaie.engine.radix import shared_prefix_length
 
 NO_VALUE = -1
 
@@ -85,7 +86,8 @@ def match_prefixes(
         node, length, table = 0, 0, []
         while (child := _child(node, prompt[length:][:block_size], edges, starts, children)) > 0:
             node, first = child, starts[child]
-            shared = _shared(edges[first : starts[child + 1]], prompt[length:], block_size)
+            shared = shared_prefix_length(edges[first : starts[child + 1]], prompt[length:])
+            shared -= shared % block_size
             table += values[first // block_size : (first + shared) // block_size]
             length += shared
             if first + shared < starts[child + 1]:
@@ -109,11 +111,3 @@ def _child(
         if block and edges[starts[child] : starts[child] + len(block)] == block:
             return child
     return 0
-
-
-def _shared(key: Sequence[int], prompt: Sequence[int], block_size: int) -> int:
-    """How many tokens, in whole blocks, a key and a prompt have in common."""
-    for i, (one, other) in enumerate(zip(key, prompt, strict=False)):
-        if one != other:
-            return i // block_size * block_size
-    return min(len(key), len(prompt))
