@@ -12,6 +12,8 @@ from oracles import naive_attention
 from yaie.course.lessons.ops.reference.flash import (
     FlashAttention,
     flash_attention,
+    flash_backward,
+    flash_forward,
     hidden_keys,
     key_tiles,
 )
@@ -135,8 +137,11 @@ def test_gradcheck(num_q, num_k, heads, kv_heads, causal):
     """Of the output and of the log-sum-exp, which a merge of parts needs as well."""
     inputs = [x.requires_grad_() for x in qkv(num_q, num_k, heads, kv_heads, 3, torch.float64)]
 
+    options = {"causal": causal, "scale": 0.7, "tile_q": 2, "tile_k": 3}
+    passes = [partial(function, **options) for function in (flash_forward, flash_backward)]
+
     def compute(q, k, v):
-        out, lse = FlashAttention.apply(q, k, v, causal, 0.7, 2, 3)
+        out, lse = FlashAttention.apply(q, k, v, *passes)
         return out, lse.masked_fill(lse == -INF, 0.0)
 
     assert torch.autograd.gradcheck(compute, inputs)

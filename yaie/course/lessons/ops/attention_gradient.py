@@ -7,10 +7,11 @@ row, from which the backward pass computes every weight again.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 import torch
 
+from yaie.course.lessons.ops.reference.flash import FlashAttention
 from yaie.ops.attention import attention_forward
 from yaie.ops.checks import FLOATS, check_heads, check_tensor
 from yaie.ops.library import define
@@ -33,40 +34,12 @@ def flash_attention(
         backend: of both passes; see `yaie.ops.registry`.
 
     Returns:
-        Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`. Both have gradients;
-        gradients of gradients there are none.
+        Output, as q, and natural log-sum-exp, float32 `[query tokens, heads]`. Both have gradients,
+        but no second derivatives.
     """
-    return FlashAttention.apply(q, k, v, causal, scale, backend)
-
-
-class FlashAttention(torch.autograd.Function):
-    """`attention_forward`, with `attention_backward` as its gradient."""
-
-    @staticmethod
-    def forward(
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        causal: bool,
-        scale: float | None,
-        backend: str,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        return attention_forward(q, k, v, causal, scale, backend=backend)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: tuple) -> None:
-        q, k, v, ctx.causal, ctx.scale, ctx.backend = inputs
-        ctx.save_for_backward(q, k, v, *output)
-
-    @staticmethod
-    def backward(ctx: Any, grad_out: torch.Tensor, grad_lse: torch.Tensor) -> tuple:
-        q, k, v, out, lse = ctx.saved_tensors
-        # The log-sum-exp has the weights for its gradient: d lse / d scores = P.
-        delta = (grad_out.float() * out.float()).sum(dim=-1) - grad_lse
-        grads = attention_backward(
-            grad_out, q, k, v, lse, delta, ctx.causal, ctx.scale, backend=ctx.backend
-        )
-        return *grads, None, None, None
+    options = {"causal": causal, "scale": scale, "backend": backend}
+    passes = partial(attention_forward, **options), partial(attention_backward, **options)
+    return FlashAttention.apply(q, k, v, *passes)
 
 
 def attention_backward(

@@ -12,10 +12,11 @@ it). Sources: Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from yaie.ops.reference.online_softmax import OnlineSoftmax, State, finite
 
@@ -201,34 +202,35 @@ def attention_backward(
 
 
 class FlashAttention(torch.autograd.Function):
-    """`flash_forward`, with `flash_backward` as its gradient."""
+    """A forward pass that returns the log-sum-exp, and a backward pass that begins with it.
+
+    `FlashAttention.apply(q, k, v, forward_pass, backward_pass)`: the passes take the tensors of
+    `flash_forward` and of `flash_backward`.
+    """
 
     @staticmethod
     def forward(
         q: torch.Tensor,
         k: torch.Tensor,
         v: torch.Tensor,
-        causal: bool,
-        scale: float,
-        tile_q: int,
-        tile_k: int,
+        forward_pass: Callable[..., State],
+        backward_pass: Callable[..., tuple],
     ) -> State:
-        return flash_forward(q, k, v, causal, scale, tile_q, tile_k)
+        return forward_pass(q, k, v)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: State) -> None:
-        q, k, v, *ctx.options = inputs
+        q, k, v, _, ctx.backward_pass = inputs
         ctx.save_for_backward(q, k, v, *output)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_out: torch.Tensor, grad_lse: torch.Tensor) -> tuple:
         q, k, v, out, lse = ctx.saved_tensors
         # The log-sum-exp has the weights themselves for its gradient: d lse / d scores = P.
         delta = (grad_out.to(lse.dtype) * out.to(lse.dtype)).sum(dim=-1) - grad_lse
-        grads = flash_backward(grad_out, q, k, v, lse, delta, *ctx.options)
+        grads = ctx.backward_pass(grad_out, q, k, v, lse, delta)
         dtypes = (x.dtype for x in (q, k, v))
-        return *(grad.to(dtype) for grad, dtype in zip(grads, dtypes, strict=True)), *[None] * 4
+        return *(grad.to(dtype) for grad, dtype in zip(grads, dtypes, strict=True)), None, None
 
 
 def flash_attention(
@@ -250,5 +252,7 @@ def flash_attention(
     if tile_q < 1 or tile_k < 1:
         raise ValueError(f"tile_q and tile_k must be at least 1, got {tile_q} and {tile_k}")
     scale = q.shape[2] ** -0.5 if scale is None else scale
-    out, lse = FlashAttention.apply(q, k, v, causal, scale, tile_q, tile_k)
+    options = {"causal": causal, "scale": scale, "tile_q": tile_q, "tile_k": tile_k}
+    passes = partial(flash_forward, **options), partial(flash_backward, **options)
+    out, lse = FlashAttention.apply(q, k, v, *passes)
     return out, lse.float()
