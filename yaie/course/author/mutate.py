@@ -13,6 +13,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 from yaie.course.core import render
 from yaie.course.core.judge import entries
@@ -134,89 +135,101 @@ _SYMMETRIC = {"min", "max", "minimum", "maximum", "promote_types"}
 _IN_PLACE = {"add", "sub", "mul", "div", "masked_fill", "scatter", "exp", "sort", "index_fill"}
 
 
-def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
-    tree = ast.parse(text)
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line.encode()))
-    data = text.encode()
+class _Source:
+    """A Python text, and where the nodes of its syntax tree stand in it."""
 
-    def at(line: int, column: int) -> int:
-        return len(data[: starts[line - 1] + column].decode())
+    def __init__(self, text: str) -> None:
+        self.text, self.tree, self._bytes = text, ast.parse(text), text.encode()
+        lengths = (len(line) for line in self._bytes.splitlines(keepends=True))
+        self._starts = [0, *accumulate(lengths)]
 
-    def span(node: ast.AST) -> tuple[int, int]:
-        return at(node.lineno, node.col_offset), at(node.end_lineno, node.end_col_offset)
+    def at(self, line: int, column: int) -> int:
+        return len(self._bytes[: self._starts[line - 1] + column].decode())
 
-    def source(node: ast.AST) -> str:
-        begin, end = span(node)
-        return text[begin:end]
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        begin = self.at(node.lineno, node.col_offset)
+        return begin, self.at(node.end_lineno, node.end_col_offset)
 
-    def operand(node: ast.AST) -> str:
+    def of(self, node: ast.AST) -> str:
+        begin, end = self.span(node)
+        return self.text[begin:end]
+
+    def operand(self, node: ast.AST) -> str:
         is_compound = isinstance(node, (ast.BinOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.UnaryOp))
-        return f"({source(node)})" if is_compound else source(node)
+        return f"({self.of(node)})" if is_compound else self.of(node)
 
-    def between(left: ast.AST, right: ast.AST) -> tuple[int, int]:
-        return span(left)[1], span(right)[0]
+    def between(self, left: ast.AST, right: ast.AST) -> tuple[int, int]:
+        return self.span(left)[1], self.span(right)[0]
 
-    def operator(left: ast.AST, right: ast.AST, sign: str) -> Span:
-        begin, end = between(left, right)
-        gap = text[begin:end]
+    def operator(self, left: ast.AST, right: ast.AST, sign: str) -> Span:
+        """What stands between two operands with another sign."""
+        begin, end = self.between(left, right)
+        gap = self.text[begin:end]
         new = re.sub(r"[^\s()\\]+(?:[ ]+(?:in|not))?", lambda _: sign, gap, count=1)
         return begin, end, new
 
-    strict = {
-        id(node.value) for node in ast.walk(tree) if getattr(node, "arg", "") == "strict"
-    }  # the argument of zip, which only a caller's mistake shows
+
+def _python_spans(exercise: Exercise, text: str) -> Iterator[tuple[str, Span]]:
+    source = _Source(text)
     for name in exercise.names:
-        function = render.find(tree, name)
+        function = render.find(source.tree, name)
         body = function.body[1:] if ast.get_docstring(function) else function.body
-        yield from _ignored_parameters(function, body, at)
+        yield from _ignored_parameters(function, body, source)
         for node in _nodes(body):
-            if isinstance(node, ast.Compare):
-                operands = [node.left, *node.comparators]
-                for left, sign, right in zip(operands, node.ops, operands[1:], strict=False):
-                    is_one = isinstance(sign, (ast.Is, ast.IsNot)) and _is_single(right)
-                    for other in [] if is_one else _COMPARE[type(sign)]:
-                        yield "compare", operator(left, right, other)
-            elif isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-                sign = _BINARY[type(node.op)]
-                yield "operator", operator(node.left, node.right, sign)
-            elif isinstance(node, ast.BoolOp):
-                sign = "or" if isinstance(node.op, ast.And) else "and"
-                for left, right in zip(node.values, node.values[1:], strict=False):
-                    yield "and or", operator(left, right, sign)
-            elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.USub)):
-                yield "sign", (*span(node), operand(node.operand))
-            elif isinstance(node, ast.Constant) and id(node) not in strict:
-                for other in _constants(node.value):
-                    yield "constant", (*span(node), other)
-            elif isinstance(node, ast.Call):
-                yield from _calls(node, span, source, operand)
-            elif isinstance(node, ast.Attribute) and node.attr in _NARROWER:
-                begin, end = span(node)
-                yield "narrower", (end - len(node.attr), end, _NARROWER[node.attr])
-            elif isinstance(node, (ast.If, ast.While, ast.IfExp)):
-                for value in ("True", "False"):
-                    if not (isinstance(node, ast.While) and value == "True"):
-                        yield "condition", (*span(node.test), value)
-            if isinstance(node, (ast.For, ast.While)):
-                end = span(node.body[-1])[1]
-                yield "once", (end, end, "\n" + " " * node.body[0].col_offset + "break")
-            if isinstance(node, ast.AugAssign):
-                begin, end = between(node.target, node.value)
-                sign = "-=" if isinstance(node.op, ast.Add) else "+="
-                yield "assign", (begin, end, f" {sign} ")
-                yield "assign", (begin, end, " = ")
-            if isinstance(node, (ast.Break, ast.Continue)):
-                other = "continue" if isinstance(node, ast.Break) else "break"
-                yield "jump", (*span(node), other)
-            if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Raise, ast.Break,
-                                 ast.Continue, ast.Delete, ast.Assert)):  # fmt: skip
-                is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-                if not is_text:
-                    yield "dropped", (*span(node), "pass")
-            if isinstance(node, ast.Return) and node.value is not None:
-                yield "returned", (*span(node), "return None")
+            yield from _expressions(node, source)
+            yield from _statements(node, source)
+
+
+def _expressions(node: ast.AST, source: _Source) -> Iterator[tuple[str, Span]]:
+    match node:
+        case ast.Compare(left=first, ops=signs, comparators=others):
+            for left, sign, right in zip([first, *others], signs, others, strict=False):
+                is_one = isinstance(sign, (ast.Is, ast.IsNot)) and _is_single(right)
+                for other in [] if is_one else _COMPARE[type(sign)]:
+                    yield "compare", source.operator(left, right, other)
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _BINARY:
+            yield "operator", source.operator(left, right, _BINARY[type(sign)])
+        case ast.BoolOp(op=sign, values=values):
+            other = "or" if isinstance(sign, ast.And) else "and"
+            for left, right in pairwise(values):
+                yield "and or", source.operator(left, right, other)
+        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
+            yield "sign", (*source.span(node), source.operand(operand))
+        case ast.Constant(value=value):
+            for other in _constants(value):
+                yield "constant", (*source.span(node), other)
+        case ast.Call():
+            yield from _calls(node, source)
+        case ast.Attribute(attr=name) if name in _NARROWER:
+            _, end = source.span(node)
+            yield "narrower", (end - len(name), end, _NARROWER[name])
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            for value in ("True", "False"):
+                if not (isinstance(node, ast.While) and value == "True"):
+                    yield "condition", (*source.span(test), value)
+
+
+def _statements(node: ast.AST, source: _Source) -> Iterator[tuple[str, Span]]:
+    match node:
+        case ast.For(body=body) | ast.While(body=body):
+            _, end = source.span(body[-1])
+            yield "once", (end, end, "\n" + " " * body[0].col_offset + "break")
+        case ast.AugAssign(target=target, op=sign, value=value):
+            for other in ("-=" if isinstance(sign, ast.Add) else "+=", "="):
+                yield "assign", (*source.between(target, value), f" {other} ")
+        case ast.Break() | ast.Continue():
+            other = "continue" if isinstance(node, ast.Break) else "break"
+            yield "jump", (*source.span(node), other)
+        case ast.Return(value=ast.expr()):
+            yield "returned", (*source.span(node), "return None")
+    match node:
+        case ast.Expr(value=ast.Constant()):  # a text
+            pass
+        case (
+            ast.Assign() | ast.AugAssign() | ast.Expr() | ast.Raise() | ast.Break()
+            | ast.Continue() | ast.Delete() | ast.Assert()
+        ):  # fmt: skip
+            yield "dropped", (*source.span(node), "pass")
 
 
 def _is_single(node: ast.AST) -> bool:
@@ -233,6 +246,8 @@ def _nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
         yield node
         if isinstance(node, ast.AnnAssign):
             waiting += [node.value] if node.value else []
+        elif isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # of zip: only a caller's mistake shows it
         elif isinstance(node, (ast.FunctionDef, ast.Lambda)):
             waiting += list(reversed(node.body)) if isinstance(node.body, list) else [node.body]
         elif not isinstance(node, ast.JoinedStr):
@@ -240,7 +255,7 @@ def _nodes(body: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def _ignored_parameters(
-    function: render.Function, body: list[ast.stmt], at: object
+    function: render.Function, body: list[ast.stmt], source: _Source
 ) -> Iterator[tuple[str, Span]]:
     """A parameter that has its default always."""
     named = function.args
@@ -249,9 +264,7 @@ def _ignored_parameters(
         *zip(plain[len(plain) - len(named.defaults) :], named.defaults, strict=True),
         *zip(named.kwonlyargs, named.kw_defaults, strict=True),
     ]
-    first = body[0]
-    begin = at(first.lineno, 0)
-    indent = " " * first.col_offset
+    begin, indent = source.at(body[0].lineno, 0), " " * body[0].col_offset
     for parameter, default in with_default:
         if default is not None and ast.unparse(default) != parameter.arg:
             yield "ignored", (begin, begin, f"{indent}{parameter.arg} = {ast.unparse(default)}\n")
@@ -267,79 +280,56 @@ def _constants(value: object) -> list[str]:
     return []
 
 
-def _calls(
-    node: ast.Call, span: object, source: object, operand: object
-) -> Iterator[tuple[str, Span]]:
-    begin, end = span(node)
-    callee = source(node.func)
-    inner = [source(a) for a in node.args] + [source_of(k, source) for k in node.keywords]
-    for number in range(len(node.args), len(inner)):
-        if node.keywords[number - len(node.args)].arg == "strict":
-            continue
-        rest = ", ".join(inner[:number] + inner[number + 1 :])
-        yield "keyword", (begin, end, f"{callee}({rest})")
+def _calls(node: ast.Call, source: _Source) -> Iterator[tuple[str, Span]]:
+    begin, end = source.span(node)
+    inner = [source.of(argument) for argument in (*node.args, *node.keywords)]
+    for number, keyword in enumerate(node.keywords, len(node.args)):
+        if keyword.arg != "strict":  # of zip: only a caller's mistake shows it
+            rest = ", ".join(inner[:number] + inner[number + 1 :])
+            yield "keyword", (begin, end, f"{source.of(node.func)}({rest})")
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-    pairs = [] if name in _SYMMETRIC else zip(node.args, node.args[1:], strict=False)
-    for left, right in pairs:
+    for left, right in [] if name in _SYMMETRIC else pairwise(node.args):
         if all(isinstance(a, (ast.Name, ast.Attribute, ast.Subscript)) for a in (left, right)):
-            pair = source(right) + ", " + source(left)
-            yield "swapped", (span(left)[0], span(right)[1], pair)
+            pair = source.of(right) + ", " + source.of(left)
+            yield "swapped", (source.span(left)[0], source.span(right)[1], pair)
+    last = source.span(node.func)[1]
+    if name in _SWAPPED:
+        yield "function", (last - len(name), last, _SWAPPED[name])
     if isinstance(node.func, ast.Attribute):
-        last = span(node.func)[1]
-        if node.func.attr in _COPIES and not inner:
-            yield "no copy", (begin, end, operand(node.func.value))
-        if node.func.attr == "to" and not inner[0].endswith("int64"):  # that is a narrower one
-            yield "no copy", (begin, end, operand(node.func.value))
-        if node.func.attr in _IN_PLACE:
+        # A `to` with int64 is for a narrower dtype.
+        if (name in _COPIES and not inner) or (name == "to" and not inner[0].endswith("int64")):
+            yield "no copy", (begin, end, source.operand(node.func.value))
+        if name in _IN_PLACE:
             yield "in place", (last, last, "_")
-        if node.func.attr in _SWAPPED:
-            yield "function", (last - len(node.func.attr), last, _SWAPPED[node.func.attr])
-    elif isinstance(node.func, ast.Name):
-        if node.func.id in _SWAPPED:
-            yield "function", (*span(node.func), _SWAPPED[node.func.id])
-        if node.func.id in _MAKERS and len(node.args) == 1 and not node.keywords:
-            yield "no copy", (begin, end, f"({inner[0]})")
-
-
-def source_of(keyword: ast.keyword, source: object) -> str:
-    """`name=value`, or `**value`."""
-    return (f"{keyword.arg}=" if keyword.arg else "**") + source(keyword.value)
+    elif name in _MAKERS and len(node.args) == 1 and not node.keywords:
+        yield "no copy", (begin, end, f"({inner[0]})")
 
 
 # ------------------------------------------------------------------------------------------ CUDA
 
-_TOKENS: list[tuple[str, str, list[str]]] = [
-    ("compare", r"(?<=\s)<(?=\s)", ["<="]),
-    ("compare", r"(?<=\s)<=(?=\s)", ["<"]),
-    ("compare", r"(?<=\s)>(?=\s)", [">="]),
-    ("compare", r"(?<=\s)>=(?=\s)", [">"]),
-    ("compare", r"(?<=\s)==(?=\s)", ["!="]),
-    ("compare", r"(?<=\s)!=(?=\s)", ["=="]),
-    ("operator", r"(?<=\s)\+(?=\s)", ["-"]),
-    ("operator", r"(?<=\s)-(?=\s)", ["+"]),
-    ("operator", r"(?<=[\w)\]] )\*(?=\s)", ["/"]),
-    ("operator", r"(?<=[\w)\]] )/(?=\s)", ["*"]),
-    ("operator", r"(?<=\s)%(?=\s)", ["/"]),
-    ("operator", r"(?<=\s)<<(?=\s)", [">>"]),
-    ("operator", r"(?<=\s)>>(?=\s)", ["<<"]),
-    ("and or", r"&&", ["||"]),
-    ("and or", r"\|\|", ["&&"]),
-    ("sign", r"(?<=[(\s])!(?=[\w(])", [""]),
-    ("assign", r"\+=", ["-=", "="]),
-    ("assign", r"\*=", ["="]),
-    ("assign", r"(?<=\s)/=", ["*="]),
-    ("jump", r"\bbreak;", ["continue;"]),
-    ("jump", r"\bcontinue;", ["break;"]),
-    ("function", r"\bfmaxf\b", ["fminf"]),
-    ("function", r"\bfminf\b", ["fmaxf"]),
-    ("function", r"\bmin\(", ["max("]),
-    ("function", r"\bmax\(", ["min("]),
-    ("function", r"\bexpf\b", ["exp2f"]),
-    ("narrower", r"\bint64_t\b", ["int"]),
-    ("narrower", r"\b(?:size_t|long long)\b", ["int"]),
-    ("index", r"\bthreadIdx\.x\b", ["threadIdx.y"]),
-    ("index", r"\bblockIdx\.x\b", ["blockIdx.y"]),
-]
+_BETWEEN_BLANKS = {
+    "compare": {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="},
+    "operator": {"+": "-", "-": "+", "%": "/", "<<": ">>", ">>": "<<"},
+}
+_ANYWHERE = {
+    "and or": {"&&": "||", "||": "&&"},
+    "assign": {"+=": "=", "*=": "=", "/=": "*="},
+    "jump": {"break;": "continue;", "continue;": "break;"},
+    "function": {"fmaxf": "fminf", "fminf": "fmaxf", "min(": "max(", "max(": "min(",
+                 "expf": "exp2f"},
+    "narrower": {"int64_t": "int", "size_t": "int", "long long": "int"},
+    "index": {"threadIdx.x": "threadIdx.y", "blockIdx.x": "blockIdx.y"},
+}  # fmt: skip
+_TOKENS: list[tuple[str, str, str]] = [  # rule, pattern, what comes instead
+    *((rule, rf"(?<=\s){re.escape(old)}(?=\s)", new)
+      for rule, pairs in _BETWEEN_BLANKS.items() for old, new in pairs.items()),
+    *((rule, rf"(?<!\w){re.escape(old)}(?!(?<=\w)\w)", new)
+      for rule, pairs in _ANYWHERE.items() for old, new in pairs.items()),
+    ("operator", r"(?<=[\w)\]] )\*(?=\s)", "/"),  # a product, not a pointer
+    ("operator", r"(?<=[\w)\]] )/(?=\s)", "*"),
+    ("sign", r"(?<=[(\s])!(?=[\w(])", ""),
+    ("assign", r"\+=", "-="),
+]  # fmt: skip
 _NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.]|\s*(?:begin|end)\b|, stream>>>)")
 _FLOAT = re.compile(r"(?<![\w.])(\d+\.\d*)f\b")
 _STATEMENT = re.compile(r"(?!\s*(?:return|case|if)\b)[^;{}]*;\s*")  # an if: see "condition"
@@ -371,10 +361,9 @@ def _line_spans(code: str, position: int) -> Iterator[tuple[str, Span]]:
 
     if not code.strip() or code.lstrip().startswith("#"):
         return
-    for rule, pattern, others in _TOKENS:
+    for rule, pattern, instead in _TOKENS:
         for found in re.finditer(pattern, code):
-            for other in others:
-                yield rule, place(found, other)
+            yield rule, place(found, instead)
     for found in _NUMBER.finditer(code):
         for other in _constants(int(found[1])):
             if not other.startswith("-"):
