@@ -8,18 +8,18 @@ import re
 import pytest
 import torch
 
-from yaie.course.author.gpu.agreement import HERE
+from yaie.course.author.gpu import agreement
 from yaie.course.viz.memory import draw_access, draw_banks, draw_sectors
 from yaie.emulator.checks import LIMITS
 from yaie.emulator.launch import Module
 from yaie.emulator.runtime import settings
 
-SOURCE = HERE / "counters.cu"
+SOURCE = agreement.HERE / "counters.cu"
 
 
 @pytest.fixture(scope="module")
 def kernels():
-    return Module(SOURCE.read_text(), SOURCE, checked=True)
+    return agreement.load("counters")
 
 
 def line_of(text: str) -> int:

@@ -52,7 +52,7 @@ _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
     "core": ("core", "failure", "grid", "memory", "stacks", "warp"),
-    "checker": ("checker", "counters", "hooks", "shadow"),
+    "checker": ("checker", "counters", "hooks", "shadow", "races"),
 }
 
 

@@ -160,10 +160,6 @@ class Report:
         return self.of_kind("out_of_bounds")
 
     @property
-    def uninitialized(self) -> list[Finding]:
-        return self.of_kind("uninitialized")
-
-    @property
     def barriers(self) -> list[Finding]:
         """Barriers that not all threads reach, and threads that wait for each other."""
         return self.of_kind("divergent_barrier", "divergent_collective", "deadlock")

@@ -8,7 +8,7 @@ the compiler's messages and the debugger's lines are the learner's.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,20 +143,22 @@ def _static(found: re.Match[str], inside: bool) -> str:
         return found[0]
     rest = found["rest"]
     alignment = " ".join(a.replace("alignas", "__align__") for a in _ALIGNMENT.findall(rest))
-    first, *others = _split_commas(_ALIGNMENT.sub("", rest).strip())
-    kind, name, extent = re.fullmatch(r"(.*?)(\w+)\s*((?:\[.*)?)", first, re.DOTALL).groups()
-    declared = [(kind, name, extent)]
-    for other in others:
-        stars, name, extent = re.fullmatch(
-            r"\s*(\**)\s*(\w+)\s*((?:\[.*)?)", other, re.DOTALL
-        ).groups()
-        declared.append((kind.rstrip("* \n") + stars, name, extent))
     before = found["volatile"] or ""
     return " ".join(
         f"__shared__ {alignment} ::emulator::Raw<{before}{kind} {extent}> {name}{SHARED_SUFFIX}; "
         f"auto& {name} = {name}{SHARED_SUFFIX}.once();"
-        for kind, name, extent in declared
+        for kind, name, extent in declared_variables(rest)
     )
+
+
+def declared_variables(text: str) -> Iterator[tuple[str, str, str]]:
+    """(type, name, bounds) of each variable of a declaration such as `float a[4][8], *b`."""
+    kind = ""
+    for part in _split_commas(_ALIGNMENT.sub("", text).strip()):
+        if found := re.fullmatch(r"(.*?)(\w+)\s*((?:\[.*)?)", part.strip(), re.DOTALL):
+            before, name, bounds = found.groups()
+            kind = kind.rstrip("* \n") + before if kind else before
+            yield kind, name, bounds
 
 
 def _split_commas(text: str) -> list[str]:

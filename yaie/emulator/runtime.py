@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_void_p
 from ctypes import c_int64 as i64
@@ -167,21 +167,20 @@ def printed() -> str:
 
 def findings() -> list[RawFailure]:
     """What the checker found in the call that just ended."""
-    found = []
-    for index in range(checker().emulator_num_findings()):
-        raw = RawFailure()
-        checker().emulator_finding(index, ctypes.byref(raw))
-        found.append(raw)
-    return found
+    count = checker().emulator_num_findings()
+    return _filled(RawFailure, checker().emulator_finding, count)
 
 
 def sites() -> list[RawSite]:
     """The counters of each instruction of the call that just ended."""
-    found = []
-    for index in range(checker().emulator_num_sites()):
-        raw = RawSite()
-        checker().emulator_site(index, ctypes.byref(raw))
-        found.append(raw)
+    return _filled(RawSite, checker().emulator_site, checker().emulator_num_sites())
+
+
+def _filled(kind: type, fill: Callable[..., None], count: int) -> list:
+    """`count` structures, each filled by a function of the runtime."""
+    found = [kind() for _ in range(count)]
+    for index, raw in enumerate(found):
+        fill(index, ctypes.byref(raw))
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from yaie.emulator import runtime
 from yaie.emulator.lines import Place
-from yaie.emulator.rewrite import hide
+from yaie.emulator.rewrite import declared_variables, hide
 
 # Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
 _DYNAMIC = -2
@@ -96,8 +96,6 @@ _BYTES = {
     **{"__half2": 4, "__nv_bfloat162": 4, "float4": 16, "int2": 8, "int4": 16},
 }
 _SHARED = re.compile(r"(?P<extern>\bextern\s+)?\b__shared__\s+(?P<rest>[^;{}]*);")
-_ALIGNED = re.compile(r"\b(alignas|__align__)\s*\([^()]*\)|\bvolatile\b|\bstatic\b")
-_ARRAY = re.compile(r"(\w+)((?:\s*\[[^\]]*\])*)\s*$")
 
 
 def element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
@@ -127,14 +125,10 @@ def element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) ->
 def _declared(source: str) -> Iterator[tuple[bool, str, str, list[str]]]:
     """Of each `__shared__` variable: whether it is dynamic, its type, name and bounds."""
     for match in _SHARED.finditer(source):
-        text = _ALIGNED.sub("", match["rest"]).strip()
-        kind = ""
-        for part in re.split(r",(?![^<(\[]*[>)\]])", text):
-            if array := _ARRAY.search(part.strip()):
-                kind = part.strip()[: array.start()].strip() or kind
-                bounds = re.findall(r"\[([^\]]*)\]", array[2])
-                last = kind.split()[-1] if kind else ""
-                yield bool(match["extern"]), last, array[1], bounds
+        text = re.sub(r"\bvolatile\b|\bstatic\b", "", match["rest"])
+        for kind, name, bounds in declared_variables(text):
+            last = kind.split()[-1] if kind.strip() else ""
+            yield bool(match["extern"]), last, name, re.findall(r"\[([^\]]*)\]", bounds)
 
 
 def _index(

@@ -17,8 +17,6 @@ Checker checker;
 
 namespace {
 
-// Range ids that need no name from Python, which has the same numbers.
-constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5;
 constexpr size_t most_findings = 256;
 constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was meant for it
 
@@ -51,22 +49,6 @@ int visit(dl_phdr_info* info, size_t, void* data) {
         }
     }
     return 1;
-}
-
-// Keeps one reader of the present interval, and a second one of another thread, best of another
-// warp: whoever writes later races with at least one of them if it races with any.
-void note_reader(Cell& cell, const Stamp& now) {
-    const Stamp& first = cell.reader;
-    const bool same_interval = first.block == now.block && first.epoch == now.epoch;
-    if (!same_interval || first.thread == now.thread) {
-        if (first.block != now.block) cell.other_reader = first;
-        cell.reader = now;
-        return;
-    }
-    const Stamp& other = cell.other_reader;
-    const bool keep = other.block == now.block && other.epoch == now.epoch &&
-                      other.thread / 32 != first.thread / 32;
-    if (!keep || now.thread == other.thread) cell.other_reader = now;
 }
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
@@ -236,6 +218,19 @@ Failure Checker::describe(Core& core, Kind kind, const void* site) const {
     return finding;
 }
 
+// The same of an access to a range.
+Failure Checker::describe(Core& core, Kind kind, const void* site, const Range& range,
+                          uintptr_t address, size_t size, Access access) const {
+    Failure finding = describe(core, kind, site);
+    finding.memory = range.memory;
+    finding.range = range.id;
+    finding.offset = (int64_t)(address - range.begin);
+    finding.address = address;
+    finding.access = access;
+    finding.size = (int)size;
+    return finding;
+}
+
 // One finding for each kind and pair of places; the rest is counted.
 void Checker::add(const Failure& finding) {
     for (Failure& known : findings) {
@@ -260,10 +255,8 @@ void Checker::refuse(Core& core, Failure finding) {
 
 void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
                                    const void* site) {
-    Failure finding = describe(core, Kind::out_of_bounds, site);
-    finding.address = address;
-    finding.access = kind;
-    finding.size = (int)size;
+    const Range nowhere = {address, address, Memory::none, false, unknown, nullptr};
+    const Range* meant = &nowhere;
     uintptr_t closest = nearby;
     for (const Range& range : ranges_) {
         const uintptr_t distance = address < range.begin ? range.begin - address
@@ -271,11 +264,9 @@ void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, A
                                                          : address - range.end;
         if (range.memory == Memory::module || distance >= closest) continue;
         closest = distance;
-        finding.range = range.id;
-        finding.memory = range.memory;
-        finding.offset = (int64_t)(address - range.begin);
+        meant = &range;
     }
-    refuse(core, finding);
+    refuse(core, describe(core, Kind::out_of_bounds, site, *meant, address, size, kind));
 }
 
 // ------------------------------------------------------------------------------- accesses
@@ -293,14 +284,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
         refuse_out_of_bounds(core, address, size, kind, site);
     }
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) {
-        Failure finding = describe(core, Kind::misaligned, site);
-        finding.address = address;
-        finding.access = kind;
-        finding.size = (int)size;
-        finding.range = range->id;
-        finding.memory = range->memory;
-        finding.offset = (int64_t)(address - range->begin);
-        refuse(core, finding);
+        refuse(core, describe(core, Kind::misaligned, site, *range, address, size, kind));
     }
     if (kind == Access::atomic) order_by_atomic(core, address);
     const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
@@ -308,100 +292,6 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     if (range->memory == Memory::module) return;
     if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
     counters.note(thread.linear, index, address, range->begin);
-}
-
-// The pattern "the last thread block sums up": each writes its part, fences, and counts itself in
-// with an atomic. Whoever finds the count complete may read all parts.
-void Checker::order_by_atomic(Core& core, uintptr_t address) {
-    bool added;
-    NumberSet& released = released_.at(address, &added);
-    acquired_.add_all(released);
-    if (!core.current->fenced) return;
-    released.add_all(acquired_);
-    released.add(next_block_ - first_block_);
-}
-
-void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                            Access kind, uint16_t index) {
-    const Thread& me = *core.current;
-    const uint32_t epoch = (uint32_t)core.epoch & 0x3fffffffu;
-    const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch, (uint32_t)kind,
-                       clocks_.own(me.linear)};
-    const bool in_shared = range.memory == Memory::shared;
-
-    auto ordered = [&](const Stamp& earlier) {
-        if (earlier.block < first_block_) return true;
-        if (earlier.block != next_block_) {
-            return in_shared || acquired_.has(earlier.block - first_block_);
-        }
-        if (earlier.thread == me.linear || earlier.epoch != epoch) return true;
-        return earlier.thread / 32 == me.linear / 32 &&
-               clocks_.has_seen(me.linear, earlier.thread, earlier.clock);
-    };
-    auto conflicts = [&](const Stamp& earlier) {
-        const bool both_atomic = earlier.kind == (uint32_t)Access::atomic && kind == Access::atomic;
-        return !both_atomic && !ordered(earlier);
-    };
-
-    const uintptr_t base = range.memory == Memory::shared && range.id != dynamic_shared
-                               ? shared_base_
-                               : range.begin;
-    Conflict conflict;
-    bool uninitialized = false;
-    const Shadow::Cells cells = range.shadow->at(address - base, size);
-    if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
-        untracked.push_back(range.id);
-    }
-    for (size_t i = 0; i < cells.count; ++i) {
-        Cell& cell = cells.first[i];
-        const bool written = cell.writer.block == next_block_;
-        if (in_shared && !written && kind != Access::store) uninitialized = true;
-        if (!conflict.found && conflicts(cell.writer)) conflict = {true, cell.writer};
-        if (!conflict.found && conflicts(cell.other_writer)) conflict = {true, cell.other_writer};
-        if (kind == Access::load) {
-            note_reader(cell, now);
-            continue;
-        }
-        if (!conflict.found && conflicts(cell.reader)) conflict = {true, cell.reader};
-        if (!conflict.found && conflicts(cell.other_reader)) conflict = {true, cell.other_reader};
-        const bool after_atomic = cell.writer.kind == (uint32_t)Access::atomic &&
-                                  kind == Access::atomic && cell.writer.thread != now.thread;
-        if (after_atomic) cell.other_writer = cell.writer;
-        cell.writer = now;
-    }
-    if (uninitialized && !threads_were_killed_) {
-        Failure finding = describe(core, Kind::uninitialized, counters.sites[index].address);
-        finding.memory = range.memory;
-        finding.access = kind;
-        finding.size = (int)size;
-        finding.range = range.id;
-        finding.offset = (int64_t)(address - range.begin);
-        finding.address = address;
-        add(finding);
-    }
-    if (!conflict.found) return;
-    Failure finding = race(core, range, conflict, counters.sites[index].address);
-    finding.access = kind;
-    finding.size = (int)size;
-    finding.offset = (int64_t)(address - range.begin);
-    finding.address = address;
-    add(finding);
-}
-
-Failure Checker::race(Core& core, const Range& range, const Conflict& conflict,
-                      const void* site) {
-    Failure finding = describe(core, Kind::race, site);
-    const Site& other = counters.sites[conflict.earlier.site];
-    finding.memory = range.memory;
-    finding.range = range.id;
-    finding.other_site = other.address;
-    finding.other_access = other.access;
-    finding.other_thread = core.threads[conflict.earlier.thread].index;
-    finding.other_block = core.block;
-    if (conflict.earlier.block != next_block_) {
-        finding.other_block = block_indices_[conflict.earlier.block - first_block_];
-    }
-    return finding;
 }
 
 // ------------------------------------------------------------------------------- meetings

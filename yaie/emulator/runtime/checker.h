@@ -23,6 +23,9 @@ struct Range {
     Shadow* shadow;  // null: no races are looked for
 };
 
+// Range ids that need no name from Python, which has the same numbers.
+constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5;
+
 struct SharedSymbol {  // a `__shared__` array of the compiled file
     size_t offset, size;
     std::string kernel;  // the only kernel that may use it; empty: any
@@ -59,6 +62,8 @@ class Checker final : public Observer {
 
   private:
     Failure describe(Core& core, Kind kind, const void* site) const;
+    Failure describe(Core& core, Kind kind, const void* site, const Range& range,
+                     uintptr_t address, size_t size, Access access) const;
     void add(const Failure& finding);
     [[noreturn]] void refuse(Core& core, Failure finding);
     void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
@@ -66,7 +71,6 @@ class Checker final : public Observer {
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
                        Access kind, uint16_t index);
     void order_by_atomic(Core& core, uintptr_t address);
-    Failure race(Core& core, const Range& range, const Conflict& conflict, const void* site);
     void add_shared(const Launch& launch);
     Shadow* take_shadow(size_t bytes);
     Shadow* variable_shadow(const Range& segment);
