@@ -35,6 +35,13 @@ def run(kernels, name: str, number: int, elements: int = 4096):
     return kernels.report
 
 
+@pytest.mark.parametrize("name", ["transpose_32", "transpose_naive"])
+def test_a_launcher_compiled_apart_reports_the_same(kernels, name):
+    apart = Module(kernels.source, SOURCE, checked=True, apart=True)
+    assert str(run(apart, name, 64)) == str(run(kernels, name, 64))
+    assert list(apart._libraries) == [f"run_{name}"], "only this one was compiled"
+
+
 def test_naive_transpose(kernels):
     line = run(kernels, "transpose_naive", 64).line(line_of("out[x * n + y]"))
     store, load = line.access("global", "store"), line.access("global", "load")

@@ -60,16 +60,30 @@ class CompileError(RuntimeError):
     """The compiler refused a source. The message is what it said, in the source's own lines."""
 
 
-def compile(source: str, path: str | Path, checked: bool, flags: Sequence[str] = ()) -> Path:
+# Behind a source: what this launcher does not reach is dropped, after all of it was checked.
+_ONLY = 'extern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
+
+
+def compile(
+    source: str, path: str | Path, checked: bool, flags: Sequence[str] = (), launcher: str = ""
+) -> Path:
     """Build CUDA C++ for the CPU and return the shared object with its `extern "C"` launchers.
 
-    `path` names the source in messages and tells where its headers are; it need not exist.
-    `checked` has every load and store reported. Raises CompileError.
+    Args:
+        path: names the source in messages and tells where its headers are; it need not exist.
+        checked: have every load and store reported.
+        launcher: the only one that is wanted, which takes less time: of a template only those
+            instances are compiled that it uses. Errors anywhere in the source are still found.
+
+    Raises:
+        CompileError: with the compiler's messages.
     """
-    return build(source, path, checked, flags).path
+    return build(source, path, checked, flags, launcher).path
 
 
-def build(source: str, path: str | Path, checked: bool, flags: Sequence[str] = ()) -> Built:
+def build(
+    source: str, path: str | Path, checked: bool, flags: Sequence[str] = (), launcher: str = ""
+) -> Built:
     """As `compile`, and tells what it took.
 
     What all kernels share is built at the same time, if it is not there yet.
@@ -77,6 +91,9 @@ def build(source: str, path: str | Path, checked: bool, flags: Sequence[str] = (
     path = Path(path)
     code = rewrite(source, path).code
     options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), *flags]
+    if launcher:
+        code += _ONLY.format(launcher)
+        options.append("-fwhole-program")
     key = content_hash(code, _headers(), compiler_version(), str(options))
     search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
 

@@ -8,15 +8,18 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from yaie.build.cache import Built
 from yaie.emulator import runtime
 from yaie.emulator.build import build
 from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
-from yaie.emulator.shared import shared_arrays
+from yaie.emulator.shared import SharedArray, shared_arrays
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 from yaie.emulator.words import Memory
 
@@ -40,15 +43,35 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+@dataclass(frozen=True)
+class Library:
+    """A shared object in this process, of a whole file or of one launcher."""
+
+    built: Built
+    loaded: ctypes.CDLL
+    shared_arrays: tuple[SharedArray, ...] = ()
+
+
 class Module:
     """The launchers of one `.cu` file, for CPU tensors: `module.name(tensor, ..., number)`.
 
+    Args:
+        apart: compile each launcher alone, when it is first called, and with the second all that
+            remain, side by side. A file of which one launcher is called is ready sooner; but each
+            launcher then has `__device__` variables of its own.
+
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
+        built: the whole file, compiled; None if launchers are compiled apart.
     """
 
     def __init__(
-        self, source: str, path: str | Path, checked: bool = False, flags: Sequence[str] = ()
+        self,
+        source: str,
+        path: str | Path,
+        checked: bool = False,
+        flags: Sequence[str] = (),
+        apart: bool = False,
     ) -> None:
         self.path = Path(path)
         self.source = source
@@ -57,13 +80,13 @@ class Module:
         self._launchers = find_launchers(source)
         if not self._launchers:
             raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
-        self._kernels = rewrite(source, path).kernels
-        self.built = build(source, path, checked, flags)
-        self.library = self.built.path
-        (runtime.checker if checked else runtime.library)()  # before the kernels, which need it
-        self._loaded = ctypes.CDLL(str(self.library))
-        self.shared_arrays = shared_arrays(self.library) if checked else ()
-        self._functions = {n: x.bind(self._loaded) for n, x in self._launchers.items()}
+        self.kernels = rewrite(source, path).kernels
+        self._flags = flags
+        self._libraries: dict[str, Library] = {}  # by launcher
+        self.built: Built | None = None
+        if not apart:
+            whole = self._load("")
+            self._libraries, self.built = dict.fromkeys(self._launchers, whole), whole.built
 
     def __getattr__(self, name: str) -> Any:
         launchers = self.__dict__.get("_launchers", {})
@@ -73,6 +96,22 @@ class Module:
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._launchers})
+
+    def _library(self, name: str) -> Library:
+        """The library that holds a launcher, compiled if need be."""
+        if name not in self._libraries:
+            others = [n for n in self._launchers if n not in self._libraries]
+            wanted = others if self._libraries else [name]
+            with ThreadPoolExecutor() as pool:
+                self._libraries.update(zip(wanted, pool.map(self._load, wanted), strict=True))
+        return self._libraries[name]
+
+    def _load(self, launcher: str) -> Library:
+        built = build(self.source, self.path, self.checked, self._flags, launcher)
+        needed = runtime.checker if self.checked else runtime.library
+        needed()  # before the kernels
+        arrays = shared_arrays(built.path) if self.checked else ()
+        return Library(built, ctypes.CDLL(str(built.path)), arrays)
 
     def _check_and_call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:
         device = check_arguments(launcher, arguments)
@@ -87,22 +126,23 @@ class Module:
                 f"{launcher.name}: this process was forked while another thread ran a kernel, and "
                 'cannot run any; start processes with multiprocessing\'s "spawn", or before kernels'
             )
+        library = self._library(launcher.name)
         with _one_call:
-            error, stopped = self._run(launcher, arguments)
+            error, stopped = self._run(library, launcher, arguments)
         if stopped:
-            lines = Lines(self.library, {stopped.site, stopped.other_site})
+            lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
         if error:
             raise KernelError(f"{launcher.name} returned {error_name(error)}")
 
     def _run(
-        self, launcher: Launcher, arguments: Sequence[Any]
+        self, library: Library, launcher: Launcher, arguments: Sequence[Any]
     ) -> tuple[int, runtime.RawFailure | None]:
         """Call a launcher; returns its error code and what stopped a kernel, if something did."""
-        function = self._functions[launcher.name]
+        function = launcher.bind(library.loaded)
         runtime.begin_call()
         if self.checked:
-            with Checker(self, launcher, arguments) as checker:
+            with Checker(self, library, launcher, arguments) as checker:
                 error = function(*launcher.values(checker.arguments))
                 stopped = runtime.failure()
                 self.report = checker.report(stopped)
@@ -119,8 +159,11 @@ class Checker:
     An index that is off by any amount up to a mebibyte then hits no other argument.
     """
 
-    def __init__(self, module: Module, launcher: Launcher, arguments: Sequence[Any]) -> None:
+    def __init__(
+        self, module: Module, library: Library, launcher: Launcher, arguments: Sequence[Any]
+    ) -> None:
         self._module = module
+        self._library = library
         self._launcher = launcher
         self._given = list(arguments)
         self._memories: list[Memory] = []
@@ -145,8 +188,8 @@ class Checker:
             # memory that is only read may be mapped read-only
             if not {name.partition("[")[0] for name in names} <= constant:
                 self._written.append(self._places[-1])
-        for array in self._module.shared_arrays:
-            owner = array.kernel if array.kernel in self._module._kernels else ""
+        for array in self._library.shared_arrays:
+            owner = array.kernel if array.kernel in self._module.kernels else ""
             number = len(self._memories)
             lib.emulator_check_symbol(array.offset, array.size, owner.encode(), number)
             self._memories.append(Memory(array.name, array.size))
@@ -180,8 +223,8 @@ class Checker:
 
     def report(self, stopped: runtime.RawFailure | None) -> Report:
         """What the checker noted; before the call is left."""
-        module = self._module
-        return make_report(module.library, module.source, self._memories, stopped)
+        path = self._library.built.path
+        return make_report(path, self._module.source, self._memories, stopped)
 
     def _groups(self) -> list[tuple[int, int, list[str], int]]:
         """(begin, end, names, bytes of an element) of the tensors' memory.

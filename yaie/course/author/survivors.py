@@ -13,21 +13,21 @@ from functools import cache
 from pathlib import Path
 
 from yaie.course.author.mutate import Mutant, equal_texts, mutants, normal
-from yaie.course.core import render
+from yaie.course.core import cuda, render
 from yaie.course.core.exercise import Broken, load
 from yaie.course.core.judge import first_failure
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise, find, select
 
 PATIENCE = 5  # times as long as the solution a mutant may take; an endless one counts as killed
-COMPILING = 60.0  # seconds more for a kernel; the emulator itself ends one that is endless
 
 
 def killed(exercise: Exercise, mutant: Mutant) -> bool:
     """Whether a mutant cannot be loaded, does not end, or has a wrong fact in some case."""
-    seconds = 1.0 + PATIENCE * _seconds_of_solution(exercise.id) + COMPILING * exercise.is_cuda
     try:
-        with time_limit(seconds):
+        if exercise.is_cuda:  # compiling takes its time, and the emulator ends an endless kernel
+            return _fails(exercise, mutant.text)
+        with time_limit(1.0 + PATIENCE * _seconds_of_solution(exercise.id)):
             return _fails(exercise, mutant.text)
     except (Broken, TimeUp, NotImplementedError, SystemExit):
         return True
@@ -37,7 +37,7 @@ def killed(exercise: Exercise, mutant: Mutant) -> bool:
 def _seconds_of_solution(exercise_id: str) -> float:
     exercise = find(exercise_id)
     text = render.solution(exercise)
-    _fails(exercise, text)  # imports, and for CUDA the compiler
+    _fails(exercise, text)  # imports
     began = time.process_time()
     _fails(exercise, text)
     return time.process_time() - began
@@ -80,7 +80,7 @@ def _job(job: tuple[str, Mutant]) -> bool:
 
 def _killed_alone(exercise: Exercise, mutant: Mutant) -> bool:
     """The same in a process of its own, since a kernel may end it: that counts as killed."""
-    _seconds_of_solution(exercise.id)  # once for all
+    cuda.warm_up()  # once for all
     child = os.fork()
     if not child:
         status = 2  # the tool itself has raised

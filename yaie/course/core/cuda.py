@@ -20,9 +20,8 @@ from yaie.build.dtypes import SUFFIXES as SUFFIXES
 from yaie.course.core.observe import Case, Found
 
 if TYPE_CHECKING:
-    from yaie.build.jit import Module
     from yaie.course.core.observe import Observer
-    from yaie.emulator import Report
+    from yaie.emulator import Module, Report
     from yaie.emulator.checks import Access, Finding
     from yaie.emulator.signature import Launcher
 
@@ -106,15 +105,15 @@ def reserved(elements: int, dtype: Any) -> Any:
 
 
 def compiled(path: Path, checked: bool = False) -> Module:
-    """The kernels of a `.cu` file as it is now; built once for each text."""
+    """The kernels of a `.cu` file as it is now, for CPU tensors; built once for each text."""
     return _compiled(path.read_text(encoding="utf-8"), path, checked)
 
 
 @lru_cache(maxsize=32)
 def _compiled(source: str, path: Path, checked: bool) -> Module:
-    from yaie.build.jit import Module
+    from yaie.emulator import Module
 
-    return Module(source, path, checked)
+    return Module(source, path, checked, apart=True)
 
 
 def warm_up() -> None:
@@ -157,9 +156,14 @@ def _types(launcher: Launcher) -> list[tuple[str, bool]]:
 def compile_errors(text: str, path: Path, shown: str) -> str | None:
     """What the compiler says against a file, which it calls `shown`; None if it accepts it."""
     from yaie.emulator import CompileError, compile
+    from yaie.emulator.signature import find_launchers
 
     try:
-        compile(text, path, checked=True)  # as the check will want it
+        first = next(iter(find_launchers(text)), "")
+    except TypeError:  # a type that Python cannot pass: `changed_launcher` tells
+        first = ""
+    try:
+        compile(text, path, checked=True, launcher=first)  # as the check will want it
     except (CompileError, SyntaxError) as error:
         return _first_error(str(error).replace(str(path), shown))
     return None

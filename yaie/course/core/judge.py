@@ -146,9 +146,7 @@ def diagnose(
     if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "time_limit":
         never = [m for m in mistakes(exercise) if "endless" in m.flags]
         return replace(never[0], sentence=endless(exercise)) if never else None
-    if versions is None:
-        with Versions(exercise, DIAGNOSING) as versions:
-            return diagnose(exercise, target, failure, versions)
+    versions = versions or Versions(exercise, DIAGNOSING)
     near = []
     for mistake in _candidates(exercise, failure):
         facts = versions.facts(mistake, failure.case, failure.number)
@@ -243,12 +241,6 @@ class Versions:
         self._loaded: dict[str, Any] = {}
         self._facts: dict[tuple[str, int], list[Fact] | None] = {}
 
-    def __enter__(self) -> Versions:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self._loaded.clear()
-
     def text(self, entry: Mistake) -> str:
         exercise = self.exercise
         text = version(render.solution(exercise), entry, entries(exercise), exercise.is_cuda)
@@ -325,13 +317,13 @@ def symptoms_file(exercise: Exercise) -> Path:
 
 def all_symptoms(exercise: Exercise) -> Iterator[tuple[str, list[Any]]]:
     """Run every mistake over the cases: its name and symptom."""
-    with Versions(exercise) as versions:
-        for mistake in mistakes(exercise):
-            if "endless" not in mistake.flags:
-                failure = first_failure(exercise, versions.load(mistake))
-                if failure is None:
-                    raise ValueError(f"{exercise.id}: the check accepts {mistake.name}")
-                yield mistake.name, symptom(failure)
+    versions = Versions(exercise)
+    for mistake in mistakes(exercise):
+        if "endless" not in mistake.flags:
+            failure = first_failure(exercise, versions.load(mistake))
+            if failure is None:
+                raise ValueError(f"{exercise.id}: the check accepts {mistake.name}")
+            yield mistake.name, symptom(failure)
 
 
 @lru_cache(maxsize=32)

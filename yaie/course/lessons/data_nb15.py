@@ -71,12 +71,12 @@ def places(path: Path, pieces: int, rows: int = 16) -> Any:
     """
     import torch
 
-    from yaie.build.jit import Module
+    from yaie.emulator import Module
 
     if pieces not in PIECES:
         raise ValueError(f"pieces must be one of {PIECES}, got {pieces}")
     out = torch.full((rows, pieces), -1, dtype=torch.int32)
-    module = Module(path.read_text(encoding="utf-8") + TABLE, path)
+    module = Module(path.read_text(encoding="utf-8") + TABLE, path, apart=True)
     module.swizzle_places(out, pieces, rows)
     return out
 
