@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from yaie.course.author import notebooks, survivors, symptoms
+from yaie.course.author import notebooks, renumber, survivors, symptoms
 
-COMMANDS = {"mutate": survivors.main, "symptoms": symptoms.main}
+COMMANDS = {"mutate": survivors.main, "symptoms": symptoms.main, "renumber": renumber.main}
 
 if __name__ == "__main__":
     command, *which = sys.argv[1:] or [""]

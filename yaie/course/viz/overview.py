@@ -154,7 +154,7 @@ def notebook_color(number: int) -> str:
 
 
 def _numbers(words: str) -> tuple[int, ...]:
-    """The numbers in "notebooks 03, 06"."""
+    """The numbers in "notebooks 03, 06", a form in which renumbering finds them."""
     return tuple(map(int, re.findall(r"\d\d", words)))
 
 
