@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,18 @@ def real_model() -> Path:
     from yaie.model.pull import pull
 
     return pull(progress=False)
+
+
+@pytest.fixture
+def poison() -> Iterator[None]:
+    """Memory that a kernel is handed for its results holds NaN; the same random numbers."""
+    import torch
+
+    from yaie.bench.protocol import new_memory_is_nan
+
+    torch.manual_seed(0)
+    with new_memory_is_nan():
+        yield
 
 
 @pytest.fixture

@@ -178,22 +178,21 @@ def agrees(tree: RadixTree, oracle: PrefixOracle) -> None:
 
 
 def naive_attention(q, k, v, causal=True, scale=None):
-    """Attention in float64 query by query; -inf and 0 where there are no keys."""
-    (num_q, heads, dim), (num_k, kv_heads, _) = q.shape, k.shape
+    """Attention in float64 with every score in memory: output, and log-sum-exp `[queries, heads]`.
+
+    A query that sees no key has 0 and -inf. Differentiable.
+    """
+    scale = q.shape[2] ** -0.5 if scale is None else scale
     q, k, v = q.double(), k.double(), v.double()
-    scale = 1 / math.sqrt(dim) if scale is None else scale
-    kv_head = [head * kv_heads // heads for head in range(heads)]
-    out = torch.zeros(num_q, heads, dim, dtype=torch.float64)
-    lse = torch.full((num_q, heads), -math.inf, dtype=torch.float64)
-    for row in range(num_q):
-        seen = num_k - (num_q - 1 - row) if causal else num_k
-        if seen > 0:
-            scores = (k[:seen, kv_head] * q[row]).sum(dim=2) * scale  # [keys, heads]
-            weights = (scores - scores.amax(dim=0)).exp()
-            values = v[:seen, kv_head] * weights.unsqueeze(2)
-            out[row] = values.sum(dim=0) / weights.sum(dim=0).unsqueeze(1)
-            lse[row] = scores.amax(dim=0) + weights.sum(dim=0).log()
-    return out, lse
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    scores = torch.einsum("qhd,khd->hqk", q, k) * scale
+    seen = torch.ones(len(q), len(k), dtype=torch.bool, device=q.device)
+    if causal:
+        seen = seen.tril(len(k) - len(q))
+    scores = scores.masked_fill(~seen, -1e30)  # finite: its gradient is 0
+    weights = scores.softmax(-1) * seen
+    lse = scores.logsumexp(-1).masked_fill(~seen.any(-1), -math.inf)
+    return torch.einsum("hqk,khd->qhd", weights, v), lse.T
 
 
 def naive_rotary(x: torch.Tensor, positions: Iterable[int], base: float = 10000.0) -> torch.Tensor:

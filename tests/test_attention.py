@@ -1,4 +1,7 @@
-"""Attention in all its forms, against loops in float64."""
+"""What attention is made of: masks, tiles, partial states, rotary embedding, and a whole block.
+
+`test_flash_kernels` and `test_paged_rungs` compare every code that computes attention.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,19 @@ import math
 
 import pytest
 import torch
+from attention_cases import ROW, Shape, batch, close, paged_oracle
 from hypothesis import given
 from hypothesis import strategies as st
+from launches import HALVES, each_dtype, starts
 from oracles import examples, naive_attention, naive_rotary
 
 from yaie.course.lessons.attention_block import RadixAttentionBlock
-from yaie.course.lessons.ops.reference.flash import flash_attention
+from yaie.course.lessons.ops.reference.flash import flash_attention, hidden_keys, key_tiles
 from yaie.ops.reference.attention import attention, causal_mask, merge_states, paged_attention
-from yaie.ops.reference.online_softmax import OnlineSoftmax
+from yaie.ops.reference.online_softmax import OnlineSoftmax, safe_softmax
 from yaie.ops.reference.rotary import apply_rotary, rotary_tables
 
 INF = math.inf
-HEADS = [(1, 1), (3, 1), (3, 3), (8, 1), (9, 3), (8, 8)]
-TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 2e-5,
-    torch.float16: 2e-3,
-    torch.bfloat16: 2e-2,
-}
 
 
 def draw(*shape, dtype=torch.float32, seed=0) -> torch.Tensor:
@@ -32,49 +30,11 @@ def draw(*shape, dtype=torch.float32, seed=0) -> torch.Tensor:
 
 
 def qkv(num_q, num_k, heads=2, kv_heads=1, dim=8, dtype=torch.float32, seed=0):
-    return (
-        draw(num_q, heads, dim, dtype=dtype, seed=seed),
-        draw(num_k, kv_heads, dim, dtype=dtype, seed=seed + 1),
-        draw(num_k, kv_heads, dim, dtype=dtype, seed=seed + 2),
-    )
-
-
-def close(state, wanted, tolerance=2e-5, lse_tolerance=2e-5):
-    """Compare outputs and log-sum-exps; equal infinities are equal, a NaN never is."""
-    for got, want, tol in zip(state, wanted, (tolerance, lse_tolerance), strict=True):
-        assert got.shape == want.shape
-        torch.testing.assert_close(got.double(), want.double(), rtol=tol, atol=tol)
+    shapes = (num_q, heads, dim), *[(num_k, kv_heads, dim)] * 2
+    return [draw(*shape, dtype=dtype, seed=seed + i) for i, shape in enumerate(shapes)]
 
 
 # ------------------------------------------------------------------------------------- dense
-
-
-SIZES = [(q, k) for q in (0, 1, 17) for k in (0, 1, 17, 127, 129)] + [(127, 129), (129, 127)]
-
-
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(("num_q", "num_k"), SIZES)
-def test_dense_at_awkward_sizes(num_q, num_k, causal):
-    q, k, v = qkv(num_q, num_k, 3, 1, 10)
-    wanted = naive_attention(q, k, v, causal)
-    state = attention(q, k, v, causal)
-    close(state, wanted)
-    assert state[0].dtype == q.dtype and state[1].dtype == torch.float32
-    for tile in (1, 7, 64):
-        close(flash_attention(q, k, v, causal, tile_q=tile, tile_k=tile), wanted)
-    close(flash_attention(q, k, v, causal, tile_q=64, tile_k=7), wanted)
-
-
-@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
-@pytest.mark.parametrize("dim", [2, 64, 80])
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_heads_sizes_and_dtypes(heads, kv_heads, dim, dtype):
-    q, k, v = qkv(5, 19, heads, kv_heads, dim, dtype)
-    wanted = naive_attention(q, k, v)
-    tolerance = TOLERANCE[dtype]
-    for state in (attention(q, k, v), flash_attention(q, k, v, tile_q=2, tile_k=7)):
-        close(state, wanted, tolerance)
-        assert state[0].dtype == dtype and state[1].dtype == torch.float32
 
 
 def test_dense_is_torchs_attention():
@@ -85,33 +45,9 @@ def test_dense_is_torchs_attention():
     torch.testing.assert_close(attention(q, k, v)[0], wanted[0].transpose(0, 1))
 
 
-def test_rows_with_nothing_to_see():
-    q, k, v = qkv(5, 2)
-    for out, lse in (attention(q, k, v), flash_attention(q, k, v, tile_q=2, tile_k=1)):
-        assert out[:3].eq(0).all() and lse[:3].eq(-INF).all()
-        assert out[3:].isfinite().all() and lse[3:].isfinite().all()
-        assert torch.equal(out[3], v[0].expand(2, -1))  # one key: all the weight
-
-
 def test_causal_mask_is_aligned_at_the_end():
     assert causal_mask(2, 4).tolist() == [[True, True, True, False], [True, True, True, True]]
     assert causal_mask(3, 2).tolist() == [[False, False], [True, False], [True, True]]
-
-
-@pytest.mark.parametrize("scale", [1.0, 0.0, 3.5])
-def test_scale(scale):
-    q, k, v = qkv(4, 9)
-    wanted = naive_attention(q, k, v, scale=scale)
-    close(attention(q, k, v, scale=scale), wanted)
-    close(flash_attention(q, k, v, scale=scale), wanted)
-
-
-def test_scores_that_would_overflow_an_exponential():
-    q, k, v = qkv(3, 40)
-    state = naive_attention(q * 100, k * 100, v)
-    assert state[1].abs().max() > 1000
-    close(attention(q * 100, k * 100, v), state, 1e-4)
-    close(flash_attention(q * 100, k * 100, v, tile_k=7), state, 1e-4)
 
 
 @pytest.mark.parametrize("tiles", [{"tile_q": 0}, {"tile_k": -1}])
@@ -120,7 +56,35 @@ def test_tiles_below_one(tiles):
         flash_attention(*qkv(2, 2), **tiles)
 
 
+@pytest.mark.parametrize("num_k", [0, 1, 7, 16, 17])
+@pytest.mark.parametrize("tile_k", [1, 4, 16, 32])
+def test_key_tiles_against_the_mask(num_k, tile_k):
+    """Every tile is where the mask of all queries and keys says that it must be."""
+    tiles = [range(s, min(s + tile_k, num_k)) for s in range(0, num_k, tile_k)]
+    for first in range(-3, num_k):
+        for last in range(first, num_k):
+            whole, seen = key_tiles(first, last, num_k, tile_k)
+            assert 0 <= whole <= seen <= len(tiles)
+            for j, tile in enumerate(tiles):
+                hidden = hidden_keys(range(first, last + 1), tile)
+                assert bool(hidden.all()) == (j >= seen)
+                assert (not hidden.any()) == (j < whole)
+            assert key_tiles(first, last, num_k, tile_k, causal=False) == (len(tiles),) * 2
+
+
 # ------------------------------------------------------------------------------------- states
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_safe_softmax(dtype):
+    scores = torch.tensor([[1.0, 2.0, -INF], [-INF] * 3, [3e4, 3e4, -3e4]], dtype=dtype)
+    weights, lse = safe_softmax(scores)
+    wanted = scores.double().softmax(-1).nan_to_num(0.0)
+    assert weights.dtype == lse.dtype == dtype
+    torch.testing.assert_close(weights.double(), wanted, rtol=2e-3, atol=2e-3)
+    lse_wanted = scores.double().logsumexp(-1)
+    torch.testing.assert_close(lse.double(), lse_wanted, rtol=2e-3, atol=2e-3)
+    assert safe_softmax(scores[:, :0])[1].tolist() == [-INF] * 3
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 99), st.booleans())
@@ -165,126 +129,47 @@ def test_merged_parts_are_the_whole(sizes, seed):
 def test_merge_of_rows_with_nothing():
     state = attention(*qkv(3, 4))
     nothing = torch.zeros_like(state[0]), torch.full_like(state[1], -INF)
-    close(merge_states(state, nothing), state, 0, 0)
-    close(merge_states(nothing, state), state, 0, 0)
-    close(merge_states(nothing, nothing), nothing, 0, 0)
+    for parts, whole in (
+        ((state, nothing), state),
+        ((nothing, state), state),
+        ((nothing, nothing), nothing),
+    ):
+        assert all(map(torch.equal, merge_states(*parts), whole))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each_dtype(HALVES)
 def test_merge_keeps_the_dtype(dtype):
     q, k, v = qkv(3, 20, dtype=dtype)
-    merged = merge_states(
-        attention(q, k[:7], v[:7], causal=False), attention(q, k[7:], v[7:], causal=False)
-    )
-    assert merged[0].dtype == dtype and merged[1].dtype == torch.float32
-    close(merged, naive_attention(q, k, v, causal=False), TOLERANCE[dtype])
+    parts = [attention(q, k[s], v[s], causal=False) for s in (slice(7), slice(7, None))]
+    merged = merge_states(*parts)
+    assert merged[0].dtype == dtype
+    close(merged, naive_attention(q, k, v, causal=False), total=2 * ROW[dtype])
 
 
 # ------------------------------------------------------------------------------------- paged
 
 
-def paged_case(
-    counts, lengths, block_size, heads=4, kv_heads=2, dim=8, dtype=torch.float32, seed=0
-):
-    """A ragged batch in shuffled blocks; whatever nobody may read is NaN, or points outside."""
-    generator = torch.Generator().manual_seed(seed)
-    needed = [-(-length // block_size) for length in lengths]
-    num_blocks, width = sum(needed) + 3, max(needed, default=0) + 2
-    order = torch.randperm(num_blocks, generator=generator).tolist()
-    pools = [torch.full((num_blocks, block_size, kv_heads, dim), math.nan, dtype=dtype)] * 2
-    pools = [pool.clone() for pool in pools]
-    tables = torch.full((len(lengths), width), 10**6, dtype=torch.int32)
-    queries, wanted = [], []
-    for i, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-        q, k, v = qkv(count, length, heads, kv_heads, dim, dtype, seed=seed + 10 * i)
-        for j in range(needed[i]):
-            tables[i, j] = block = order.pop()
-            part = slice(j * block_size, min((j + 1) * block_size, length))
-            for pool, source in zip(pools, (k, v), strict=True):
-                pool[block, : part.stop - part.start] = source[part]
-        queries.append(q)
-        wanted.append(naive_attention(q, k, v))
-    starts = torch.tensor([0, *counts]).cumsum(0, dtype=torch.int32)
-    lengths = torch.tensor(lengths, dtype=torch.int32)
-    wanted = [torch.cat(parts) for parts in zip(*wanted, strict=True)]
-    return (torch.cat(queries), *pools, tables, lengths, starts), wanted
-
-
-MIXES = {
-    "decode": ([1, 1, 1, 1], [1, 17, 33, 5]),
-    "prefill": ([7, 1, 16, 33], [7, 1, 16, 33]),
-    "chunks": ([3, 16, 2], [20, 17, 33]),
-    "mixed": ([1, 9, 1, 4, 16, 1], [40, 9, 1, 21, 16, 16]),
-    "one": ([1], [1]),
-    "nothing new": ([0, 2, 0, 1], [5, 6, 0, 7]),
-    "several tiles": ([65, 0, 129, 64], [65, 5, 300, 64]),
-    "more queries than keys": ([170, 5], [100, 3]),
-}
-
-
-@pytest.mark.parametrize("block_size", [1, 4, 16])
-@pytest.mark.parametrize("mix", MIXES)
-def test_paged_attention_reads_only_what_it_should(mix, block_size):
-    arguments, wanted = paged_case(*MIXES[mix], block_size)
-    close(paged_attention(*arguments), wanted)
-    flash = paged_attention(*arguments, attention=flash_attention)
-    close(flash, wanted)
-
-
-@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-def test_paged_heads_and_dtypes(heads, kv_heads, dtype):
-    arguments, wanted = paged_case(*MIXES["mixed"], 4, heads, kv_heads, 80, dtype)
-    state = paged_attention(*arguments)
-    close(state, wanted, TOLERANCE[dtype])
-    assert state[0].dtype == dtype and state[1].dtype == torch.float32
-
-
-def test_paged_scale():
-    arguments, _ = paged_case(*MIXES["mixed"], 4)
-    zero, _ = paged_attention(*arguments, scale=0.0)
-    one, _ = paged_attention(*arguments, scale=1.0)
-    assert not torch.allclose(zero, one)
-    q, key_pool, value_pool, tables, lengths, starts = arguments
-    close(paged_attention(q * 8**0.5, key_pool, value_pool, tables, lengths, starts), (one, _))
-
-
 @given(
     st.lists(st.tuples(st.integers(1, 12), st.integers(0, 40)), min_size=1, max_size=6),
     st.sampled_from([1, 4, 16]),
-    st.integers(0, 99),
 )
 @examples(40)
-def test_paged_attention_of_any_mix(sequences, block_size, seed):
-    counts = [count for count, _ in sequences]
-    lengths = [count + past for count, past in sequences]
-    arguments, wanted = paged_case(counts, lengths, block_size, dim=4, seed=seed)
-    close(paged_attention(*arguments), wanted)
+def test_paged_attention_of_any_mix(sequences, block_size):
+    queries, contexts = tuple(count for count, _ in sequences), tuple(map(sum, sequences))
+    operands = batch(Shape(contexts, 4, 2, 4, block_size, queries), torch.float32)
+    close(paged_attention(*operands), paged_oracle(*operands))
 
 
 def test_a_row_does_not_depend_on_its_neighbors():
     """To the rounding of float32, and with no other sequence's NaN in it."""
-    (q, keys, values, tables, lengths, starts), _ = paged_case(*MIXES["mixed"], 4)
-    together, _ = paged_attention(q, keys, values, tables, lengths, starts)
-    for i, (start, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        alone, _ = paged_attention(
-            q[start:end],
-            keys,
-            values,
-            tables[i : i + 1],
-            lengths[i : i + 1],
-            torch.tensor([0, end - start], dtype=torch.int32),
-        )
-        torch.testing.assert_close(alone, together[start:end], rtol=1e-6, atol=1e-6)
-
-
-def test_an_empty_batch():
-    (q, keys, values, *_), _ = paged_case([1], [1], 4)
-    nobody = torch.zeros(0, dtype=torch.int32)
-    out, lse = paged_attention(
-        q[:0], keys, values, nobody.view(0, 2), nobody, torch.zeros(1, dtype=torch.int32)
-    )
-    assert out.shape == (0, 4, 8) and lse.shape == (0, 4)
+    shape = Shape((40, 9, 1, 21, 16, 16), head_dim=8, block_size=4, queries=(1, 9, 1, 4, 16, 1))
+    q, *pools, tables, lengths, begin = batch(shape, torch.float32)
+    together, _ = paged_attention(q, *pools, tables, lengths, begin)
+    for i, count in enumerate(shape.queries):
+        mine = slice(begin[i], begin[i + 1])
+        one = tables[i : i + 1], lengths[i : i + 1], starts([count])
+        alone, _ = paged_attention(q[mine], *pools, *one)
+        torch.testing.assert_close(alone, together[mine], rtol=1e-6, atol=1e-6)
 
 
 # ------------------------------------------------------------------------------------- rotary

@@ -1,20 +1,29 @@
-"""Attention with gradients: gradcheck, and every back end against float64 autograd.
-
-What is expected of the gradients is what autograd says of attention written naively, in float64,
-by a function that shares no code with the ones under test.
-"""
+"""Gradients of attention by every code that has them, against autograd of attention in float64."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from attention_cases import INF, ragged, ragged_oracle
+from launches import (
+    FLOATS,
+    captured,
+    checked,
+    each_device,
+    each_dtype,
+    gpu_only,
+    same_in_each_order,
+    shifted,
+)
+from oracles import naive_attention
 
-from yaie.build import jit
-from yaie.course.lessons.ops.attention_gradient import attention_backward, flash_attention
-from yaie.emulator import settings
+from yaie.course.lessons.ops.attention_gradient import attention_backward
+from yaie.course.lessons.ops.attention_gradient import flash_attention as operator
+from yaie.course.lessons.ops.reference.flash import FlashAttention, flash_attention
 from yaie.ops.attention import attention_forward
-from yaie.ops.cuda.launching import SUFFIXES
+from yaie.ops.reference.attention import merge_states, ragged_attention
 
+poisoned = pytest.mark.usefixtures("poison")  # not while torch.compile traces
 # A gradient is rounded once; in half precision `out` was rounded, too, before delta was made of it.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 # num_q, num_k, heads, kv_heads, head_dim, causal
@@ -27,17 +36,12 @@ LARGE = (
     *((333, 333, 4, 2, 64, True), (100, 257, 6, 1, 128, True), (257, 100, 2, 2, 80, True)),
     *((129, 300, 4, 4, 96, False), (64, 64, 2, 1, 256, False)),
 )
-has_gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
-each_dtype = pytest.mark.parametrize("dtype", SUFFIXES, ids=SUFFIXES.get)
 
 
-def inputs(shape, dtype, device="cpu", seed=0):
+def inputs(shape, dtype, device="cpu"):
     """q, k and v that want a gradient, gradients of out and of lse, and whether it is causal."""
     num_q, num_k, heads, kv_heads, head_dim, causal = shape
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
 
     def draw(*sizes):
         return torch.randn(*sizes, generator=generator, dtype=torch.float64).to(device, dtype)
@@ -48,81 +52,106 @@ def inputs(shape, dtype, device="cpu", seed=0):
     return [x.requires_grad_() for x in (q, k, v)], grads, causal
 
 
-def naive(q, k, v, causal, scale=None):
-    """Output and log-sum-exp, with every score in memory."""
-    group = q.shape[1] // k.shape[1]
-    scale = q.shape[2] ** -0.5 if scale is None else scale
-    k, v = (x.repeat_interleave(group, dim=1) for x in (k, v))
-    scores = torch.einsum("qhd,khd->hqk", q, k) * scale
-    if causal:
-        seen = torch.ones(len(q), len(k), dtype=torch.bool).tril(len(k) - len(q))
-        scores = scores.masked_fill(~seen.to(q.device), -1e30)  # finite: its gradient is 0
-        weights = scores.softmax(-1) * seen.to(q.device)
-    else:
-        weights = scores.softmax(-1)
-    return torch.einsum("hqk,khd->qhd", weights, v), scores.logsumexp(-1).T
-
-
 def wanted(tensors, grads, causal, scale=None):
     """The gradients of q, k and v in float64; rows that see nothing have none."""
     leaves = [x.detach().double().requires_grad_() for x in tensors]
-    (num_q, num_k) = (len(x) for x in tensors[:2])
-    out, lse = naive(*leaves, causal, scale)
-    blind = torch.arange(num_q, device=out.device) < (num_q - num_k if causal else 0)
-    blind |= torch.tensor(num_k == 0, device=out.device)
-    grad_out, grad_lse = (g.double().clone() for g in grads)
-    grad_out[blind], grad_lse[blind] = 0.0, 0.0
-    if num_k == 0 or num_q == 0:
-        return [torch.zeros_like(x) for x in leaves]
-    return torch.autograd.grad((out, lse), leaves, (grad_out, grad_lse))
+    results = naive_attention(*leaves, causal, scale)
+    return torch.autograd.grad(results, leaves, [g.double() for g in grads])
 
 
 def compare(got, want, dtype):
     for name, one, other in zip("qkv", got, want, strict=True):
-        assert one.dtype == dtype
-        scale = max(1.0, other.abs().max().item() if other.numel() else 0.0)
-        error = (one.double() - other).abs().max().item() / scale if other.numel() else 0.0
-        assert error <= TOLERANCE[dtype], f"gradient of {name} is off by {error:.1e}"
+        assert one.dtype == dtype and one.shape == other.shape
+        if one.numel():
+            error = (one.double() - other).abs().max() / max(1.0, other.abs().max())
+            assert error <= TOLERANCE[dtype], f"gradient of {name} is off by {error:.1e}"
 
 
-@pytest.mark.parametrize("shape", [(3, 5, 4, 2, 3, True), (5, 3, 2, 1, 2, True),
-                                   (4, 4, 1, 1, 5, False)], ids=str)  # fmt: skip
-@pytest.mark.parametrize("scale", [None, 0.7])
-def test_gradcheck(shape, scale):
-    tensors, _, causal = inputs(shape, torch.float64)
-
-    def output(q, k, v):
-        return flash_attention(q, k, v, causal, scale)[0]
-
-    assert torch.autograd.gradcheck(output, tensors)
+def operands(shape, dtype, device="cpu", scale=None):
+    """What the backward pass is given, q, k, v and the two gradients, and whether it is causal."""
+    tensors, grads, causal = inputs(shape, dtype, device)
+    q, k, v = (x.detach() for x in tensors)
+    out, lse = attention_forward(q, k, v, causal, scale, backend="reference")
+    delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
+    return (grads[0], q, k, v, lse, delta), tensors, grads, causal
 
 
-@each_dtype
+# ------------------------------------------------------------------------------ the tiled passes
+
+CHECKED = [(4, 4, 2, 2), (5, 9, 3, 1), (1, 6, 4, 2), (6, 3, 2, 1), (3, 0, 2, 1), (0, 3, 2, 1)]
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("sizes", CHECKED, ids=str)
+def test_gradcheck(sizes, causal):
+    """Of the output and of the log-sum-exp, which a merge of parts needs as well."""
+    tensors, *_ = inputs((*sizes, 3, causal), torch.float64)
+
+    def tiled(q, k, v):
+        out, lse = FlashAttention.apply(q, k, v, causal, 0.7, 2, 3)
+        return out, lse.masked_fill(lse == -INF, 0.0)
+
+    def by_default(q, k, v):
+        return operator(q, k, v, causal)[0]
+
+    assert torch.autograd.gradcheck(tiled, tensors)
+    assert torch.autograd.gradcheck(by_default, tensors)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_ragged_gradients(causal):
+    lengths = [(0, 0), (1, 1), (17, 17), (5, 127), (127, 128), (64, 129), (1, 0), (1, 300)]
+    *tensors, starts_q, starts_k = ragged(lengths, 3, 1, 32, torch.float32)
+    grad_out, *_ = ragged(lengths, 3, 1, 32, torch.float32)
+    grads = []
+    for compute in (ragged_oracle, lambda *given: ragged_attention(*given, None, flash_attention)):
+        leaves = [x.detach().clone().requires_grad_() for x in tensors]
+        out, lse = compute(*leaves, starts_q, starts_k, causal)
+        loss = (out * grad_out).sum() + lse.masked_fill(lse == -INF, 0.0).square().sum()
+        grads.append(torch.autograd.grad(loss, leaves))
+    for plain, tiled in zip(*grads, strict=True):
+        torch.testing.assert_close(tiled, plain, rtol=1e-3, atol=1e-3)
+
+
+def test_gradients_through_a_merge():
+    tensors, grads, _ = inputs((4, 11, 2, 1, 8, False), torch.float64)
+    q, k, v = tensors
+    parts = [flash_attention(q, k[s], v[s], causal=False) for s in (slice(5), slice(5, None))]
+    got = torch.autograd.grad(merge_states(*parts)[0], tensors, grads[0])
+    want = wanted(tensors, (grads[0], torch.zeros_like(grads[1])), False)
+    for one, other in zip(got, want, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)  # the lse is float32
+
+
+# ---------------------------------------------------------------------------------- the operator
+
+
+@poisoned
+@each_device
+@each_dtype()
 @pytest.mark.parametrize("backend", ["reference", "cuda"])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_gradients_of_both_results(shape, backend, dtype):
-    tensors, grads, causal = inputs(shape, dtype)
-    results = flash_attention(*tensors, causal, 0.3, backend="reference")
-    saved = [x.detach() for x in (*tensors, *results)]
-    q, k, v, out, lse = saved
-    delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
-    got = attention_backward(grads[0], q, k, v, lse, delta, causal, 0.3, backend=backend)
-    compare(got, wanted(tensors, grads, causal, 0.3), dtype)
-    torch.autograd.backward(results, grads)
-    compare([x.grad for x in tensors], wanted(tensors, grads, causal, 0.3), dtype)
+def test_gradients_of_both_results(shape, backend, dtype, device):
+    given, tensors, grads, causal = operands(shape, dtype, device, 0.3)
+    with checked(device):
+        got = attention_backward(*given, causal, 0.3, backend=backend)
+        compare(got, wanted(tensors, grads, causal, 0.3), dtype)
+        results = operator(*tensors, causal, 0.3, backend=backend)
+        torch.autograd.backward(results, grads)
+        compare([x.grad for x in tensors], wanted(tensors, grads, causal, 0.3), dtype)
 
 
-@each_dtype
+@poisoned
+@gpu_only
+@each_dtype()
 @pytest.mark.parametrize("shape", LARGE, ids=str)
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=has_gpu)])
-def test_gradients_on_a_gpu(shape, dtype, device):
+def test_large_gradients(shape, dtype, device):
     tensors, grads, causal = inputs(shape, dtype, device)
-    results = flash_attention(*tensors, causal)
-    torch.autograd.backward(results, grads)
+    torch.autograd.backward(operator(*tensors, causal), grads)
     compare([x.grad for x in tensors], wanted(tensors, grads, causal), dtype)
 
 
-@pytest.mark.parametrize("device", [pytest.param("cuda", marks=has_gpu)])
+@gpu_only
 def test_both_passes_are_captured_in_a_cuda_graph(device):
     tensors, grads, _ = inputs((70, 90, 4, 2, 64, True), torch.float16, device)
     q, k, v = (x.detach() for x in tensors)
@@ -132,59 +161,22 @@ def test_both_passes_are_captured_in_a_cuda_graph(device):
         delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
         return attention_backward(grads[0], q, k, v, lse, delta)
 
-    gradients()  # compiles
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = gradients()
+    got, replay = captured(gradients)
     q.copy_(q.flip(0))
-    graph.replay()
-    for one, other in zip(captured, gradients(), strict=True):
+    replay()
+    for one, other in zip(got, gradients(), strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.0)
 
 
-# ---------------------------------------------------------------------------------- the launcher
-
-
-def launch(shape, dtype, checked=False, move=lambda x: x):
-    """The gradients as the launcher left them in memory that held NaN."""
-    tensors, grads, causal = inputs(shape, dtype)
-    out, lse = attention_forward(*(x.detach() for x in tensors), causal, backend="reference")
-    delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
-    given = [move(x.detach()) for x in (grads[0], *tensors, lse, delta)]
-    got = [move(torch.full_like(x, torch.nan, requires_grad=False)) for x in tensors]
-    num_q, num_k, *sizes, _ = shape
-    module = jit.load("flash/backward.cu", checked)
-    getattr(module, f"attention_backward_{SUFFIXES[dtype]}")(
-        *given, *got, num_q, num_k, *sizes, shape[4] ** -0.5, int(causal)
-    )
-    assert not checked or not (num_q or num_k) or module.report.clean, module.report
+@poisoned
+@pytest.mark.parametrize("number", range(1, 6))
+def test_clean_at_any_address_and_the_same_in_any_order(number):
+    dtype = FLOATS[number % 3]
+    given, tensors, grads, causal = operands(SHAPES[number], dtype)
+    with checked():
+        got = attention_backward(*map(shifted, given), causal, backend="cuda")
     compare(got, wanted(tensors, grads, causal), dtype)
-    return got
-
-
-def shifted(x):
-    """The same, an element behind an address that is a multiple of 16."""
-    room = torch.empty(x.numel() + 1, dtype=x.dtype, device=x.device)
-    return room[1:].view(x.shape).copy_(x)
-
-
-@each_dtype
-@pytest.mark.parametrize("shape", SHAPES[1:6], ids=str)
-def test_clean_at_any_address_and_the_same_in_any_order(shape, dtype):
-    forward = launch(shape, dtype, checked=True, move=shifted)
-    for order, seed in (("reverse", 0), ("random", 1)):
-        with settings(order=order, seed=seed):
-            assert all(map(torch.equal, forward, launch(shape, dtype)))
-
-
-@each_dtype
-def test_nothing_to_do(dtype):
-    for shape in SHAPES[7:9]:
-        launch(shape, dtype, checked=True)
-
-
-# ----------------------------------------------------------------------------------- the function
+    same_in_each_order(lambda: attention_backward(*given, causal, backend="cuda"))
 
 
 def test_what_does_not_fit_is_named():
@@ -202,16 +194,15 @@ def test_what_does_not_fit_is_named():
         with pytest.raises((TypeError, ValueError), match=f"^{name} must"):
             attention_backward(**{**good, name: tensor})
     with pytest.raises(ValueError, match="q has 3 heads, not a multiple of the 2"):
-        flash_attention(q[:, :3], k, v)
+        operator(q[:, :3], k, v)
+    wide, row = torch.zeros(2, 1, 257), torch.zeros(2, 1)
     with pytest.raises(ValueError, match="head_dim may be up to 256"):
-        wide = torch.zeros(2, 1, 257)
-        row = torch.zeros(2, 1)
         attention_backward(*[wide] * 4, row, row, backend="cuda")
 
 
 def test_gradients_of_gradients_are_refused():
     (q, k, v), _, _ = inputs((3, 5, 2, 2, 4, True), torch.float64)
-    out, _ = flash_attention(q, k, v)
+    out, _ = operator(q, k, v)
     (grad,) = torch.autograd.grad(out.sum(), q, create_graph=True)
     with pytest.raises(NotImplementedError, match="attention_backward has no gradient here"):
         grad.sum().backward()
@@ -222,7 +213,7 @@ def test_compiled_as_one_graph(backend):
     (q, k, v), _, _ = inputs((6, 6, 2, 1, 16, True), torch.float32)
 
     def loss(q, k, v):
-        return flash_attention(q * 2, k, v, backend=backend)[0].square().sum()
+        return operator(q * 2, k, v, backend=backend)[0].square().sum()
 
     torch._dynamo.reset()
     compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")

@@ -1,59 +1,52 @@
-"""The readable rungs of paged decoding: any dtype and shape, on the emulator and on a GPU if any.
+"""Attention over the paged cache by every rung, in PyTorch, CUDA C++ and Triton, against float64.
 
-Slots that belong to no context hold NaN, entries of the tables behind a context's end no block, and
-outputs and work space NaN: nothing of it may show.
+Slots that belong to no context hold NaN, entries of the tables past a context's end name no block,
+and outputs and work space hold NaN: none of it may show. Without a GPU the kernels of CUDA C++ run
+emulated, with every access checked, and those of Triton interpreted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+import dataclasses
 
 import pytest
 import torch
+from attention_cases import (
+    DECODE,
+    FLASH_PAGED,
+    ONCE,
+    PAGED_RUNGS,
+    TRITON,
+    Shape,
+    attend_paged,
+    batch,
+    close,
+    each,
+    each_pair,
+    paged_oracle,
+    total_of,
+    with_prefix,
+)
+from launches import (
+    FLOATS,
+    HALVES,
+    captured,
+    checked,
+    each_device,
+    each_dtype,
+    gpu_only,
+    same_in_each_order,
+    shifted,
+)
 
 from yaie.build import jit
-from yaie.emulator import settings
-from yaie.ops.cuda.launching import SUFFIXES
-from yaie.ops.cuda.paged import RUNGS, arguments
+from yaie.ops.attention import paged_attention_forward, shared_prefix_attention
+from yaie.ops.cuda import paged
 from yaie.ops.registry import Unsupported
 
-READABLE = ("one_block", "grouped", "split")
-DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
-# Of a result that is rounded once; float32 sums run in another order than float64 ones.
-RTOL = {torch.float32: 2e-5, torch.float16: 2**-10, torch.bfloat16: 2**-7}
-NO_BLOCK = 1 << 30
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-        ],
-    ),
-]
-each_rung = pytest.mark.parametrize("rung", READABLE)
-each_dtype = pytest.mark.parametrize("suffix", DTYPES)
-each_device = pytest.mark.parametrize("device", DEVICES)
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A batch: contexts, one query each or as many as `queries` says, and its heads."""
-
-    contexts: tuple[int, ...]
-    heads: int = 4
-    kv_heads: int = 2
-    head_dim: int = 64
-    block_size: int = 16
-    queries: tuple[int, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.heads}-{self.kv_heads}x{self.head_dim}-{self.block_size}"
-
-
+pytestmark = pytest.mark.usefixtures("poison")
+CHUNKS = Shape((1024, 1025, 2100), heads=2, kv_heads=1, head_dim=8)  # of one_block
+MIXED = (1, 40, 9, 1, 21, 6, 0, 130, 64)
 SHAPES = (
     Shape((0, 1, 17, 70, 0, 5)),
     Shape((40, 3), heads=9, kv_heads=3),
@@ -65,178 +58,324 @@ SHAPES = (
     Shape((20, 9), heads=5, kv_heads=5, head_dim=80, block_size=4),
     Shape((9, 12, 0, 30), queries=(2, 0, 0, 3), head_dim=16),
     Shape((), head_dim=8),
+    Shape((5, 40, 100), heads=8),
+    Shape((0, 17, 1, 0, 33, 16, 0), heads=4, kv_heads=4, block_size=1),
+    Shape((90, 3), heads=16, kv_heads=1, head_dim=128, block_size=3),
+    Shape((31, 64), heads=3, kv_heads=1, head_dim=128, block_size=32),
+    Shape((9, 12, 0, 30), queries=(2, 0, 0, 3), heads=9, kv_heads=3),
+    Shape((40, 7, 0), queries=(0, 2, 1)),
+    Shape((1, 17, 33, 5, 128, 129), heads=1, kv_heads=1, head_dim=32, block_size=4),
+    Shape((20, 17, 33), queries=(3, 16, 2), heads=3, kv_heads=1, head_dim=40),
+    Shape(MIXED, queries=(1, 1, 9, 1, 4, 0, 0, 17, 64)),
+    Shape(MIXED, queries=(1, 1, 9, 1, 4, 0, 0, 17, 64), head_dim=32, block_size=1),
+    Shape((70, 20), queries=(1, 3), heads=40, kv_heads=2, head_dim=32),
+    Shape((65, 5, 300, 64), queries=(65, 0, 129, 64), heads=2, kv_heads=1, head_dim=8),
+    Shape((100, 3), queries=(170, 5), heads=2, kv_heads=1, head_dim=16),
+)
+LARGE = (
+    Shape((100_000, 0, 1, 2500, 17), heads=8, kv_heads=2, head_dim=128),
+    Shape(tuple(37 * i % 150 for i in range(300)), heads=2, kv_heads=1, block_size=4),
+    Shape((1,) * 1024, heads=4, kv_heads=4, head_dim=128, block_size=1),
+    Shape((3000,) * 5, heads=32, kv_heads=8, head_dim=128),
 )
 LONG = Shape((100_000, 0, 1, 2500), heads=2, kv_heads=1, head_dim=16)
-CHUNKS = Shape((1024, 1025, 2100), heads=2, kv_heads=1, head_dim=8)  # of one_block
+PREFIXES = (  # the batch, and what its sequences have in common
+    (Shape((70, 64, 90), heads=8), 64),
+    (Shape((70, 66, 80) * 3, heads=16, kv_heads=1, head_dim=128, block_size=3), 66),
+    (Shape((20, 33), heads=2, kv_heads=2, block_size=4), 4),
+)
+ALIKE = (*DECODE, *FLASH_PAGED)  # of CUDA C++
+READABLE = ("one_block", "grouped", "split")
+each_readable = pytest.mark.parametrize("rung", READABLE)
 
 
-def batch(shape: Shape, dtype: torch.dtype, device: str = "cpu", spread: float = 1.0) -> list:
-    """q, pools, tables, context_lens and cu_seqlens."""
-    generator = torch.Generator().manual_seed(sum(shape.contexts) + shape.head_dim)
-    row = (shape.kv_heads, shape.head_dim)
-    needed = [-(-context // shape.block_size) for context in shape.contexts]
-    blocks = torch.randperm(sum(needed) + 3, generator=generator).split([*needed, 3])[:-1]
-    pools = [torch.full((sum(needed) + 3, shape.block_size, *row), torch.nan) for _ in range(2)]
-    tables = torch.full((len(needed), max(needed, default=0) + 2), NO_BLOCK, dtype=torch.int32)
-    for i, (mine, context) in enumerate(zip(blocks, shape.contexts, strict=True)):
-        tables[i, : len(mine)] = mine.int()
-        slots = (mine[:, None] * shape.block_size + torch.arange(shape.block_size)).flatten()
-        for pool in pools:
-            pool.view(-1, *row)[slots[:context]] = torch.randn(context, *row, generator=generator)
-    counts = shape.queries or (1,) * len(needed)
-    q = torch.randn(sum(counts), shape.heads, shape.head_dim, generator=generator) * spread
-    starts = torch.tensor([0, *counts]).cumsum(0)
-    floats = [tensor.to(device, dtype) for tensor in (q, *pools)]
-    integers = (tables, torch.tensor(shape.contexts), starts)
-    return [*floats, *(tensor.to(device, torch.int32) for tensor in integers)]
+def check(rung: str, operands: list, scale: float | None = None) -> None:
+    got = attend_paged(rung, operands, scale)
+    assert got[0].dtype == operands[0].dtype
+    once = rung.removeprefix("paged ") in READABLE and operands[0].dtype in ONCE
+    wanted = paged_oracle(*operands, scale)
+    close(got, wanted, once, total=total_of(rung, operands[0].dtype))
 
 
-def oracle(q, key_pool, value_pool, tables, contexts, starts) -> list[torch.Tensor]:
-    """In float64, a query and a head at a time."""
-    out = torch.zeros(q.shape, dtype=torch.float64)
-    lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float64)
-    group = q.shape[1] // key_pool.shape[2]
-    for i, ((begin, end), context) in enumerate(
-        zip(pairwise(starts.tolist()), contexts.tolist(), strict=True)
-    ):
-        table = tables[i, : -(-context // key_pool.shape[1])].long().cpu()
-        keys, values = (pool.cpu().double()[table].flatten(0, 1) for pool in (key_pool, value_pool))
-        for row in range(begin, end):
-            seen = context - (end - 1 - row)
-            for head in range(q.shape[1] if seen > 0 else 0):
-                k, v = keys[:seen, head // group], values[:seen, head // group]
-                scores = k @ q[row, head].cpu().double() / q.shape[2] ** 0.5
-                lse[row, head] = torch.logsumexp(scores, 0)
-                out[row, head] = torch.softmax(scores, 0) @ v
-    return [out, lse]
+@pytest.fixture(params=[1, 100], ids=["whole", "split"])
+def processors(request, monkeypatch):
+    """As many multiprocessors as leave contexts whole, or split them as far as they go."""
+    if TRITON:
+        monkeypatch.setattr("yaie.ops.triton.paged.num_processors", lambda device: request.param)
 
 
-def run(
-    rung: str, operands: Sequence, checked: bool = False, splits: int = 3, part: int = 16,
-    starts: bool = True,
-) -> list[torch.Tensor]:  # fmt: skip
-    """Launch a rung into memory that holds NaN; in checked mode nothing may be found."""
-    given = [*operands[:5], operands[5] if starts else None, None]
-    (out, lse), every = arguments(*given)
-    for tensor in (out, lse):
-        tensor.fill_(torch.nan)
-    if rung == "split":
-        spaces = (q_like.new_full((splits, *q_like.shape), torch.nan) for q_like in (out, lse))
-        every += [*(space.float() for space in spaces), part, splits]
-    module = jit.load(f"paged/{rung}.cu", checked)
-    suffix = next(name for name, dtype in DTYPES.items() if dtype == operands[0].dtype)
-    getattr(module, f"paged_{rung}_{suffix}")(*every)
-    if checked and len(operands[0]):
-        assert module.report.clean, module.report
-    return [out.cpu(), lse.cpu()]
+# --------------------------------------------------------------------------------------- results
 
 
-def compare(got: Sequence[torch.Tensor], operands: Sequence) -> None:
-    rtol = RTOL[operands[0].dtype]
-    for one, want, atol in zip(got, oracle(*operands), (rtol / 8, 2e-5), strict=True):
-        torch.testing.assert_close(one.double(), want, rtol=rtol, atol=atol)
+@each_pair([rung for rung in PAGED_RUNGS if rung not in TRITON], SHAPES)
+def test_equals_the_oracle(rung, case, dtype, device):
+    operands = batch(case, dtype, device)
+    with checked(device):
+        check(rung, operands)
+        if rung in DECODE and not case.queries:
+            wanted = attend_paged(rung, operands)
+            got = attend_paged(rung, [*operands[:5], None])  # one query each: no starts are needed
+            assert all(map(torch.equal, got, wanted))
 
 
-@each_device
-@each_dtype
-@each_rung
-def test_equals_the_oracle(rung: str, suffix: str, device: str) -> None:
-    for shape in SHAPES:
-        operands = batch(shape, DTYPES[suffix], device)
-        compare(run(rung, operands), operands)
-        if not shape.queries:
-            compare(run(rung, operands, starts=False), operands)
+@each_pair(TRITON, SHAPES)
+def test_triton_equals_the_oracle(rung, case, dtype, device, processors):
+    check(rung, batch(case, dtype, device))
 
 
-@each_dtype
-@each_rung
-def test_clean_in_checked_mode(rung: str, suffix: str) -> None:
-    for shape in SHAPES:
-        operands = batch(shape, DTYPES[suffix])
-        compare(run(rung, operands, checked=True), operands)
+@each(PAGED_RUNGS)
+def test_any_scale(rung, device):
+    for scale in (0.7, 0.0, -0.3):
+        check(rung, batch(Shape((40, 3)), torch.float16, device), scale)
 
 
-@each_device
-@each_rung
-def test_long_contexts(rung: str, device: str) -> None:
+@each(PAGED_RUNGS)
+def test_scores_that_overflow_an_exponential(rung, device):
+    """exp overflows beyond 88: the maximum is subtracted first."""
+    shape = Shape((70, 33), head_dim=128)
+    check(rung, batch(shape, torch.float16, device, spread=40.0))
+
+
+@each(FLASH_PAGED)
+def test_a_shared_prefix_is_seen_whole(rung, device):
+    """Not causal: every query sees all of the context."""
+    shape = Shape((3, 33, 0), 6, 2, 32, queries=(5, 70, 2))
+    operands = batch(shape, torch.float16, device)
+    with checked(device):
+        got = attend_paged(rung, operands, causal=False)
+    close(got, paged_oracle(*operands, causal=False))
+
+
+@each(READABLE_RUNGS := tuple(f"paged {rung}" for rung in READABLE))
+def test_long_contexts(rung, device):
     operands = batch(LONG, torch.float32, device)
-    compare(run(rung, operands, splits=9, part=12_000), operands)
+    check(rung, operands)
+    if rung == "paged split":
+        close(paged.split(*operands, None, splits=9), paged_oracle(*operands), once=True)
 
 
-def test_chunks_follow_each_other_in_order() -> None:
-    operands = batch(CHUNKS, torch.float32)
-    compare(run("one_block", operands, checked=True), operands)
+@pytest.mark.parametrize("shape", LARGE, ids=str)
+@each_dtype(HALVES)
+@gpu_only
+def test_large_batches(shape, dtype, device):
+    check("paged mma", batch(shape, dtype, device))
 
 
-@each_rung
-def test_same_bits_in_any_order(rung: str) -> None:
-    for shape in (SHAPES[0], SHAPES[4], SHAPES[8], CHUNKS):
-        operands = batch(shape, torch.float32)
-        forward = run(rung, operands)
-        for order, seed in (("reverse", 0), ("random", 1), ("random", 2)):
-            with settings(order=order, seed=seed):
-                other = run(rung, operands)
-            assert all(map(torch.equal, forward, other)), f"{shape}, {order} {seed}"
+@each(ALIKE)
+def test_queries_and_pools_at_any_address(rung, device):
+    """Queries may be a slice of a product; mma.cu wants pools at multiples of 16 bytes."""
+    for shape in (Shape((40, 3, 21)), Shape((12, 64), heads=6, kv_heads=2, head_dim=128)):
+        q, *others = batch(shape, torch.float16, device)
+        tokens, heads, head_dim = q.shape
+        wide = [q.new_full((tokens, 3 * heads, head_dim), torch.nan)]
+        wide += [q.new_full((tokens, heads, 2 * head_dim), torch.nan)]
+        parts = [x[:, -heads:, -head_dim:].copy_(q) for x in wide]
+        if not rung.endswith("mma"):
+            odd = q.new_full((tokens, heads * head_dim + 3), torch.nan)
+            parts += [odd[:, 3:].view(q.shape).copy_(q)]
+        for part in parts:
+            check(rung, [part, *others])
+        for moved in (0, 1) if not rung.endswith("mma") else ():
+            pools = [shifted(x) if i == moved else x for i, x in enumerate(others[:2])]
+            with checked(device):
+                check(rung, [q, *pools, *others[2:]])
 
 
-@each_device
-@each_rung
-def test_scores_of_any_size(rung: str, device: str) -> None:
-    """exp of a score overflows from 89 on."""
-    operands = batch(SHAPES[0], torch.float32, device, spread=300.0)
-    compare(run(rung, operands), operands)
+@each(READABLE_RUNGS)
+def test_a_nan_among_the_keys_is_not_hidden(rung, device):
+    """The engine knows a request that went wrong by it."""
+    operands = batch(Shape((20, 3)), torch.float32, device)
+    key_pool, tables = operands[1], operands[3]
+    key_pool[tables[0, 0], 5, 1, 7] = torch.nan
+    out, lse = attend_paged(rung, operands)
+    assert out[0, 2:].isnan().all() and lse[0, 2:].isnan().all()  # the heads of KV head 1
+    assert out[0, :2].isfinite().all() and out[1].isfinite().all()
+
+
+@each_readable
+def test_chunks_follow_each_other_in_order(rung):
+    with checked():
+        check(f"paged {rung}", batch(CHUNKS, torch.float32))
+
+
+@pytest.mark.parametrize("rung", ALIKE)
+def test_same_bits_in_any_order(rung):
+    shapes = (SHAPES[0], SHAPES[8], SHAPES[15])
+    if rung.removeprefix("paged ") in READABLE:
+        shapes += (SHAPES[4], CHUNKS)
+    for shape in shapes:
+        dtype = torch.float16 if rung.endswith("mma") else torch.float32
+        if rung == "paged mma":
+            shape = dataclasses.replace(shape, head_dim=64)
+        operands = batch(shape, dtype)
+        same_in_each_order(lambda operands=operands: attend_paged(rung, operands))
+
+
+# ---------------------------------------------------------------------------- shares of the work
 
 
 @each_device
 @pytest.mark.parametrize(("splits", "part"), [(1, 1), (1, 70), (2, 35), (5, 16), (70, 1), (4, 9)])
-def test_any_split(splits: int, part: int, device: str) -> None:
+def test_any_split(splits, part, device):
     """The last split takes what is left, however many there are."""
     operands = batch(SHAPES[0], torch.float32, device)
-    checked = device == "cpu"
-    compare(run("split", operands, splits=splits, part=part, checked=checked), operands)
+    q = operands[0]
+    parts = q.new_empty(splits, *q.shape), q.new_empty(splits, *q.shape[:2])
+    with checked(device):
+        got = paged.decode(
+            *("paged/split.cu", "split", *operands, None), workspace=(*parts, part, splits)
+        )
+    close(got, paged_oracle(*operands), once=True)
 
 
 @each_device
-@each_rung
-def test_queries_as_a_slice_of_a_product_and_at_any_address(rung: str, device: str) -> None:
-    for shape in (SHAPES[0], SHAPES[5]):
-        q, *others = batch(shape, torch.float16, device)
-        wide = torch.full((len(q), q[0].numel() + 3), torch.nan, dtype=q.dtype, device=device)
-        for shift in (0, 3):
-            part = wide[:, shift : shift + q[0].numel()]
-            part.copy_(q.flatten(1))
-            operands = [part.view(q.shape), *others]
-            compare(run(rung, operands), operands)
+@pytest.mark.parametrize("workers", [1, 2, 5, 7, 50])
+def test_wherever_the_shares_end(workers, device):
+    shape = Shape((5, 130, 0, 47, 16), heads=4, kv_heads=2)
+    operands = batch(shape, torch.float16, device)
+    with checked(device):
+        close(paged.mma(*operands, None, workers=workers), paged_oracle(*operands))
 
 
-@each_rung
-def test_misaligned_pools(rung: str) -> None:
-    for moved in (1, 2):
-        operands = batch(SHAPES[0], torch.float16)
-        pool = operands[moved]
-        operands[moved] = pool.new_empty(pool.numel() + 1)[1:].view(pool.shape).copy_(pool)
-        compare(run(rung, operands, checked=True), operands)
+def test_mma_and_cascade_are_the_same_in_any_order():
+    operands = batch(Shape((5, 70, 0, 33), heads=6), torch.float16)
+    same_in_each_order(lambda: paged.mma(*operands, None, workers=3))
+    operands = with_prefix(*PREFIXES[0], torch.float16)
+    same_in_each_order(lambda: paged.cascade(*operands[:5], PREFIXES[0][1], None))
 
 
-@each_rung
-def test_the_back_ends_rung_allocates(rung: str) -> None:
-    operands = batch(SHAPES[1], torch.float32)
-    compare([tensor.cpu() for tensor in RUNGS[rung](*operands, None)], operands)
+def test_a_wait_that_is_too_weak_shows():
+    """Emulated copies are made when they are waited for, so the pipeline's counts are tested."""
+    operands = batch(Shape((200,)), torch.float16)
+    _, given = paged.arguments(*operands, None)
+    right = (jit.CSRC / "paged/mma.cu").read_text()
+    weak = right.replace("cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>")
+    assert weak != right
+    out, wanted = given[6], paged_oracle(*operands)[0]
+    for source, is_right in ((right, True), (weak, False)):
+        workspace = torch.full((4 + 2 * 2 * 65,), torch.nan)
+        jit.load(source, name="waits.cu").paged_mma_f16(*given, workspace, 0, 1)
+        assert torch.allclose(out.double(), wanted, rtol=1e-3, atol=1e-3) == is_right
 
 
-@each_rung
-def test_a_head_dim_that_is_too_large_is_refused(rung: str) -> None:
-    operands = batch(Shape((1,), heads=1, kv_heads=1, head_dim=5000, block_size=1), torch.float32)
-    with pytest.raises(Unsupported, match="head_dim of up to"):
-        RUNGS[rung](*operands, None)
+# --------------------------------------------------------------------------------- shared prefix
 
 
-@each_rung
-def test_a_nan_among_the_keys_is_not_hidden(rung):
-    """The engine knows a request that went wrong by it."""
-    operands = batch(Shape((20, 3)), torch.float32)
-    key_pool, tables = operands[1], operands[3]
-    key_pool[tables[0, 0], 5, 1, 7] = torch.nan
-    out, lse = RUNGS[rung](*operands, None)
-    assert out[0, 2:].isnan().all() and lse[0, 2:].isnan().all()  # the heads of KV head 1
-    assert out[0, :2].isfinite().all() and out[1].isfinite().all()
+@each_device
+@each_dtype(HALVES)
+@pytest.mark.parametrize(("shape", "shared"), PREFIXES, ids=str)
+def test_cascade(shape, shared, dtype, device):
+    operands = with_prefix(shape, shared, dtype, device)
+    with checked(device):
+        close(paged.cascade(*operands[:5], shared, None), paged_oracle(*operands))
+
+
+@gpu_only
+@pytest.mark.parametrize("backend", ["cuda", "reference"])
+def test_long_prefix(backend, device):
+    shape = Shape(tuple(2048 + i % 50 for i in range(70)), heads=32, kv_heads=8, head_dim=128)
+    operands = with_prefix(shape, 2048, torch.bfloat16, device)
+    assert paged.WORTH < 69 * 2048 * 4096
+    got = shared_prefix_attention(*operands[:5], 2048, backend=backend)
+    close(got, paged_oracle(*operands))
+
+
+@each_device
+@pytest.mark.parametrize("backend", ["reference", "cuda"])
+@each_dtype((*FLOATS, torch.float64))
+def test_shared_prefix_is_paged_attention(dtype, backend, device, monkeypatch):
+    if (dtype, backend) == (torch.float64, "cuda"):
+        pytest.skip("the kernels compute in float32")
+    monkeypatch.setattr(paged, "WORTH", 0)
+    for shape, shared in (PREFIXES[0], PREFIXES[2]):
+        operands = with_prefix(shape, shared, dtype, device)
+        for length in (0, shape.block_size, shared):
+            got = shared_prefix_attention(*operands[:5], length, backend=backend)
+            close(got, paged_oracle(*operands), total=2e-7 if dtype == torch.float64 else None)
+    empty = batch(Shape(()), dtype, device)
+    out, lse = shared_prefix_attention(*empty[:5], 0, backend=backend)
+    assert out.shape == (0, 4, 64) and lse.shape == (0, 4)
+
+
+@pytest.mark.parametrize("worth", [0, 4 << 20])
+def test_little_in_common_is_read_again(worth, monkeypatch):
+    launched = []
+    monkeypatch.setattr(paged, "WORTH", worth)
+    monkeypatch.setattr(paged, "call", lambda file, *_: launched.append(file))
+    operands = with_prefix(*PREFIXES[0], torch.float16)
+    shared_prefix_attention(*operands[:5], PREFIXES[0][1], backend="cuda")
+    assert launched == (["paged/split.cu"] if worth else ["paged/mma.cu", "paged/cascade.cu"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"shared_len": 65}, "shared_len must be a multiple of 16, got 65"),
+        ({"shared_len": -16}, "shared_len must be a multiple of 16, got -16"),
+        ({"shared_len": 64.0}, "shared_len must be an int, got float"),
+        ({"shared_len": 1600}, "shared_len is 1600, but block_tables have 8 blocks of 16"),
+        ({"shared_len": 80}, "shared_len must be at most 64, got 80"),
+        ({"context_lens": torch.tensor([70, 64]).int()}, r"context_lens must have shape \[3\]"),
+        ({"context_lens": torch.tensor([70, 64, 999]).int()}, "block_tables hold 128 tokens"),
+        ({"block_tables": torch.arange(24).view(3, 8).int() % 9}, "begin with the same 4 blocks"),
+    ],
+)
+def test_prefixes_that_do_not_fit(change, message):
+    names = ("q", "key_pool", "value_pool", "block_tables", "context_lens")
+    operands = with_prefix(*PREFIXES[0], torch.float32)
+    given = {**dict(zip(names, operands, strict=False)), "shared_len": 64}
+    with pytest.raises((ValueError, TypeError), match=message):
+        shared_prefix_attention(**given | change)
+
+
+# ------------------------------------------------------------------------------------- operators
+
+
+@each_device
+@each_dtype()
+@pytest.mark.parametrize("queries", [(), (3, 0, 7, 1), (2, 0, 0, 2), (0, 4, 0, 0)], ids=str)
+def test_any_mix_of_queries(queries, dtype, device):
+    """One query per sequence, several, none: also where there are as many as sequences."""
+    operands = batch(Shape((40, 5, 21, 2), queries=queries), dtype, device)
+    got = paged_attention_forward(*operands, backend="cuda")
+    close(got, paged_oracle(*operands))
+
+
+def test_what_the_rungs_do_not_take():
+    def refused(message, rung=paged.mma, dtype=torch.float16, move=lambda x: x, **change):
+        operands = batch(dataclasses.replace(Shape((9, 5)), **change), dtype)
+        operands[1] = move(operands[1])
+        with pytest.raises(Unsupported, match=message):
+            rung(*operands, None)
+
+    refused("head_dim of 64 or 128", head_dim=80)
+    refused("up to 16 query heads a KV head, got 64 and 34 for 2", heads=34)
+    refused(r"float16 and bfloat16 here, got torch\.float32", dtype=torch.float32)
+    refused("multiples of 16 bytes", move=shifted)
+    for name in READABLE:
+        wide = {"heads": 1, "kv_heads": 1, "head_dim": 5000, "block_size": 1}
+        refused("head_dim of up to", paged.RUNGS[name], **wide)
+
+
+@gpu_only
+@each_dtype()
+@pytest.mark.parametrize("shared", [None, 64])
+def test_captured_in_a_cuda_graph(shared, dtype, device, monkeypatch):
+    """Nothing waits for the host: a graph runs again on new data, and on other lengths."""
+    monkeypatch.setattr(paged, "WORTH", 0)
+    operands = with_prefix(*PREFIXES[0], dtype, device)
+
+    def call():
+        if shared is None:
+            return paged_attention_forward(*operands, backend="cuda")
+        return shared_prefix_attention(*operands[:5], shared, backend="cuda")
+
+    got, replay = captured(call)
+    for length in (64, 65, 69):
+        operands[0].normal_()
+        operands[4].fill_(length)
+        for pool in operands[1:3]:
+            pool.normal_()
+        operands[3].clamp_(max=len(operands[1]) - 1)
+        replay()
+        close(got, paged_oracle(*operands))

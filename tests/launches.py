@@ -1,0 +1,108 @@
+"""What the tests of kernels share: devices, orders of the threads, addresses, bits, and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+from yaie.build import jit
+from yaie.emulator import settings
+from yaie.ops.cuda import launching
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+HALVES = FLOATS[1:]
+NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+on_gpu = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
+each_device = pytest.mark.parametrize("device", ["cpu", on_gpu])
+gpu_only = pytest.mark.parametrize("device", [on_gpu])
+
+ORDERS = (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2))
+each_order = pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(map(str, order)))
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def each_dtype(dtypes: tuple = FLOATS) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("dtype", dtypes, ids=name_of)
+
+
+def ints(values: Any, device: str = "cpu", dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+def starts(counts: Any, device: str = "cpu") -> torch.Tensor:
+    """Where each of several sequences begins that lie end to end, and where the last one ends."""
+    return ints([0, *counts], device).cumsum(0, dtype=torch.int32)
+
+
+def shifted(x: torch.Tensor) -> torch.Tensor:
+    """The same, one element past an address that is a multiple of 16."""
+    room = torch.empty(x.numel() + 1, dtype=x.dtype, device=x.device)
+    return room[1:].view(x.shape).copy_(x)
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous().view(torch.uint8)
+
+
+def same(x: torch.Tensor, y: torch.Tensor) -> bool:
+    """Whether dtype, shape and every bit are equal."""
+    return x.dtype == y.dtype and x.shape == y.shape and torch.equal(bits(x), bits(y))
+
+
+def as_tuple(result: Any) -> tuple:
+    return result if isinstance(result, tuple) else (result,)
+
+
+@contextmanager
+def checked(device: str = "cpu") -> Iterator[list[jit.Module]]:
+    """Have the back end's kernels run in checked mode, and check that nothing is found; on a GPU
+    they run as they are. Yields the modules of the `.cu` files that were launched."""
+    launched = []
+
+    def launcher(file: str, name: str) -> Callable[..., None]:
+        module = jit.load(jit.CSRC / file, checked=True)
+
+        def launch(*arguments: Any) -> None:
+            getattr(module, name)(*arguments)
+            assert module.report is None or module.report.clean, module.report
+
+        launched.append(module)
+        return launch
+
+    if device == "cuda":
+        launcher = launching.launcher
+    with mock.patch.object(launching, "launcher", launcher):
+        yield launched
+
+
+def in_each_order(compute: Callable[[], Any]) -> Iterator[tuple]:
+    """The results of `compute` as a tuple, with the emulated threads in each order."""
+    for order, seed in ORDERS:
+        with settings(order=order, seed=seed):
+            yield as_tuple(compute())
+
+
+def same_in_each_order(compute: Callable[[], Any]) -> None:
+    """Check that results are equal in every bit, whatever the order of the emulated threads."""
+    first, *others = in_each_order(compute)
+    for order, other in zip(ORDERS[1:], others, strict=True):
+        assert all(map(same, first, other)), order
+
+
+def captured(compute: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
+    """The results of `compute` recorded in a CUDA graph, and what replays it. A capture fails if
+    anything waits for the device, or runs on another stream."""
+    compute()  # compiles
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = compute()
+    return result, graph.replay
