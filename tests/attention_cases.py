@@ -14,7 +14,7 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from launches import FLOATS, HALVES, name_of, on_gpu, starts
+from launches import FLOATS, GPU, HALVES, name_of, on_gpu, starts
 from oracles import naive_attention
 
 from yaie.course.lessons.ops.reference.flash import flash_attention
@@ -26,7 +26,6 @@ from yaie.ops.registry import compute
 State = tuple[torch.Tensor, torch.Tensor]
 Lengths = Sequence[tuple[int, int]]  # queries and keys of each sequence
 
-GPU = torch.cuda.is_available()
 INF = float("inf")
 NO_BLOCK = 1 << 30
 REFERENCES = ("reference", "tiles 7 1", "tiles 1 7", "tiles 64 7", "tiles 64 96")

@@ -11,24 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from launches import FLOATS, HALVES, near
 
 from yaie.course.lessons.ops import elementwise as sums
 from yaie.course.lessons.ops import matrix, rows
 from yaie.ops import elementwise, norm, rotary
 from yaie.ops.reference.rotary import rotary_tables
 
-DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 EPS = 1e-2  # large enough to be missed
 # A result is rounded once: half a unit in the last place, and a little for float32 arithmetic.
 RTOL = {torch.float32: 3e-6, torch.float16: 2**-11 + 3e-6, torch.bfloat16: 2**-8 + 3e-6}
 ATOL = 1e-6
-LENGTHS = tuple((n,) for n in (0, 1, 31, 32, 33, 1023, 1025, 1823 * 781))
+LENGTHS = tuple((n,) for n in (0, 1, 31, 32, 33, 1023, 1025, 2049, 1823 * 781))
 MATRICES = ((0, 5), (3, 0), (1, 1), (4, 31), (5, 32), (3, 33), (2, 1023), (2, 1025), (1823, 781))
 SMALL = 5000  # elements of the largest shape that is run with every access checked
 
 Shape = tuple[int, ...]
 Draw = Callable[..., torch.Tensor]  # sizes -> random numbers of the dtype that is tested
 Tensors = tuple[torch.Tensor, ...]
+
+# On a GPU only: of many elements, of the longest rows, and of many rows.
+LARGE_ROWS = ((1024, 4096), (3, 32768), (70000, 3))
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Case:
     exact: bool = False
     atol: float = ATOL
     output_dtype: torch.dtype | None = None
-    dtypes: Sequence[torch.dtype] = DTYPES
+    dtypes: Sequence[torch.dtype] = FLOATS
     any_alignment: bool = True
 
     def __str__(self) -> str:
@@ -75,13 +78,15 @@ class Case:
         """Those that can be run many times, or checked."""
         return [shape for shape in self.shapes if torch.Size(shape).numel() <= SMALL]
 
-    def check(self, got: Sequence[torch.Tensor], inputs: Tensors) -> None:
+    def check(self, got: Sequence[torch.Tensor], inputs: Tensors, backend: str = "cuda") -> None:
         """Compare outputs with the oracle; raises AssertionError."""
         wanted = self.oracle(*(tensor.cpu() for tensor in inputs))
         for one, other in zip(got, wanted, strict=True):
             one = one.cpu()
             if self.exact:
                 torch.testing.assert_close(one, other.to(one.dtype), rtol=0.0, atol=0.0)
+            elif backend == "triton":
+                near(one, other)
             else:
                 torch.testing.assert_close(
                     one.double(), other, rtol=RTOL[one.dtype], atol=self.atol
@@ -185,7 +190,6 @@ WIDE_PRODUCTS = (
     *((0, 8, 8), (3, 0, 8), (5, 8, 0), (1, 8, 8), (33, 40, 24), (17, 264, 32), (129, 16, 40)),
     *((2, 8, 1824), (1823, 776, 32), (9, 16, 24), (5, 8, 104)),
 )
-HALVES = (torch.float16, torch.bfloat16)
 
 
 def factors(shape: Shape, draw: Draw) -> Tensors:
@@ -314,9 +318,9 @@ CASES = [
             any_alignment=shapes is PRODUCTS,
         )
         for rung, shapes, dtypes, operator in (
-            ("naive", PRODUCTS, DTYPES, None),
-            ("shared_tile", PRODUCTS, DTYPES, None),
-            ("register_tile", PRODUCTS, DTYPES, matrix.matmul),
+            ("naive", PRODUCTS, FLOATS, None),
+            ("shared_tile", PRODUCTS, FLOATS, None),
+            ("register_tile", PRODUCTS, FLOATS, matrix.matmul),
             ("wmma", WIDE_PRODUCTS, HALVES, None),
             ("mma", WIDE_PRODUCTS, HALVES, None),
         )

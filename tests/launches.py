@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
@@ -16,13 +17,23 @@ from yaie.ops.cuda import launching
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 HALVES = FLOATS[1:]
-NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
+GPU = torch.cuda.is_available()
+NO_GPU = pytest.mark.skipif(not GPU, reason="no CUDA GPU")
 on_gpu = pytest.param("cuda", marks=[pytest.mark.gpu, NO_GPU])
 each_device = pytest.mark.parametrize("device", ["cpu", on_gpu])
 gpu_only = pytest.mark.parametrize("device", [on_gpu])
 
+TOLERANCE = {torch.float32: 2e-5 if GPU else 3e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 ORDERS = (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2))
 each_order = pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(map(str, order)))
+
+
+NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+
+
+def runs_on(backend: str, device: str) -> bool:
+    """Where there is a GPU, Triton's kernels are compiled for it and not interpreted."""
+    return backend != "triton" or (device == "cuda") == GPU
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -55,6 +66,15 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 def same(x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether dtype, shape and every bit are equal."""
     return x.dtype == y.dtype and x.shape == y.shape and torch.equal(bits(x), bits(y))
+
+
+def near(got: torch.Tensor, wanted: torch.Tensor) -> None:
+    """Compare with float64, by norm and element by element: the rounding of the dtype, and of sums
+    in float32, which Triton multiplies on a GPU in three parts of 11 bits."""
+    tolerance = TOLERANCE[got.dtype]
+    got, wanted = got.cpu().double(), wanted.cpu().double()
+    torch.testing.assert_close(got, wanted, rtol=30 * tolerance, atol=10 * tolerance)
+    assert (got - wanted).norm() <= tolerance * wanted.norm() + 1e-12
 
 
 def as_tuple(result: Any) -> tuple:
