@@ -68,6 +68,13 @@ def same(x: torch.Tensor, y: torch.Tensor) -> bool:
     return x.dtype == y.dtype and x.shape == y.shape and torch.equal(bits(x), bits(y))
 
 
+def each_way(device: str) -> Iterator[None]:
+    """On the emulator in each order of the threads, in checked mode; on a GPU once."""
+    for order, seed in ORDERS if device == "cpu" else ORDERS[:1]:
+        with settings(order=order, seed=seed), checked(device):
+            yield
+
+
 def near(got: torch.Tensor, wanted: torch.Tensor) -> None:
     """Compare with float64, by norm and element by element: the rounding of the dtype, and of sums
     in float32, which Triton multiplies on a GPU in three parts of 11 bits."""

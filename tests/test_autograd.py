@@ -7,6 +7,7 @@ import importlib.util
 
 import pytest
 import torch
+from launches import as_tuple, captured, each_device, gpu_only, ints, runs_on, starts
 
 from yaie.course.lessons.flat_tree import flatten
 from yaie.engine.radix import RadixTree
@@ -15,22 +16,19 @@ from yaie.ops.kv import reshape_and_cache
 from yaie.ops.reference.rotary import rotary_tables
 
 FP8 = torch.float8_e4m3fn
+MAPPING = ints([[0, 1], [1, 2]], dtype=torch.int64)
 
 
-def ints(*values, dtype=torch.int32):
-    return torch.tensor(values, dtype=dtype)
-
-
-def arguments(name: str) -> tuple:
+def arguments(name: str, seed: int = 0) -> tuple:
     """What the operator is called with, as torch.library sees it."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     x, y, weight = torch.randn(4, 8), torch.randn(4, 8), torch.randn(8)
     q, k, v = torch.randn(3, 4, 16), torch.randn(5, 2, 16), torch.randn(5, 2, 16)
     pools = torch.randn(4, 2, 2, 16), torch.randn(4, 2, 2, 16)
     eights = tuple(pool.to(FP8) for pool in pools)
-    new, slots, scale = (k[:3], v[:3]), ints(7, 0, 3, dtype=torch.int64), torch.tensor([0.5, 2.0])
-    tables, starts = ints([3, 0], [1, 2]), ints(0, 2, 3)
-    ones = torch.ones(4)
+    new, slots, scale = (k[:3], v[:3]), ints([7, 0, 3], dtype=torch.int64), torch.tensor([0.5, 2.0])
+    tables, begin = ints([[3, 0], [1, 2]]), starts([2, 1])
+    ones, room = torch.ones(4), (ints([0] * 3), ints([0] * 3))
     tree = RadixTree(2)
     tree.insert([1, 2, 3, 4], [0, 1])
     flat = flatten(tree)
@@ -47,18 +45,18 @@ def arguments(name: str) -> tuple:
         "matmul": (x, y.t().contiguous()),
         "attention": (q, k, v, True, None),
         "attention_backward": (q * 0.5, q, k, v, q.sum(-1), q.mean(-1), True, None),
-        "ragged_attention": (q, k, v, ints(0, 1, 3), ints(0, 3, 5), True, None),
-        "paged_attention": (q, *pools, tables, ints(3, 4), starts, None),
-        "shared_prefix_attention": (q[:2], *pools, ints([3, 0], [3, 2]), ints(3, 4), 2, None),
+        "ragged_attention": (q, k, v, starts([1, 2]), starts([3, 2]), True, None),
+        "paged_attention": (q, *pools, tables, ints([3, 4]), begin, None),
+        "shared_prefix_attention": (q[:2], *pools, ints([[3, 0], [3, 2]]), ints([3, 4]), 2, None),
         "reshape_and_cache": (*new, *pools, slots),
         "reshape_and_cache_fp8": (*new, *eights, slots, scale, scale),
-        "copy_blocks": ([pools[0]], [pools[1]], ints([0, 1], [1, 2], dtype=torch.int64)),
-        "gather_kv": (*pools, tables, starts, 3),
-        "gather_kv_fp8": (*eights, tables, starts, 3, scale, scale, torch.float16),
-        "prefix_sum": (ints(1, 2, 3),),
-        "fill_draft_extend_metadata": (ints(1, 2), ints(5, 6), 4, ints(0, 0, 0), ints(0, 0, 0), 3),
-        "match_prefixes": (ints(1, 2, 3), ints(0, 3), *flat.arrays, flat.block_size, 2),
-        "sample": (x, ones, ints(0, 0, 0, 0), ones, ones * 0.0, ones.double() * 0.5),
+        "copy_blocks": ([pools[0]], [pools[1]], MAPPING),
+        "gather_kv": (*pools, tables, begin, 3),
+        "gather_kv_fp8": (*eights, tables, begin, 3, scale, scale, torch.float16),
+        "prefix_sum": (ints([1, 2, 3]),),
+        "fill_draft_extend_metadata": (ints([1, 2]), ints([5, 6]), 4, *room, 3),
+        "match_prefixes": (ints([1, 2, 3]), starts([3]), *flat.arrays, flat.block_size, 2),
+        "sample": (x, ones, ints([0] * 4), ones, ones * 0.0, ones.double() * 0.5),
         "gumbel_sample": (x, ones, *[torch.arange(4)] * 2),
     }[name]
 
@@ -74,8 +72,25 @@ def with_gradients(values: tuple, writes: bool) -> tuple:
 
 
 def run(name: str, values: tuple, backend: str) -> tuple:
-    results = getattr(operators, name).default(*values, backend=backend)
-    return results if isinstance(results, tuple) else (results,)
+    return as_tuple(getattr(operators, name).default(*values, backend=backend))
+
+
+def tensors_of(values: tuple) -> list[torch.Tensor]:
+    """All of them, those in lists too."""
+    every = [x for value in values for x in (value if isinstance(value, list) else [value])]
+    return [x for x in every if isinstance(x, torch.Tensor)]
+
+
+def on(device: str, values: tuple) -> tuple:
+    """The same on a device, lists too."""
+    return tuple(
+        [x.to(device) for x in value]
+        if isinstance(value, list)
+        else value.to(device)
+        if isinstance(value, torch.Tensor)
+        else value
+        for value in values
+    )
 
 
 WRITING = (
@@ -92,6 +107,7 @@ BACKENDS = [
     for backend in registry.backends(name)
     if backend != "triton" or importlib.util.find_spec("triton")
 ]
+IN_CUDA = [name for name in registry.operators() if "cuda" in registry.backends(name)]
 each_backend = pytest.mark.parametrize(("name", "backend"), BACKENDS)
 
 
@@ -121,8 +137,7 @@ def test_the_function_that_is_named_exists_and_has_a_gradient(name):
         run(name, values, "reference")[0].float().sum().backward()
     path = next(word for word in str(raised.value).split() if word.startswith("yaie.")).strip(",")
     module, _, function = path.rpartition(".")
-    results = getattr(importlib.import_module(module), function)(*values)
-    results = results if isinstance(results, tuple) else (results,)
+    results = as_tuple(getattr(importlib.import_module(module), function)(*values))
     if "fp8" not in name:
         results[0].float().sum().backward()
         assert values[0].grad is not None
@@ -133,9 +148,7 @@ def test_versions_of_what_is_written_rise_by_one(name, backend):
     """For every back end alike, or autograd would not notice that what it saved is gone."""
     for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
         values = arguments(name)
-        tensors = [
-            x for v in values for x in (v if isinstance(v, list) else [v]) if torch.is_tensor(x)
-        ]
+        tensors = tensors_of(values)
         with mode():
             run(name, values, backend)
         schema = getattr(operators, name).default._schema
@@ -160,8 +173,7 @@ def test_what_was_written_has_no_gradient_either(backend):
     ):
         (pools[0].sum() + keys.sum()).backward()
     fresh = [torch.randn(4, 2, 2, 16)], [torch.randn(4, 2, 2, 16, requires_grad=True) * 2.0]
-    mapping = ints([0, 1], [1, 2], dtype=torch.int64)
-    operators.copy_blocks.default(*fresh, mapping, backend=backend)
+    operators.copy_blocks.default(*fresh, MAPPING, backend=backend)
     with pytest.raises(NotImplementedError, match="yaie::copy_blocks has no gradient here"):
         fresh[1][0].sum().backward()
 
@@ -175,15 +187,39 @@ def test_what_autograd_saved_must_not_be_written():
         loss.backward()
 
 
+@each_device
 @each_backend
-def test_opcheck_with_gradients(name, backend):
-    """Without test_aot_dispatch_dynamic, which runs the backward pass."""
+def test_opcheck(name, backend, device):
+    """All that torch.library checks: of the schema, of the fake, and of what a compiler traces. The
+    last of it runs the backward pass, so it is left out where there are gradients."""
+    if not runs_on(backend, device):
+        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    operator, given = getattr(operators, name).default, on(device, arguments(name))
     tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
     if "fp8" in name:  # it compares by allclose, which torch.float8_e4m3fn has not
         tests.remove("test_schema")
-    values = with_gradients(arguments(name), name in WRITING)
-    operator = getattr(operators, name).default
-    torch.library.opcheck(operator, values, {"backend": backend}, test_utils=tests)
+    with_grads = with_gradients(given, name in WRITING)
+    torch.library.opcheck(operator, with_grads, {"backend": backend}, test_utils=tests)
+    if "fp8" not in name:
+        tests.append("test_aot_dispatch_dynamic")
+    torch.library.opcheck(operator, given, {"backend": backend}, test_utils=tests)
+
+
+@gpu_only
+@pytest.mark.parametrize(
+    "name", [n for n in registry.operators() if "cuda" in registry.backends(n)]
+)
+def test_captured_in_a_cuda_graph(name, device):
+    """Nothing waits for the host: a graph holds the launch and runs it again on new data."""
+    values, fresh, wanted = (on(device, arguments(name, seed)) for seed in (0, 1, 1))
+    got, replay = captured(lambda: run(name, values, "cuda"))
+    for old, new in zip(tensors_of(values), tensors_of(fresh), strict=True):
+        old.copy_(new)
+    replay()
+    want = run(name, wanted, "reference")
+    for one, other in zip((*got, *tensors_of(values)), (*want, *tensors_of(wanted)), strict=True):
+        if isinstance(one, torch.Tensor):
+            torch.testing.assert_close(one.float(), other.float(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
@@ -213,17 +249,13 @@ def test_compiled_it_is_the_same(backend, compiler):
         compiled(x, weight, *(v.detach().clone() for v in cache))
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
-def test_weights_that_require_a_gradient_are_captured_in_a_cuda_graph():
-    x = torch.randn(4, 8, device="cuda")
-    weight = torch.randn(8, device="cuda", requires_grad=True)
-    norm.rms_norm(x, weight)  # compiles
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        out = norm.rms_norm(x, weight)
+@gpu_only
+def test_weights_that_require_a_gradient_are_captured_in_a_cuda_graph(device):
+    x, weight, _ = on(device, arguments("rms_norm"))
+    weight.requires_grad_()
+    out, replay = captured(lambda: norm.rms_norm(x, weight))
     x.copy_(torch.randn(4, 8))
-    graph.replay()
+    replay()
     torch.testing.assert_close(out, norm.rms_norm(x, weight, backend="reference"))
     with pytest.raises(NotImplementedError, match="yaie::rms_norm has no gradient here"):
         out.sum().backward()
@@ -232,10 +264,6 @@ def test_weights_that_require_a_gradient_are_captured_in_a_cuda_graph():
 # -------------------------------------------------------------------------------- the registry
 
 
-def test_every_operator_can_be_called():
-    assert all(hasattr(operators, name) for name in registry.operators())
-
-
-def test_every_operator_is_tested_here():
+def test_every_operator_can_be_called_and_is_tested_here():
     for name in registry.operators():
-        arguments(name)
+        assert hasattr(operators, name) and arguments(name)

@@ -6,21 +6,13 @@ import random
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from integer_kernels import (
-    LEAST,
-    check_compiles,
-    check_launches,
-    each_device,
-    ints,
-    needs_gpu,
-    poisoned,
-)
+from integer_kernels import LEAST, check_launches, poisoned
+from launches import NEEDS_TRITON, captured, each_device, gpu_only, ints
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
@@ -36,6 +28,9 @@ from yaie.course.lessons.ops.reference import metadata as draft_metadata
 BATCHES = (1, 2, 3, 16, 17, 31, 33, 255, 256, 257, 1023, 1024, 1025, 4096)
 EVERY = ("reference", "triton", "cuda", "cuda_linear", "cuda_binary")
 TOPK = 40
+each_backend = pytest.mark.parametrize(
+    "backend", [pytest.param(b, marks=NEEDS_TRITON if b == "triton" else ()) for b in EVERY]
+)
 
 
 def lists(batch: int, seed: int = 0) -> tuple[list[int], list[int]]:
@@ -97,20 +92,12 @@ def test_from_ends(device: str) -> None:
         )
 
 
-@pytest.mark.parametrize("file", ["fill_from_ends", "fill_draft_extend"])
-@pytest.mark.slow
-def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
-    check_compiles(f"metadata/{file}.cu", tmp_path)
-
-
 # ---------------------------------------------------------------------------------- operators
 
 
 @each_device
-@pytest.mark.parametrize("backend", EVERY)
+@each_backend
 def test_every_back_end_at_any_batch(backend: str, device: str) -> None:
-    if backend == "triton":
-        pytest.importorskip("triton")
     slow = backend == "triton" and device == "cpu"
     for batch in (1, 2, 17, 65) if slow else (*BATCHES, *([5000] if backend == "cuda" else [])):
         lengths, keys = lists(batch)
@@ -121,19 +108,15 @@ def test_every_back_end_at_any_batch(backend: str, device: str) -> None:
             assert got == (n, expanded + rest, cached + rest), batch
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each_backend
 def test_the_example_of_the_definition(backend: str) -> None:
-    if backend == "triton":
-        pytest.importorskip("triton")
     got = fill([3, 2], [10, 4], topk=9, backend=backend)
     assert got == (5, [8, 9, 10, 3, 4], [8, 9, 9, 3, 4])
 
 
-@pytest.mark.parametrize("backend", EVERY)
+@each_backend
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]], ids=str)
 def test_no_tokens(backend: str, lengths: list[int]) -> None:
-    if backend == "triton":
-        pytest.importorskip("triton")
     for num_tokens in (None, 0):
         got = fill(lengths, [7] * len(lengths), TOPK, 2, num_tokens, backend)
         assert got == (0, [LEAST] * 2, [LEAST] * 2)
@@ -219,45 +202,35 @@ def test_the_reference_copies_nothing_to_the_host_if_it_is_told_the_count(monkey
         assert copies.count == wanted
 
 
-@needs_gpu
-@pytest.mark.parametrize("backend", EVERY)
-def test_captured_in_a_cuda_graph(backend: str) -> None:
+@gpu_only
+@each_backend
+def test_captured_in_a_cuda_graph(backend: str, device: str) -> None:
     """A capture fails if anything waits for the device."""
     lengths, keys = lists(1024)
     n = sum(lengths)
-    inputs = [ints(lengths, "cuda"), ints(keys, "cuda")]
-    outputs = [poisoned(n, device="cuda") for _ in "ab"]
-    fill_draft_extend_metadata(*inputs, TOPK, *outputs, n, backend=backend)  # compiles
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        fill_draft_extend_metadata(*inputs, TOPK, *outputs, n, backend=backend)
+    inputs = [ints(lengths, device), ints(keys, device)]
+    outputs = [poisoned(n, device=device) for _ in "ab"]
+    _, replay = captured(
+        lambda: fill_draft_extend_metadata(*inputs, TOPK, *outputs, n, backend=backend)
+    )
     lengths.reverse()
     inputs[0].copy_(ints(lengths))
     for out in outputs:
         out.fill_(LEAST)
-    graph.replay()
+    replay()
     assert [x.tolist() for x in outputs] == list(both(lengths, keys, TOPK))
 
 
-@needs_gpu
+@gpu_only
 @pytest.mark.parametrize("backend", ["triton", "cuda", "cuda_linear", "cuda_binary"])
 @pytest.mark.parametrize("said", [0, 10, 300])
-def test_on_a_gpu_a_wrong_count_writes_no_other_memory(backend: str, said: int) -> None:
+def test_a_wrong_count_writes_no_other_memory(backend: str, said: int, device: str) -> None:
     """Neither beyond the count that is given, nor beyond the sum."""
     lengths, keys = [3] * 40, [50] * 40
-    _, expanded, cached = fill(lengths, keys, TOPK, 300, said, backend, "cuda")
+    _, expanded, cached = fill(lengths, keys, TOPK, 300, said, backend, device)
     for got, wanted in zip((expanded, cached), both(lengths, keys, TOPK), strict=True):
         written = wanted[:said]
         assert got == written + [LEAST] * (300 - len(written))
-
-
-@pytest.mark.parametrize("backend", ["reference", "cuda"])
-def test_operator_keeps_the_promises_of_torch_library(backend: str) -> None:
-    lengths, keys = lists(20)
-    n = sum(lengths)
-    arguments = (ints(lengths), ints(keys), TOPK, poisoned(n), poisoned(n), n)
-    operator = torch.ops.yaie.fill_draft_extend_metadata.default
-    torch.library.opcheck(operator, arguments, {"backend": backend})
 
 
 def test_compiled_as_one_graph() -> None:

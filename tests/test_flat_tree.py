@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_kernels import check_compiles, check_launches, each_device, ints, needs_gpu
+from integer_kernels import check_launches
+from launches import captured, each_device, gpu_only, ints, starts
 
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.ops.radix import match_prefixes
@@ -23,10 +23,8 @@ Prompts = list[list[int]]
 
 def ragged(prompts: Prompts, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens end to end, and where each prompt begins."""
-    bounds = [0]
-    for prompt in prompts:
-        bounds.append(bounds[-1] + len(prompt))
-    return ints([t for prompt in prompts for t in prompt], device), ints(bounds, device)
+    tokens = ints([t for prompt in prompts for t in prompt], device)
+    return tokens, starts(map(len, prompts), device)
 
 
 def tree_of(sequences: Prompts, block_size: int) -> RadixTree:
@@ -210,29 +208,11 @@ def test_bad_arguments() -> None:
         match_prefixes(flat, prompts, bounds, -1)
 
 
-def test_operator_keeps_the_promises_of_torch_library() -> None:
-    tree, prompts, max_blocks = scene(3)
-    flat = flatten(tree)
-    arguments = (*ragged(prompts), *flat.arrays, flat.block_size, max_blocks)
-    for backend in ("reference", "cuda"):
-        operator = torch.ops.yaie.match_prefixes.default
-        torch.library.opcheck(operator, arguments, {"backend": backend})
-
-
-@needs_gpu
-def test_captured_in_a_cuda_graph() -> None:
-    flat = flatten(tree_of([list(range(1000)), list(range(500))[::-1]], 4)).to("cuda")
-    prompts = ragged([list(range(800)), [1, 2], list(range(500))[::-1]], "cuda")
-    match_prefixes(flat, *prompts, 200, backend="cuda")  # compiles
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        lengths, _, _ = match_prefixes(flat, *prompts, 200, backend="cuda")
+@gpu_only
+def test_captured_in_a_cuda_graph(device: str) -> None:
+    flat = flatten(tree_of([list(range(1000)), list(range(500))[::-1]], 4)).to(device)
+    prompts = ragged([list(range(800)), [1, 2], list(range(500))[::-1]], device)
+    (lengths, _, _), replay = captured(lambda: match_prefixes(flat, *prompts, 200, backend="cuda"))
     prompts[0][402:404] = -1
-    graph.replay()
+    replay()
     assert lengths.tolist() == [400, 0, 500]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", ["match", "match_simple"])
-def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
-    check_compiles(f"radix/{file}.cu", tmp_path)

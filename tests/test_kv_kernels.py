@@ -1,44 +1,43 @@
 """The kernels of `csrc/kv/` and their operators: equal in every bit, whatever is copied.
 
-Pools are full of NaN before, and what no slot, pair or table names has to stay as it was.
+Pools are full of random bits before, NaN among them, and what no slot, pair or table names has to
+stay as it was.
 """
 
 from __future__ import annotations
 
 import random
-from functools import partial
 
 import pytest
 import torch
+from launches import (
+    FLOATS,
+    NEEDS_TRITON,
+    bits,
+    checked,
+    each_device,
+    each_dtype,
+    each_way,
+    runs_on,
+    same,
+    shifted,
+    starts,
+)
 
 from yaie.build import jit
 from yaie.course.lessons.ops import kv
-from yaie.emulator import settings
 from yaie.ops import kv as blocks
+from yaie.ops import registry
+from yaie.ops.cuda import kv as cuda
 
 FP8 = torch.float8_e4m3fn
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64, FP8)
-FLOATS = DTYPES[:3]
-ORDERS = (("forward", 0), ("reverse", 0), ("random", 1))
-has_gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-]
-each_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=has_gpu)])
-each_order = pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(map(str, order)))
+DTYPES = (*FLOATS, torch.float64, FP8)
+each_backend = pytest.mark.parametrize("backend", ["reference", "cuda"])
 # tokens, KV heads, head_dim, block_size
 SHAPES = (
     *((5, 3, 64, 16), (7, 2, 33, 3), (9, 1, 5, 17), (4, 8, 32, 1), (3, 2, 256, 16)),
     *((1, 1, 1, 1), (0, 2, 8, 4), (40, 1, 80, 16), (6, 3, 7, 5), (2, 5, 96, 16)),
 )
-
-
-def bits(x: torch.Tensor) -> torch.Tensor:
-    return x.contiguous().view(torch.uint8)
-
-
-def same(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return x.dtype == y.dtype and x.shape == y.shape and torch.equal(bits(x), bits(y))
 
 
 def noise(*shape: int, dtype: torch.dtype, seed: int, device: str = "cpu") -> torch.Tensor:
@@ -47,12 +46,6 @@ def noise(*shape: int, dtype: torch.dtype, seed: int, device: str = "cpu") -> to
     generator = torch.Generator().manual_seed(seed)
     found = torch.randint(256, (*shape, size), generator=generator, dtype=torch.uint8)
     return found.view(dtype).reshape(shape).to(device)
-
-
-def shifted(x: torch.Tensor) -> torch.Tensor:
-    """The same, an element behind an address that is a multiple of 16."""
-    room = torch.empty(x.numel() + 1, dtype=x.dtype, device=x.device)
-    return room[1:].view(x.shape).copy_(x)
 
 
 # ------------------------------------------------------------------------- reshape_and_cache
@@ -80,40 +73,39 @@ def written(pool: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch
     return rows.view(pool.shape)
 
 
+def write(backend: str, *arguments: torch.Tensor) -> None:
+    if backend == "simple":
+        cuda.reshape_and_cache_simple(*arguments)
+    elif backend == "cuda":
+        cuda.reshape_and_cache(*arguments)
+    else:
+        registry.resolve("reshape_and_cache", backend)(*arguments)
+
+
 @each_device
-@pytest.mark.parametrize("dtype", DTYPES[:4], ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_reshape_and_cache(shape, dtype, device):
-    keys, values, key_pool, value_pool, slots = writes(shape, dtype, device)
-    wanted = (
-        written(key_pool.cpu(), keys.cpu(), slots),
-        written(value_pool.cpu(), values.cpu(), slots),
-    )
-    kv.reshape_and_cache(keys, values, key_pool, value_pool, slots, backend="cuda")
-    assert same(key_pool.cpu(), wanted[0]) and same(value_pool.cpu(), wanted[1])
-
-
-def launch_write(name, checked, keys, values, key_pool, value_pool, slots):
-    size = keys.element_size()
-    row = keys.shape[1] * keys.shape[2] * size
-    module = jit.load(f"kv/{name}.cu", checked)
-    arguments = (keys, values, key_pool, value_pool, slots, len(keys), row, row, row)
-    getattr(module, name)(*arguments)
-    assert not checked or module.report.clean, module.report
-
-
-@each_order
-@pytest.mark.parametrize("name", ["reshape_and_cache", "reshape_and_cache_simple"])
-def test_writes_are_clean_in_any_order(name, order):
+@each_dtype(DTYPES[:4])
+@pytest.mark.parametrize(
+    "backend", ["reference", "cuda", "simple", pytest.param("triton", marks=NEEDS_TRITON)]
+)
+def test_reshape_and_cache(backend, dtype, device):
+    """By the kernels of CUDA C++ also at any address, and with slots of padding."""
+    if not runs_on(backend, device):
+        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    ours = backend in ("cuda", "simple")
     for shape in SHAPES:
-        for move in (lambda x: x, shifted):
-            keys, values, *pools, slots = map(move, writes(shape, torch.float16))
-            slots = slots.clone()
-            slots[1::3] = -1  # padding
-            wanted = [written(p, n, slots) for p, n in zip(pools, (keys, values), strict=True)]
-            with settings(order=order[0], seed=order[1]):
-                launch_write(name, True, keys, values, *pools, slots)
-            assert all(map(same, pools, wanted)), shape
+        for move in (lambda x: x, shifted) if ours else (lambda x: x,):
+            keys, values, *pools, slots = (x.to(device) for x in map(move, writes(shape, dtype)))
+            if ours:
+                slots = slots.clone()
+                slots[1::3] = -1
+            wanted = [
+                written(pool.cpu(), new.cpu(), slots)
+                for pool, new in zip(pools, (keys, values), strict=True)
+            ]
+            for _ in each_way(device) if dtype == torch.float16 and ours else [None]:
+                got = [pool.clone() if move is not shifted else move(pool) for pool in pools]
+                write(backend, keys, values, *got, slots)
+                assert all(same(x.cpu(), want) for x, want in zip(got, wanted, strict=True)), shape
 
 
 @each_device
@@ -142,10 +134,11 @@ def test_tokens_may_lie_apart(device):
 def test_sixteen_bytes_a_thread_where_addresses_allow():
     for dim, size in ((64, 16), (4, 8), (66, 4), (33, 2)):
         arguments = writes((4, 1, dim, 16), torch.float16)
-        for name in ("reshape_and_cache", "reshape_and_cache_simple"):
-            launch_write(name, True, *arguments)
-            report = jit.load(f"kv/{name}.cu", checked=True).report
-            moved = {a.size for a in report.accesses if a.name != "slots"}
+        for name in ("cuda", "simple"):
+            with checked() as launched:
+                write(name, *arguments)
+            report = launched[-1].report
+            moved = {access.size for access in report.accesses if access.name != "slots"}
             assert moved == {size}, (name, dim)
 
 
@@ -181,13 +174,16 @@ MAPPINGS = {
 
 
 @each_device
+@each_backend
 @pytest.mark.parametrize("pairs", MAPPINGS.values(), ids=MAPPINGS)
-def test_copies_read_before_they_write(pairs, device):
-    pools = cache(2, 9, (3, 2, 8), torch.float16, device)
-    wanted = [copied(pool.cpu(), pairs) for pool in pools]
+def test_copies_read_before_they_write(pairs, backend, device):
     mapping = torch.tensor(pairs, dtype=torch.int64, device=device).view(-1, 2)
-    blocks.copy_blocks_cuda(pools[:2], pools[2:], mapping)
-    assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
+    for row in ((3, 2, 8), (3, 2, 100)):
+        for _ in each_way(device):
+            pools = cache(2, 9, row, torch.float16, device)
+            wanted = [copied(pool.cpu(), pairs) for pool in pools]
+            registry.resolve("copy_blocks", backend)(pools[:2], pools[2:], mapping)
+            assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -206,8 +202,8 @@ def test_random_copies(seed):
 
 
 @each_device
-@pytest.mark.parametrize("backend", ["reference", "cuda"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_backend
+@each_dtype(DTYPES)
 @pytest.mark.parametrize("shape", [(16, 3, 64), (1, 2, 33), (3, 1, 5), (17, 2, 32), (16, 0, 8)])
 def test_blocks_of_any_size(shape, dtype, backend, device):
     pairs = [(0, 3), (2, 1)]
@@ -218,35 +214,21 @@ def test_blocks_of_any_size(shape, dtype, backend, device):
     assert all(same(pool.cpu(), want) for pool, want in zip(pools, wanted, strict=True))
 
 
-@each_order
-@pytest.mark.parametrize("pairs", MAPPINGS.values(), ids=MAPPINGS)
-def test_copies_are_clean_in_any_order(pairs, order):
-    module = jit.load("kv/copy_blocks.cu", checked=True)
-    pools = cache(1, 9, (3, 2, 100), torch.float16)
-    wanted = [copied(pool, pairs) for pool in pools]
-    mapping = torch.tensor(pairs, dtype=torch.int64).view(-1, 2)
-    with settings(order=order[0], seed=order[1]):
-        module.copy_blocks(pools, mapping, 2, len(pairs), 1200, 16)
-    assert module.report is None or module.report.clean, module.report
-    assert all(map(same, pools, wanted))
-
-
-@each_order
 @pytest.mark.parametrize("unit", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("thread_blocks", [1, 3, 40])
-def test_one_pair_after_the_other(unit, thread_blocks, order):
+def test_one_pair_after_the_other(unit, thread_blocks):
     """Rung 1 copies as the list says, whatever the grid."""
     module = jit.load("kv/copy_blocks_simple.cu", checked=True)
-    pools = cache(2, 9, (4, 1, 64), torch.float16)
     pairs = [(2, 3), (1, 2), (0, 1), (3, 8), (0, 0)]
-    wanted = [pool.clone() for pool in pools]
-    for pool in wanted:
-        for source, target in pairs:
-            bits(pool)[target] = bits(pool)[source]
-    with settings(order=order[0], seed=order[1]):
+    for _ in each_way("cpu"):
+        pools = cache(2, 9, (4, 1, 64), torch.float16)
+        wanted = [pool.clone() for pool in pools]
+        for pool in wanted:
+            for source, target in pairs:
+                bits(pool)[target] = bits(pool)[source]
         module.copy_blocks_simple(pools, torch.tensor(pairs), 4, 5, 512, unit, thread_blocks)
-    assert module.report.clean, module.report
-    assert all(map(same, pools, wanted))
+        assert module.report.clean, module.report
+        assert all(map(same, pools, wanted))
 
 
 def test_pools_at_any_address():
@@ -284,45 +266,31 @@ def sequences(lengths, block_size, heads, dim, dtype, device="cpu"):
         mine, order = order[:count], order[count:]
         tables[row, :count] = torch.tensor(mine, dtype=torch.int32)
         slots += [mine[t // block_size] * block_size + t % block_size for t in range(n)]
-    starts = torch.tensor([0, *lengths], dtype=torch.int32).cumsum(0).int()
     pools = [
         noise(blocks, block_size, heads, dim, dtype=dtype, seed=i, device=device) for i in (0, 1)
     ]
-    return (*pools, tables.to(device), starts.to(device), len(slots)), slots
+    return (*pools, tables.to(device), starts(lengths, device), len(slots)), slots
 
 
 @each_device
-@pytest.mark.parametrize("backend", ["reference", "cuda"])
-@pytest.mark.parametrize("dtype", DTYPES[:4], ids=str)
+@each_backend
+@each_dtype(DTYPES[:4])
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_gather(lengths, dtype, backend, device):
-    for block_size, heads, dim in ((1, 2, 8), (3, 1, 33), (16, 3, 64), (17, 2, 5)):
+    for block_size, heads, dim in ((1, 2, 8), (3, 1, 33), (3, 2, 20), (16, 3, 64), (17, 2, 5)):
         arguments, slots = sequences(lengths, block_size, heads, dim, dtype, device)
-        got = kv.gather_kv(*arguments, backend=backend)
-        for pool, found in zip(arguments[:2], got, strict=True):
-            assert same(found.cpu(), pool.cpu().flatten(0, 1)[slots])
-
-
-@each_order
-def test_gather_is_clean_in_any_order(order):
-    module = jit.load("kv/gather_kv.cu", checked=True)
-    for lengths in LENGTHS:
-        (key_pool, value_pool, tables, starts, total), slots = sequences(
-            lengths, 3, 2, 20, torch.float16
-        )
-        out = [torch.full((total, 2, 20), torch.nan).half() for _ in range(2)]
-        with settings(order=order[0], seed=order[1]):
-            module.gather_kv(key_pool, value_pool, tables, starts, *out, *tables.shape, 3, 80)
-        assert module.report is None or module.report.clean, module.report
-        assert same(out[0], key_pool.flatten(0, 1)[slots])
+        for _ in each_way(device) if backend == "cuda" else [None]:
+            got = kv.gather_kv(*arguments, backend=backend)
+            for pool, found in zip(arguments[:2], got, strict=True):
+                assert same(found.cpu(), pool.cpu().flatten(0, 1)[slots])
 
 
 def test_what_is_written_is_gathered():
     keys, values, key_pool, value_pool, _ = writes((9, 3, 16, 4), torch.bfloat16)
-    tables, starts = torch.tensor([[4, 1, 3]], dtype=torch.int32), torch.tensor([0, 9]).int()
+    tables = torch.tensor([[4, 1, 3]], dtype=torch.int32)
     slots = torch.tensor([16, 17, 18, 19, 4, 5, 6, 7, 12])
     kv.reshape_and_cache(keys, values, key_pool, value_pool, slots, backend="cuda")
-    got = kv.gather_kv(key_pool, value_pool, tables, starts, 9, backend="cuda")
+    got = kv.gather_kv(key_pool, value_pool, tables, starts([9]), 9, backend="cuda")
     assert same(got[0], keys) and same(got[1], values)
 
 
@@ -383,8 +351,8 @@ def awkward(tokens, heads, dim, dtype):
 
 
 @each_device
-@pytest.mark.parametrize("backend", ["reference", "cuda"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@each_backend
+@each_dtype()
 @pytest.mark.parametrize("shape", [(9, 3, 64, 4), (7, 2, 33, 3), (2, 1, 5, 16), (0, 2, 8, 1)])
 def test_fp8_is_the_nearest_and_saturates(shape, dtype, backend, device):
     tokens, heads, dim, block_size = shape
@@ -392,60 +360,54 @@ def test_fp8_is_the_nearest_and_saturates(shape, dtype, backend, device):
     values = values[..., 1:]
     blocks = -(-tokens // block_size) + 2
     slots = torch.randperm(blocks * block_size)[:tokens]
+    pools = [noise(blocks, block_size, heads, dim, dtype=FP8, seed=i) for i in (0, 1)]
     for scale in (torch.ones(1), torch.tensor([0.37]), torch.rand(heads) + 0.1):
-        scales = scale.to(device), 3 * scale.to(device)
-        pools = [noise(blocks, block_size, heads, dim, dtype=FP8, seed=i) for i in (0, 1)]
-        before = [pool.clone() for pool in pools]
-        on_device = [pool.to(device) for pool in pools]
-        kv.reshape_and_cache(
-            keys.to(device), values.to(device), *on_device, slots.to(device),
-            key_scale=scales[0], value_scale=scales[1], backend=backend,
-        )  # fmt: skip
-        for pool, old, new, one in zip(
-            on_device, before, (keys, values), (scale, 3 * scale), strict=True
-        ):
-            rows = pool.cpu().flatten(0, 1)
-            want = nearest(new, one)
-            torch.testing.assert_close(rows[slots].double(), want, rtol=0, atol=0, equal_nan=True)
-            bits(rows)[slots] = bits(old.flatten(0, 1))[slots]
-            assert same(rows.view(pool.shape), old)  # nothing else was touched
+        scales = {"key_scale": scale.to(device), "value_scale": 3 * scale.to(device)}
+        for _ in each_way(device) if backend == "cuda" else [None]:
+            given = (x.to(device) for x in (keys, values, *[pool.clone() for pool in pools], slots))
+            new_keys, new_values, *written, on_device = given
+            kv.reshape_and_cache(
+                new_keys, new_values, *written, on_device, **scales, backend=backend
+            )
+            for pool, old, new, one in zip(
+                written, pools, (keys, values), (scale, 3 * scale), strict=True
+            ):
+                rows, want = pool.cpu().flatten(0, 1), nearest(new, one)
+                got = rows[slots].double()
+                torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+                bits(rows)[slots] = bits(old.flatten(0, 1))[slots]
+                assert same(rows.view(pool.shape), old)  # nothing else was touched
 
 
 @each_device
-@pytest.mark.parametrize("backend", ["reference", "cuda"])
-@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@each_backend
+@each_dtype()
 def test_fp8_comes_back_times_its_scale(dtype, backend, device):
     for lengths in LENGTHS:
         arguments, slots = sequences(lengths, 3, 2, 33, FP8, device)
         for scale in (torch.tensor([0.37]), torch.tensor([0.5, 3.0])):
-            got = kv.gather_kv(
-                *arguments, key_scale=scale.to(device), value_scale=2 * scale.to(device),
-                dtype=dtype, backend=backend,
-            )  # fmt: skip
-            for pool, found, one in zip(arguments[:2], got, (scale, 2 * scale), strict=True):
-                codes = pool.cpu().flatten(0, 1)[slots].double()
-                want = (codes * one.double().view(1, -1, 1)).float().to(dtype)
-                torch.testing.assert_close(found.cpu(), want, rtol=0, atol=0, equal_nan=True)
+            scales = {"key_scale": scale.to(device), "value_scale": 2 * scale.to(device)}
+            for _ in each_way(device) if backend == "cuda" else [None]:
+                got = kv.gather_kv(*arguments, **scales, dtype=dtype, backend=backend)
+                for pool, found, one in zip(arguments[:2], got, (scale, 2 * scale), strict=True):
+                    codes = pool.cpu().flatten(0, 1)[slots].double()
+                    want = (codes * one.double().view(1, -1, 1)).float().to(dtype)
+                    torch.testing.assert_close(found.cpu(), want, rtol=0, atol=0, equal_nan=True)
 
 
-@each_order
-def test_fp8_is_clean_in_any_order(order):
+def test_fp8_padding_is_written_nowhere():
     keys, values, *_, slots = writes((7, 2, 33, 3), torch.float16)
-    slots[2] = -1
-    pools = [noise(6, 3, 2, 33, dtype=FP8, seed=i) for i in (0, 1)]
     scale = torch.tensor([0.5, 2.0])
-    write = jit.load("kv/reshape_and_cache_fp8.cu", checked=True)
-    read = jit.load("kv/gather_kv_fp8.cu", checked=True)
-    arguments, _ = sequences((5, 0, 9), 3, 2, 33, FP8)
-    out = [torch.full((14, 2, 33), torch.nan) for _ in range(2)]
-    with settings(order=order[0], seed=order[1]):
-        write.reshape_and_cache_fp8_f16(
-            keys, values, *pools, slots, scale, scale, 7, 2, 33, 1, 66, 66
-        )
-        assert write.report.clean, write.report
-        tables = arguments[2]
-        read.gather_kv_fp8_f32(*arguments[:4], scale, scale, *out, *tables.shape, 3, 2, 33, 1)
-        assert read.report.clean, read.report
+    before = [noise(6, 3, 2, 33, dtype=FP8, seed=i) for i in (0, 1)]
+    write_fp8 = registry.resolve("reshape_and_cache_fp8", "cuda")
+    kept, padded = torch.tensor([0, 1, 3, 4, 5, 6]), slots.clone()
+    padded[2] = -1
+    wanted = [pool.clone() for pool in before]
+    write_fp8(keys[kept], values[kept], *wanted, slots[kept], scale, scale)
+    for _ in each_way("cpu"):
+        got = [pool.clone() for pool in before]
+        write_fp8(keys, values, *got, padded, scale, scale)
+        assert all(map(same, got, wanted))
 
 
 @pytest.mark.parametrize(
@@ -465,67 +427,3 @@ def test_scales_that_do_not_fit(scales, message):
         kv.reshape_and_cache(
             keys, values, *pools, slots, key_scale=scales[0], value_scale=scales[1]
         )
-
-
-# ---------------------------------------------------------------------------------- operators
-
-
-def calls(device="cpu"):
-    """The arguments of each operator, as torch.library sees them."""
-    half = partial(noise, dtype=torch.float16, device=device)
-    eight = partial(noise, dtype=FP8, device=device)
-    slots = torch.tensor([7, 0, 3], device=device)
-    scale = torch.tensor([0.5, 2.0], device=device)
-    new = half(3, 2, 8, seed=0).nan_to_num(), half(3, 2, 8, seed=1).nan_to_num()
-    pools = half(4, 2, 2, 8, seed=2).nan_to_num(), half(4, 2, 2, 8, seed=3).nan_to_num()
-    tables = torch.tensor([[3, 0], [1, 9]], dtype=torch.int32, device=device)
-    starts = torch.tensor([0, 3, 5], dtype=torch.int32, device=device)
-    eights = eight(4, 2, 2, 8, seed=2), eight(4, 2, 2, 8, seed=3)
-    mapping = torch.tensor([[0, 1], [1, 2]], device=device)
-    return {
-        "reshape_and_cache": (*new, *pools, slots),
-        "reshape_and_cache_fp8": (*new, *eights, slots, scale, scale),
-        "copy_blocks": ([pools[0]], [pools[1]], mapping),
-        "gather_kv": (*pools, tables, starts, 5),
-        "gather_kv_fp8": (*eights, tables, starts, 5, scale, scale, torch.float16),
-    }
-
-
-@each_device
-@pytest.mark.parametrize("name", calls())
-def test_opcheck(name, device):
-    operator = getattr(torch.ops.yaie, name).default
-    tests = ("test_schema", "test_faketensor")
-    if "fp8" in name:  # it compares by allclose, which torch.float8_e4m3fn has not
-        tests = ("test_faketensor",)
-    torch.library.opcheck(operator, calls(device)[name], {"backend": "cuda"}, test_utils=tests)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
-@pytest.mark.parametrize("name", calls())
-def test_captured_in_a_cuda_graph(name):
-    """Nothing waits for the host: a graph holds the launch and runs it again on new data."""
-    operator = getattr(torch.ops.yaie, name).default
-    arguments, fresh, wanted = calls("cuda"), calls("cuda"), calls("cuda")
-    operator(*arguments[name], backend="cuda")  # compiles, and sends the list of pools
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        got = operator(*arguments[name], backend="cuda")
-    for old, new in zip(flat(arguments[name]), flat(fresh[name]), strict=True):
-        old.copy_(new)
-    graph.replay()
-    want = operator(*wanted[name], backend="reference")
-    for one, other in zip(flat(arguments[name]), flat(wanted[name]), strict=True):
-        assert torch.equal(bits(one), bits(other))
-    for one, other in zip(got or (), want or (), strict=True):
-        assert torch.equal(bits(one), bits(other))
-
-
-def flat(arguments):
-    """All tensors, those in lists too."""
-    for argument in arguments:
-        if isinstance(argument, torch.Tensor):
-            yield argument
-        elif isinstance(argument, list):
-            yield from argument

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from launches import each_device
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, able, emulated
@@ -46,23 +47,6 @@ def test_what_tensor_cores_do_not_take(rung):
     odd = torch.randn(65).half()[1:].view(8, 8)
     with pytest.raises(Unsupported, match="a and b begin at 2 and 0 behind one"):
         rung(odd, torch.randn(8, 8).half())
-
-
-@pytest.mark.parametrize("card", [(7, 0), (7, 5), (8, 0), (9, 0)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("n", [64, 65])
-def test_the_best_rung_that_fits_is_taken(card, dtype, n, monkeypatch):
-    launched = []
-    monkeypatch.setattr(matrix, "launch", lambda file, *_: launched.append(file))
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: card)
-    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
-    matrix.matmul(torch.zeros(3, 64, dtype=dtype), torch.zeros(64, n, dtype=dtype))
-    best = "register_tile"
-    if n == 64 and dtype != torch.float32 and card >= (8, 0):
-        best = "mma"
-    elif n == 64 and dtype == torch.float16 and card >= (7, 5):
-        best = "wmma"
-    assert launched == [f"matmul/{best}.cu"]
 
 
 def test_too_many_rows_for_a_grid():
@@ -110,16 +94,6 @@ extern "C" cudaError_t run_multiply(const unsigned* a, const unsigned* b, float*
     return cudaGetLastError();
 }
 """
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-        ],
-    ),
-]
 
 
 def words(pairs: torch.Tensor) -> torch.Tensor:
@@ -127,7 +101,7 @@ def words(pairs: torch.Tensor) -> torch.Tensor:
     return pairs.contiguous().view(torch.int32).view(torch.uint32)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@each_device
 @pytest.mark.parametrize("turned", [0, 1])
 def test_ldmatrix_gives_each_lane_its_words(turned, device):
     tile = torch.arange(256, dtype=torch.int16).view(4, 8, 8)
@@ -141,7 +115,7 @@ def test_ldmatrix_gives_each_lane_its_words(turned, device):
         assert out[lane, matrix_number].item() == low | high << 16
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@each_device
 def test_mma_finds_the_numbers_where_the_picture_says(device):
     """Tiles are given to the lanes as `owners` has it, and c is read back the same way."""
     table = owners()

@@ -8,14 +8,17 @@ import warnings
 
 import pytest
 import torch
+from attention_cases import Shape, batch
+from launches import each_dtype
 
 from yaie.build import jit, nvcc
 from yaie.course.core.cuda import operator_by
+from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.ops.matrix import transpose
 from yaie.course.lessons.ops.reference.matrix import transpose as plain_transpose
 from yaie.course.lessons.ops.rows import softmax
-from yaie.ops import operators, registry
-from yaie.ops.cuda import launching
+from yaie.ops import registry
+from yaie.ops.cuda import flash, launching, paged
 from yaie.ops.norm import rms_norm
 from yaie.ops.reference.online_softmax import safe_softmax
 
@@ -111,6 +114,72 @@ def test_where_a_compiler_is_missing_auto_goes_on(missing, monkeypatch):
         launching.call("x.cu", "f", OnGpu())
 
 
+# ------------------------------------------------------------------------------------- rungs
+
+
+@pytest.fixture
+def launched(monkeypatch) -> list[str]:
+    """The files whose launchers are called, in place of a launch."""
+    files: list[str] = []
+    monkeypatch.setattr(launching, "launcher", lambda file, name: lambda *_: files.append(file))
+    return files
+
+
+@pytest.fixture
+def on_card(monkeypatch):
+    """Have tensors of the CPU pass for those of a card of a compute capability."""
+
+    def pretend(capability: tuple[int, int]) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+
+    return pretend
+
+
+@pytest.mark.parametrize("card", [(7, 0), (7, 5), (8, 0), (9, 0)])
+@pytest.mark.parametrize("size", [36, 64, 65, 80, 128, 136])
+@each_dtype()
+def test_the_best_rung_that_fits_is_taken(card, size, dtype, launched, on_card):
+    a, b, q = (torch.zeros(shape, dtype=dtype) for shape in ((3, 64), (64, size), (3, 2, size)))
+    operands = batch(Shape((9,), head_dim=size), dtype)
+    on_card(card)
+    matrix.matmul(a, b)
+    flash.attention(q, q, q, True, None)
+    paged.paged_attention(*operands, None)
+    tensor_cores = card >= (8, 0) and dtype != torch.float32
+    product = "mma" if tensor_cores else "register_tile"
+    if dtype == torch.float16 and card == (7, 5):
+        product = "wmma"
+    tiles = "shared_tile" if size <= 128 else "row"
+    assert launched == [
+        f"matmul/{product if size % 8 == 0 else 'register_tile'}.cu",
+        f"flash/{'mma' if tensor_cores and size % 8 == 0 and size <= 128 else tiles}.cu",
+        f"paged/{'mma' if tensor_cores and size in (64, 128) else 'split'}.cu",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "shape", "dtype", "taken"),
+    [
+        (0, {}, torch.float16, "paged/mma"),
+        (1, {}, torch.float16, "flash/mma"),
+        (0, {"head_dim": 80}, torch.float16, "flash/mma"),
+        (0, {"heads": 34}, torch.float16, "flash/mma"),
+        (0, {}, torch.float32, "flash/shared_tile"),
+    ],
+)
+def test_a_few_queries_are_computed_like_a_decode_step(
+    more, shape, dtype, taken, launched, on_card
+):
+    """On tensor cores: no other rung of decode steps is as fast as the prompts' kernels."""
+    queries = (paged.FEW_QUERIES - 9 + more, 9)
+    operands = batch(Shape((90, 9), queries=queries, **shape), dtype)
+    paged.paged_attention(*operands, None)
+    on_card((9, 0))
+    paged.paged_attention(*operands, None)
+    assert launched == ["flash/shared_tile.cu", f"{taken}.cu"]
+
+
 # ------------------------------------------------------------------------------------- auto
 
 
@@ -150,7 +219,6 @@ def test_a_transposed_matrix_is_a_copy(shape, backend):
     assert out.is_contiguous() and torch.equal(out, x.t())
     out.zero_()
     assert torch.equal(x, before)
-    torch.library.opcheck(operators.transpose.default, (x,), {"backend": backend})
     assert plain_transpose(x).data_ptr() != x.data_ptr() or not x.numel()
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_kernels import check_compiles, check_launches, each_device, ints, needs_gpu, poisoned
+from integer_kernels import check_launches, poisoned
+from launches import captured, each_device, gpu_only, ints
 
 from yaie.build import jit
 from yaie.course.lessons.ops.metadata import prefix_sum
@@ -78,12 +78,6 @@ def test_any_numbers(x: list[int]) -> None:
     assert prefix_sum(ints(x), backend="cuda").tolist() == wanted
 
 
-def test_operator_keeps_the_promises_of_torch_library() -> None:
-    for backend in ("reference", "cuda"):
-        operator = torch.ops.yaie.prefix_sum.default
-        torch.library.opcheck(operator, (ints(drawn(50)),), {"backend": backend})
-
-
 def test_what_does_not_fit_is_named() -> None:
     with pytest.raises(TypeError, match="x must be int32, got int64"):
         prefix_sum(torch.arange(3))
@@ -91,20 +85,11 @@ def test_what_does_not_fit_is_named() -> None:
         prefix_sum(ints([[1, 2, 3]]))
 
 
-@needs_gpu
-def test_captured_in_a_cuda_graph() -> None:
-    x = ints(drawn(20_000), "cuda")
-    prefix_sum(x, backend="cuda")  # compiles
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        got = prefix_sum(x, backend="cuda")
+@gpu_only
+def test_captured_in_a_cuda_graph(device: str) -> None:
+    x = ints(drawn(20_000), device)
+    got, replay = captured(lambda: prefix_sum(x, backend="cuda"))
     fresh = drawn(20_000, seed=1)
     x.copy_(ints(fresh))
-    graph.replay()
+    replay()
     assert got.tolist() == sums_before(fresh)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", ["scan/blelloch.cu", "scan/prefix_sum.cu"])
-def test_compiled_for_three_generations(file: str, tmp_path: Path) -> None:
-    check_compiles(file, tmp_path)
