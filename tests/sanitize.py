@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,22 +27,21 @@ import test_draft_metadata as metadata  # noqa: E402
 import test_flash_kernels as flash  # noqa: E402
 import test_flat_tree as tree  # noqa: E402
 import test_kv_kernels as kv  # noqa: E402
-import test_paged as paged  # noqa: E402
+import test_paged_rungs as paged  # noqa: E402
 import test_scan as scan  # noqa: E402
 import torch  # noqa: E402
+from attention_cases import Shape as Batch  # noqa: E402
+from attention_cases import close, dtypes_of, paged_oracle, takes  # noqa: E402
 from kernel_cases import CASES, Case  # noqa: E402
-from test_paged_rungs import oracle  # noqa: E402
+from launches import GPU, HALVES  # noqa: E402
 
 from yaie.bench.protocol import new_memory_is_nan  # noqa: E402
-from yaie.build import jit  # noqa: E402
-from yaie.course.lessons.ops.attention_gradient import attention_backward  # noqa: E402
 from yaie.engine.inputs import Shape  # noqa: E402
-from yaie.ops.cuda.paged import RUNGS  # noqa: E402
-from yaie.ops.reference.attention import contiguous_attention  # noqa: E402
+from yaie.ops.cuda.launching import SUFFIXES, call  # noqa: E402
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-HALF, BF16, F32 = torch.float16, torch.bfloat16, torch.float32
-SUFFIXES = {F32: "f32", HALF: "f16", BF16: "bf16"}
+DEVICE = "cuda" if GPU else "cpu"
+F32 = torch.float32
+HALF, BF16 = HALVES
 Work = tuple[Callable, tuple]
 
 
@@ -57,81 +56,58 @@ def launch(case: Case, dtype: torch.dtype) -> None:
         inputs = case.inputs(shape, draw)
         blank = torch.empty(0, dtype=case.output_dtype or dtype, device=DEVICE)
         outputs = tuple(blank.new_empty(sizes) for sizes in case.outputs(*inputs))
-        launcher = getattr(jit.load(case.file), f"{case.name}_{SUFFIXES[dtype]}")
-        launcher(*case.arguments(inputs, outputs))
+        name = f"{case.name}_{SUFFIXES[dtype]}"
+        call(case.file, name, *case.arguments(inputs, outputs))
         case.check(outputs, inputs)
 
 
-def backward(shape: tuple, dtype: torch.dtype) -> None:
-    """The gradients of attention."""
-    leaves, grads, causal = gradient.inputs(shape, dtype)
-    q, k, v = (x.detach() for x in leaves)
-    out, lse = contiguous_attention(q, k, v, causal)
-    delta = (grads[0].float() * out.float()).sum(-1) - grads[1]
-    given = (x.to(DEVICE) for x in (grads[0], q, k, v, lse, delta))
-    got = attention_backward(*given, causal, backend="cuda")
-    gradient.compare([x.cpu() for x in got], gradient.wanted(leaves, grads, causal), dtype)
-
-
-def every_rung(dtype: torch.dtype) -> None:
-    """Paged attention by each of its rungs."""
-    operands = paged.batch(paged.SHAPES[0], dtype, DEVICE)
-    for rung in RUNGS.values():
-        paged.check(rung(*operands, None), operands)
-
-
-def two_layers(shape: Shape, sizes: tuple, dtype: torch.dtype, steps: list, near: Callable) -> None:
+def two_layers(shape: Shape, sizes: tuple, dtype: torch.dtype, steps: list) -> None:
     """Steps as the engine lays them out, with padding, eager and from a graph."""
-    layers.run(layers.LaidOut(shape, *sizes, dtype, DEVICE), steps, near)
-
-
-def near(dtype: torch.dtype) -> Callable:
-    """Compares mixed steps with float64."""
-    return lambda got, operands: flash.close(
-        got, tuple(oracle(*(x.cpu() for x in operands))), dtype
-    )
+    check = lambda got, operands: close(got, paged_oracle(*operands))  # noqa: E731
+    layers.run(layers.LaidOut(shape, *sizes, dtype, DEVICE), steps, check)
 
 
 def of_table() -> Iterator[Work]:
     for case in CASES:
-        for dtype in (F32, HALF, BF16):
-            if dtype in case.dtypes:
-                yield launch, (case, dtype)
+        for dtype in case.dtypes:
+            yield launch, (case, dtype)
+
+
+def each_rung(rungs: Sequence[str], cases: Sequence, test: Callable) -> Iterator[Work]:
+    """Each rung at each case that it takes, in its last dtype."""
+    for rung in rungs:
+        for case in cases:
+            if takes(rung, case.head_dim, case.heads // case.kv_heads):
+                yield test, (rung, case, dtypes_of(rung)[-1], DEVICE)
 
 
 def of_flash() -> Iterator[Work]:
-    for rung in flash.RUNGS:
-        for mix in ("chunks", "no keys"):
-            yield flash.test_any_lengths, (rung, mix, True, DEVICE)
-        yield flash.test_any_head_dim, (rung, BF16, 80, DEVICE)
-        yield flash.test_keys_in_the_cache, (rung, 5, DEVICE)
-        yield flash.check_paged, (rung, [(5, 3), (70, 200)], 16, 3, 1, 128, HALF, DEVICE)
+    yield from each_rung(flash.flash.RUNGS, flash.CASES, flash.test_equals_the_oracle)
+    cached = Batch((3, 200), 3, 1, 128, queries=(5, 70))
+    yield from each_rung(paged.FLASH_PAGED, [cached], paged.test_equals_the_oracle)
     steps = [((70, 20), (33, 1), (9, 9)), ((64, 1), (90, 50), (17, 1), (1, 1))]
     for dtype, sizes in ((BF16, (9, 3, 64)), (HALF, (8, 2, 128))):
-        yield two_layers, (Shape(64, 9, 8, 6), sizes, dtype, steps, near(dtype))
+        yield two_layers, (Shape(64, 9, 8, 6), sizes, dtype, steps)
 
 
 def of_paged() -> Iterator[Work]:
-    for shape in paged.SHAPES:
-        yield paged.test_tensor_cores, (shape, HALF, DEVICE)
+    yield from each_rung(paged.DECODE, paged.SHAPES[:16], paged.test_equals_the_oracle)
     for workers in (1, 5, 50):
         yield paged.test_wherever_the_shares_end, (workers, DEVICE)
     for shape, shared in paged.PREFIXES:
         yield paged.test_cascade, (shape, shared, BF16, DEVICE)
-    yield every_rung, (BF16,)
     decode = [((70, 1), (1, 1), (33, 1)), ((64, 1), (17, 1), (80, 1), (2, 1), (49, 1))]
     few = [((70, 7), (33, 1), (9, 9)), ((64, 1), (90, 17), (17, 1), (1, 1))]
     for dtype, sizes in ((BF16, (9, 3, 64)), (F32, (4, 2, 64))):
-        yield two_layers, (Shape(6, 6, 6, 5), sizes, dtype, decode, paged.check)
-        yield two_layers, (Shape(20, 5, 4, 6), sizes, dtype, few, paged.check)
+        yield two_layers, (Shape(6, 6, 6, 5), sizes, dtype, decode)
+        yield two_layers, (Shape(20, 5, 4, 6), sizes, dtype, few)
 
 
 def of_kv() -> Iterator[Work]:
-    for shape in kv.SHAPES:
-        yield kv.test_reshape_and_cache, (shape, HALF, DEVICE)
+    yield kv.test_reshape_and_cache, ("cuda", HALF, DEVICE)
     yield kv.test_tokens_may_lie_apart, (DEVICE,)
     for pairs in kv.MAPPINGS.values():
-        yield kv.test_copies_read_before_they_write, (pairs, DEVICE)
+        yield kv.test_copies_read_before_they_write, (pairs, "cuda", DEVICE)
     yield kv.test_blocks_of_any_size, ((17, 2, 33), BF16, "cuda", DEVICE)
     for lengths in kv.LENGTHS:
         yield kv.test_gather, (lengths, BF16, "cuda", DEVICE)
@@ -152,7 +128,7 @@ def of_integers() -> Iterator[Work]:
 def of_gradient() -> Iterator[Work]:
     for dtype in (F32, BF16):
         for shape in gradient.SHAPES:
-            yield backward, (shape, dtype)
+            yield gradient.test_gradients_of_both_results, (shape, "cuda", dtype, DEVICE)
 
 
 GROUPS = {

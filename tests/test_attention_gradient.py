@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from attention_cases import INF, ragged, ragged_oracle
@@ -19,7 +21,12 @@ from oracles import naive_attention
 
 from yaie.course.lessons.ops.attention_gradient import attention_backward
 from yaie.course.lessons.ops.attention_gradient import flash_attention as operator
-from yaie.course.lessons.ops.reference.flash import FlashAttention, flash_attention
+from yaie.course.lessons.ops.reference.flash import (
+    FlashAttention,
+    flash_attention,
+    flash_backward,
+    flash_forward,
+)
 from yaie.ops.attention import attention_forward
 from yaie.ops.reference.attention import merge_states, ragged_attention
 
@@ -87,8 +94,11 @@ def test_gradcheck(sizes, causal):
     """Of the output and of the log-sum-exp, which a merge of parts needs as well."""
     tensors, *_ = inputs((*sizes, 3, causal), torch.float64)
 
+    options = {"causal": causal, "scale": 0.7, "tile_q": 2, "tile_k": 3}
+    passes = [partial(function, **options) for function in (flash_forward, flash_backward)]
+
     def tiled(q, k, v):
-        out, lse = FlashAttention.apply(q, k, v, causal, 0.7, 2, 3)
+        out, lse = FlashAttention.apply(q, k, v, *passes)
         return out, lse.masked_fill(lse == -INF, 0.0)
 
     def by_default(q, k, v):
