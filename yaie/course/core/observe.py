@@ -211,6 +211,34 @@ class Observer:
                 error.given = what
             raise
 
+    def require(self, what: str, condition: Any, problem: str, because: str = "") -> None:
+        """Note whether a condition holds that all further facts need; the case ends if not."""
+        if not self.true(what, condition, problem, because):
+            self.stop()
+
+    def kind(self, what: str, got: Any, kind: type | tuple[type, ...], words: str = "") -> None:
+        """Note the type of what a call returned; the case ends if it is not of this kind."""
+        expected = words or f"a {kind.__name__}"
+        right = isinstance(got, kind)
+        problem = "" if right else f"returned {short(got)}, expected {expected}"
+        if not self.note(what, type(got).__name__, problem):
+            self.stop()
+
+    def parts(self, what: str, got: Any, *names: str) -> tuple[Any, ...]:
+        """What a call returned, if it is a tuple with a part for each name; else the case ends."""
+        is_tuple = isinstance(got, tuple)
+        came = f"a tuple of {len(got)}" if is_tuple else short(got)
+        right = is_tuple and len(got) == len(names)
+        problem = "" if right else f"returned {came}, expected a tuple ({', '.join(names)})"
+        if not self.note(what, came, problem):
+            self.stop()
+        return got
+
+    def unchanged(self, names: str, after: Sequence[Any], before: Sequence[Any]) -> None:
+        """Note whether a call left its arguments, named in order, as they were."""
+        for name, x, kept in zip(names.split(), after, before, strict=True):
+            self.equal(f"{name} after the call", x, kept, "Leave the arguments as they are.")
+
     def picture(self, draw: Callable[[], Any] | None) -> None:
         """From here on, a wrong fact comes with the figure that `draw()` makes."""
         self._picture = draw
@@ -218,6 +246,11 @@ class Observer:
     def stop(self) -> None:
         """End the case here: what follows would have no meaning."""
         raise Stop
+
+    def stop_if_wrong(self) -> None:
+        """End the case after a wrong fact: what follows would have no meaning."""
+        if first_wrong(self.facts):
+            self.stop()
 
     def crashed(self, error: Exception) -> None:
         """Note an error that ended the case."""
@@ -269,6 +302,11 @@ def is_unsolved(error: BaseException) -> bool:
     return isinstance(error, NotImplementedError) and str(error).startswith(UNSOLVED)
 
 
+def dtype_name(value: Any) -> str:
+    """ "float16", of a torch dtype or of a tensor."""
+    return str(getattr(value, "dtype", value)).removeprefix("torch.")
+
+
 def is_tensor(value: Any) -> bool:
     """Whether `value` is a torch tensor, without importing torch to find out."""
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
@@ -303,7 +341,7 @@ def short(value: Any) -> str:
     if is_tensor(value):
         size = "×".join(map(str, value.shape)) or "scalar"
         values = f" {value.tolist()}" if 0 < value.numel() <= 8 else ""
-        return f"a tensor {size} {str(value.dtype).removeprefix('torch.')}{values}"
+        return f"a tensor {size} {dtype_name(value)}{values}"
     return " ".join(_repr.repr(value).split())
 
 

@@ -9,14 +9,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01.oracle import (
-    dense,
-    heads_in_words,
-    random_tensor,
-    see_parts,
-    visible,
-)
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.exercises import oracles
+from yaie.course.exercises.nb01.oracle import heads_in_words
 from yaie.ops.reference.attention import paged_attention
 
 
@@ -38,7 +34,7 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    new = partial(random_tensor, torch.Generator().manual_seed(0))
+    new = partial(torch.randn, generator=torch.Generator().manual_seed(0))
 
     def qkv(num_q: int, num_k: int, heads: int, kv: int, dim: int) -> list[Any]:
         return [new(num_q, heads, dim), new(num_k, kv, dim), new(num_k, kv, dim)]
@@ -53,8 +49,7 @@ def cases() -> Iterator[Case]:
     for dtype in (torch.float16, torch.bfloat16):
         q, k, v = qkv(40, 40, 2, 2, 16)
         half = [x.to(dtype) for x in (2 * q, 2 * k, v)]
-        name = str(dtype).removeprefix("torch.")
-        yield case(half, True, also=f", all {name}", rtol=0.6 * torch.finfo(dtype).eps)
+        yield case(half, True, also=f", all {dtype_name(dtype)}", rtol=0.6 * torch.finfo(dtype).eps)
     yield case([x.double() for x in qkv(2, 3, 2, 2, 4)], True, also=", all float64")
     yield case(qkv(2, 3, 2, 2, 4), None)
     drawn = random.Random(0)
@@ -89,14 +84,12 @@ def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
     q, k, v = (x.clone() for x in case.qkv)
     with see.call("the call"):
         got = attention(q, k, v, **case.arguments)
-    for name, x, before in zip("qkv", (q, k, v), case.qkv, strict=True):
-        see.equal(f"{name} after the call", x, before, "Leave the arguments as they are.")
-    out, lse = see_parts(see, "the call", got, 2, "two tensors: output and log-sum-exp")
+    see.unchanged("q k v", (q, k, v), case.qkv)
+    out, lse = see.parts("the call", got, "output", "log-sum-exp")
     q, k, v = case.qkv
     past, group = len(k) - len(q), q.shape[1] // k.shape[1]
     is_causal = case.arguments.get("causal", True)
-    mask = visible(len(q), len(k), past) if is_causal else None
-    want, want_lse = dense(q, k, v, mask, case.arguments.get("scale"))
+    want, want_lse = oracles.attention(q, k, v, is_causal, case.arguments.get("scale"))
     if q.dtype == torch.float32:
         want = want.float()
     else:  # only the last rounding may be seen
@@ -116,14 +109,11 @@ def draw(attention: Callable[..., Any]) -> Any:
 
     Where value j is 1 in component j and 0 elsewhere, the output is the row of weights.
     """
-
-    from yaie.course.viz import draw_attention, film_strip
-
     texts = ["The", " cat", " sat", " on", " the", " mat", ",", " tired"]
     generator = torch.Generator().manual_seed(3)
     size = len(texts)
-    q, k = (2 * random_tensor(generator, size, 1, size) for _ in range(2))
+    q, k = (2 * torch.randn(size, 1, size, generator=generator) for _ in range(2))
     one_hot = torch.eye(size).unsqueeze(1)
     panels = [attention(q[start:], k, one_hot, True)[0][:, 0] for start in (0, 5, 7)]
     titles = ["prefill: 8 queries, no past", "3 queries, a past of 5", "decode: one query"]
-    return film_strip(panels, partial(draw_attention, keys=texts, cell=0.3), titles)
+    return viz.film_strip(panels, partial(viz.draw_attention, keys=texts, cell=0.3), titles)

@@ -9,8 +9,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01.oracle import random_tensor, rotate, tables
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.exercises import oracles
+from yaie.course.exercises.nb01.oracle import tables
 
 BASE = 10000.0
 
@@ -26,7 +28,7 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    new = partial(random_tensor, torch.Generator().manual_seed(0))
+    new = partial(torch.randn, generator=torch.Generator().manual_seed(0))
     for positions, heads, dim in SHAPES:
         yield case(new(len(positions), heads, dim), positions)
     far = [0, 4000, 8190, 8191]
@@ -45,8 +47,7 @@ def cases() -> Iterator[Case]:
 def case(x: Any, positions: list[int], room: int = 0, base: float = BASE, kind: str = "") -> Case:
     heads = f"{x.shape[1]} {'head' if x.shape[1] == 1 else 'heads'} of {x.shape[2]}"
     where = positions if len(positions) < 20 else f"{positions[0]} to {positions[-1]}"
-    kind = kind or str(x.dtype).removeprefix("torch.")
-    name = f"apply_rotary at positions {where}, {heads}, {kind}"
+    name = f"apply_rotary at positions {where}, {heads}, {kind or dtype_name(x)}"
     return Case(name, x=x, positions=positions, room=room or max(positions) + 8, base=base)
 
 
@@ -56,7 +57,7 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
     with see.call("the call"):
         got = apply_rotary(x, torch.tensor(case.positions), cos, sin)
     see.equal("x after the call", x, case.x, "Leave the argument as it is.")
-    want = rotate(case.x, case.positions, case.base)
+    want = oracles.rotary(case.x, case.positions, case.base)
     pairs = (
         f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, which turns by "
         "the angle of the token's position."
@@ -72,10 +73,8 @@ def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None
 
 def draw(apply_rotary: Callable[..., Any]) -> Any:
     """The learner's rotation of a vector whose pairs all lie at (1, 0): cosines and sines."""
-    from yaie.course.viz import draw_rotary
-
     dim, count = 64, 64
     x = torch.zeros(count, 1, dim)
     x[..., : dim // 2] = 1.0
     turned = apply_rotary(x, torch.arange(count), *tables(dim, count, 100000.0))[:, 0]
-    return draw_rotary(turned[:, : dim // 2], turned[:, dim // 2 :])
+    return viz.draw_rotary(turned[:, : dim // 2], turned[:, dim // 2 :])

@@ -8,15 +8,10 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb01.oracle import (
-    dense,
-    heads_in_words,
-    random_tensor,
-    rotate,
-    see_parts,
-    visible,
-)
+from yaie.course.exercises import oracles
+from yaie.course.exercises.nb01.oracle import heads_in_words
 
 BASE = 1000.0
 
@@ -32,7 +27,7 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
-    new = partial(random_tensor, torch.Generator().manual_seed(0))
+    new = partial(torch.randn, generator=torch.Generator().manual_seed(0))
     for batch, past, tokens, heads, kv, dim in SHAPES:
         layer = layer_of(new, heads, kv, dim, room=32)
         hidden = new(batch, tokens, 10)
@@ -87,10 +82,10 @@ def oracle(layer: dict, hidden: Any, past: tuple[Any, Any] | None) -> tuple[Any,
         )
         length = 0 if past is None else past[0].shape[1]
         positions = range(length, length + len(tokens))
-        q, k = rotate(q, positions, BASE), rotate(k, positions, BASE)
+        q, k = (oracles.rotary(x, positions, BASE) for x in (q, k))
         if past is not None:
             k, v = (torch.cat((old[i].double(), x)) for old, x in zip(past, (k, v), strict=True))
-        out = dense(q, k, v, visible(len(tokens), len(k), length))[0].flatten(1)
+        out = oracles.attention(q, k, v)[0].flatten(1)
         results.append([x.float() for x in (out @ project_out.T, k, v)])
     return tuple(torch.stack(part) for part in zip(*results, strict=True))
 
@@ -111,9 +106,9 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     past = None if case.past is None else tuple(x.clone() for x in case.past)
     with see.call("forward with use_cache=True"):
         got = block(case.hidden, past_key_value=past, use_cache=True)
-    out, weights, cache = see_parts(see, "forward", got, 3, "(output, None, (keys, values))")
+    out, weights, cache = see.parts("forward", got, "output", "None", "(keys, values)")
     see.equal("the second of the three results", weights, None, "The weights are not kept.")
-    keys, values = see_parts(see, "the new past", cache, 2, "a tuple (keys, values)")
+    keys, values = see.parts("the new past", cache, "keys", "values")
     want, want_keys, want_values = oracle(case.layer, case.hidden, case.past)
     order = "It holds the past as it was, then the new tokens, KV heads only, keys rotated."
     atol = 2e-5 if case.kind == "far" else 1e-5
@@ -147,12 +142,9 @@ def draw(RadixAttentionBlock: Any) -> Any:
 
     The value of token j is 1 in component j, so the output of a token is its row of weights.
     """
-
-    from yaie.course.viz import draw_attention, film_strip
-
     texts = ["The", " cat", " sat", " on", " the", " mat", ",", " tired"]
     size = len(texts)
-    new = partial(random_tensor, torch.Generator().manual_seed(5))
+    new = partial(torch.randn, generator=torch.Generator().manual_seed(5))
     layer = layer_of(new, 1, 1, size, room=32, hidden=size)
     query, key, _, _ = layer["weights"]
     layer["weights"] = [5 * query, 3 * key, torch.eye(size), torch.eye(size)]
@@ -168,6 +160,6 @@ def draw(RadixAttentionBlock: Any) -> Any:
 
     def draw_panel(panel: tuple[Any, list[str]], at: Any = None) -> Any:
         weights, keys = panel
-        return draw_attention(weights, keys=keys, cell=0.3, at=at)
+        return viz.draw_attention(weights, keys=keys, cell=0.3, at=at)
 
-    return film_strip(panels, draw_panel, titles)
+    return viz.film_strip(panels, draw_panel, titles)
