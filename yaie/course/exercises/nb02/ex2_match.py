@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
-    PrefixTable,
     all_nodes,
     deep_tree,
     handed_over,
@@ -18,6 +18,7 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
+from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine import radix
 
 ONE, TWO = [1, 2, 3, 4], [1, 2, 5, 6]
@@ -67,7 +68,7 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
     if case.trace is None and case.depth:
         tree, oracle = deep_tree(case.depth)
         return observe_match(see, handed_over(tree, RadixTree), oracle, [1] * case.depth, "")
-    oracle = PrefixTable(case.block_size)
+    oracle = PrefixOracle(case.block_size)
     if case.trace is None:
         tree = radix.RadixTree(case.block_size)
         for number, (tokens, space) in enumerate(case.held):
@@ -86,7 +87,7 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
 
 
 def observe_match(
-    see: Observer, tree: Any, oracle: PrefixTable, prompt: list[int], namespace: str
+    see: Observer, tree: Any, oracle: PrefixOracle, prompt: list[int], namespace: str
 ) -> None:
     """Call `match`, and look at all that it returns and leaves behind."""
     times = {(name, tokens): node.last_access for name, tokens, node in all_nodes(tree)}
@@ -97,9 +98,7 @@ def observe_match(
     see.picture(tree_picture(tree, matched) if len(times) < 50 else None)
     with see.call(call):
         found = tree.match(list(prompt), namespace) if namespace else tree.match(list(prompt))
-    for name in ("node", "length", "values"):
-        if not see.true(call, hasattr(found, name), f"returned {found!r}, expected a Match"):
-            see.stop()
+    see.kind(call, found, radix.Match)
     blocks = f"The first {len(matched)} tokens agree in whole blocks of {tree.block_size}."
     see.equal(f"the length of {call}", found.length, len(matched), blocks)
     per_block = "One value for each block that matched, from the root down."
@@ -110,7 +109,7 @@ def observe_match(
     observe_root(see, found.node, tree, namespace, call)
     observe_times(see, found.node, tree, call, clock, times)
     held = f"what the tree holds after {call}"
-    see.equal(held, table(tree), oracle.values(), "match removes nothing.")
+    see.equal(held, table(tree), oracle.value, "match removes nothing.")
     see_consistent(see, tree, call)
 
 
@@ -144,7 +143,4 @@ def short_list(tokens: list[int]) -> str:
     return str(tokens) if len(tokens) < 20 else f"{len(tokens):,} tokens"
 
 
-def draw(RadixTree: type) -> Any:
-    from yaie.course.exercises.nb02.pictures import draw_growing
-
-    return draw_growing(RadixTree)
+draw = pictures.draw_growing

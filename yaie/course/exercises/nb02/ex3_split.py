@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
     all_nodes,
     grown,
@@ -78,8 +79,7 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
     call = f"split(node, {cut})"
     with see.call(call):
         upper = tree.split(node, cut)
-    if not see.true(call, hasattr(upper, "children"), f"returned {upper!r}, expected a node"):
-        see.stop()
+    see.kind(call, upper, radix.RadixNode)
     see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
     see.equal(f"the upper node's key after {call}", upper.key, key[:cut])
     see.equal(f"the lower node's key after {call}", node.key, key[cut:])
@@ -142,7 +142,4 @@ def observe_random(RadixTree: type, case: Case, see: Observer) -> None:
         see_consistent(see, tree, call)
 
 
-def draw(RadixTree: type) -> Any:
-    from yaie.course.exercises.nb02.pictures import draw_split
-
-    return draw_split(RadixTree)
+draw = pictures.draw_split

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
-    PrefixTable,
     deep_tree,
     handed_over,
     random_tokens,
@@ -16,6 +16,7 @@ from yaie.course.exercises.nb02.trees import (
     table,
     tree_picture,
 )
+from yaie.course.exercises.oracles import PrefixOracle
 
 DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
 
@@ -66,7 +67,7 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
         tree, oracle = deep_tree(case.depth)
         observe_evict(see, handed_over(tree, RadixTree), oracle, 3)
         return
-    tree, oracle, locked = RadixTree(case.block_size), PrefixTable(case.block_size), []
+    tree, oracle, locked = RadixTree(case.block_size), PrefixOracle(case.block_size), []
     for action, about, space, value in case.trace:
         if action == "insert":
             values = [value + block for block in range(len(about))]
@@ -77,20 +78,21 @@ def observe(RadixTree: type, case: Case, see: Observer) -> None:
             oracle.match(about, space)
             if action == "lock":
                 tree.lock(found.node)
-                locked.append((found.node, about[: found.length], space))
-                oracle.lock(*locked[-1][1:], +1)
+                path = space, tuple(about[: found.length])
+                locked.append((found.node, path))
+                oracle.lock(path)
         elif action == "unlock" and locked:
-            node, tokens, its_space = locked.pop(about % len(locked))
+            node, path = locked.pop(about % len(locked))
             tree.unlock(node)
-            oracle.lock(tokens, its_space, -1)
+            oracle.lock(path, -1)
         elif action == "evict":
             observe_evict(see, tree, oracle, about)
         if action != "evict":
-            see.equal(f"what the tree holds after {action}", table(tree), oracle.values())
+            see.equal(f"what the tree holds after {action}", table(tree), oracle.value)
             see_consistent(see, tree, action)
 
 
-def observe_evict(see: Observer, tree: Any, oracle: PrefixTable, count: int) -> None:
+def observe_evict(see: Observer, tree: Any, oracle: PrefixOracle, count: int) -> None:
     """Call `evict`, and look at what it returns and leaves behind."""
     see.picture(tree_picture(tree) if tree.num_nodes < 50 else None)
     call = f"evict({count})"
@@ -100,11 +102,8 @@ def observe_evict(see: Observer, tree: Any, oracle: PrefixTable, count: int) -> 
     oldest = "These lie at the ends of the unlocked leaves with the smallest `last_access`."
     see.equal(f"{call}, sorted,", got, sorted(oracle.evict(count)), oldest)
     gone = "What was returned must be gone, and nothing else."
-    see.equal(f"what is left after {call}", table(tree), oracle.values(), gone)
+    see.equal(f"what is left after {call}", table(tree), oracle.value, gone)
     see_consistent(see, tree, call)
 
 
-def draw(RadixTree: type) -> Any:
-    from yaie.course.exercises.nb02.pictures import draw_evictions
-
-    return draw_evictions(RadixTree)
+draw = pictures.draw_evictions

@@ -1,17 +1,15 @@
-"""What the exercises of notebook 02 share: trees to start from, and an oracle that knows no tree.
-
-The oracle keeps a table instead: for every block that is held, the tokens from the start of the
-sequence to the end of that block. It is slow, and hard to get wrong.
-"""
+"""What the exercises of notebook 02 share: trees to start from, and what a tree holds."""
 
 from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Observer
+from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine import radix
 
 
@@ -34,66 +32,14 @@ def handed_over(tree: Any, RadixTree: type) -> Any:
     return mine
 
 
-def deep_tree(depth: int) -> tuple[Any, PrefixTable]:
+def deep_tree(depth: int) -> tuple[Any, PrefixOracle]:
     """A path of `depth` nodes with one token and one value each, and the same as a table."""
-    tree, oracle, tokens = radix.RadixTree(), PrefixTable(1), [1] * depth
+    tree, oracle, tokens = radix.RadixTree(), PrefixOracle(1), [1] * depth
     tree.insert(tokens, list(range(depth)))
     oracle.insert(tokens, list(range(depth)))
     for length in range(depth - 1, 0, -1):
         tree.match(tokens[:length])
     return tree, oracle
-
-
-class PrefixTable:
-    """Does what a radix tree does, by a table of prefixes.
-
-    Attributes:
-        used: (namespace, tokens up to the end of a block) → (time of last use, value).
-        locks: the same keys → how many locks are on it, if any.
-    """
-
-    def __init__(self, block_size: int) -> None:
-        self.block_size = block_size
-        self.used: dict[tuple, tuple[int, Any]] = {}
-        self.locks: dict[tuple, int] = {}
-        self.now = 0
-
-    def blocks_of(self, tokens: Sequence[int], namespace: str = "") -> Iterator[tuple]:
-        for end in range(self.block_size, len(tokens) + 1, self.block_size):
-            yield namespace, tuple(tokens[:end])
-
-    def match(self, tokens: Sequence[int], namespace: str = "") -> list[Any]:
-        """The values of the longest prefix."""
-        self.now += 1
-        values = []
-        for key in self.blocks_of(tokens, namespace):
-            if key not in self.used:
-                break
-            values.append(self.used[key][1])
-            self.used[key] = self.now, values[-1]
-        return values
-
-    def insert(self, tokens: Sequence[int], values: Sequence[Any], namespace: str = "") -> None:
-        self.now += 1
-        for key, value in zip(self.blocks_of(tokens, namespace), values, strict=False):
-            self.used[key] = self.now, self.used.get(key, (0, value))[1]
-
-    def lock(self, tokens: Sequence[int], namespace: str, by: int) -> None:
-        for key in self.blocks_of(tokens, namespace):
-            self.locks[key] = self.locks.get(key, 0) + by
-
-    def evict(self, num_values: int) -> list[Any]:
-        evicted = []
-        while len(evicted) < num_values:
-            above = {(space, tokens[: -self.block_size]) for space, tokens in self.used}
-            free = [k for k in self.used if k not in above and not self.locks.get(k)]
-            if not free:
-                break
-            evicted.append(self.used.pop(min(free, key=lambda key: self.used[key][0]))[1])
-        return evicted
-
-    def values(self) -> dict[tuple, Any]:
-        return {key: value for key, (_, value) in self.used.items()}
 
 
 def all_nodes(tree: Any) -> list[tuple[str, tuple[int, ...], Any]]:
@@ -152,9 +98,8 @@ def tree_picture(tree: Any, tokens: Sequence[int] = ()) -> Callable[[], Any]:
     before = copy.deepcopy(tree)
 
     def picture() -> Any:
-        from yaie.course.viz import draw_tree, snapshot_tree
-
-        return draw_tree(snapshot_tree(tree, matched=tokens), snapshot_tree(before))
+        now = viz.snapshot_tree(tree, matched=tokens)
+        return viz.draw_tree(now, viz.snapshot_tree(before))
 
     return picture
 

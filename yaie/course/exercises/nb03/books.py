@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Observer
 
 FAILED = "A call that fails changes nothing."
@@ -73,9 +74,7 @@ def picture_of(manager: Any) -> Callable[[], Any]:
     before = frozen(manager)
 
     def draw() -> Any:
-        from yaie.course.viz import draw_blocks
-
-        return draw_blocks(snapshot(frozen(manager)), snapshot(before))
+        return viz.draw_blocks(viz.snapshot_pool(frozen(manager)), viz.snapshot_pool(before))
 
     return draw
 
@@ -91,7 +90,6 @@ def frozen(manager: Any) -> Any:
     )
 
 
-def snapshot(manager: Any) -> Any:
-    from yaie.course.viz import snapshot_pool
-
-    return snapshot_pool(manager)
+def film(states: dict[str, Any], frames: list[int] | None = None) -> Any:
+    """A film strip of recorded pools, by title."""
+    return viz.film_strip([*states.values()], viz.draw_blocks, [*states], frames)

@@ -6,15 +6,9 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb03.books import (
-    FAILED,
-    Books,
-    after,
-    new_manager,
-    picture_of,
-    snapshot,
-)
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb03.books import FAILED, Books, after, film, new_manager, picture_of
 from yaie.engine.kv_cache import OutOfBlocks
 
 # Steps are ("new", name, tokens), ("new", name, tokens, parent, blocks of the parent to share)
@@ -78,8 +72,7 @@ def observe(KVCacheManager: type, case: Case, see: Observer) -> None:
         elif name in books.tables:
             manager.free_blocks(name)
             books.forget(name)
-        if first_wrong(see.facts):  # what follows would have no meaning
-            see.stop()
+        see.stop_if_wrong()
 
 
 def observe_allocate(
@@ -98,25 +91,23 @@ def observe_allocate(
     missing = books.needed(num_tokens) - len(prefix)
     call = f"allocate_blocks({name!r}, {num_tokens}{f', {prefix}' if prefix else ''})"
     arguments = (name, num_tokens, prefix) if prefix else (name, num_tokens)
-    error, because = None, ""
+    error, because = ValueError, ""
     if name in books.tables:
-        error, because = ValueError, "A second table in place of the first would leak its blocks."
+        because = "A second table in place of the first would leak its blocks."
     elif num_tokens < len(prefix) * size:
-        error = ValueError
         because = f"The prefix holds {len(prefix) * size} tokens, more than the request has."
     elif set(prefix) & set(free):
-        error, because = ValueError, "A free block belongs to no request, so it cannot be shared."
+        because = "A free block belongs to no request, so it cannot be shared."
     elif missing > len(free):
         error, because = OutOfBlocks, f"{missing} new blocks are needed, {len(free)} are free."
-    if error:
+    if because:
         see.raises(call, error, lambda: manager.allocate_blocks(*arguments), because)
         books.compare(see, manager, f"the refused {call}", FAILED)
         return
     given = list(prefix)
     with see.call(call):
         table = manager.allocate_blocks(*arguments)
-    if not see.true(call, isinstance(table, list), "returned no list of blocks"):
-        see.stop()
+    see.kind(call, table, list, "a list of blocks")
     shares = f", of which {len(prefix)} are shared" if prefix else ""
     needed = books.needed(num_tokens)
     because = f"{num_tokens} tokens lie in {needed} blocks of {size}{shares}."
@@ -135,18 +126,13 @@ def observe_allocate(
 
 
 def draw(KVCacheManager: type) -> Any:
-    from yaie.course.viz import draw_blocks, film_strip
-
     manager = new_manager(KVCacheManager, 12, 16)
-    states, titles = [snapshot(manager)], ["empty"]
+    states = {"empty": viz.snapshot_pool(manager)}
     for name, num_tokens in (("ada", 20), ("ben", 33), ("cleo", 64)):
         manager.allocate_blocks(name, num_tokens)
-        states.append(snapshot(manager))
-        titles.append(f"{name}: {num_tokens} tokens")
+        states[f"{name}: {num_tokens} tokens"] = viz.snapshot_pool(manager)
     manager.free_blocks("ben")
-    states.append(snapshot(manager))
-    titles.append("ben ends")
+    states["ben ends"] = viz.snapshot_pool(manager)
     manager.allocate_blocks("dora", 70, manager.block_tables["cleo"][:2])
-    states.append(snapshot(manager))
-    titles.append("dora: 70, cleo's first 32 shared")
-    return film_strip(states, draw_blocks, titles, frames=[1, 3, 4, 5])
+    states["dora: 70, cleo's first 32 shared"] = viz.snapshot_pool(manager)
+    return film(states, frames=[1, 3, 4, 5])

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb03.books import FAILED, after, snapshot
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb03.books import FAILED, after, film
 from yaie.engine.kv_cache import KVCacheManager
 
 
@@ -57,8 +58,7 @@ def observe(BlockPool: type, case: Case, see: Observer) -> None:
                     users[block] += 1
         else:
             observe_release(see, pool, users, blocks, iterator="iterator" in action)
-        if first_wrong(see.facts):  # what follows would have no meaning
-            see.stop()
+        see.stop_if_wrong()
 
 
 def observe_release(
@@ -92,16 +92,12 @@ def observe_release(
 
 
 def draw(BlockPool: type) -> Any:
-    from yaie.course.viz import draw_blocks, film_strip
-
     manager = KVCacheManager(8, 16, num_heads=1, head_dim=2, pool=BlockPool(8))
     manager.allocate_blocks("chat", 48)
     manager.fork("chat", "again")
-    states, titles = [snapshot(manager)], ["two users of each block"]
+    states = {"two users of each block": viz.snapshot_pool(manager)}
     manager.free_blocks("chat")
-    states.append(snapshot(manager))
-    titles.append("chat ends: one user left")
+    states["chat ends: one user left"] = viz.snapshot_pool(manager)
     manager.free_blocks("again")
-    states.append(snapshot(manager))
-    titles.append("again ends: free")
-    return film_strip(states, draw_blocks, titles)
+    states["again ends: free"] = viz.snapshot_pool(manager)
+    return film(states)

@@ -6,15 +6,16 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb03.books import (
     FAILED,
     Books,
     after,
+    film,
     new_manager,
     picture_of,
     slots,
-    snapshot,
 )
 from yaie.engine.kv_cache import OutOfBlocks
 
@@ -132,8 +133,7 @@ def observe(KVCacheManager: type, case: Case, see: Observer) -> None:
             manager.free_blocks(name)
             books.forget(name)
             del books.texts[name]
-        if first_wrong(see.facts):  # what follows would have no meaning
-            see.stop()
+        see.stop_if_wrong()
 
 
 def observe_append(see: Observer, manager: Any, books: Texts, name: str, num_tokens: int) -> None:
@@ -177,8 +177,7 @@ def observe_append(see: Observer, manager: Any, books: Texts, name: str, num_tok
     books.compare(see, manager, call)
     because = f"The table is {table}: a slot is block * block_size + offset."
     see.equal(f"the list that {call} returned", got, slots(table, size, length, end), because)
-    if first_wrong(see.facts):
-        see.stop()
+    see.stop_if_wrong()
     because = "A copied block keeps its tokens, in the keys and values of every layer."
     books.read(see, manager, f"after {call}", because)
     books.write(manager, name, num_tokens)
@@ -187,18 +186,13 @@ def observe_append(see: Observer, manager: Any, books: Texts, name: str, num_tok
 
 
 def draw(KVCacheManager: type) -> Any:
-    from yaie.course.viz import draw_blocks, film_strip
-
     manager = new_manager(KVCacheManager, 8, 16)
     manager.allocate_blocks("a", 40)
-    states, titles = [snapshot(manager)], ["a: 40 tokens"]
+    states = {"a: 40 tokens": viz.snapshot_pool(manager)}
     manager.fork("a", "b")
-    states.append(snapshot(manager))
-    titles.append("b is forked")
+    states["b is forked"] = viz.snapshot_pool(manager)
     manager.append_tokens("b", 1)
-    states.append(snapshot(manager))
-    titles.append("b writes: copy first")
+    states["b writes: copy first"] = viz.snapshot_pool(manager)
     manager.append_tokens("a", 14)
-    states.append(snapshot(manager))
-    titles.append("a writes 14 in its own")
-    return film_strip(states, draw_blocks, titles)
+    states["a writes 14 in its own"] = viz.snapshot_pool(manager)
+    return film(states)
