@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from yaie.course.core.observe import Case
-from yaie.course.exercises.nb04 import life
+from yaie.course.exercises.nb04 import life, pictures
 from yaie.course.exercises.nb04.life import case
 
 OLD = [1, 2, 3, 4]  # two blocks
@@ -24,9 +23,4 @@ def cases() -> Iterator[Case]:
 
 
 observe = life.observe
-
-
-def draw(RadixCache: type) -> Any:
-    from yaie.course.exercises.nb04.pictures import draw_evict
-
-    return draw_evict(RadixCache)
+draw = pictures.draw_evict

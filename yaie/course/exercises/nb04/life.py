@@ -1,6 +1,5 @@
 """What the exercises of notebook 04 share: requests that use a cache, beside an oracle.
 
-The oracle is a table of prefixes: for every cached block, all the tokens that it depends on.
 A trace has steps of the form (action, …). A step whose request does not run is passed over, so
 any part of a trace is a trace.
 """
@@ -12,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
-from yaie.course.exercises.nb02.trees import PrefixTable, all_nodes, path_to, table
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb02.trees import all_nodes, path_to, table
 from yaie.course.exercises.nb03.books import FAILED, after
+from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine.kv_cache import BlockPool
+from yaie.engine.radix import Match, RadixNode
 
 SIZE = 2  # tokens per block, unless a case has its own
 PROMPT = [1, 2, 3, 4, 5, 6]  # three full blocks
@@ -69,21 +70,21 @@ class Running:
     Attributes:
         table: its blocks.
         node: where its cached beginning ended when it started; it is locked.
-        matched: the tokens of that beginning.
+        matched: the namespace and the tokens of that beginning.
     """
 
     tokens: list[int]
     namespace: str
     table: list[int]
     node: Any
-    matched: list[int]
+    matched: tuple[str, tuple[int, ...]]
 
 
 def observe(RadixCache: type, case: Case, see: Observer) -> None:
     life = Life(RadixCache, case.num_blocks, case.size, see)
     for action, *rest in case.trace:
         getattr(life, action.replace(" ", "_"))(*rest)
-        life.stop_if_wrong()
+        see.stop_if_wrong()
 
 
 class Life:
@@ -92,27 +93,20 @@ class Life:
     def __init__(self, RadixCache: type, num_blocks: int, size: int, see: Observer) -> None:
         self.see, self.num_blocks, self.size = see, num_blocks, size
         self.cache = RadixCache(BlockPool(num_blocks), size)
-        self.oracle = PrefixTable(size)
+        self.oracle = PrefixOracle(size)
         self.running: dict[str, Running] = {}
-
-    def stop_if_wrong(self) -> None:
-        if first_wrong(self.see.facts):  # what follows would have no meaning
-            self.see.stop()
 
     def users(self) -> list[int]:
         """How many users each block has: tables, and the tree."""
         held = [block for request in self.running.values() for block in request.table]
-        held += self.oracle.values().values()
+        held += self.oracle.value.values()
         return [held.count(block) for block in range(self.num_blocks)]
-
-    def num_evictable(self) -> int:
-        return sum(not self.oracle.locks.get(key) for key in self.oracle.used)
 
     def compare(self, call: str, because: str = "") -> None:
         """Note what the tree names, who uses which block, what is free and what could be."""
         see, cache, pool = self.see, self.cache, self.cache.pool
         blocks = sorted(block for _, _, node in all_nodes(cache.tree) for block in node.values)
-        held = self.oracle.values()
+        held = self.oracle.value
         what = f"the list of blocks in the tree after {call}"
         see.equal(what, blocks, sorted(held.values()), because)
         what = f"the block of each prefix in the tree after {call}"
@@ -121,7 +115,7 @@ class Life:
         see.equal(f"the count of users per block after {call}", counts, users, because or USERS)
         free = "A block without users is free."
         see.equal(f"pool.num_free after {call}", pool.num_free, users.count(0), free)
-        available = users.count(0) + self.num_evictable()
+        available = users.count(0) + self.oracle.evictable
         both = "It counts the free blocks and those that no lock keeps in the cache."
         see.equal(f"num_available after {call}", cache.num_available, available, both)
 
@@ -137,7 +131,7 @@ class Life:
     def lock(self, tokens: list[int]) -> None:
         self.cache.lock(self.cache.tree.match(tokens).node)
         self.oracle.match(tokens)
-        self.oracle.lock(tokens, "", 1)
+        self.oracle.lock(("", tuple(tokens)))
 
     # ------------------------------------------------------------------ steps that are observed
 
@@ -148,9 +142,7 @@ class Life:
             found = self.cache.match(tokens, namespace) if namespace else self.cache.match(tokens)
         own = "They are the request's own tokens, which it has yet to compute."
         see.equal(f"token_ids after {call}", tokens, prompt, own)
-        kind = type(found).__name__
-        if not see.equal(f"the type of what {call} returned", kind, "Match"):
-            see.stop()
+        see.kind(call, found, Match)
         blocks = self.oracle.match(prompt[:-1], namespace)
         length = len(blocks) * self.size
         whole = (
@@ -166,17 +158,17 @@ class Life:
     def start(self, name: str, prompt: list[int], namespace: str = "") -> None:
         """Match, lock, make room, share and allocate, as a scheduler does."""
         found = self.match(prompt, namespace)
-        self.stop_if_wrong()
+        self.see.stop_if_wrong()
+        matched = namespace, tuple(prompt[: found.length])
         self.cache.lock(found.node)
-        self.oracle.lock(prompt[: found.length], namespace, 1)
+        self.oracle.lock(matched)
         missing = -(-len(prompt) // self.size) - len(found.values)
         if not self.make_room(missing):
             self.cache.unlock(found.node)
-            self.oracle.lock(prompt[: found.length], namespace, -1)
+            self.oracle.lock(matched, -1)
             return
         self.cache.pool.share(found.values)
         blocks = [*found.values, *self.cache.pool.allocate(missing)]
-        matched = prompt[: found.length]
         self.running[name] = Running(prompt, namespace, blocks, found.node, matched)
 
     def insert(self, name: str, num_tokens: int) -> None:
@@ -190,9 +182,7 @@ class Life:
             node = self.cache.insert(list(tokens), blocks, request.namespace)
         self.oracle.insert(tokens, request.table, request.namespace)
         see.equal(f"the list of blocks given to {call}", blocks, request.table, "It is the table.")
-        kind = type(node).__name__
-        if not see.equal(f"the type of what {call} returned", kind, "RadixNode"):
-            see.stop()
+        see.kind(call, node, RadixNode)
         full = tokens[: len(tokens) // self.size * self.size]
         because = "It is the node to lock, and the lock has to protect all full blocks."
         see.equal(f"the path to the node of {call}", path_to(node), full, because)
@@ -213,11 +203,11 @@ class Life:
         if name not in self.running:
             return
         self.insert(name, len(self.running[name].tokens))
-        self.stop_if_wrong()
+        self.see.stop_if_wrong()
         request = self.running.pop(name)
         self.cache.pool.release(request.table)
         self.cache.unlock(request.node)
-        self.oracle.lock(request.matched, request.namespace, -1)
+        self.oracle.lock(request.matched, -1)
         self.compare(f"the end of {name!r}")
 
     def evict(self, number: int) -> None:
@@ -233,17 +223,17 @@ class Life:
 
     def make_room(self, number: int) -> bool:
         free = self.users().count(0)
-        most = free + self.num_evictable()
+        most = free + self.oracle.evictable
         fits = number <= most
         call = f"make_room({number}) ({free} free)"
         with self.see.call(call):
             got = self.cache.make_room(number)
         if fits:
             self.oracle.evict(number - free)
-        why = f"At most {most} blocks can be free, so nothing is evicted."
-        if fits:
             why = f"Only what is missing is evicted: {max(0, number - free)} of {number}."
+        else:
+            why = f"At most {most} blocks can be free, so nothing is evicted."
         self.compare(call, why)
         self.see.equal(f"the return value of {call}", got, fits, why)
-        self.stop_if_wrong()
+        self.see.stop_if_wrong()
         return fits

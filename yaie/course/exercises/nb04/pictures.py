@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from yaie.course import viz
 from yaie.engine.kv_cache import KVCacheManager
 
 SIZE = 4  # words are tokens here, four to a block
@@ -35,24 +36,20 @@ def _serve(manager: Any, cache: Any, name: str, tokens: Sequence[int]) -> None:
 
 def draw_match(RadixCache: Any) -> Any:
     """A longer prompt and the very same prompt, matched."""
-    from yaie.course.viz import draw_tree, film_strip, snapshot_tree
-
     manager, cache = _manager(RadixCache, 8)
     prompt = [*SYSTEM, *SUNDAY][:16]
     _serve(manager, cache, "Sunday", prompt)
     states, titles = [], []
     for tokens, name in (([*prompt, 16], "a longer prompt"), (prompt, "the same prompt")):
         found = cache.match(tokens)
-        states.append(snapshot_tree(cache.tree, _decode, matched=tokens[: found.length]))
+        states.append(viz.snapshot_tree(cache.tree, _decode, matched=tokens[: found.length]))
         rest = len(tokens) - found.length
         titles.append(f"{name}: {found.length} tokens reused, {rest} to compute")
-    return film_strip(states, draw_tree, titles)
+    return viz.film_strip(states, viz.draw_tree, titles)
 
 
 def draw_insert(RadixCache: Any) -> Any:
     """Two requests of one step that computed the same beginning."""
-    from yaie.course.viz import draw_cache, film_strip, snapshot_cache
-
     manager, cache = _manager(RadixCache, 12)
     prompts = {"Sunday": [*SYSTEM, *SUNDAY], "night": [*SYSTEM, *NIGHT]}
     for name, tokens in prompts.items():  # both were matched before either was computed
@@ -60,23 +57,21 @@ def draw_insert(RadixCache: Any) -> Any:
     states = []
     for name, tokens in prompts.items():
         cache.insert(tokens, manager.block_tables[name])
-        states.append(snapshot_cache(manager, cache, _decode))
+        states.append(viz.snapshot_cache(manager, cache, _decode))
     for name in prompts:
         manager.free_blocks(name)
-    states.append(snapshot_cache(manager, cache, _decode))
+    states.append(viz.snapshot_cache(manager, cache, _decode))
     titles = ['insert "Sunday"', 'insert "night"', "both have ended"]
-    return film_strip(states, partial(draw_cache, width=4.8), titles)
+    return viz.film_strip(states, partial(viz.draw_cache, width=4.8), titles)
 
 
 def draw_evict(RadixCache: Any) -> Any:
     """Room for a request that needs more than is free."""
-    from yaie.course.viz import draw_cache, film_strip, snapshot_cache
-
     manager, cache = _manager(RadixCache, 8)
     for name, tokens in (("Sunday", [*SYSTEM, *SUNDAY]), ("night", [*SYSTEM, *NIGHT])):
         _serve(manager, cache, name, tokens)
         manager.free_blocks(name)
-    states = [snapshot_cache(manager, cache, _decode)]
+    states = [viz.snapshot_cache(manager, cache, _decode)]
     cache.make_room(4)
-    states.append(snapshot_cache(manager, cache, _decode))
-    return film_strip(states, partial(draw_cache, width=4.8), ["before", "make_room(4)"])
+    states.append(viz.snapshot_cache(manager, cache, _decode))
+    return viz.film_strip(states, partial(viz.draw_cache, width=4.8), ["before", "make_room(4)"])
