@@ -9,8 +9,12 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer, short
+from yaie.course.exercises.nb05.ex1_top_k import largest
+from yaie.course.exercises.nb05.ex2_top_p import smallest_set
 from yaie.course.exercises.nb05.rows import NOT_RANGE, PROBABILITIES, WORDS, logits_of, seeded
+from yaie.course.exercises.oracles import chi_square
 
 EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
 DRAWS = 2000
@@ -22,7 +26,6 @@ REQUESTS = {
     "top_k": [0, 0, 0, 20, 0, 3],
     "min_p": [0.0, 0.0, 0.02, 0.0, 0.1, 0.0],
 }
-Settings = list[tuple[dict[str, float], list[float]]]
 
 
 def cases() -> Iterator[Case]:
@@ -32,10 +35,9 @@ def cases() -> Iterator[Case]:
     yield greedy(rows, [1, 0, 2], temperature=[0.0, 0.0, 0.0])
     yield greedy([[1.0, 3.0, 3.0], [3.0, 3.0, 1.0]], [1, 0], temperature=0.0)
     yield greedy([[0.0, 1.0]], [1], temperature=0.0, **filters)
-    for options, kept, why in DISTRIBUTIONS:
-        temperature = options.get("temperature", 1.0)
-        settings = [(options, powered(temperature, kept))]
-        yield Case(in_words(options), look=see_counts, settings=settings, why=why)
+    for options, why in DISTRIBUTIONS:
+        name = f"the probabilities {EXAMPLE}{named(options)}"
+        yield Case(name, look=see_counts, settings=[(options, expected(**options))], why=why)
     for temperature in (0.2, 0.05, 1e-3, 1e-6, 1e-30):
         why = "However small a temperature above 0 is, tokens close to the largest are drawn."
         row = [0.0, -temperature, float(f"{-3 * temperature:g}")]
@@ -44,9 +46,10 @@ def cases() -> Iterator[Case]:
         yield Case(name, look=see_counts, settings=settings, why=why, logits=row)
     tiny = [[99.0, 100.0, -100.0], [-100.0, -99.0, -98.0]]
     yield greedy(tiny, [1, 2], SURE, temperature=1e-38)
-    for settings in BATCHES:
-        name = f"a batch whose rows take turns with {len(settings)} sets of parameters"
+    for batch in BATCHES:
+        name = f"a batch whose rows take turns with {len(batch)} sets of parameters"
         why = "Each row is sampled with its own parameters."
+        settings = [(OFF | options, expected(**options)) for options in batch]
         yield Case(name, look=see_counts, settings=settings, why=why)
     yield Case("four rows, temperature=[0.0, 1.0, 0.0, 1.0]", look=see_mixed)
     yield Case("one row of ten equal logits", look=see_streams)
@@ -101,51 +104,63 @@ def shares(weights: Sequence[float]) -> list[float]:
     return [weight / sum(weights) for weight in weights]
 
 
-def powered(temperature: float, kept: Sequence[int] = range(5)) -> list[float]:
-    """EXAMPLE at a temperature, with only some tokens left."""
-    return shares([p ** (1 / temperature) if t in kept else 0.0 for t, p in enumerate(EXAMPLE)])
+def expected(
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    probabilities: Sequence[float] = EXAMPLE,
+) -> list[float]:
+    """How often each token comes: temperature, top-k, top-p and min-p, one after the other."""
+    if temperature == 0:
+        return [float(p == max(probabilities)) for p in probabilities]
+    weights = shares([p ** (1 / temperature) for p in probabilities])
+    weights = only(largest(weights, top_k), weights)
+    weights = only(smallest_set(weights, top_p), weights)
+    return only([t for t, w in enumerate(weights) if w >= min_p * max(weights)], weights)
+
+
+def only(tokens: list[int], weights: Sequence[float]) -> list[float]:
+    return shares([w if token in tokens else 0.0 for token, w in enumerate(weights)])
 
 
 DISTRIBUTIONS = [
-    ({}, range(5), "That is the softmax of the logits."),
-    ({"temperature": 0.5}, range(5), "At 0.5 the probabilities are squared."),
-    ({"temperature": 2.0}, range(5), "At temperature 2 the square roots are drawn."),
-    ({"top_k": 2}, [0, 1], "Two tokens are left, and share the whole."),
-    ({"top_p": 0.8}, [0, 1, 2], "Tokens 0, 1 and 2 are needed to reach 0.8."),
-    ({"min_p": 0.3}, [0, 1, 2], "Tokens below 0.3 of 0.4 are dropped."),
+    ({}, "That is the softmax of the logits."),
+    ({"temperature": 0.5}, "At 0.5 the probabilities are squared."),
+    ({"temperature": 2.0}, "At temperature 2 the square roots are drawn."),
+    ({"top_k": 2}, "Two tokens are left, and share the whole."),
+    ({"top_p": 0.8}, "Tokens 0, 1 and 2 are needed to reach 0.8."),
+    ({"min_p": 0.3}, "Tokens below 0.3 of 0.4 are dropped."),
     (
-        {"temperature": 0.5, "top_p": 0.8}, [0, 1],
+        {"temperature": 0.5, "top_p": 0.8},
         "Squared, the first two have 0.87 of the whole: they reach 0.8.",
     ),
     (
-        {"temperature": 2.0, "top_p": 0.8}, [0, 1, 2, 3],
+        {"temperature": 2.0, "top_p": 0.8},
         "Flattened, the first three have 0.77 of the whole, and the fourth is needed.",
     ),
-    ({"top_k": 3, "top_p": 0.8}, [0, 1], "Of the three that top-k leaves, two have 0.82."),
+    ({"top_k": 3, "top_p": 0.8}, "Of the three that top-k leaves, two have 0.82."),
     (
-        {"temperature": 2.0, "min_p": 0.55}, [0, 1, 2],
+        {"temperature": 2.0, "min_p": 0.55},
         "Flattened, token 2 is 0.61 times as likely as token 0.",
     ),
     (
-        {"top_p": 0.8, "min_p": 0.4, "top_k": 5}, [0, 1],
+        {"top_p": 0.8, "min_p": 0.4, "top_k": 5},
         "Top-p leaves three, and min-p drops the one below 0.4 of the largest.",
     ),
     (
-        {"top_p": 0.8, "min_p": 0.3}, [0, 1, 2],
+        {"top_p": 0.8, "min_p": 0.3},
         "Top-p needs three tokens to reach 0.8, and each has 0.3 of the largest.",
     ),
-]  # fmt: skip
-BATCHES: list[Settings] = [
+]
+OFF = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
+BATCHES = [
+    [{}, {"temperature": 0.5, "top_p": 0.8}, {"top_k": 3, "min_p": 0.5}],
     [
-        ({"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}, powered(1)),
-        ({"temperature": 0.5, "top_p": 0.8, "top_k": 0, "min_p": 0.0}, powered(0.5, [0, 1])),
-        ({"temperature": 1.0, "top_p": 1.0, "top_k": 3, "min_p": 0.5}, powered(1, [0, 1])),
-    ],
-    [
-        ({"temperature": 0.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}, powered(1, [0])),
-        ({"temperature": 1.0, "top_p": 1.0, "top_k": 2, "min_p": 0.0}, powered(1, [0, 1])),
-        ({"temperature": 2.0, "top_p": 0.8, "top_k": 0, "min_p": 0.0}, powered(2, [0, 1, 2, 3])),
-        ({"temperature": 0.5, "top_p": 1.0, "top_k": 0, "min_p": 0.3}, powered(0.5, [0, 1])),
+        {"temperature": 0.0},
+        {"top_k": 2},
+        {"temperature": 2.0, "top_p": 0.8},
+        {"temperature": 0.5, "min_p": 0.3},
     ],
 ]
 
@@ -171,32 +186,16 @@ def see_counts(sampler: Any, case: Case, see: Observer) -> None:
         what = f"{DRAWS:,} draws"
         if len(settings) > 1:
             what = f"rows {i}, {i + len(settings)}, …{named(own)}: {what}"
-        expected = [round(DRAWS * share) for share in want]
-        problem = f"gave each token {counts} times, expected about {expected}"
-        likely = surprise(counts, want) > 1e-6
+        about = [round(DRAWS * share) for share in want]
+        problem = f"gave each token {counts} times, expected about {about}"
+        likely = chi_square(counts, want) > 1e-6
         drawn = torch.tensor(counts) / DRAWS
         see.note(what, drawn, "" if likely else problem, case.why, atol=0.05)
-
-
-def surprise(counts: Sequence[int], want: Sequence[float]) -> float:
-    """How often a right sampler's counts are at least this far off: Pearson's chi-square test."""
-    if any(count and not share for count, share in zip(counts, want, strict=True)):
-        return 0.0
-    pairs = [(c, DRAWS * share) for c, share in zip(counts, want, strict=True) if share]
-    statistic = sum((count - expected) ** 2 / expected for count, expected in pairs)
-    if len(pairs) == 1:
-        return float(statistic == 0)
-    freedom = torch.tensor((len(pairs) - 1) / 2).double()
-    return torch.special.gammaincc(freedom, torch.tensor(statistic / 2).double()).item()
 
 
 def named(options: dict[str, Any]) -> str:
     return "".join(f", {name}={value:g}" if isinstance(value, float) else f", {name}={value}"
                    for name, value in options.items())  # fmt: skip
-
-
-def in_words(options: dict[str, Any]) -> str:
-    return f"the probabilities {EXAMPLE}{named(options)}"
 
 
 # ---------------------------------------------------------------------------------- batches
@@ -297,21 +296,18 @@ def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
 
 def draw(SamplingKernel: type) -> Any:
     """1,000 draws with each of three settings, beside what they should give."""
-    from yaie.course.viz import Tally, draw_counts
-
-    draws, sampler, reference = 1000, SamplingKernel(), torch.tensor(PROBABILITIES)
-    order = reference.argsort(descending=True).tolist()
+    draws, sampler = 1000, SamplingKernel()
+    order = sorted(range(len(WORDS)), key=lambda token: -PROBABILITIES[token])
     tallies = []
-    for name, options, kept in (
-        ("temperature 0.5", {"temperature": 0.5}, order),
-        ("top-k 4", {"top_k": 4}, order[:4]),
-        ("top-p 0.6", {"top_p": 0.6}, order[:3]),
+    for name, options in (
+        ("temperature 0.5", {"temperature": 0.5}),
+        ("top-k 4", {"top_k": 4}),
+        ("top-p 0.6", {"top_p": 0.6}),
     ):
-        weights = torch.zeros_like(reference)
-        weights[kept] = reference[kept] ** (1 / options.get("temperature", 1.0))
-        expected = (draws * weights / weights.sum()).tolist()
+        want = expected(**options, probabilities=PROBABILITIES)
         logits = logits_of(PROBABILITIES).expand(draws, -1)
         tokens = sampler.sample(logits, **options, generators=seeded(*range(draws)))
         counts = torch.bincount(tokens, minlength=len(order)).tolist()
-        tallies.append(Tally(name, [counts[t] for t in order], [expected[t] for t in order]))
-    return draw_counts(tallies, [WORDS[t] for t in order])
+        about = [draws * want[token] for token in order]
+        tallies.append(viz.Tally(name, [counts[token] for token in order], about))
+    return viz.draw_counts(tallies, [WORDS[token] for token in order])

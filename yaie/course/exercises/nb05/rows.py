@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer, dtype_name
 
 WORDS = (" the", " a", " blue", " green", " red", " my", " not", " very", " so", " one")
 PROBABILITIES = (0.09, 0.07, 0.28, 0.16, 0.2, 0.06, 0.05, 0.04, 0.03, 0.02)
@@ -33,9 +34,14 @@ def see_refusals(see: Observer, name: str, keep: Callable[..., Any], bad: dict[s
 
 
 def see_filtered(
-    see: Observer, name: str, keep: Callable[..., Any], logits: Any, value: Any,
-    want: list[list[int]], because: list[str],
-) -> None:  # fmt: skip
+    see: Observer,
+    name: str,
+    keep: Callable[..., Any],
+    logits: Any,
+    value: Any,
+    want: list[list[int]],
+    because: list[str],
+) -> None:
     """Call a learner's filter and note which tokens of each row it keeps, and as what.
 
     Args:
@@ -47,11 +53,8 @@ def see_filtered(
     before = logits.clone()
     with see.call(name):
         after = keep(logits, value)
-    form = f"{list(logits.shape)} {str(logits.dtype).removeprefix('torch.')}"
-    if not isinstance(after, torch.Tensor):
-        see.note(f"what {name} returns", after, f"is {after!r}, expected logits {form}")
-        see.stop()
-    got = f"{list(after.shape)} {str(after.dtype).removeprefix('torch.')}"
+    see.kind(f"what {name} returns", after, torch.Tensor)
+    form, got = (f"{list(x.shape)} {dtype_name(x)}" for x in (logits, after))
     place = "Dropped tokens stay in their place as -inf."
     if not see.equal(f"the form of what {name} returns", got, form, place):
         see.stop()
@@ -92,7 +95,5 @@ def by_row(case: Case) -> str:
 
 def draw_stages(stages: list[tuple[str, Any, dict[str, float]]]) -> Any:
     """A figure of a distribution after each filter: (name, logits, marks)."""
-    from yaie.course.viz import Filter, draw_sampling, snapshot_sampling
-
-    filters = [Filter(name, logits[0], **marks) for name, logits, marks in stages]
-    return draw_sampling(snapshot_sampling(filters, lambda ids: WORDS[ids[0]]))
+    filters = [viz.Filter(name, logits[0], **marks) for name, logits, marks in stages]
+    return viz.draw_sampling(viz.snapshot_sampling(filters, lambda ids: WORDS[ids[0]]))
