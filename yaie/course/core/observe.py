@@ -21,7 +21,7 @@ import random
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -234,9 +234,9 @@ class Observer:
             self.stop()
         return got
 
-    def unchanged(self, names: str, after: Sequence[Any], before: Sequence[Any]) -> None:
+    def unchanged(self, names: Iterable[str], after: Iterable[Any], before: Iterable[Any]) -> None:
         """Note whether a call left its arguments, named in order, as they were."""
-        for name, x, kept in zip(names.split(), after, before, strict=True):
+        for name, x, kept in zip(names, after, before, strict=True):
             self.equal(f"{name} after the call", x, kept, "Leave the arguments as they are.")
 
     def picture(self, draw: Callable[[], Any] | None) -> None:

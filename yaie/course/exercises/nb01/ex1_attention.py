@@ -84,7 +84,7 @@ def observe(attention: Callable[..., Any], case: Case, see: Observer) -> None:
     q, k, v = (x.clone() for x in case.qkv)
     with see.call("the call"):
         got = attention(q, k, v, **case.arguments)
-    see.unchanged("q k v", (q, k, v), case.qkv)
+    see.unchanged("qkv", (q, k, v), case.qkv)
     out, lse = see.parts("the call", got, "output", "log-sum-exp")
     q, k, v = case.qkv
     past, group = len(k) - len(q), q.shape[1] // k.shape[1]

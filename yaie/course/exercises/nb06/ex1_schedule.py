@@ -6,9 +6,11 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb06 import pictures
 from yaie.course.exercises.nb06.scene import end_all, names, step_by_reference
 from yaie.course.lessons.simulate import Simulation, counts
+from yaie.engine.scheduler import Step
 
 FIRST = "The decoding request gets its one token first; the prompt takes what is left of 16."
 UNDERWAY = "A prompt under way holds blocks already, so it is finished before others begin."
@@ -76,8 +78,7 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
         got = counts(step)
         see.equal("the number of tokens per request", got, want, case.because)
         see.equal("the order of the batch", list(got), list(want), "Decoding requests come first.")
-        if first_wrong(see.facts):
-            see.stop()
+        see.stop_if_wrong()
         scene.compute(step)
 
 
@@ -102,8 +103,7 @@ def observe_schedule(see: Observer, scene: Simulation) -> Any:
     with see.call("schedule()"):
         step = scheduler.schedule()
     del scheduler.admit
-    if not see.equal("the type of what schedule() returned", type(step).__name__, "Step"):
-        see.stop()
+    see.kind("schedule()", step, Step)
     lost = [r.request_id for r in step.scheduled if r.request_id not in scene.kv.block_tables]
     because = "A request without blocks has no place for its tokens."
     see.equal("the list of requests in the step that were preempted", lost, [], because)
@@ -134,8 +134,7 @@ def observe_work(see: Observer, scene: Simulation, lengths: list[int]) -> None:
         if not scheduler.has_work:
             break
         step = observe_schedule(see, scene)
-        if first_wrong(see.facts):  # what follows would have no meaning
-            see.stop()
+        see.stop_if_wrong()
         scene.compute(step)
         for request in list(scheduler.running):
             if request.num_output_tokens >= 6:
@@ -145,7 +144,4 @@ def observe_work(see: Observer, scene: Simulation, lengths: list[int]) -> None:
     end_all(see, scene)
 
 
-def draw(scheduler_class: type) -> Any:
-    from yaie.course.exercises.nb06.pictures import draw_work
-
-    return draw_work(scheduler_class)
+draw = pictures.draw_work

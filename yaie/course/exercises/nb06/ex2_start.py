@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb06 import pictures
 from yaie.course.exercises.nb06.scene import Changes, compare, end_all, names, state
 from yaie.course.lessons.simulate import Simulation
 from yaie.engine.scheduler import Scheduler
@@ -146,7 +147,4 @@ def expected(setting: Setting, scene: Simulation, request: Any) -> Changes:
     return changes
 
 
-def draw(scheduler_class: type) -> Any:
-    from yaie.course.exercises.nb06.pictures import draw_admission
-
-    return draw_admission(scheduler_class)
+draw = pictures.draw_admission

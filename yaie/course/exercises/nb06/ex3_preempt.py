@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from yaie.course.core.observe import Case, Observer, first_wrong
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises.nb06 import pictures
 from yaie.course.exercises.nb06.scene import (
     compare,
     end_all,
@@ -42,8 +42,7 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
     compare(see, scene, request, "preempt(a)", before, changes)
     kept, because = request.metrics.arrival_time == arrival, "It arrived once."
     see.true("metrics.arrival_time after preempt(a)", kept, "is not what it was", because)
-    if first_wrong(see.facts):  # what follows would have no meaning
-        see.stop()
+    see.stop_if_wrong()
     for _ in range(30):
         step = step_by_reference(scene)
         is_back = request in step.scheduled and request.num_computed_tokens >= len(tokens)
@@ -56,7 +55,4 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
     end_all(see, scene)
 
 
-def draw(scheduler_class: type) -> Any:
-    from yaie.course.exercises.nb06.pictures import draw_preemption
-
-    return draw_preemption(scheduler_class)
+draw = pictures.draw_preemption

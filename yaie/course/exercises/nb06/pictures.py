@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.lessons.simulate import Arrival, Simulation
 
 
@@ -27,9 +28,7 @@ def draw_preemption(scheduler_class: type) -> Any:
 
 def draw_run(simulation: Simulation, **arrivals: Arrival) -> Any:
     """Run a simulation, and draw its schedule."""
-    from yaie.course.viz import draw_schedule
-
-    return draw_schedule(
+    return viz.draw_schedule(
         simulation.run(arrivals, limit=60),
         token_budget=simulation.scheduler.max_num_batched_tokens,
         arrivals={name: arrival.step for name, arrival in arrivals.items()},

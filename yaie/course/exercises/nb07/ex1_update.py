@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07.oracle import INF, see_unchanged, sums
+from yaie.course.exercises.nb07.oracle import INF, sums
 
 OLD, NEW = [[1.0, 0.0], [0.0, 1.0]], [[2.0, 2.0], [3.0, -1.0]]  # values
 
@@ -64,10 +65,10 @@ def observe(OnlineSoftmax: type, case: Case, see: Observer) -> None:
     if case.held:
         state = OnlineSoftmax(*(x.float() for x in sums(*case.held)))
     for number, (scores, values) in enumerate(case.trace, start=1):
-        given = {"scores": scores.clone(), "values": values.clone()}
+        given = scores.clone(), values.clone()
         with see.call("update"):
-            state.update(*given.values())
-        see_unchanged(see, given, {"scores": scores, "values": values})
+            state.update(*given)
+        see.unchanged(("scores", "values"), given, (scores, values))
         so_far.append((scores, values))
         whole = [torch.cat(parts, dim=-1 - i) for i, parts in enumerate(zip(*so_far, strict=True))]
         when = f" after update {number}" if len(case.trace) > 1 else ""
@@ -85,7 +86,6 @@ WHY = (
 
 def draw(OnlineSoftmax: type) -> Any:
     """Twelve scores in tiles of three, by the learner's updates."""
-    from yaie.course.viz import film_strip
     from yaie.course.viz.attention import draw_online, record_online
 
     generator = torch.Generator().manual_seed(3)
@@ -94,4 +94,4 @@ def draw(OnlineSoftmax: type) -> Any:
     state = OnlineSoftmax.empty((1,), 2, like=values)
     steps = record_online(state, scores, values, 3)
     titles = [f"scores {s.start} to {s.end - 1}" for s in steps]
-    return film_strip(steps, draw_online, titles, frames=[1, 3])
+    return viz.film_strip(steps, draw_online, titles, frames=[1, 3])

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07.oracle import INF, attention, see_unchanged, two_tensors
+from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.exercises.nb07.oracle import INF, attention
 
 STATE = [[[1.0, 2.0]], [[3.0, 4.0]], [[0.0, 0.0]]], [[0.5], [0.7], [-INF]]
 NOTHING = [[[0.0, 0.0]]] * 3, [[-INF]] * 3
@@ -43,7 +43,7 @@ def cases() -> Iterator[Case]:
         shares = lses.double().softmax(dim=0).unsqueeze(-1)
         out = (torch.stack(outs).double() * shares).sum(dim=0)
         a, b = zip(outs, lses, strict=True)
-        name = f"outputs in {str(dtype).removeprefix('torch.')}, log-sum-exps in float32"
+        name = f"outputs in {dtype_name(dtype)}, log-sum-exps in float32"
         want = out.to(dtype), lses.double().logsumexp(dim=0)
         yield Case(name, parts=[a, b], want=want, tolerance=HALF)
     generator, drawn = torch.Generator().manual_seed(2), random.Random(0)
@@ -83,14 +83,11 @@ def observe(merge_states: Callable[..., Any], case: Case, see: Observer) -> None
     while len(parts) > 1:
         a, b = (parts.pop(drawn.randrange(len(parts)) if drawn else 0) for _ in range(2))
         names = "a's output", "a's log-sum-exp", "b's output", "b's log-sum-exp"
-        before = dict(zip(names, (*a, *b), strict=True))
-        given = {name: x.clone() for name, x in before.items()}
-        states = list(given.values())
+        given = [x.clone() for x in (*a, *b)]
         with see.call("merge_states"):
-            got = merge_states(tuple(states[:2]), tuple(states[2:]))
-        words = "the output and the log-sum-exp."
-        parts.append(two_tensors(see, "merge_states", got, words))
-        see_unchanged(see, given, before)
+            got = merge_states(tuple(given[:2]), tuple(given[2:]))
+        parts.append(see.parts("merge_states", got, "output", "log-sum-exp"))
+        see.unchanged(names, given, (*a, *b))
     sums = "The sums exp(lse) of the parts add up."
     see.close("the log-sum-exp", parts[0][1], want[1], sums)
     weighted = "Each part counts by its share of the sum, exp(its lse - lse of both)."

@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb07.oracle import INF, see_unchanged, two_tensors
+from yaie.course import viz
+from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.exercises.nb07.oracle import INF
 from yaie.ops.reference.attention import causal_mask
 
 
@@ -25,12 +26,12 @@ def cases() -> Iterator[Case]:
         for shape in ((4, 7), (2, 3, 5), (1, 1), (6,)):
             scores = torch.randn(shape, generator=generator) * 30
             scores[torch.rand(shape, generator=generator) < 0.4] = -INF
-            name = f"random scores {list(shape)} in {str(dtype).removeprefix('torch.')}"
+            name = f"random scores {list(shape)} in {dtype_name(dtype)}"
             yield Case(name, scores=scores.to(dtype))
 
 
 def planned(rows: list[list[float]], dtype: Any = None) -> Case:
-    name = f"the scores {rows}" + (f" in {str(dtype).removeprefix('torch.')}" if dtype else "")
+    name = f"the scores {rows}" + (f" in {dtype_name(dtype)}" if dtype else "")
     return Case(name, scores=torch.tensor(rows, dtype=dtype or torch.float32))
 
 
@@ -38,9 +39,8 @@ def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None
     scores = case.scores.clone()
     with see.call("safe_softmax"):
         got = safe_softmax(scores)
-    words = "the weights and the log-sum-exp."
-    weights, lse = two_tensors(see, "safe_softmax", got, words)
-    see_unchanged(see, {"scores": scores}, {"scores": case.scores})
+    weights, lse = see.parts("safe_softmax", got, "weights", "log-sum-exp")
+    see.unchanged(["scores"], [scores], [case.scores])
     hidden = torch.full((*scores.shape[:-1], 1), -INF).double()
     wide = torch.cat((case.scores.double(), hidden), dim=-1)  # a hidden key changes nothing
     want = wide.softmax(dim=-1).nan_to_num(0.0)[..., :-1]
@@ -57,10 +57,8 @@ def observe(safe_softmax: Callable[..., Any], case: Case, see: Observer) -> None
 
 def draw(safe_softmax: Callable[..., Any]) -> Any:
     """Five queries whose first two see nothing, because there are only three keys."""
-    from yaie.course.viz import draw_attention
-
     generator = torch.Generator().manual_seed(0)
     scores = torch.randn(5, 3, generator=generator) * 2
     scores = scores.masked_fill(~causal_mask(5, 3), -INF)
     rows = [f"query {i}" for i in range(5)]
-    return draw_attention(safe_softmax(scores)[0], ["key 0", "key 1", "key 2"], rows)
+    return viz.draw_attention(safe_softmax(scores)[0], ["key 0", "key 1", "key 2"], rows)

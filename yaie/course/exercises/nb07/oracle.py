@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from yaie.course.core.observe import Observer, short
 
 INF = math.inf
 
@@ -32,18 +29,3 @@ def attention(scores: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         return out, torch.full(scores.shape[:-1], -INF, dtype=torch.float64)
     out = (scores.softmax(dim=-1).unsqueeze(-1) * values).sum(dim=-2)
     return out.nan_to_num(0.0), scores.logsumexp(dim=-1)
-
-
-def see_unchanged(see: Observer, after: dict[str, Tensor], before: dict[str, Tensor]) -> None:
-    """Note whether a call left its arguments as they were."""
-    for name, x in after.items():
-        see.equal(f"{name} after the call", x, before[name], "Leave the arguments as they are.")
-
-
-def two_tensors(see: Observer, what: str, got: Any, words: str) -> tuple[Any, Any]:
-    """The two parts of a result; where it has not two, the case ends."""
-    right = isinstance(got, tuple) and len(got) == 2
-    see.true(what, right, f"returned {short(got)}, expected two tensors: {words}")
-    if not right:
-        see.stop()
-    return got

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from yaie.course.core.observe import Case, Observer, short
+from yaie.course.core.observe import Case, Observer
+from yaie.course.exercises import oracles
 
 
 @dataclass(frozen=True)
@@ -61,29 +62,19 @@ def attention(shape: Shape, scale: float, seed: int, dtype: str, size: float = 1
     Args:
         size: factor of q and k.
     """
-    num_q, num_k = shape.num_q, max(0, shape.num_k)
     generator = torch.Generator().manual_seed(seed)
 
     def new(tokens: int, heads: int) -> Tensor:
         x = torch.randn(tokens, heads, shape.head_dim, generator=generator)
         return x.to(getattr(torch, dtype))
 
-    q, k = new(num_q, shape.heads) * size, new(num_k, shape.kv_heads) * size
-    v, grad_out = new(num_k, shape.kv_heads), new(num_q, shape.heads)
+    q, k = new(shape.num_q, shape.heads) * size, new(shape.num_k, shape.kv_heads) * size
+    v, grad_out = new(shape.num_k, shape.kv_heads), new(shape.num_q, shape.heads)
     inputs = [x.double().requires_grad_() for x in (q, k, v)]
-    group = shape.heads // shape.kv_heads
-    keys, values = (x.repeat_interleave(group, dim=1) for x in inputs[1:])
-    scores = torch.einsum("qhd,khd->hqk", inputs[0], keys) * scale
-    seen = torch.ones(num_q, num_k, dtype=torch.bool)
-    if shape.causal:
-        past = shape.num_k - num_q
-        seen = torch.arange(num_k) <= torch.arange(num_q).unsqueeze(1) + past
-    lse = scores.detach().masked_fill(~seen, -math.inf).logsumexp(dim=-1).T
-    weights = scores.masked_fill(~seen, -1e300).softmax(dim=-1) * seen
-    out = torch.einsum("hqk,khd->qhd", weights, values)
-    delta = (grad_out * out.detach()).sum(dim=-1)
+    out, lse = oracles.attention(*inputs, shape.causal, scale)
     grads = torch.autograd.grad((out * grad_out).sum(), inputs)
-    return Attention(q, k, v, grad_out, out.detach(), lse, delta, grads)
+    out, lse = out.detach(), lse.detach()
+    return Attention(q, k, v, grad_out, out, lse, (grad_out * out).sum(dim=-1), grads)
 
 
 def see_cost(
@@ -136,23 +127,6 @@ def cost_of(call: Callable[[], Any]) -> tuple[list[int], int]:
     with Watch():
         call()
     return largest, flops
-
-
-def see_results(see: Observer, what: str, got: Any, names: tuple[str, ...]) -> tuple[Any, ...]:
-    """The parts of a result; where it has not as many as there are names, the case ends."""
-    count = len(got) if isinstance(got, tuple) else 0
-    came = f"{count} values" if count else short(got)
-    wanted = f"expected {len(names)} values: {', '.join(names)}."
-    problem = "" if count == len(names) else f"returned {came}, {wanted}"
-    see.note(what, came, problem)
-    if problem:
-        see.stop()
-    return got
-
-
-def see_unchanged(see: Observer, names: str, after: list[Tensor], before: list[Tensor]) -> None:
-    for name, x, kept in zip(names.split(), after, before, strict=True):
-        see.equal(f"{name} after the call", x, kept, "Leave the arguments as they are.")
 
 
 def in_words(case: Case) -> str:

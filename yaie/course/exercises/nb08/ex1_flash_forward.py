@@ -11,14 +11,7 @@ import torch
 
 from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08.dense import (
-    Shape,
-    attention,
-    new_case,
-    see_cost,
-    see_results,
-    see_unchanged,
-)
+from yaie.course.exercises.nb08.dense import Shape, attention, new_case, see_cost
 from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
 
 PLANNED = [  # each brings one new thing
@@ -71,8 +64,8 @@ def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> Non
         return
     with see.call("flash_forward"):
         got = call()
-    out, lse = see_results(see, "flash_forward", got, ("the output", "the log-sum-exp"))
-    see_unchanged(see, "q k v", given, before)
+    out, lse = see.parts("flash_forward", got, "output", "log-sum-exp")
+    see.unchanged("qkv", given, before)
     tolerance = getattr(case, "tolerance", {})
     past = shape.num_k - shape.num_q
     rows = f"Query i is at position {past} + i, and sees the keys up to there."

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08.dense import see_results
 
 
 def cases() -> Iterator[Case]:
@@ -32,7 +31,7 @@ def observe(key_tiles: Callable[..., Any], case: Case, see: Observer) -> None:
     first, last, num_k, tile_k, causal = case.arguments
     with see.call("key_tiles"):
         got = key_tiles(*case.arguments)
-    got = see_results(see, "key_tiles", got, ("whole", "seen"))
+    got = see.parts("key_tiles", got, "whole", "seen")
     whole, seen = by_the_mask(*case.arguments)
     free = f"Without a mask every query sees all {num_k} keys, in tiles of {tile_k}."
     why = free, free

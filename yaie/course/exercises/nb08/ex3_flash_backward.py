@@ -11,14 +11,7 @@ import torch
 
 from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08.dense import (
-    Shape,
-    attention,
-    new_case,
-    see_cost,
-    see_results,
-    see_unchanged,
-)
+from yaie.course.exercises.nb08.dense import Shape, attention, new_case, see_cost
 
 PLANNED = [
     Shape(4, 4),
@@ -30,7 +23,7 @@ PLANNED = [
     Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
     Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
 ]
-INPUTS = "grad_out q k v lse delta"
+INPUTS = "grad_out", "q", "k", "v", "lse", "delta"
 NAMES = "the gradient of q", "the gradient of k", "the gradient of v"
 FORMULAS = (
     "It is dS K · scale, added up over the tiles of keys.",
@@ -72,8 +65,8 @@ def observe(flash_backward: Callable[..., Any], case: Case, see: Observer) -> No
         return
     with see.call("flash_backward"):
         got = call()
-    grads = see_results(see, "flash_backward", got, NAMES)
-    see_unchanged(see, INPUTS, given, before)
+    grads = see.parts("flash_backward", got, *NAMES)
+    see.unchanged(INPUTS, given, before)
     for i in VALUES_FIRST:
         right = want.grads[i].to(precision)
         see.close(NAMES[i], grads[i], right, FORMULAS[i], **getattr(case, "tolerance", {}))
@@ -86,6 +79,6 @@ def draw(flash_backward: Callable[..., Any]) -> Any:
     made = attention(Shape(64, 64, head_dim=16, causal=True), 0.25, 0, "float32")
     memory = Memory()
     inputs = made.grad_out, made.q, made.k, made.v, made.lse.float(), made.delta.float()
-    placed = [memory.place(x, name) for x, name in zip(inputs, INPUTS.split(), strict=True)]
+    placed = [memory.place(x, name) for x, name in zip(inputs, INPUTS, strict=True)]
     flash_backward(*placed, True, 0.25, 16, 16)
     return draw_tiles(record_tiles(memory.events, 64, 64, True)[-1])
