@@ -21,7 +21,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from yaie.bench.protocol import Call, InARow
 from yaie.course.author.gpu.engine_steps import SMALL, decode_batch
-from yaie.model.llama import Llama
+from yaie.model.weights import random_model
 
 CONTEXT = 512
 BATCHES = (1, 8, 64)
@@ -32,22 +32,13 @@ class Decode:
     """A batch that decodes: each step feeds the token it found to the next."""
 
     def __init__(self, size: int) -> None:
-        torch.manual_seed(0)
-        self.model = Llama(SMALL, torch.bfloat16, DEVICE)
-        for weight in self.model.parameters():
-            torch.nn.init.normal_(weight, std=0.02)
+        self.model = random_model(SMALL, torch.bfloat16, DEVICE)
         self.batch, self.pools = decode_batch(self.model, size, CONTEXT)
 
     @torch.inference_mode()
     def step(self) -> None:
         logits = self.model(self.batch, *self.pools)
         self.batch.token_ids.copy_(logits.argmax(dim=-1))
-
-    def capture(self) -> torch.cuda.CUDAGraph:
-        graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph):
-            self.step()
-        return graph
 
     def tokens_of(self, steps: int, step) -> list[list[int]]:
         self.batch.token_ids.copy_(torch.arange(len(self.batch.token_ids)))
@@ -124,7 +115,9 @@ def measure() -> dict:
             decode.step()
         torch.cuda.synchronize()
         begun = time.perf_counter()
-        graph = decode.capture()
+        graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(graph):
+            decode.step()
         torch.cuda.synchronize()
         capturing = time.perf_counter() - begun
         held = sum(part["total_size"] for part in torch.cuda.memory_snapshot()

@@ -26,6 +26,7 @@ from torch import distributed as dist
 from yaie.bench import files, kernels
 from yaie.bench.protocol import InARow, captured
 from yaie.course.author.gpu.engine_steps import LARGE, decode_batch
+from yaie.course.lessons.capture import capture_on_gpu
 from yaie.engine.llm import LLM
 from yaie.engine.ranks import RankFailed, Ranks
 from yaie.engine.sampling import SamplingParams
@@ -99,14 +100,11 @@ def decode_steps() -> dict:
         def step(model=model, batch=batch, pools=pools):
             return model(batch, *pools)
 
-        eager, replay = step().clone(), step
+        eager, replay, logits = step().clone(), step, None
         if on_gpu:
-            graph = torch.cuda.CUDAGraph()
+            logits, replay = capture_on_gpu(step)
             with torch.inference_mode():
-                with torch.cuda.graph(graph):
-                    logits = model(batch, *pools)
                 logits.fill_(torch.nan)
-            replay = graph.replay
             replay()
             far = (logits - eager).square().mean().sqrt() / eager.std()
             assert far < 0.02, f"a replayed step differs by {far:.3g} standard deviations"
@@ -117,7 +115,7 @@ def decode_steps() -> dict:
                 "eager_ms": time_of(step), "graph_ms": time_of(replay),
             }
         )  # fmt: skip
-        graph = logits = replay = step = pools = batch = None
+        logits = replay = step = pools = batch = None
         if on_gpu:
             torch.cuda.empty_cache()
     return found

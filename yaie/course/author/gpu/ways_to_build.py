@@ -1,5 +1,12 @@
 """From the source of one kernel to a function that can be called: the ways of notebook 21."""
 
+_JIT_LOAD = """
+from yaie.build import jit
+x = torch.ones(4, device="cuda")
+begun = time.perf_counter()
+jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
+built = str(next(pathlib.Path(folder).rglob("*.so")))
+"""
 # Each is a program that prints seconds and the path of what it built, from an empty cache.
 PROGRAMS = {
     "load_inline, classic": """
@@ -45,20 +52,8 @@ built = load_inline("lean", "", kernel, no_implicit_headers=True, is_python_modu
 built = built or str(next(pathlib.Path(folder).rglob("lean*.so")))
 ctypes.CDLL(built).vector_add_float4_f32
 """,
-    "yaie.jit.load": """
-from yaie.build import jit
-x = torch.ones(4, device="cuda")
-begun = time.perf_counter()
-jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
-built = str(next(pathlib.Path(folder).rglob("*.so")))
-""",
-    "yaie.jit.load, kept from before": """
-from yaie.build import jit
-x = torch.ones(4, device="cuda")
-begun = time.perf_counter()
-jit.load(path).vector_add_float4_f32(x, x, torch.empty_like(x), 4)
-built = str(next(pathlib.Path(folder).rglob("*.so")))
-""",
+    "yaie.jit.load": _JIT_LOAD,
+    "yaie.jit.load, kept from before": _JIT_LOAD,
     "NVRTC, in the process: torch.cuda._compile_kernel": """
 source = "extern \\"C\\" " + kernel[kernel.index("__global__ void vector_add("):]
 source = source.partition("__global__ void vector_add_float4")[0]
