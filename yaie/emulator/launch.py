@@ -23,7 +23,7 @@ from yaie.emulator.shared import SharedArray, shared_arrays
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
 from yaie.emulator.words import Memory
 
-GAP = 1 << 20  # bytes of nobody's memory between two arguments
+GAP = 1 << 20  # unused bytes between two arguments
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
 _forked_in_a_call = False
 ALIGNMENT = 512  # as cudaMalloc gives it

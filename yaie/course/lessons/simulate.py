@@ -16,7 +16,7 @@ class Arrival:
 
     Attributes:
         step: when it comes.
-        prompt: its tokens, or how many; then nobody else has the same.
+        prompt: its tokens, or how many; then no other request has any of them.
         num_outputs: how many tokens it generates.
     """
 

@@ -216,7 +216,7 @@ void Core::release_barrier() {
     ++epoch;
 }
 
-// Nobody can run and somebody waits: names two who wait for each other.
+// No thread can run and some wait: names two that wait for each other.
 void Core::stuck() {
     const Thread* first = nullptr;
     const Thread* second = nullptr;

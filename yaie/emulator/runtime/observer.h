@@ -1,5 +1,5 @@
 // What checked mode is told of. The checker is a library of its own, built and loaded only when it
-// is asked for; without it nobody observes.
+// is asked for; without it nothing is observed.
 #pragma once
 
 #include <stddef.h>

@@ -9,7 +9,7 @@ namespace emulator {
 namespace {
 
 // Keeps one reader of the present interval, and a second one of another thread, best of another
-// warp: whoever writes later races with at least one of them if it races with any.
+// warp: a later writer races with at least one of them if it races with any.
 void note_reader(Cell& cell, const Stamp& now) {
     const Stamp& first = cell.reader;
     const bool same_interval = first.block == now.block && first.epoch == now.epoch;
@@ -27,7 +27,7 @@ void note_reader(Cell& cell, const Stamp& now) {
 }  // namespace
 
 // The pattern "the last thread block sums up": each writes its part, fences, and counts itself in
-// with an atomic. Whoever finds the count complete may read all parts.
+// with an atomic. The thread block that finds the count complete may read all parts.
 void Checker::order_by_atomic(Core& core, uintptr_t address) {
     bool added;
     NumberSet& released = released_.at(address, &added);

@@ -1,5 +1,5 @@
 // Shuffles, votes and reductions. A lane that arrives leaves its value and waits; the last lane
-// of the mask works every lane's result out, so that nobody reads a value that is gone.
+// of the mask works every lane's result out, so that no lane reads a value that is gone.
 #include "core.h"
 #include "observer.h"
 

@@ -2,7 +2,7 @@
 //
 //     nvcc -O3 -std=c++17 -arch=native -o memory memory.cu && ./memory
 //
-// Managed memory has one address on both sides, and its pages move to whoever touches them. Here a
+// Managed memory has one address on both sides, and its pages move to the side that touches them. Here a
 // kernel doubles 256 MiB that the CPU has just written: pages that fault one after another, pages
 // that were sent ahead, pages that are there already, and memory from cudaMalloc. Then the price of
 // getting and returning 2 MiB: from the driver, and from a pool of the driver's.

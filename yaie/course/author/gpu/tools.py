@@ -156,7 +156,7 @@ def read_resources(text: str) -> list[dict]:
 def measure_kernels() -> dict:
     """ncu's metrics of some kernels, one launch each, and its report of two of them in words."""
     child = [*CHILD, "--run-profiled"]
-    with ThreadPoolExecutor(len(PROFILED)) as pool:  # compiled before anybody looks
+    with ThreadPoolExecutor(len(PROFILED)) as pool:  # compiled before it is profiled
         list(pool.map(lambda kernel: run([*child, kernel.name]), PROFILED))
     names = "|".join(dict.fromkeys(kernel.function for kernel in PROFILED))
     chosen = ["-k", f"regex:^({names})"]
@@ -189,7 +189,7 @@ def run_profiled(name: str) -> None:
 def measure_faults() -> list[dict]:
     """What compute-sanitizer prints of each planted fault, and what is seen without it."""
     for name in FAULTS:
-        run([*CHILD, "--fault", name])  # compiled before anybody looks
+        run([*CHILD, "--fault", name])  # compiled before the tools run it
 
     def look(name: str, tool: str, caching: str) -> dict:
         words = ["--tool", tool, "--print-limit", "2", "--show-backtrace", "no"]

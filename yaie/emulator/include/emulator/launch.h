@@ -55,7 +55,7 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
              checked}};
 }
 
-// Memory of a `__shared__` variable: nobody constructs it.
+// Memory of a `__shared__` variable: it is never constructed.
 template <class T>
 struct alignas(alignof(T)) Raw {
     unsigned char bytes[sizeof(T)];
