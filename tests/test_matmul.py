@@ -45,7 +45,7 @@ def test_what_tensor_cores_do_not_take(rung):
         with pytest.raises(Unsupported, match=f"n and k are {n} and {k}"):
             rung(torch.randn(m, k).half(), torch.randn(k, n).half())
     odd = torch.randn(65).half()[1:].view(8, 8)
-    with pytest.raises(Unsupported, match="a and b begin at 2 and 0 behind one"):
+    with pytest.raises(Unsupported, match="a and b begin 2 and 0 bytes past one"):
         rung(odd, torch.randn(8, 8).half())
 
 

@@ -35,7 +35,7 @@ class GraphedSteps(reference.GraphedSteps):
         """The step's result for a batch, `[rows, ...]`, by one replay.
 
         The smallest captured size that the rows fit in is replayed. Its input tensors get the rows,
-        and padding behind them. The result is the caller's own: a later replay does not change it.
+        followed by padding. The result is the caller's own: a later replay does not change it.
 
         Args:
             batch: `{name: tensor [rows, ...]}`, with the names of `padding`.

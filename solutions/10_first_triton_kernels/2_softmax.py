@@ -27,8 +27,8 @@ def softmax_kernel(
     """Softmax of rows that fit in registers: one read, one write.
 
     Program p computes the rows p, p + number of programs, and so on. BLOCK is a power of two of at
-    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU as many
-    turns of the loop over rows as `num_stages=STAGES` of `tl.range` says are under way together.
+    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU
+    `num_stages=STAGES` of `tl.range` is how many iterations of the loop over rows are in flight.
     """
     offsets = tl.arange(0, BLOCK)
     inside = offsets < columns

@@ -200,7 +200,7 @@ class Checker:
         return self
 
     def _take(self, size: int, name: str, lead: int = 0, item: int = 0) -> int:
-        """Room for an argument, with nothing around it; `lead` bytes behind an aligned address."""
+        """Room for an argument, with nothing around it, `lead` bytes past an aligned address."""
         place = -(-(self._cursor + GAP) // ALIGNMENT) * ALIGNMENT + lead
         runtime.checker().emulator_check_range(place, size, len(self._memories))
         self._memories.append(Memory(name, size, lead, item))

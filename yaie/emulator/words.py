@@ -20,7 +20,7 @@ _UNNAMED = {_DYNAMIC: "dynamic shared memory", -4: "memory from cudaMalloc", -5:
 class Memory:
     """A stretch of memory that the checker knows by name: an argument or a shared array.
 
-    `lead` is how many bytes it begins behind the beginning of a sector, `item` how many bytes an
+    `lead` is how many bytes after the beginning of a sector it begins, `item` how many bytes an
     element has; 0 if that is not known.
     """
 

@@ -135,7 +135,7 @@ def problems(notebook, size: int = 0) -> list[str]:
 
 
 def alternative_text(output) -> str | None:
-    """What a picture says to who cannot see it."""
+    """What a picture says to readers who cannot see it."""
     return output.metadata.get(PNG, {}).get("alt")
 
 

@@ -65,7 +65,7 @@ def survivors(exercise: Exercise, processes: int = 1) -> list[Mutant]:
 
 
 def outdated(exercise: Exercise) -> list[str]:
-    """The `[equal]` entries that no rule makes any more."""
+    """The `[equal]` entries that no rule makes."""
     made = {normal(mutant.text) for mutant in mutants(exercise)}
     return [name for text, name in equal_texts(exercise).items() if text not in made]
 
@@ -109,7 +109,7 @@ def main(which: Sequence[str]) -> int:
         total = len(mutants(exercise))
         print(f"# {exercise.id}: {total} mutants, {len(alive)} survive", flush=True)
         for name in old:
-            print(f"# {name} is made by no rule any more")
+            print(f"# {name} is no longer made by any rule")
         solution = render.solution(exercise)
         for number, mutant in enumerate(alive, start=1):
             name = f"{mutant.rule.replace(' ', '_')}_{mutant.line}_{number}"

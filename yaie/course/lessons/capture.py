@@ -31,7 +31,7 @@ class NotCapturable(RuntimeError):
 def capture_on_gpu(function: Callable[[], Any]) -> tuple[Any, Replay]:
     """Capture a function of no arguments as a CUDA graph.
 
-    It has run once before, so that nothing is compiled or loaded any more.
+    The caller has run it once before, so that everything is compiled and loaded.
 
     Returns:
         What the function returned, and a function that replays it: into the very same tensors.
@@ -159,7 +159,7 @@ class GraphedSteps:
         """The step's result for a batch, `[rows, ...]`, by one replay.
 
         The smallest captured size that the rows fit in is replayed. Its input tensors get the rows,
-        and padding behind them. The result is the caller's own: a later replay does not change it.
+        followed by padding. The result is the caller's own: a later replay does not change it.
 
         Args:
             batch: `{name: tensor [rows, ...]}`, with the names of `padding`.

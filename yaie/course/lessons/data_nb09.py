@@ -43,12 +43,12 @@ class Machine:
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second that a copy moves."""
+        """Bytes per second that a copy moves."""
         return 1e9 * self.ceilings.copy
 
     @property
     def peak(self) -> float:
-        """Operations a second of the vendor's best product of two large matrices."""
+        """Operations per second of the vendor's best product of two large matrices."""
         return 1e12 * max(self.ceilings.matmul.values())
 
     @property

@@ -1,4 +1,4 @@
-"""What notebook 15 counts and shows: operations a byte, places of a swizzle, a warp's fragments."""
+"""What notebook 15 counts and shows: operations per byte, swizzles, a warp's fragments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tiling:
         return 2 * self.rows * self.columns * k
 
     def intensity(self, itemsize: int) -> float:
-        """Operations a byte, whatever k is."""
+        """Operations per byte, whatever k is."""
         return self.flops(1) / (self.elements(1) * itemsize)
 
 

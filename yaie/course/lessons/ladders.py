@@ -48,7 +48,7 @@ class Step:
         against: name of a ratio -> the libraries of which the fastest counts.
         rounds: of alternating order.
         graphs: calls in a CUDA graph.
-        in_a_row: whether calls are timed one behind another, in microseconds.
+        in_a_row: whether calls are timed back to back, in microseconds.
     """
 
     case: Case
@@ -179,7 +179,7 @@ def metadata(on_gpu: bool) -> Iterator[Step]:
 
 
 def configurations(on_gpu: bool) -> Iterator[Step]:
-    """Triton's large kernels; each configuration is told as it is timed."""
+    """Triton's large kernels; each configuration is printed as it is timed."""
     if not on_gpu:
         return
     kv = (32, 8, 128, 16, BF16)

@@ -1,7 +1,7 @@
 """How fast an operation can be: its work, the roof of a device, and what fits on a multiprocessor.
 
 An operation does floating-point operations (a multiplication and an addition are two) and moves
-bytes between the chip and its memory. The device has a limit for each a second. Which of the two
+bytes between the chip and its memory. The device has a limit per second for each. Which of the two
 limits binds is decided by their ratio, the arithmetic intensity. Source: Williams, Waterman and
 Patterson, "Roofline: an insightful visual performance model", 2009.
 """
@@ -107,27 +107,27 @@ def attention_work(
 
 
 def attainable(intensity: float, peak: float, bandwidth: float) -> float:
-    """The most operations a second that a device can do at an arithmetic intensity.
+    """The most operations per second that a device can do at an arithmetic intensity.
 
     Args:
-        intensity: operations a byte.
-        peak: operations a second, if no byte had to move.
-        bandwidth: bytes a second.
+        intensity: operations per byte.
+        peak: operations per second, if no byte had to move.
+        bandwidth: bytes per second.
 
     Returns:
-        Operations a second: what computing allows, or what moving allows, whichever is less.
+        Operations per second: what computing allows, or what moving allows, whichever is less.
     """
     return min(peak, intensity * bandwidth)
 
 
 def ridge_point(peak: float, bandwidth: float) -> float:
-    """The intensity at which computing takes as long as moving, in operations a byte.
+    """The intensity at which computing takes as long as moving, in operations per byte.
 
     Below it an operation is memory-bound, above it compute-bound.
 
     Args:
-        peak: operations a second.
-        bandwidth: bytes a second.
+        peak: operations per second.
+        bandwidth: bytes per second.
     """
     return peak / bandwidth
 

@@ -106,7 +106,7 @@ class Verifier:
         self.num_computed = 0
 
     def choose(self, token_ids: Sequence[int], draft: Sequence[int] = ()) -> list[int]:
-        """The model's choice after `token_ids`, and after each token of `draft` behind them."""
+        """The model's choice after `token_ids`, and after each token of `draft` that follows."""
         return self.logits(token_ids, draft).argmax(dim=-1).tolist()
 
     def logits(self, token_ids: Sequence[int], draft: Sequence[int] = ()) -> torch.Tensor:

@@ -241,7 +241,7 @@ def read_verdict(text: str) -> Verdict | None:
 
 
 def compare_faults(records: list[dict]) -> list[dict]:
-    """One row a fault: what the emulator says, what the tool for its kind says, and the GPU."""
+    """One row per fault: what the emulator says, what the tool for its kind says, and the GPU."""
     module = load("faults")
     texts = {(record["name"], record["tool"]): record["text"] for record in records}
     rows = []
@@ -298,7 +298,7 @@ def emulated(report: Report, memory: str, operation: str) -> tuple[list[int], in
 
 
 def compare_counters(text: str) -> list[dict]:
-    """One row a launch, memory and operation."""
+    """One row per launch, memory and operation."""
     module = load("counters")
     rows = []
     for (name, number), counted in zip(LAUNCHES, read_metrics(text), strict=True):
@@ -322,7 +322,7 @@ def compare_counters(text: str) -> list[dict]:
 
 
 def write(data: dict) -> None:
-    """A JSON file with one row a line."""
+    """A JSON file with one row per line."""
     parts = []
     for key, value in data.items():
         text = json.dumps(value)

@@ -128,7 +128,7 @@ def _check_sequences(
     needed = (lengths + block_size - 1) // max(block_size, 1)
     if len(needed) and needed.max() > tables.shape[1]:
         raise ValueError(
-            f"block_tables has {tables.shape[1]} blocks a sequence, cu_seqlens needs "
+            f"block_tables has {tables.shape[1]} blocks per sequence, cu_seqlens needs "
             f"{int(needed.max())}"
         )
     used = torch.arange(tables.shape[1]) < needed[:, None]

@@ -88,5 +88,5 @@ def _require_aligned_on_tensor_cores(
     if n % 8 or k % 8 or (a.data_ptr() | b.data_ptr()) % 16:
         raise Unsupported(
             f"rows have to begin at multiples of 16 bytes: n and k are {n} and {k}, "
-            f"a and b begin at {a.data_ptr() % 16} and {b.data_ptr() % 16} behind one"
+            f"a and b begin {a.data_ptr() % 16} and {b.data_ptr() % 16} bytes past one"
         )

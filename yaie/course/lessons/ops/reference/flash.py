@@ -1,9 +1,9 @@
 """FlashAttention: attention computed a tile at a time, forward and backward.
 
 A tile of queries stays put while the tiles of keys and values that it may see pass by. No more
-than `tile_q * tile_k` scores a head exist at once, so nothing of the size queries × keys is ever
-kept. What is kept for the backward pass is a number a row, the log-sum-exp: with it every tile of
-weights can be computed again.
+than `tile_q * tile_k` scores per head exist at a time, so nothing of the size queries × keys is
+ever stored. Only the log-sum-exp of each row is kept for the backward pass: with it every tile
+of weights can be computed again.
 
 The tensors `q`, `k`, `v` and the results are touched only by slices of tokens, as a kernel would
 load and store them. Inside, a tile is `[heads, tokens, head_dim]`, in float32 (float64 if given

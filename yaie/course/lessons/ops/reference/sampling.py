@@ -49,7 +49,7 @@ def philox(seed: torch.Tensor, step: torch.Tensor, token: torch.Tensor) -> torch
 
     A counter of 128 bits, (token / 4, step, 0), is turned by ten rounds with the key `seed` into
     four random words; token % 4 says which one. There is no state: any number of any stream can be
-    had at once. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
+    computed directly. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
     """
     a, b = (token >> 2) & _LOW, step & _LOW
     c, d = (step >> 32) & _LOW, torch.zeros_like(step)

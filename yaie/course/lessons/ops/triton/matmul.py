@@ -55,9 +55,9 @@ def matmul_kernel(
     GROUP: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """c = a b, a tile of `[BLOCK_M, BLOCK_N]` a program, in steps of BLOCK_K along k.
+    """c = a b, a tile of `[BLOCK_M, BLOCK_N]` per program, in steps of BLOCK_K along k.
 
-    Which tile is a program's, `grouped_tile` says, in an order with groups of GROUP. No size need
+    `grouped_tile` says which tile a program owns, in an order with groups of GROUP. No size has to
     be a multiple of its block. Products are summed in float32 and rounded once, at the store.
     PRECISION is the `input_precision` of `tl.dot`.
     """
