@@ -297,10 +297,10 @@ def test_what_is_written_is_gathered():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"num_tokens": 13}, "cu_seqlens must rise from 0 to num_tokens = 13"),
+        ({"num_tokens": 13}, "cu_seqlens must ascend from 0 to 13"),
         ({"num_tokens": -1}, "num_tokens must be 0 or more, got -1"),
         ({"num_tokens": 14.0}, "num_tokens must be an int, got float"),
-        ({"cu_seqlens": torch.tensor([0, 9, 5, 14]).int()}, "cu_seqlens must rise"),
+        ({"cu_seqlens": torch.tensor([0, 9, 5, 14]).int()}, "cu_seqlens must ascend"),
         ({"block_tables": torch.zeros(3, 2).int()}, "block_tables has 2 blocks per sequence"),
         ({"block_tables": torch.full((3, 4), 99).int()}, "block_tables must be from 0 to"),
         ({"key_scale": torch.ones(1)}, "key_scale is for pools of float8_e4m3fn"),

@@ -44,8 +44,8 @@ def attention_forward(
     shape = tuple(cu_seqlens_q.shape)
     check_tensor("cu_seqlens_k", cu_seqlens_k, shape, (torch.int32,), like=q)
     if known(q):
-        _check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), len(q), "q")
-        _check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), len(k), "k")
+        check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), len(q), "q")
+        check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), len(k), "k")
     return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
@@ -135,7 +135,7 @@ def check_lengths(
     """Check that queries, contexts, block tables and pools fit each other; CPU tensors only."""
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
     counts = [end - start for start, end in pairwise(starts)]
-    _check_starts("cu_seqlens", starts, num_queries, "q")
+    check_starts("cu_seqlens", starts, num_queries, "q")
     if any(length < count for length, count in zip(lengths, counts, strict=True)):
         raise ValueError(f"context_lens must be at least the queries {counts}, got {lengths}")
     num_blocks, block_size = pool_shape[:2]
@@ -147,7 +147,8 @@ def check_lengths(
     check_range("block_tables", block_tables[in_use], num_blocks)
 
 
-def _check_starts(name: str, starts: list[int], size: int, of: str) -> None:
+def check_starts(name: str, starts: list[int], size: int, of: str) -> None:
+    """Check that sequences which lie end to end fill `size` rows of `of`."""
     steps = [end - start for start, end in pairwise(starts)]
     if not starts or starts[0] != 0 or starts[-1] != size or min(steps, default=0) < 0:
         raise ValueError(f"{name} must ascend from 0 to {size} (rows of {of}), got {starts}")

@@ -101,12 +101,13 @@ def tiles_brought(
     return rows, queries, past + queries
 
 
-def walk(path: Path, tiles: int = 3, head_dim: int = 64) -> list[Any]:
+def walk(path: Path) -> list[Any]:
     """The steps of `viz.tiles.draw_tiles` for the tiles of keys that a kernel brings."""
     from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
     from yaie.course.viz.tiles import TileStep
 
-    rows, queries, keys = tiles_brought(path, tiles)
+    head_dim = 64
+    rows, queries, keys = tiles_brought(path, tiles=3)
     size = 32 * head_dim * 4  # bytes of any tile in float32
     whole = naive_cost(AttentionShape(queries, keys, head_dim=head_dim, itemsize=4)).bytes
     moved, done, steps = dict.fromkeys(("q", "k", "v", "out"), 0), [], []

@@ -31,23 +31,17 @@ class Operation:
     tensor_cores: bool
 
 
-def decode_step(
-    config: ModelConfig, batch: int, context: int, itemsize: int = 2
-) -> list[Operation]:
+def decode_step(config: ModelConfig, batch: int, context: int) -> list[Operation]:
     """A step that generates one token for each of `batch` sequences.
 
-    Args:
-        context: tokens of each sequence, the new one included.
-        itemsize: bytes of a number.
+    `context` is the tokens of each sequence, the new one included.
     """
-    return forward_pass(config, batch, 1, context - 1, itemsize)
+    return forward_pass(config, batch, 1, context - 1)
 
 
-def prefill_step(
-    config: ModelConfig, tokens: int, batch: int = 1, itemsize: int = 2
-) -> list[Operation]:
+def prefill_step(config: ModelConfig, tokens: int, batch: int = 1) -> list[Operation]:
     """A step that computes prompts of `tokens` tokens, with nothing cached."""
-    return forward_pass(config, batch, tokens, 0, itemsize)
+    return forward_pass(config, batch, tokens, 0)
 
 
 def forward_pass(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from yaie.ops import kv
+from yaie.ops.attention import check_starts
 from yaie.ops.checks import FLOATS, check_range, check_tensor, known
 from yaie.ops.kv import FP8, check_new_tokens
 from yaie.ops.library import define
@@ -119,13 +120,9 @@ def _check_sequences(
         raise ValueError(f"num_tokens must be 0 or more, got {num_tokens}")
     if not known(starts):
         return
-    lengths = starts.diff()
-    if starts[0] != 0 or starts[-1] != num_tokens or bool((lengths < 0).any()):
-        raise ValueError(
-            f"cu_seqlens must rise from 0 to num_tokens = {num_tokens}, got {starts.tolist()}"
-        )
+    check_starts("cu_seqlens", starts.tolist(), num_tokens, "the results")
     num_blocks, block_size = pool_shape[:2]
-    needed = (lengths + block_size - 1) // max(block_size, 1)
+    needed = (starts.diff() + block_size - 1) // max(block_size, 1)
     if len(needed) and needed.max() > tables.shape[1]:
         raise ValueError(
             f"block_tables has {tables.shape[1]} blocks per sequence, cu_seqlens needs "

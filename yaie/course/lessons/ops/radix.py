@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from yaie.course.lessons.ops.reference.radix import FlatTree
+from yaie.ops.attention import check_starts
 from yaie.ops.checks import check_tensor, known
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
@@ -32,15 +33,8 @@ def match_prefixes(
     check_tensor("prompts", prompts, ("tokens",), _INT32, contiguous=True)
     check_tensor("cu_seqlens", cu_seqlens, ("batch + 1",), _INT32, like=prompts, contiguous=True)
     check_tensor("tree.tokens", tree.tokens, ("tokens",), _INT32, like=prompts, contiguous=True)
-    if len(cu_seqlens) == 0:
-        raise ValueError("cu_seqlens must have batch + 1 elements, got none")
     if known(cu_seqlens):
-        steps = cu_seqlens.diff()
-        if cu_seqlens[0] != 0 or cu_seqlens[-1] != len(prompts) or (steps < 0).any():
-            raise ValueError(
-                f"cu_seqlens must rise from 0 to the {len(prompts)} tokens of prompts, got "
-                f"{cu_seqlens.tolist()}"
-            )
+        check_starts("cu_seqlens", cu_seqlens.tolist(), len(prompts), "prompts")
     if max_blocks < 0:
         raise ValueError(f"max_blocks must not be negative, got {max_blocks}")
     return _match_prefixes(
