@@ -118,8 +118,8 @@ def of_kv() -> Iterator[Work]:
 def of_integers() -> Iterator[Work]:
     yield scan.test_blelloch, (64, DEVICE)
     yield scan.test_prefix_sum_of_any_length, (DEVICE,)
-    for name in ("", "_linear", "_binary"):
-        yield metadata.test_one_launch, (name, DEVICE)
+    for backend in ("cuda", "cuda_linear", "cuda_binary"):
+        yield metadata.test_every_back_end_at_any_batch, (backend, DEVICE)
     yield metadata.test_from_ends, (DEVICE,)
     for name in ("match", "match_simple"):
         yield tree.test_launchers, (name, DEVICE)

@@ -12,7 +12,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from integer_kernels import LEAST, check_launches, poisoned
-from launches import NEEDS_TRITON, captured, each_device, gpu_only, ints
+from launches import NEEDS_TRITON, captured, each_device, each_way, gpu_only, ints, runs_on, shifted
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
@@ -26,6 +26,7 @@ from yaie.course.lessons.ops.metadata import (
 from yaie.course.lessons.ops.reference import metadata as draft_metadata
 
 BATCHES = (1, 2, 3, 16, 17, 31, 33, 255, 256, 257, 1023, 1024, 1025, 4096)
+ORDERED = (1, 3, 16, 17, 257, 1024)  # are run in each order of the threads
 EVERY = ("reference", "triton", "cuda", "cuda_linear", "cuda_binary")
 TOPK = 40
 each_backend = pytest.mark.parametrize(
@@ -51,31 +52,20 @@ def both(lengths: list[int], keys: list[int], topk: int) -> tuple[list[int], lis
     return expanded, cached
 
 
-def fill(lengths, keys, topk=TOPK, room=None, num_tokens=None, backend="auto", device="cpu"):
+def as_it_is(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def fill(lengths, keys, topk, room, num_tokens, backend, device="cpu", place=as_it_is):
     """(what is returned, both outputs as lists) with `room` elements in each output."""
-    room = sum(lengths) if room is None else room
-    outputs = [poisoned(room, device=device) for _ in "ab"]
-    arguments = (ints(lengths, device), ints(keys, device), topk, *outputs, num_tokens)
+    outputs = [place(poisoned(room, device=device)) for _ in "ab"]
+    inputs = [place(ints(x, device)) for x in (lengths, keys)]
+    arguments = (*inputs, topk, *outputs, num_tokens)
     got = fill_draft_extend_metadata(*arguments, backend=backend)
     return got, *(x.tolist() for x in outputs)
 
 
 # ---------------------------------------------------------------------------------- launchers
-
-
-@each_device
-@pytest.mark.parametrize("name", ["", "_linear", "_binary"])
-def test_one_launch(name: str, device: str) -> None:
-    for batch in BATCHES if device == "cuda" else (1, 3, 16, 17, 257, 1024):
-        lengths, keys = lists(batch)
-        wanted = [ints([*x, LEAST, LEAST]) for x in both(lengths, keys, TOPK)]
-        n = sum(lengths)
-        check_launches(
-            *("metadata/fill_draft_extend.cu", f"fill_draft_extend{name}"),
-            *([ints(lengths), ints(keys)], wanted),
-            lambda inputs, out, b=batch, n=n: (*inputs, TOPK, *out, b, n),
-            device,
-        )
 
 
 @each_device
@@ -98,28 +88,28 @@ def test_from_ends(device: str) -> None:
 @each_device
 @each_backend
 def test_every_back_end_at_any_batch(backend: str, device: str) -> None:
+    if not runs_on(backend, device):
+        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
     slow = backend == "triton" and device == "cpu"
     for batch in (1, 2, 17, 65) if slow else (*BATCHES, *([5000] if backend == "cuda" else [])):
         lengths, keys = lists(batch)
         expanded, cached = both(lengths, keys, TOPK)
         n, rest = sum(lengths), [LEAST] * 5
-        for num_tokens in (None, n):
-            got = fill(lengths, keys, TOPK, n + 5, num_tokens, backend, device)
-            assert got == (n, expanded + rest, cached + rest), batch
+        for num_tokens, place in ((None, as_it_is), (n, as_it_is), (n, shifted)):
+            ways = each_way(device) if "cuda" in backend and batch in ORDERED else [None]
+            for _ in ways:
+                got = fill(lengths, keys, TOPK, n + 5, num_tokens, backend, device, place)
+                assert got == (n, expanded + rest, cached + rest), batch
 
 
 @each_backend
-def test_the_example_of_the_definition(backend: str) -> None:
-    got = fill([3, 2], [10, 4], topk=9, backend=backend)
-    assert got == (5, [8, 9, 10, 3, 4], [8, 9, 9, 3, 4])
-
-
-@each_backend
-@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]], ids=str)
-def test_no_tokens(backend: str, lengths: list[int]) -> None:
-    for num_tokens in (None, 0):
-        got = fill(lengths, [7] * len(lengths), TOPK, 2, num_tokens, backend)
-        assert got == (0, [LEAST] * 2, [LEAST] * 2)
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0], [3, 2]], ids=str)
+def test_no_tokens_and_the_example_of_the_definition(backend: str, lengths: list[int]) -> None:
+    keys = [10, 4] if any(lengths) else [7] * len(lengths)
+    wanted = ([8, 9, 10, 3, 4], [8, 9, 9, 3, 4]) if any(lengths) else ([], [])
+    for num_tokens in (None, sum(lengths)):
+        got = fill(lengths, keys, 9, sum(lengths) + 2, num_tokens, backend)
+        assert got == (sum(lengths), *(x + [LEAST] * 2 for x in wanted))
 
 
 requests = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=40)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,7 +13,6 @@ import pytest
 import torch
 
 from yaie.emulator import runtime
-from yaie.emulator.build import CompileError, compile
 from yaie.emulator.launch import KernelError, Module
 
 SOURCE = Path(__file__).parent / "emulator" / "features.cu"
@@ -240,36 +238,6 @@ def test_large_shared_memory_has_to_be_asked_for():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     # The kernel then writes through a null pointer: it ran.
     assert done.stdout.split("\n")[:3] == ["True False", "False True", "True False"], done.stderr
-
-
-def test_a_compile_error_has_the_learners_line(tmp_path):
-    source = "#include <cuda_runtime.h>\n\n__global__ void f(int* p) {\n  p[0] = wrong;\n}\n"
-    with pytest.raises(CompileError, match=r"mine\.cu:4:10: error: .*wrong") as caught:
-        compile(source, tmp_path / "mine.cu", checked=False)
-    assert "emulator/include" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "arguments, problem",
-    [
-        ((torch.zeros(4), torch.zeros(1)), "takes 3 arguments"),
-        ((torch.zeros(4), torch.zeros(1), 2.5), "'n' must be a number"),
-        ((torch.zeros(4), torch.zeros(1), 1 << 40), "'n' must fit in int"),
-        ((torch.zeros(4, dtype=torch.float64), torch.zeros(1), 4), "'x' must be a tensor of float"),
-        ((torch.zeros(4, 4).T, torch.zeros(1), 4), "'x' must be contiguous"),
-        (([1.0], torch.zeros(1), 4), "'x' must be a tensor or None"),
-    ],
-)
-def test_wrong_arguments_are_named(kernels, arguments, problem):
-    with pytest.raises(TypeError, match=problem):
-        kernels.run_tree_sum(*arguments)
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_nvcc_compiles_the_same_file(tmp_path):
-    command = ["nvcc", "-std=c++17", "-arch=sm_80", "-c", str(SOURCE), "-o", str(tmp_path / "f.o")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_without_hand_written_switches():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from yaie.build import nvcc
 from yaie.emulator import Module
 
 SOURCE = Path(__file__).parent / "emulator" / "arithmetic.cu"
@@ -144,8 +143,3 @@ def test_copies_to_shared_memory(kernels):
     kernels.run_copies(x, out)
     assert out.tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 9, 10, 0, 0]
     assert kernels.report is None or kernels.report.clean, kernels.report
-
-
-@pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
-def test_nvcc_compiles_the_same_file(tmp_path):
-    nvcc.build(SOURCE.read_text(), SOURCE, ("8.0",), tmp_path / "arithmetic.o")

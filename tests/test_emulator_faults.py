@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 
 import pytest
 import torch
@@ -57,10 +55,3 @@ def test_the_twin_is_clean(kernels, name, order):
     with runtime.settings(order=order, seed=3):
         report = run(kernels, f"{name}_right")
     assert report.clean, report
-
-
-@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc")
-def test_nvcc_compiles_the_same_file(tmp_path):
-    command = ["nvcc", "-std=c++17", "-arch=sm_80", "-c", str(SOURCE), "-o", str(tmp_path / "f.o")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -61,23 +61,18 @@ def test_padding_a_tile(kernels, width, wavefronts):
     assert report.line(line_of("tile[threadIdx.y][threadIdx.x] =")).wavefronts_per_request == 1
 
 
-@pytest.mark.parametrize("stride, sectors", [(1, 4), (2, 8), (4, 16), (8, 32), (32, 32)])
-def test_strides_in_global_memory(kernels, stride, sectors):
-    line = run(kernels, "strided", stride).line(line_of("in[threadIdx.x * stride]"))
-    load = line.access("global", "load")
-    assert (load.per_request, load.ideal) == (sectors, 4)
-
-
-@pytest.mark.parametrize("shift, sectors", [(0, 16), (4, 17), (8, 16)])
-def test_float4_that_does_not_begin_at_a_sector(kernels, shift, sectors):
-    line = run(kernels, "shifted", shift).line(line_of("out[threadIdx.x] = in[threadIdx.x];"))
-    load = line.access("global", "load")
-    assert (load.per_request, load.ideal, load.size) == (sectors, 16, 16)
-
-
-def test_a_broadcast_costs_one_sector(kernels):
-    load = run(kernels, "broadcast", 0).line(line_of("in[0]")).access("global", "load")
-    assert (load.per_request, load.ideal) == (1, 1)
+@pytest.mark.parametrize(
+    ("name", "number", "text", "cost"),
+    [
+        ("strided", 8, "in[threadIdx.x * stride]", (32, 4, 4)),
+        ("shifted", 4, "out[threadIdx.x] = in[threadIdx.x];", (17, 16, 16)),
+        ("broadcast", 0, "in[0]", (1, 1, 4)),
+    ],
+)
+def test_what_an_access_costs_and_what_is_ideal(kernels, name, number, text, cost):
+    """`test_emulator_agreement` compares the costs of all kernels with the hardware's."""
+    load = run(kernels, name, number).line(line_of(text)).access("global", "load")
+    assert (load.per_request, load.ideal, load.size) == cost
 
 
 @pytest.mark.parametrize("stride", [0, 1, 2, 3, 4, 8, 16, 31])
@@ -86,35 +81,6 @@ def test_strides_in_shared_memory(kernels, stride):
     banks = [lane * stride % 32 for lane in range(32)]
     expected = 1 if stride == 0 else max(banks.count(bank) for bank in banks)
     assert line.wavefronts_per_request == expected
-
-
-def test_wide_accesses_to_shared_memory(kernels):
-    report = run(kernels, "shared_vectors", 0)
-    assert report.line(line_of("make_float4")).wavefronts_per_request == 4
-    assert report.line(line_of("d[threadIdx.x] =")).wavefronts_per_request == 2
-
-
-# Measured on an H200: see notebooks/data/14_agreement.json.
-@pytest.mark.parametrize(
-    "name, number, wavefronts",
-    [
-        *[("doubles_apart", stride, n) for stride, n in ((0, 1), (1, 2), (2, 4), (3, 2))],
-        *[("float4_apart", stride, n) for stride, n in ((0, 2), (1, 4), (2, 8), (3, 4))],
-        *[("doubles_meet", bit, n) for bit, n in enumerate((1, 1, 2, 2, 2))],
-        *[("float4_meet", bit, n) for bit, n in enumerate((2, 2, 4, 4, 4))],
-        *[("doubles_lanes", lanes, n) for lanes, n in ((0xFFFF, 1), (0x7F0000FF, 2))],
-    ],
-)
-def test_wide_loads_are_served_in_parts(kernels, name, number, wavefronts):
-    line = run(kernels, name, number).line(line_of("sum(s[without(threadIdx.x, bit) * stride])"))
-    assert line.access("shared", "load").per_request == wavefronts
-
-
-@pytest.mark.parametrize("bit", [0, 5])
-def test_wide_stores_never_share_a_wavefront(kernels, bit):
-    kernels.run_float4_stored(torch.randn(4096), torch.zeros(4096), bit)
-    line = kernels.report.line(line_of("s[without(threadIdx.x, bit)] = in"))
-    assert line.access("shared", "store").per_request == 4
 
 
 def test_lanes_that_go_different_ways(kernels):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from yaie.emulator import CompileError, KernelError, Module
+from yaie.emulator import CompileError, Module
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.signature import find_launchers
 
@@ -68,6 +68,7 @@ def test_the_names_of_kernels():
     assert rewrite(source, PATH).kernels == ("one", "two", "three")
 
 
+HEADER = "#pragma once\n#include <cuda_runtime.h>\nconstexpr int SIZE = 32;\n"
 KERNEL = """#include "shared.cuh"
 #include "shared.cuh"
 
@@ -94,8 +95,7 @@ extern "C" cudaError_t run(const float* x, float* out, int n, cudaStream_t strea
 
 @pytest.mark.parametrize("checked", [False, True])
 def test_every_way_to_declare_shared_memory(tmp_path, checked):
-    (tmp_path / "shared.cuh").write_text("#pragma once\n#include <cuda_runtime.h>\n"
-                                         "constexpr int SIZE = 32;\n")  # fmt: skip
+    (tmp_path / "shared.cuh").write_text(HEADER)
     module = Module(KERNEL, tmp_path / "mine.cu", checked=checked)
     x, out = torch.randn(32), torch.zeros(32)
     module.run(x, out, 7)
@@ -104,8 +104,7 @@ def test_every_way_to_declare_shared_memory(tmp_path, checked):
 
 
 def test_lines_after_a_header_are_the_learners(tmp_path):
-    (tmp_path / "shared.cuh").write_text("#include <cuda_runtime.h>\nconstexpr int SIZE = 32;\n")
-    (tmp_path / "shared.cuh").write_text("#pragma once\n" + (tmp_path / "shared.cuh").read_text())
+    (tmp_path / "shared.cuh").write_text(HEADER)
     wrong = KERNEL.replace("d = n;", "d = nothing;")
     with pytest.raises(CompileError, match=r"mine\.cu:12:23: error: .nothing. was not declared"):
         Module(wrong, tmp_path / "mine.cu")
@@ -134,20 +133,6 @@ def test_signatures():
     ]
     with pytest.raises(TypeError, match="run: parameter 'd' has the type 'dim3 d'"):
         find_launchers('extern "C" cudaError_t run(dim3 d) {')
-
-
-def test_a_file_without_a_launcher(tmp_path):
-    with pytest.raises(ValueError, match="has no launcher"):
-        Module("__global__ void f() {}", tmp_path / "mine.cu")
-
-
-def test_an_error_that_the_launcher_returns(tmp_path):
-    source = (
-        "#include <cuda_runtime.h>\n"
-        'extern "C" cudaError_t run(int n, cudaStream_t) { return cudaErrorInvalidValue; }\n'
-    )
-    with pytest.raises(KernelError, match=r"run returned cudaErrorInvalidValue \(1\)"):
-        Module(source, tmp_path / "mine.cu").run(1)
 
 
 F = "template <typename T>\n__global__ void f(T* x) {}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from launches import on_gpu
 
 from yaie.build import jit
 
@@ -21,20 +22,12 @@ extern "C" cudaError_t add_number_f32(float* const* pools, const float* const* m
     return cudaGetLastError();
 }
 """
-DEVICES = [
-    ("cpu", False),
-    ("cpu", True),
-    pytest.param(
-        *("cuda", False),
-        marks=[
-            pytest.mark.gpu,
-            pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-        ],
-    ),
-]
 
 
-@pytest.mark.parametrize(("device", "checked"), DEVICES)
+@pytest.mark.parametrize(
+    ("device", "checked"),
+    [("cpu", False), ("cpu", True), pytest.param("cuda", False, marks=on_gpu.marks)],
+)
 def test_each_tensor_is_reached(device, checked):
     kernels = jit.load(SOURCE, checked, name="tables.cu")
     pools = [torch.full((40,), 10.0 * i, device=device) for i in range(5)]

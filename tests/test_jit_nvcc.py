@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from yaie.build import ahead, nvcc
 from yaie.build.jit import CompileError
+from yaie.course.author.gpu import agreement
 from yaie.emulator.rewrite import CSRC
 
 SOURCES = {path.relative_to(CSRC).as_posix(): path for path in sorted(CSRC.rglob("*.cu"))}
+OF_THE_EMULATOR = [*Path(__file__).parent.glob("emulator/*.cu"), agreement.HERE / "faults.cu"]
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
@@ -34,6 +37,11 @@ def test_compiled_for_three_generations(name, tmp_path):
     if name not in SPILLS:
         assert "spill" not in said.replace("0 bytes spill", ""), said
         assert "stack frame" not in said.replace("0 bytes stack frame", ""), said
+
+
+@pytest.mark.parametrize("path", OF_THE_EMULATOR, ids=lambda path: path.name)
+def test_what_the_emulator_is_tested_with_is_cuda(path, tmp_path):
+    nvcc.build(path.read_text(), path, ("8.0",), tmp_path / "kernel.o")
 
 
 def test_an_error_is_told_in_the_sources_own_lines(tmp_path):

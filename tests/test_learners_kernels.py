@@ -25,12 +25,21 @@ def folder(tmp_path_factory):
     return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
 
 
-@pytest.fixture(autouse=True)
-def solved(tmp_path, monkeypatch):
-    """Every exercise solved, in a folder of its own."""
-    monkeypatch.setenv("YAIE_EXERCISES_DIR", str(tmp_path / "exercises"))
-    monkeypatch.setenv("YAIE_STATE", str(tmp_path / "state"))
-    shutil.copytree(ROOT / "solutions", tmp_path / "exercises")
+@pytest.fixture(scope="module", autouse=True)
+def solved(tmp_path_factory):
+    """Every exercise solved, in a folder of its own, and what was judged once kept."""
+    root = tmp_path_factory.mktemp("solved")
+    shutil.copytree(ROOT / "solutions", root / "exercises")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("YAIE_EXERCISES_DIR", str(root / "exercises"))
+        patch.setenv("YAIE_STATE", str(root / "state"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def wanted(folder, solved):
+    """What the reference answers."""
+    return answers(folder, exercises=False)
 
 
 def answers(folder, **options):
@@ -39,11 +48,10 @@ def answers(folder, **options):
 
 
 @pytest.mark.parametrize("exercise_id", OF_OPERATORS)
-def test_the_model_answers_the_same(folder, exercise_id, capsys):
+def test_the_model_answers_the_same(folder, wanted, exercise_id, capsys):
     exercise = next(e for e in exercises() if e.id == exercise_id)
     if exercise.is_triton and (lacks_triton(exercise) or not interpreted()):
         pytest.skip("needs Triton's interpreter")
-    wanted = answers(folder, exercises=False)
     assert answers(folder, exercises=[exercise_id]) == wanted
     said = capsys.readouterr().out.splitlines()
     assert said == [
@@ -53,17 +61,15 @@ def test_the_model_answers_the_same(folder, exercise_id, capsys):
 
 
 @pytest.mark.skipif(not interpreted(), reason="needs Triton's interpreter")
-def test_all_of_them_together(folder, capsys):
-    wanted = answers(folder, exercises=False)
+def test_all_of_them_together(folder, wanted, capsys):
     assert answers(folder, exercises=True) == wanted
     said = capsys.readouterr().out
     for operator in {e.operator for e in exercises() if e.operator}:
         assert f"yours, it computes {operator}." in said
 
 
-def test_what_is_computed_shows_in_the_answers(folder):
+def test_what_is_computed_shows_in_the_answers(folder, wanted):
     """Else the tests above would prove nothing."""
-    wanted = answers(folder, exercises=False)
     register("reshape_and_cache", "lost", lambda *arguments: None)
     register("rotary", "noise", lambda x, *tables: torch.rand_like(x))
     register("silu_and_mul", "zeros", lambda x: torch.zeros_like(x[:, : x.shape[1] // 2]))
