@@ -162,8 +162,8 @@ def transposed(x: torch.Tensor) -> Tensors:
     return (x.double().t(),)
 
 
-def one_a_row(x: torch.Tensor) -> list[Shape]:
-    """One number for each row."""
+def one_per_row(x: torch.Tensor) -> list[Shape]:
+    """One number per row."""
     return [(x.shape[0],)]
 
 
@@ -211,7 +211,7 @@ def multiplied(a: torch.Tensor, b: torch.Tensor) -> Tensors:
 TRANSPOSE_SHAPES = (*MATRICES, (31, 4), (33, 3), (64, 64), (70, 40))
 
 
-# Besides the awkward ones: a warp a row, one, two and four pieces a thread, and rows too long.
+# Besides the awkward ones: a warp per row; one, two and four 16-byte chunks per thread; long rows.
 NORM_SHAPES = (*MATRICES, (9, 8), (7, 64), (3, 512), (2, 4096), (1, 16384), (1, 33000), (1, 32776))
 
 
@@ -327,12 +327,12 @@ CASES = [
     ),
     Case(
         "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),
-        inputs=lambda shape, draw: (draw(*shape),), outputs=one_a_row, arguments=by_3_blocks,
+        inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=by_3_blocks,
         oracle=row_sums, atol=1e-4, output_dtype=torch.float32,
     ),
     Case(
         "row_sum", "reduce/row_sum.cu", (*MATRICES, (9, 8), (7, 64), (2, 4096), (1, 33000)),
-        inputs=lambda shape, draw: (draw(*shape),), outputs=one_a_row, arguments=of_matrix,
+        inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=of_matrix,
         oracle=row_sums, operator=rows.row_sum, atol=1e-4, output_dtype=torch.float32,
     ),
     Case(
