@@ -7,27 +7,34 @@ import re
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
+from emulated import FOLDER, with_launchers
 
 from yaie.emulator import runtime
 from yaie.emulator.launch import KernelError, Module
 
-SOURCE = Path(__file__).parent / "emulator" / "features.cu"
+SOURCE = FOLDER / "features.cu"
+TEXT = with_launchers("features.cu")
 SCHEDULES = [("forward", 0), ("reverse", 0), ("random", 1), ("random", 2)]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
 def kernels(request):
-    return Module(SOURCE.read_text(), SOURCE, checked=request.param)
+    return Module(TEXT, SOURCE, checked=request.param)
 
 
 @pytest.fixture(params=SCHEDULES, ids=lambda s: f"{s[0]}{s[1]}")
 def schedule(request):
     with runtime.settings(order=request.param[0], seed=request.param[1]):
         yield request.param
+
+
+def in_a_process(code: str) -> subprocess.CompletedProcess:
+    """Run Python that finds the source and its path as its arguments."""
+    command = [sys.executable, "-c", code, TEXT, str(SOURCE)]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def clean(kernels) -> bool:
@@ -195,7 +202,7 @@ def test_a_failed_assertion_names_its_line(kernels):
 
 
 def test_a_crash_is_an_exception_and_the_next_launch_works():
-    kernels = Module(SOURCE.read_text(), SOURCE)
+    kernels = Module(TEXT, SOURCE)
     line = line_of("1ll << 40")
     with pytest.raises(KernelError, match=f"line {line}: segmentation fault"):
         kernels.run_crashes(torch.zeros(1, dtype=torch.int32))
@@ -229,13 +236,13 @@ def test_a_bad_configuration_is_refused(kernels, threads):
 
 def test_large_shared_memory_has_to_be_asked_for():
     code = (
-        "from pathlib import Path; from yaie.emulator.launch import Module, KernelError\n"
-        f"m = Module(Path({str(SOURCE)!r}).read_text(), {str(SOURCE)!r})\n"
+        "import sys; from yaie.emulator.launch import Module, KernelError\n"
+        "m = Module(*sys.argv[1:])\n"
         "for bytes, allow in [(60000, 0), (60000, 1), (300000, 1)]:\n"
         "    try: m.run_large_shared(bytes, allow); print('ran')\n"
         "    except KernelError as error: print('Value' in str(error), 'fault' in str(error))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = in_a_process(code)
     # The kernel then writes through a null pointer: it ran.
     assert done.stdout.split("\n")[:3] == ["True False", "False True", "True False"], done.stderr
 
@@ -243,10 +250,10 @@ def test_large_shared_memory_has_to_be_asked_for():
 def test_without_hand_written_switches():
     """Other processors go from thread to thread by ucontext: the same results."""
     code = (
-        "import torch; from pathlib import Path; from yaie.emulator import build\n"
+        "import sys, torch; from yaie.emulator import build\n"
         "build._RUNTIME.append('-DEMULATOR_UCONTEXT')\n"
         "from yaie.emulator.launch import KernelError, Module\n"
-        f"path = Path({str(SOURCE)!r}); m = Module(path.read_text(), path)\n"
+        "m = Module(*sys.argv[1:])\n"
         "x, out = torch.ones(5000), torch.empty(20)\n"
         "m.run_tree_sum(x, out, 5000)\n"
         "try: m.run_crashes(torch.zeros(1, dtype=torch.int32))\n"
@@ -254,7 +261,7 @@ def test_without_hand_written_switches():
         "m.run_tree_sum(x, out, 5000)\n"
         "print(out.sum().item())\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = in_a_process(code)
     assert done.stdout.split() == ["True", "5000.0"], done.stderr
 
 
@@ -276,7 +283,7 @@ def test_calls_from_several_python_threads(kernels):
 
 
 def test_a_forked_process_has_its_own_cores():
-    kernels = Module(SOURCE.read_text(), SOURCE)
+    kernels = Module(TEXT, SOURCE)
     ints, total = torch.zeros(5, dtype=torch.int32), torch.zeros(1)
     wrapped = torch.zeros(1, dtype=torch.int32)
     kernels.run_atomics(ints, total, wrapped)  # starts the helpers, which a fork does not copy

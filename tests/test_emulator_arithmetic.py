@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import bisect
 import math
-from pathlib import Path
 
 import pytest
 import torch
+from emulated import FOLDER, with_launchers
 
 from yaie.emulator import Module
 
-SOURCE = Path(__file__).parent / "emulator" / "arithmetic.cu"
+SOURCE = FOLDER / "arithmetic.cu"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
 def kernels(request):
-    return Module(SOURCE.read_text(), SOURCE, checked=request.param)
+    return Module(with_launchers("arithmetic.cu"), SOURCE, checked=request.param)
 
 
 def every_code(dtype: torch.dtype) -> torch.Tensor:
@@ -99,7 +99,7 @@ def test_four_at_a_time(kernels):
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(1)) * 100
     packed, out = torch.zeros(32, 4, dtype=torch.uint8), torch.zeros(32, 4)
     halves = torch.zeros(32, 2, dtype=torch.float16)
-    kernels.run_four_fp8(x, packed, out, halves, 32)
+    kernels.run_four_fp8(x, packed, out, halves)
     expected = x.to(torch.float8_e4m3fn)
     assert torch.equal(packed.view(torch.float8_e4m3fn).float(), expected.float())
     assert torch.equal(out, expected.float())

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from emulated import launcher
 
 from yaie.emulator import CompileError, KernelError, Module, settings
 
 HEAD = "#include <cuda_runtime.h>\n#include <cuda_fp16.h>\n"
-
-
-def launcher(name: str, parameters: str, body: str) -> str:
-    return (
-        f'extern "C" cudaError_t {name}({parameters}, cudaStream_t stream) {{\n'
-        f"{body}\n    return cudaGetLastError();\n}}\n"
-    )
 
 
 @pytest.mark.parametrize("checked", [False, True])

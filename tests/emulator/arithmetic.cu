@@ -1,9 +1,11 @@
-// Arithmetic that kernels use beside float's own: eight-bit floating point, pairs of halves, bits.
+// Arithmetic that kernels use beside that of float: eight-bit floating point, pairs of halves, bits. The
+// configuration of each launch stands above its kernel: `emulated.with_launchers` writes the launchers.
 #include <cuda_fp8.h>
 #include <cuda_pipeline.h>
 #include <cuda_runtime.h>
 #include <math_constants.h>
 
+// <<<(n + 255) / 256, 256, 0>>>
 __global__ void to_fp8(const float* x, unsigned char* e4m3, unsigned char* open, unsigned char* e5m2,
                        int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -13,6 +15,7 @@ __global__ void to_fp8(const float* x, unsigned char* e4m3, unsigned char* open,
     e5m2[i] = __nv_fp8_e5m2(x[i]).__x;
 }
 
+// <<<(n + 255) / 256, 256, 0>>>
 __global__ void from_fp8(const __nv_fp8_e4m3* x, const __nv_fp8_e5m2* y, float* out, __half* half_out,
                          float* other, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,6 +26,7 @@ __global__ void from_fp8(const __nv_fp8_e4m3* x, const __nv_fp8_e5m2* y, float* 
 }
 
 // Four at a time, as a cache in eight bits is read and written.
+// <<<1, 32, 0>>>
 __global__ void four_fp8(const float4* x, __nv_fp8x4_e4m3* packed, float4* out, __half2* halves) {
     int i = threadIdx.x;
     packed[i] = __nv_fp8x4_e4m3(x[i]);
@@ -31,6 +35,7 @@ __global__ void four_fp8(const float4* x, __nv_fp8x4_e4m3* packed, float4* out, 
     halves[i] = __half2(two);
 }
 
+// <<<(n + 255) / 256, 256, 0>>>
 __global__ void pairs(const __half2* a, const __half2* b, __half2* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
@@ -43,6 +48,7 @@ __global__ void pairs(const __half2* a, const __half2* b, __half2* out, int n) {
     out[4 * n + i] = __lows2half2(a[i], b[i]);
 }
 
+// <<<(n + 255) / 256, 256, 0>>>
 __global__ void brain_pairs(const __nv_bfloat162* a, const __nv_bfloat162* b, __nv_bfloat162* out,
                             int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -53,6 +59,7 @@ __global__ void brain_pairs(const __nv_bfloat162* a, const __nv_bfloat162* b, __
     out[2 * n + i] = __shfl_xor_sync(__activemask(), a[i], 1);
 }
 
+// <<<1, 1, 0>>>
 __global__ void bits(int* out) {
     out[0] = __dp4a(0x01ff7f80, 0x02030405, 7);  // 1·2 + (-1)·3 + 127·4 + (-128)·5 + 7
     out[1] = __funnelshift_l(0x80000001u, 0x00000002u, 1);
@@ -62,6 +69,7 @@ __global__ void bits(int* out) {
 }
 
 // Sixteen, eight and four bytes, and four of which the last two become zero.
+// <<<1, 32, 0>>>
 __global__ void copies(const float* x, float* out) {
     __shared__ alignas(16) float s[12];
     if (threadIdx.x == 0) {
@@ -75,40 +83,4 @@ __global__ void copies(const float* x, float* out) {
     }
     __syncthreads();
     if (threadIdx.x < 12) out[threadIdx.x] = s[threadIdx.x];
-}
-
-extern "C" {
-cudaError_t run_to_fp8(const float* x, unsigned char* e4m3, unsigned char* open,
-                       unsigned char* e5m2, int n, cudaStream_t stream) {
-    to_fp8<<<(n + 255) / 256, 256, 0, stream>>>(x, e4m3, open, e5m2, n);
-    return cudaGetLastError();
-}
-cudaError_t run_from_fp8(const __nv_fp8_e4m3* x, const __nv_fp8_e5m2* y, float* out,
-                         __half* half_out, float* other, int n, cudaStream_t stream) {
-    from_fp8<<<(n + 255) / 256, 256, 0, stream>>>(x, y, out, half_out, other, n);
-    return cudaGetLastError();
-}
-cudaError_t run_four_fp8(const float4* x, void* packed, float4* out, __half2* halves, int n,
-                         cudaStream_t stream) {
-    four_fp8<<<1, n, 0, stream>>>(x, (__nv_fp8x4_e4m3*)packed, out, halves);
-    return cudaGetLastError();
-}
-cudaError_t run_pairs(const __half2* a, const __half2* b, __half2* out, int n,
-                      cudaStream_t stream) {
-    pairs<<<(n + 255) / 256, 256, 0, stream>>>(a, b, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_brain_pairs(const __nv_bfloat162* a, const __nv_bfloat162* b, __nv_bfloat162* out,
-                            int n, cudaStream_t stream) {
-    brain_pairs<<<(n + 255) / 256, 256, 0, stream>>>(a, b, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_bits(int* out, cudaStream_t stream) {
-    bits<<<1, 1, 0, stream>>>(out);
-    return cudaGetLastError();
-}
-cudaError_t run_copies(const float* x, float* out, cudaStream_t stream) {
-    copies<<<1, 32, 0, stream>>>(x, out);
-    return cudaGetLastError();
-}
 }

@@ -1,4 +1,5 @@
-// One launcher for each part of CUDA C++ that the emulator has to get right. Compiles with nvcc.
+// A kernel for each part of CUDA C++ that the emulator has to get right, with the configuration of its
+// launch above it: `emulated.with_launchers` writes the launchers. Compiles with nvcc.
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
 #include <cuda_bf16.h>
@@ -12,6 +13,7 @@ namespace cg = cooperative_groups;
 __constant__ float weights[4];
 
 // Every thread of a 3-D grid writes its own place and the extents.
+// <<<dim3(3, 2, 2), dim3(4, 3, 2), 0>>>
 __global__ void places(int* out) {
     int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
@@ -20,6 +22,7 @@ __global__ void places(int* out) {
 }
 
 // Sums of thread blocks, by a tree in dynamic shared memory.
+// <<<(n + 255) / 256, 256, 256 * sizeof(float)>>>
 __global__ void __launch_bounds__(256) tree_sum(const float* x, float* out, int n) {
     extern __shared__ __align__(16) float part[];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -45,6 +48,7 @@ __global__ void transpose(const T* in, T* out, int rows, int columns) {
 }
 
 // What each lane gets from each warp-wide operation: [operation][lane].
+// <<<1, 32, 0>>>
 __global__ void warp_operations(int* out) {
     const unsigned all = 0xffffffffu;
     int lane = threadIdx.x, k = 0;
@@ -74,6 +78,7 @@ __global__ void warp_operations(int* out) {
     out[32 * k++ + lane] = (int)__match_all_sync(all, 7, &same) + same;
 }
 
+// <<<1, 100, 0>>>
 __global__ void barrier_votes(int* out) {
     int t = threadIdx.x;
     int count = __syncthreads_count(t % 3 == 0);
@@ -104,21 +109,25 @@ __global__ void vectors(const float4* in, float4* out, int n) {
 }
 
 // Fused add and ReLU, two halves at a time.
+// <<<(n + 63) / 64, 64, 0>>>
 __global__ void half_add_relu(const __half2* a, const __half2* b, __half2* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = __hmax2(__hadd2(a[i], b[i]), __float2half2_rn(0.0f));
 }
 
+// <<<(n + 63) / 64, 64, 0>>>
 __global__ void half_fma(const __half* a, const __half* b, const __half* c, __half* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = __hfma(a[i], b[i], c[i]);
 }
 
+// <<<(n + 63) / 64, 64, 0>>>
 __global__ void brain_scale(const __nv_bfloat16* in, __nv_bfloat16* out, float scale, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = __float2bfloat16(__bfloat162float(in[i]) * scale);
 }
 
+// <<<1, 64, 0>>>
 __global__ void tiles(const float* in, float* out) {
     cg::thread_block block = cg::this_thread_block();
     cg::thread_block_tile<8> tile = cg::tiled_partition<8>(block);
@@ -127,6 +136,7 @@ __global__ void tiles(const float* in, float* out) {
     if (tile.thread_rank() == 0) out[tile.meta_group_rank()] = sum;
 }
 
+// <<<1, n, 0>>>
 __global__ void mathematics(const float* x, float* out, int n) {
     int i = threadIdx.x;
     if (i >= n) return;
@@ -134,18 +144,24 @@ __global__ void mathematics(const float* x, float* out, int n) {
              __int_as_float(__float_as_int(x[i])) + (float)max(i, 3) + __fdividef(x[i], 2.0f);
 }
 
+// <<<1, 64, 0>>>
 __global__ void says() {
     if (threadIdx.x < 2) printf("thread %d of %d\n", (int)threadIdx.x, (int)blockDim.x);
 }
 
+// <<<2, 2, 0>>>
 __global__ void asserts(int n) { assert(n > 3); }
+// <<<1, 1, 0>>>
 __global__ void hangs(volatile int* flag) { while (*flag == 0) {} }
+// <<<1, 64, 0>>>
 __global__ void hangs_at_barriers(volatile int* flag) {
     while (*flag == 0) {
         __syncthreads();
     }
 }
+// <<<1, 1, 0>>>
 __global__ void crashes(int* p) { p[1ll << 40] = 1; }
+// <<<1, 1, 0>>>
 __global__ void divides(int* p) { p[0] = 7 / p[1]; }
 
 __global__ void barriers(int n) {
@@ -154,14 +170,6 @@ __global__ void barriers(int n) {
 
 extern "C" {
 
-cudaError_t run_places(int* out, cudaStream_t stream) {
-    places<<<dim3(3, 2, 2), dim3(4, 3, 2), 0, stream>>>(out);
-    return cudaGetLastError();
-}
-cudaError_t run_tree_sum(const float* x, float* out, int n, cudaStream_t stream) {
-    tree_sum<<<(n + 255) / 256, 256, 256 * sizeof(float), stream>>>(x, out, n);
-    return cudaGetLastError();
-}
 cudaError_t run_transpose(const float* in, float* out, int rows, int columns, cudaStream_t stream) {
     dim3 grid((columns + 31) / 32, (rows + 31) / 32);
     transpose<float, 32><<<grid, dim3(32, 32), 0, stream>>>(in, out, rows, columns);
@@ -171,14 +179,6 @@ cudaError_t run_transpose_half(const __half* in, __half* out, int rows, int colu
                                cudaStream_t stream) {
     dim3 grid((columns + 15) / 16, (rows + 15) / 16);
     transpose<__half, 16><<<grid, dim3(16, 16), 0, stream>>>(in, out, rows, columns);
-    return cudaGetLastError();
-}
-cudaError_t run_warp_operations(int* out, cudaStream_t stream) {
-    warp_operations<<<1, 32, 0, stream>>>(out);
-    return cudaGetLastError();
-}
-cudaError_t run_barrier_votes(int* out, cudaStream_t stream) {
-    barrier_votes<<<1, 100, 0, stream>>>(out);
     return cudaGetLastError();
 }
 cudaError_t run_atomics(int* ints, float* sum, int* wrapped, cudaStream_t stream) {
@@ -192,54 +192,6 @@ cudaError_t run_vectors(const float* in, float* out, int n, cudaStream_t stream)
                                                 cudaMemcpyHostToDevice, stream);
     if (error != cudaSuccess) return error;
     vectors<<<(n + 127) / 128, 128, 0, stream>>>((const float4*)in, (float4*)out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_half_add_relu(const __half* a, const __half* b, __half* out, int pairs,
-                              cudaStream_t stream) {
-    half_add_relu<<<(pairs + 63) / 64, 64, 0, stream>>>((const __half2*)a, (const __half2*)b,
-                                                        (__half2*)out, pairs);
-    return cudaGetLastError();
-}
-cudaError_t run_half_fma(const __half* a, const __half* b, const __half* c, __half* out, int n,
-                         cudaStream_t stream) {
-    half_fma<<<(n + 63) / 64, 64, 0, stream>>>(a, b, c, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_brain_scale(const __nv_bfloat16* in, __nv_bfloat16* out, float scale, int n,
-                            cudaStream_t stream) {
-    brain_scale<<<(n + 63) / 64, 64, 0, stream>>>(in, out, scale, n);
-    return cudaGetLastError();
-}
-cudaError_t run_tiles(const float* in, float* out, cudaStream_t stream) {
-    tiles<<<1, 64, 0, stream>>>(in, out);
-    return cudaGetLastError();
-}
-cudaError_t run_mathematics(const float* x, float* out, int n, cudaStream_t stream) {
-    mathematics<<<1, n, 0, stream>>>(x, out, n);
-    return cudaGetLastError();
-}
-cudaError_t run_says(cudaStream_t stream) {
-    says<<<1, 64, 0, stream>>>();
-    return cudaGetLastError();
-}
-cudaError_t run_asserts(int n, cudaStream_t stream) {
-    asserts<<<2, 2, 0, stream>>>(n);
-    return cudaGetLastError();
-}
-cudaError_t run_hangs(int* flag, cudaStream_t stream) {
-    hangs<<<1, 1, 0, stream>>>(flag);
-    return cudaGetLastError();
-}
-cudaError_t run_hangs_at_barriers(int* flag, cudaStream_t stream) {
-    hangs_at_barriers<<<1, 64, 0, stream>>>(flag);
-    return cudaGetLastError();
-}
-cudaError_t run_crashes(int* p, cudaStream_t stream) {
-    crashes<<<1, 1, 0, stream>>>(p);
-    return cudaGetLastError();
-}
-cudaError_t run_divides(int* p, cudaStream_t stream) {
-    divides<<<1, 1, 0, stream>>>(p);
     return cudaGetLastError();
 }
 cudaError_t run_barriers(int n, int threads, cudaStream_t stream) {
