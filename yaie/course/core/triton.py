@@ -100,6 +100,11 @@ class Access:
     text: str
 
     @property
+    def who(self) -> str:
+        """ "program 3", or "program (3, 1, 0)" of a grid with several axes."""
+        return f"program {self.program if any(self.program[1:]) else self.program[0]}"
+
+    @property
     def stray(self) -> np.ndarray:
         """The lanes that take part although their element does not exist."""
         return self.mask & ((self.elements < 0) | (self.elements >= self.num_elements))
@@ -334,11 +339,10 @@ def plain_errors() -> Iterator[None]:
 def told(stray: Access) -> str:
     """Say which program accessed what does not exist."""
     beyond = np.sort(stray.elements[stray.stray])
-    program = stray.program[0] if not any(stray.program[1:]) else stray.program
     verb = "loads" if stray.kind == "load" else "stores to"
     first, last = f"{stray.name}[{beyond[0]:,}]", f"[{beyond[-1]:,}]"
     which = first if len(beyond) == 1 else f"{first} to {last}"
     return (
-        f"program {program} {verb} {which}, but {stray.name} has {stray.num_elements:,} "
+        f"{stray.who} {verb} {which}, but {stray.name} has {stray.num_elements:,} "
         f"element{'s' * (stray.num_elements != 1)}."
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.lessons.data_nb09 import kept
 from yaie.course.lessons.roofline import Work
@@ -31,8 +32,7 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
     call = f"{case.function}{case.arguments}"
     with see.call(call):
         work = getattr(learner, case.function)(*case.arguments)
-    if not see.true(call, isinstance(work, Work), f"returned {work!r}, expected a Work"):
-        see.stop()
+    see.kind(call, work, Work)
     counted = linear if case.function == "linear_work" else attention
     flops, numbers, why_flops, why_bytes = counted(*case.arguments[:-1])
     itemsize = case.arguments[-1]
@@ -85,17 +85,13 @@ def attention(
 
 def draw(learner: Any) -> Any:
     """A layer of Llama-3.1-8B under the roof of an H200, as the batch grows."""
-    from yaie.course.viz.roofline import Point, draw_roofline
-
     points = []
     for batch in (1, 4, 16, 64, 256):
         linear = learner.linear_work(batch, 4096, 14336)
-        cache = learner.decode_attention_work(batch, 4096, 32, 8, 128)
-        points.append(Point(f"linear, batch {batch}", linear.intensity, group="linear layer"))
-        if batch == 1:
-            points.append(
-                Point("attention at any batch", cache.intensity, group="decode attention")
-            )
-    return draw_roofline(
+        points.append(viz.Point(f"linear, batch {batch}", linear.intensity, group="linear layer"))
+    cache = learner.decode_attention_work(1, 4096, 32, 8, 128)
+    name, group = "attention at any batch", "decode attention"
+    points.insert(1, viz.Point(name, cache.intensity, group=group))
+    return viz.draw_roofline(
         [kept().roof], points, "decode in Llama-3.1-8B: 4096 → 14336, context 4,096"
     )

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.lessons.data_nb09 import kept
 
@@ -50,9 +51,7 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
         why = f"At {case.ridge} operations per byte, {bandwidth:g} bytes per second bring work for "
         see.close("ridge_point", ridge, case.ridge, f"{why}{peak:g} operations.", rtol=1e-9)
         return
-    is_number = isinstance(ridge, (int, float)) and not isinstance(ridge, bool)
-    if not see.true("ridge_point", is_number, f"returned {ridge!r}, expected a number"):
-        see.stop()
+    see.kind("ridge_point", ridge, (int, float), "a number")
     for share in (0.5, 1.0):
         what = f"attainable at {share:g} × ridge_point"
         with see.call(what):
@@ -63,14 +62,12 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
 
 def draw(learner: Any) -> Any:
     """The roof of an H200, and where the learner's functions put some intensities."""
-    from yaie.course.viz.roofline import Point, draw_roofline
-
     roof = kept().roof
     peak, bandwidth = roof.peak, roof.bandwidth
     ridge = learner.ridge_point(peak, bandwidth)
+    marks = [(f"{x:,g}", float(x), "your attainable") for x in (1, 4, 16, 64, 256, 1024)]
     points = [
-        Point(f"{i:,g}", float(i), learner.attainable(float(i), peak, bandwidth), "your attainable")
-        for i in (1, 4, 16, 64, 256, 1024)
+        viz.Point(label, x, learner.attainable(x, peak, bandwidth), group)
+        for label, x, group in [*marks, ("", ridge, "your ridge point")]
     ]
-    points.append(Point("", ridge, learner.attainable(ridge, peak, bandwidth), "your ridge point"))
-    return draw_roofline([roof], points)
+    return viz.draw_roofline([roof], points)

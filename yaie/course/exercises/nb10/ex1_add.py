@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import Access, Trace, launch, run
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_loaded, see_stored_once
@@ -32,7 +33,7 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
     dtype = getattr(torch, case.dtype)
     x, y = randn(case.size, seed=1, dtype=dtype), randn(case.size, seed=2, dtype=dtype)
     out, want = poisoned(case.size, dtype=dtype), x + y
-    see.picture(lambda: draw_written(out, want, str(case)))
+    see.picture(lambda: viz.draw_written(out, want, str(case)))
     arguments = {"x": x, "y": y, "out": out, "size": case.size}
     with see.call("the launch"):
         trace = run(see, kernel, (case.programs,), arguments, beyond, BLOCK=case.block)
@@ -67,16 +68,9 @@ def missing(out: Any, block: int, trace: Trace) -> str:
     return f"{should}. Its {lanes.size} lanes begin at {lanes[0]:,}, and {taken} take part."
 
 
-def draw_written(out: Any, want: Any, title: str) -> Any:
-    from yaie.course.viz.grid import draw_written
-
-    return draw_written(out, want, title)
-
-
 def draw(kernel: Any) -> Any:
     """The programs of a small launch on their tensor."""
-    from yaie.course.viz.grid import draw_programs, programs_of
-
     x, y, out = randn(100, seed=1), randn(100, seed=2), poisoned(100)
     arguments = {"x": x, "y": y, "out": out, "size": 100}
-    return draw_programs(programs_of(launch(kernel, (4,), arguments, BLOCK=32), "out", "store"))
+    trace = launch(kernel, (4,), arguments, BLOCK=32)
+    return viz.draw_programs(viz.programs_of(trace, "out", "store"))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import launch, run, triton
 from yaie.course.exercises.nb10.tensors import (
@@ -63,9 +64,7 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 
 def draw(kernel: Any) -> Any:
     """Seven rows of 5 by three programs."""
-    from yaie.course.viz.grid import draw_programs, programs_of
-
     x, out = randn(7, 5, seed=6), poisoned(7, 5)
     arguments = {"x": x, "out": out, "rows": 7, "columns": 5}
     trace = launch(kernel, (3,), arguments, BLOCK=8, STAGES=1)
-    return draw_programs(programs_of(trace, "out", "store"))
+    return viz.draw_programs(viz.programs_of(trace, "out", "store"))

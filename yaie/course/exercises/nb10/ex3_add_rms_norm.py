@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import run, triton
 from yaie.course.exercises.nb10.tensors import (
@@ -81,10 +82,8 @@ def observe(kernel: Any, case: Case, see: Observer) -> None:
 
 def draw(kernel: Any) -> Any:
     """The bytes of one launch, beside those of operator after operator."""
-    from yaie.course.viz.grid import draw_traffic
-
     kinds = {
         "an operator at a time": unfused_bytes(64, 576),
         "in one kernel": fused_bytes(kernel, 64, 576),
     }
-    return draw_traffic(kinds)
+    return viz.draw_traffic(kinds)

@@ -20,9 +20,9 @@ def spaced(tensor: Any) -> Any:
     return middle.copy_(tensor)
 
 
-def poisoned(*shape: int, dtype: Any = None) -> Any:
+def poisoned(*shape: int, dtype: Any = None, value: float = torch.nan) -> Any:
     """An output in which every element that is not written shows."""
-    return spaced(torch.full(shape, torch.nan, dtype=dtype or torch.float32))
+    return spaced(torch.full(shape, value, dtype=dtype or torch.float32))
 
 
 def randn(*shape: int, seed: int = 0, dtype: Any = None) -> Any:
@@ -40,8 +40,8 @@ def see_stored_once(see: Observer, trace: Trace, name: str) -> None:
             if first is not access:
                 twice.add(element)
                 problem = problem or (
-                    f"begin with {name}[{element:,}], which {program(first)} and "
-                    f"{program(access)} both store\n    {access.text}"
+                    f"begin with {name}[{element:,}], which {first.who} and "
+                    f"{access.who} both store\n    {access.text}"
                 )
     why = (
         "The last one wins here, since the interpreter runs one program after another. A GPU does "
@@ -62,7 +62,7 @@ def see_rows_begin(see: Observer, trace: Trace, name: str, columns: int) -> None
     problem = ""
     if wrong:
         first, access = wrong[0]
-        problem = f"begins inside a row: {program(access)} begins at {name}[{first:,}]"
+        problem = f"begins inside a row: {access.who} begins at {name}[{first:,}]"
         problem = f"{problem}\n    {access.text}"
     why = f"Rows have {columns:,} elements, so row r begins at element {columns:,} × r."
     see.note(f"a load of {name}", sorted({first for first, _ in wrong}), problem, why)
@@ -79,8 +79,3 @@ def beyond_a_row(access: Access) -> str:
         "BLOCK is the next power of two, so a block is longer than its row. Every load and every "
         "store needs a mask that excludes the lanes past the row's end."
     )
-
-
-def program(access: Access) -> str:
-    number = access.program
-    return f"program {number if any(number[1:]) else number[0]}"

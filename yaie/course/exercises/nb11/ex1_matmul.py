@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import Access, InterpreterBuilder, Trace, can_watch, launch, see_strays
 from yaie.course.exercises.nb10.tensors import poisoned, randn, see_stored_once, spaced
@@ -165,11 +166,10 @@ def beyond(access: Access, m: int, n: int, k: int) -> str:
 
 def draw(kernel: Any) -> Any:
     """Some steps of the programs of a small product."""
-    from yaie.course.viz.film import film_strip
     from yaie.course.viz.tile_order import draw_product, record_product
 
     case = product(40, 56, 40)
     trace = multiply(kernel, *inputs(case), case.blocks, case.group)
     steps = record_product(trace, 40, 56, 40)
     titles = [f"step {number}" for number in range(len(steps))]
-    return film_strip(steps, draw_product, titles, frames=[0, 2, len(steps) // 2])
+    return viz.film_strip(steps, draw_product, titles, frames=[0, 2, len(steps) // 2])

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import run
-from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb10.tensors import poisoned, spaced
 from yaie.course.exercises.nb12.kernels import finish_kernel, step_kernel
 
 LOWEST = -3.0e38
@@ -122,10 +123,10 @@ def step(
     kernels: Any, scores: Any, scale: float, state: Any, see: Observer
 ) -> tuple[Any, Any, Any, Any]:
     """Run the learner's `online_step` once: weights and the new state."""
-    before = [spaced(x) for x in state]
-    results = [spaced(torch.full_like(x, torch.nan)) for x in (scores, *state)]
+    inputs = [spaced(x) for x in (scores, *state)]
+    results = [poisoned(*x.shape) for x in inputs]
     names = ["scores", "maximum", "total", "out", "weights", "new maximum", "new total", "new out"]
-    arguments = dict(zip(names, [spaced(scores), *before, *results], strict=True))
+    arguments = dict(zip(names, inputs + results, strict=True))
     (rows, keys), dim = scores.shape, state[2].shape[1]
     run(
         see, step_kernel, (1,), {**arguments, "scale": scale},
@@ -136,19 +137,16 @@ def step(
 
 def end(kernels: Any, state: Any, see: Observer) -> tuple[Any, Any]:
     """Run the learner's `finish` once."""
-    maximum, total, out = (spaced(x) for x in state)
-    results = [spaced(torch.full_like(x, torch.nan)) for x in (out, total)]
-    arguments = {
-        "maximum": maximum, "total": total, "state": out, "out": results[0], "lse": results[1]
-    }  # fmt: skip
-    rows, dim = out.shape
+    rows, dim = state[2].shape
+    results = poisoned(rows, dim), poisoned(rows)
+    names = "maximum", "total", "state", "out", "lse"
+    arguments = dict(zip(names, (*map(spaced, state), *results), strict=True))
     run(see, finish_kernel, (1,), arguments, FINISH=kernels.finish, ROWS=rows, DIM=dim)
-    return tuple(results)
+    return results
 
 
 def draw(kernels: Any) -> Any:
     """A row of sixteen scores in four tiles, through the learner's step."""
-    from yaie.course.viz import film_strip
     from yaie.course.viz.attention import OnlineStep, draw_online
 
     scores = torch.randn(1, 16, generator=torch.Generator().manual_seed(5)) * 1.5
@@ -157,11 +155,8 @@ def draw(kernels: Any) -> Any:
     for start in range(0, 16, 4):
         before = state[0].item()
         _, *state = step(kernels, scores[:, start : start + 4], LOG2_E, state, Observer())
-        natural = [-INF if x <= LOWEST / 2 else x / LOG2_E for x in (state[0].item(), before)]
-        steps.append(
-            OnlineStep(
-                tuple(scores[0].tolist()), start, start + 4, natural[0], state[1].item(), natural[1]
-            )
-        )
+        now, old = (-INF if x <= LOWEST / 2 else x / LOG2_E for x in (state[0].item(), before))
+        row = tuple(scores[0].tolist())
+        steps.append(OnlineStep(row, start, start + 4, now, state[1].item(), old))
     titles = [f"keys {s.start} to {s.end - 1}" for s in steps]
-    return film_strip(steps, draw_online, titles)
+    return viz.film_strip(steps, draw_online, titles)

@@ -10,7 +10,7 @@ import torch
 
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import Trace, run
-from yaie.course.exercises.nb10.tensors import spaced
+from yaie.course.exercises.nb10.tensors import poisoned, spaced
 from yaie.course.exercises.nb12.kernels import queries_kernel, slots_kernel
 
 ANYTHING = -(1 << 20)  # in entries beyond the context
@@ -71,7 +71,7 @@ def observe(kernels: Any, case: Case, see: Observer) -> None:
 def observe_queries(
     kernels: Any, group: int, kv_heads: int, kv_head: int, first_row: int, see: Observer
 ) -> None:
-    queries, heads = (spaced(torch.full((8,), -1, dtype=torch.int32)) for _ in range(2))
+    queries, heads = (poisoned(8, dtype=torch.int32, value=-1) for _ in range(2))
     arguments = {
         "queries": queries, "heads": heads, "first_row": first_row, "kv_head": kv_head,
         "group": group,
@@ -90,7 +90,7 @@ def find_slots(kernels: Any, case: Case, see: Observer) -> tuple[list[int], Trac
     """The slots of the wanted keys of sequence 1, by the learner's function."""
     row = [*case.blocks, *[ANYTHING] * case.padding]
     tables = spaced(torch.tensor([[39] * len(row), row], dtype=torch.int32))
-    slots = spaced(torch.full((case.num_keys,), -1, dtype=torch.int64))
+    slots = poisoned(case.num_keys, dtype=torch.int64, value=-1)
     arguments = {
         "tables": tables, "slots": slots, "sequence": 1, "max_blocks": len(row),
         "start": case.start, "end": case.end,

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.lessons.bottleneck import NAMES
 from yaie.course.lessons.data_nb21 import kept
@@ -91,8 +92,6 @@ def expected(metrics: Mapping[str, float]) -> tuple[str, str]:
 
 def draw(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
     """The measured profiles, with what the function says of each."""
-    from yaie.course.viz import draw_profile
-
     record = kept()
     rows = {row["name"]: row["metrics"] for row in record["kernels"]["rows"]}
     columns = {
@@ -101,4 +100,4 @@ def draw(limited_by: Callable[[Mapping[str, float]], str]) -> Any:
     }  # fmt: skip
     said = [NAMES.get(limited_by(metrics), "?") for metrics in rows.values()]
     title = f"percent of the peak · {record['machine']['gpu']}, {record['date']}"
-    return draw_profile(rows, columns, said, ("occupancy",), title)
+    return viz.draw_profile(rows, columns, said, ("occupancy",), title)

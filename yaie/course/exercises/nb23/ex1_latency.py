@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from yaie.bench.load import Trace
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer, short
 
 # due, tokens: the first pauses in the middle, and outlives the others
@@ -149,7 +150,5 @@ def observe_refusals(learner: Any, see: Observer) -> None:
 
 
 def draw(learner: Any) -> Any:
-    from yaie.course.viz import draw_requests
-
     names = ("request a", "request b", "request c")
-    return draw_requests(dict(zip(names, traces_of(TRACES), strict=True)))
+    return viz.draw_requests(dict(zip(names, traces_of(TRACES), strict=True)))

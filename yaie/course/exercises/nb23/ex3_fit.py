@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.lessons.simulate import Simulation
 from yaie.engine.scheduler import Scheduler
@@ -116,8 +117,6 @@ def run_smoothly(
 
 
 def draw(requests_that_fit: Any) -> Any:
-    from yaie.course.viz import Chart, draw_charts
-
     shared = range(0, 641, 16)
     curves = {
         f"answers of {output} tokens": [
@@ -125,9 +124,9 @@ def draw(requests_that_fit: Any) -> Any:
         ]
         for output in (16, 64, 256)
     }
-    return draw_charts(
+    return viz.draw_charts(
         [
-            Chart(
+            viz.Chart(
                 "1,456 blocks of 16 tokens, prompts of 656 tokens",
                 "tokens that all prompts begin with",
                 "requests that fit",

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 
 SERVER = {1: 0.5, 2: 0.98, 4: 1.84, 8: 3.1, 16: 4.4, 32: 5.0, 64: 4.8}
@@ -44,21 +45,19 @@ def observe(knee: Any, case: Case, see: Observer) -> None:
 
 
 def draw(knee: Any) -> Any:
-    from yaie.course.viz import Chart, draw_charts
-
     at = knee(SERVER)
     line = [(at * n / 20, SERVER[1] * at * n / 20) for n in range(2, 25)]
     waits = {"seconds per answer": [(n, n / rate) for n, rate in SERVER.items()]}
     mark = {f"knee: {at:.3g}": at}
-    return draw_charts(
+    return viz.draw_charts(
         [
-            Chart(
+            viz.Chart(
                 "A made-up server", "clients", "answers per second",
                 {"measured": list(SERVER.items())},
                 guides={"each as if alone": line, "the most": [(1, 5.0), (64, 5.0)]},
                 marks=mark, log_x=True,
             ),
-            Chart("How long a client waits", "clients", "s", waits, marks=mark, log_x=True,
+            viz.Chart("How long a client waits", "clients", "s", waits, marks=mark, log_x=True,
                   log_y=True),
         ]
     )  # fmt: skip

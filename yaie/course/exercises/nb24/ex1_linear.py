@@ -12,6 +12,7 @@ import torch
 from torch.nn.functional import silu
 from torch.overrides import TorchFunctionMode
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 
 PRODUCTS = {"linear", "matmul", "rmatmul", "mm", "addmm", "einsum", "inner", "tensordot", "bmm"}
@@ -153,8 +154,6 @@ def at_two_layers(learner: Any, case: Case, see: Observer) -> None:
 
 def draw(learner: Any) -> Any:
     """An MLP on two ranks: what each has in between, and what is added up."""
-    from yaie.course.viz.parallel import Matrix, draw_matrices
-
     generator = torch.Generator().manual_seed(3)
     x, up, down = (
         torch.randn(*shape, generator=generator) for shape in ((4, 8), (12, 8), (10, 12))
@@ -164,14 +163,14 @@ def draw(learner: Any) -> Any:
     for rank in range(2):
         learner.row_parallel(inner[rank], down, None, rank, 2, recorder(summands))
     total = learner.row_parallel(inner[0], down, None, 0, 2, lambda _: sum(summands))
-    columns = [Matrix(f"rank {rank}", inner[rank], rank) for rank in range(2)]
-    first, second = (Matrix(f"rank {rank}", summands[rank], rank) for rank in range(2))
-    return draw_matrices(
+    columns = [viz.Matrix(f"rank {rank}", inner[rank], rank) for rank in range(2)]
+    first, second = (viz.Matrix(f"rank {rank}", summands[rank], rank) for rank in range(2))
+    return viz.draw_matrices(
         [
             ("column-parallel, then silu: each rank has other columns, nothing is sent", columns),
             (
                 "row-parallel: each rank has a summand of everything, and the all-reduce adds",
-                [first, "+", second, "=", Matrix("all_reduce", total)],
+                [first, "+", second, "=", viz.Matrix("all_reduce", total)],
             ),
         ]
     )  # fmt: skip

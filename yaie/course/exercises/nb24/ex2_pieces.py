@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 
 
@@ -166,11 +167,9 @@ def in_brackets(piece: list[list[int]]) -> str:
 
 def draw(learner: Any) -> Any:
     """Eight query heads and two KV heads on two and four ranks."""
-    from yaie.course.viz.film import film_strip
-    from yaie.course.viz.parallel import HeadShares, draw_head_shares
 
-    def shares(size: int) -> HeadShares:
-        return HeadShares(8, 2, [learner.heads_of(rank, size, 8, 2) for rank in range(size)])
+    def shares(size: int) -> viz.HeadShares:
+        return viz.HeadShares(8, 2, [learner.heads_of(rank, size, 8, 2) for rank in range(size)])
 
     captions = ["2 ranks: a KV head each", "4 ranks: two copies of each KV head"]
-    return film_strip([shares(2), shares(4)], draw_head_shares, captions)
+    return viz.film_strip([shares(2), shares(4)], viz.draw_head_shares, captions)

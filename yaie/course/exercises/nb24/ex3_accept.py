@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
 from yaie.course.lessons.speculative import prompt_lookup
 
@@ -65,8 +66,6 @@ def observe(accept: Any, case: Case, see: Observer) -> None:
 
 def draw(accept: Any) -> Any:
     """A model that recites, and a drafter that looks up what came before."""
-    from yaie.course.viz.parallel import draw_speculation
-
     recited = (
         "the cache keeps the keys and the values and the scheduler keeps the requests and the "
         "values and the scheduler keeps the blocks"
@@ -79,4 +78,4 @@ def draw(accept: Any) -> Any:
         kept = accept(draft, chosen)
         rounds.append((draft, kept))
         text = text + kept
-    return draw_speculation(rounds)
+    return viz.draw_speculation(rounds)
