@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+import torch._dynamo  # takes a second, and may not be interrupted by a time limit
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yaie.course.core.observe import Case, Observer
@@ -32,8 +33,8 @@ def observe(define: Callable[[str], None], case: Case, see: Observer) -> None:
     defined = sorted(name for space, _, name in names if space == namespace)
     missing = "" if "silu_and_mul" in defined else f"are {defined}, expected ['silu_and_mul']"
     because = "The full name of the operator is the namespace, two colons, silu_and_mul."
-    if not see.note("the operators in the namespace afterwards", defined, missing, because):
-        see.stop()
+    see.note("the operators in the namespace afterwards", defined, missing, because)
+    see.stop_if_wrong()
     case.look(getattr(torch.ops, namespace).silu_and_mul, case, see)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from yaie.bench.load import Trace
+from yaie.bench.load import Latency, Trace
 from yaie.course import viz
 from yaie.course.core.observe import Case, Observer, short
 
@@ -95,17 +96,7 @@ def by_counting(values: list[float], percent: float) -> float:
 def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: Observer) -> None:
     with see.call("summarize(traces)"):
         got = summarize(traces_of(run))
-    names = (
-        "requests",
-        "tokens",
-        "tokens_per_second",
-        "ttft_p50",
-        "ttft_p99",
-        "itl_p50",
-        "itl_p99",
-    )
-    if not see.true("summarize", all(hasattr(got, n) for n in names), "must return a `Latency`"):
-        see.stop()
+    see.kind("summarize", got, Latency)
     total = sum(len(tokens) for _, tokens in run)
     see.equal("requests", got.requests, len(run))
     see.equal("tokens", got.tokens, total)
@@ -114,14 +105,11 @@ def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: O
     gaps = [b - a for _, tokens in run for a, b in pairwise(tokens)]
     wait = "Each request waits from its own `due` to its first token."
     pause = f"The run has {len(gaps)} gaps: from each token to the next of the same request."
-    for name, values, percent, because in (
-        ("ttft_p50", waits, 50, wait),
-        ("ttft_p99", waits, 99, wait),
-        ("itl_p50", gaps, 50, pause),
-        ("itl_p99", gaps, 99, pause),
-    ):
-        want = by_counting(values, percent) if values else math.nan
-        see.close(name, getattr(got, name), want, because if values else "There is no gap.")
+    for name, values, because in (("ttft", waits, wait), ("itl", gaps, pause)):
+        for percent in (50, 99):
+            field = f"{name}_p{percent}"
+            want = by_counting(values, percent) if values else math.nan
+            see.close(field, getattr(got, field), want, because if values else "There is no gap.")
     because = f"{total} tokens came between {start:.4g}, the earliest `due`, and {end:.4g}."
     see.close("tokens_per_second", got.tokens_per_second, total / (end - start), because)
 
@@ -132,21 +120,14 @@ def traces_of(run: Any) -> list[Any]:
 
 def observe_refusals(learner: Any, see: Observer) -> None:
     percentile, summarize = learner.percentile, learner.summarize
-    see.raises("percentile([], 50)", ValueError, lambda: percentile([], 50))
+    see.raises("percentile([], 50)", ValueError, partial(percentile, [], 50))
     for percent in (0, -1, 101):
-        see.raises(
-            f"percentile([1.0, 2.0], {percent})",
-            ValueError,
-            lambda p=percent: percentile([1.0, 2.0], p),
-            "percent must be above 0 and at most 100.",
-        )
-    see.raises("summarize([])", ValueError, lambda: summarize([]))
-    see.raises(
-        "summarize of a run in which one request got no token",
-        ValueError,
-        lambda: summarize(traces_of([(0.0, [1.0]), (0.5, [])])),
-        "Without the lost request the figures would look better than the run was.",
-    )
+        call, why = f"percentile([1.0, 2.0], {percent})", "percent must be above 0, at most 100."
+        see.raises(call, ValueError, partial(percentile, [1.0, 2.0], percent), why)
+    see.raises("summarize([])", ValueError, partial(summarize, []))
+    call, lost = "summarize of a run in which one request got no token", [(0.0, [1.0]), (0.5, [])]
+    why = "Without the lost request the figures would look better than the run was."
+    see.raises(call, ValueError, partial(summarize, traces_of(lost)), why)
 
 
 def draw(learner: Any) -> Any:

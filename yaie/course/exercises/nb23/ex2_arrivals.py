@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -40,15 +41,13 @@ def arrivals(poisson_arrivals: Any, case: Case, see: Observer) -> list[float]:
     with see.call(call):
         times = poisson_arrivals(case.rate, case.count, random.Random(1))
     right = isinstance(times, list) and len(times) == case.count
-    if not see.true(call, right, f"must return a list of {case.count:,} times"):
-        see.stop()
+    see.require(call, right, f"must return a list of {case.count:,} times")
     return times
 
 
 def observe_gaps(times: list[float], rate: float, see: Observer) -> None:
     gaps = [after - before for before, after in zip([0.0, *times], times, strict=False)]
-    if not see.true("the times", min(gaps) >= 0, "do not ascend", "Each follows the one before."):
-        see.stop()
+    see.require("the times", min(gaps) >= 0, "do not ascend", "Each follows the one before.")
     mean = statistics.fmean(gaps)
     because = f"{rate:g} requests per second are {1 / rate:g} s apart on average."
     if not see.close("the mean gap", mean, 1 / rate, because, rtol=0.1, atol=0.0) and not mean:
@@ -92,12 +91,9 @@ def observe_limits(poisson_arrivals: Any, see: Observer) -> None:
         none = poisson_arrivals(5.0, 0, random.Random(1))
     see.equal("poisson_arrivals(5.0, 0, rng)", none, [])
     for rate, count in ((0.0, 3), (-1.0, 3), (1.0, -1)):
-        see.raises(
-            f"poisson_arrivals({rate}, {count}, rng)",
-            ValueError,
-            lambda r=rate, c=count: poisson_arrivals(r, c, random.Random(1)),
-            "rate must be above 0, and count at least 0.",
-        )
+        call = f"poisson_arrivals({rate}, {count}, rng)"
+        run = partial(poisson_arrivals, rate, count, random.Random(1))
+        see.raises(call, ValueError, run, "rate must be above 0, and count at least 0.")
 
 
 def draw(poisson_arrivals: Any) -> Any:

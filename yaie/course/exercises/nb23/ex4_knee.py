@@ -33,9 +33,7 @@ def observe(knee: Any, case: Case, see: Observer) -> None:
         return
     with see.call(call):
         got = knee(dict(case.rates))
-    number = isinstance(got, float | int)
-    if not see.true(call, number, f"must return a number, got {type(got).__name__}"):
-        see.stop()
+    see.kind(call, got, (float, int), "a number")
     fewest, most = min(case.rates), max(case.rates.values())
     because = (
         f"The fewest clients, {fewest}, get {case.rates[fewest]:.4g} answers per second, and the "

@@ -119,8 +119,8 @@ def at_rows(learner: Any, case: Case, see: Observer) -> None:
         see.stop()
     shapes = [tuple(heard[0].shape) for heard in sent]
     results = "The ranks' results are added up; their inputs are different columns of x."
-    wanted = [(2, 5)] * case.size
-    if not see.equal("the shapes that all_reduce was given", shapes, wanted, results):
+    what = "the shapes that all_reduce was given"
+    if not see.equal(what, shapes, [(2, 5)] * case.size, results):
         see.stop()
     total = sum(heard[0] for heard in sent)
     for rank in range(case.size):

@@ -101,9 +101,7 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
 def observe_heads(see: Observer, heads_of: Any, case: Case) -> None:
     with see.call("heads_of"):
         got = heads_of(case.rank, case.size, case.num_heads, case.num_kv)
-    two = isinstance(got, tuple) and len(got) == 2
-    if not see.true("heads_of", two, f"returned {got!r}, expected (query heads, KV heads)"):
-        see.stop()
+    see.parts("heads_of", got, "query heads", "KV heads")
     each, group = case.num_heads // case.size, case.num_heads // case.num_kv
     own = [head for head in range(case.num_heads) if head // each == case.rank]
     in_order = f"The ranks take the query heads in order, {each} each."
@@ -122,8 +120,7 @@ def observe_piece(
         got = piece_of(name, shape, config, rank, size)
     slices = isinstance(got, tuple) and all(isinstance(part, slice) for part in got)
     one = "It returns one slice for each dimension."
-    if not see.true(call, slices, f"is {got!r}, expected a tuple of slices", one):
-        see.stop()
+    see.require(call, slices, f"is {got!r}, expected a tuple of slices", one)
     if not see.equal(f"the number of slices of {call}", len(got), len(shape), one):
         return
     pairs = zip(got, shape, strict=True)
