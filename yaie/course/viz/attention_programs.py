@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    INK,
-    SMALL,
-    WASH,
-    series_color,
-    tint,
-)
+from yaie.course.viz.tiles import draw_mask
 
 MARGIN = 0.14
 SIDE = 2.1  # inches of the longer side of the matrix
-CELL = 0.2  # a processor
 
 Span = tuple[int, int]
 
@@ -75,38 +68,23 @@ def draw_program_tiles(state: ProgramTiles, at: Place | None = None) -> Figure:
     left, top = MARGIN + 0.1, MARGIN + 0.26
     width, height = state.num_k * unit, state.num_q * unit
     page = Page(left + width + 2.1, top + max(height, 1.0) + MARGIN, at)
-    ax = page.ax
-    ax.note(left, MARGIN + 0.07, "keys →, queries ↓")
-    ax.rect(left, top, width, height, WASH)
+    page.note(left, MARGIN + 0.07, "keys →, queries ↓")
+    grid = page.grid(left, top, unit, unit, 0.015)
+    grid.area((0, state.num_q), (0, state.num_k), style.WASH)
     for number, (program, rows, keys) in enumerate(state.tiles):
         last = number == len(state.tiles) - 1
-        color = tint(series_color(program), 0.95 if last else 0.55)
-        corner = left + keys[0] * unit, top + rows[0] * unit
-        ax.rect(
-            *corner, (keys[1] - keys[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
-        )
+        grid.area(rows, keys, style.tint(style.series_color(program), 0.95 if last else 0.55))
     if state.causal:
-        past, right = state.num_k - state.num_q, left + width
-        corners = [(right, top)]
-        for row in range(state.num_q):
-            edge = left + min(max(past + row + 1, 0), state.num_k) * unit
-            corners += [(edge, top + row * unit), (edge, top + (row + 1) * unit)]
-        corners.append((right, top + height))
-        ax.add_artist(
-            Polygon(corners, facecolor="none", hatch="//////", edgecolor=tint(INK, 0.3), lw=0)
+        draw_mask(grid, state.num_q, state.num_k)
+    counts = Counter(program for program, _, _ in sorted(state.tiles))
+    kinds = {
+        f"program {program}: {style.count(count, 'tile')}": style.tint(
+            style.series_color(program), 0.75
         )
-    programs = sorted({program for program, _, _ in state.tiles})
-    for i, program in enumerate(programs):
-        count = sum(p == program for p, _, _ in state.tiles)
-        y, x = top + 0.02 + i * 0.24, left + width + 0.22
-        color = tint(series_color(program), 0.75)
-        ax.rect(x, y, 0.16, 0.16, color)
-        words = f"program {program}: {style.count(count, 'tile')}"
-        ax.put(x + 0.24, y + 0.09, words, SMALL)
-    each = (
-        f"{sum(p == program for p, _, _ in state.tiles)} by program {program}"
-        for program in programs
-    )
+        for program, count in counts.items()
+    }
+    page.legend(left + width + 0.22, top + 0.1, kinds, down=True)
+    each = (f"{count} by program {program}" for program, count in counts.items())
     hidden = "; keys after their query are hatched" if state.causal else ""
     page.say(
         f"{style.count(len(state.tiles), 'tile')} of the {state.num_q} × {state.num_k} scores "
@@ -134,29 +112,23 @@ class Occupied:
 
 def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:
     """Draw the processors as cells, filled one program each, in rounds if there are more."""
-    columns = 22
+    columns, side = 22, 0.2
     rows = -(-state.processors // columns)
-    page = Page(columns * CELL + 2 * MARGIN, 0.4 + rows * CELL + 0.36, at)
-    ax = page.ax
+    page = Page(columns * side + 2 * MARGIN, 0.76 + rows * side, at)
     busy = min(len(state.owners), state.processors)
     words = (
         f"{style.count(len(state.owners), state.program)}, "
         f"{busy} of {state.processors} {state.processor}s"
     )
-    ax.put(MARGIN, 0.18, words, weight="bold")
-    for cell in range(state.processors):
-        row, column = divmod(cell, columns)
-        color = WASH
-        if cell < len(state.owners):
-            owner = state.owners[cell]
-            repeated = owner // len(style.SERIES) % 2  # the seventh color is a paler first
-            color = tint(series_color(owner), 0.4 if repeated else 0.85)
-        corner = MARGIN + column * CELL, 0.36 + row * CELL
-        ax.rect(*corner, CELL - 0.03, CELL - 0.03, color)
+    page.put(MARGIN, 0.18, words, weight="bold")
+    grid = page.grid(MARGIN, 0.36, side, side, 0.03)
+    for number in range(state.processors):
+        face = style.many_colors(state.owners[number]) if number < busy else style.WASH
+        grid.cell(*divmod(number, columns), face)
     rounds = len(state.owners) / state.processors
     note = f"a color is a {state.noun}"
     if rounds > 1:
         note += f"; {rounds:.1f} {state.program}s for each {state.processor}"
-    ax.note(MARGIN, page.height - 0.16, note)
+    page.note(MARGIN, page.height - 0.16, note)
     page.say(f"{words} busy; {note}")
     return page.figure

@@ -47,21 +47,27 @@ def draw_benchmark(record: Mapping[str, Any]) -> Figure:
     return picture
 
 
-def _curve(rows: Sequence[Row], x: str, y: str, scale: float = 1.0) -> list[tuple[float, float]]:
+def _lines(
+    title: str, xlabel: str, rows: Sequence[Row], x: str, y: str, unit: str = "", **scales: bool
+) -> Chart:
+    """One curve of a figure, or the two of its p50 and p99 if `unit` is "ms"."""
+    if unit != "ms":
+        return Chart(title, xlabel, unit, {"": _points(rows, x, y)}, **scales)
+    curves = {name: _points(rows, x, f"{y}_{name}", 1e3) for name in ("p50", "p99")}
+    return Chart(title, xlabel, unit, curves, log_y=True, **scales)
+
+
+def _points(rows: Sequence[Row], x: str, y: str, scale: float = 1.0) -> list[tuple[float, float]]:
     return [(row[x], scale * row[y]) for row in rows if row.get(y) is not None]
-
-
-def _waits(rows: Sequence[Row], x: str, what: str) -> dict[str, list[tuple[float, float]]]:
-    return {name: _curve(rows, x, f"{what}_{name}", 1e3) for name in ("p50", "p99")}
 
 
 def _matrix(rows: Sequence[Row]) -> list[Chart]:
     throughput, between = {}, {}
     for prompt, output in dict.fromkeys((row["prompt"], row["output"]) for row in rows):
         own = [row for row in rows if (row["prompt"], row["output"]) == (prompt, output)]
-        throughput[f"{prompt} → {output}"] = _curve(own, "batch", "tokens_per_second")
-        between[f"{prompt} → {output}"] = _curve(own, "batch", "itl_p50", 1e3)
-    x = "requests at once"
+        throughput[f"{prompt} → {output}"] = _points(own, "batch", "tokens_per_second")
+        between[f"{prompt} → {output}"] = _points(own, "batch", "itl_p50", 1e3)
+    x = "concurrent requests"
     return [
         Chart("Throughput, prompt → output", x, "tokens/s", throughput, log_x=True, log_y=True),
         Chart("Between tokens, p50", x, "ms", between, log_x=True),
@@ -69,77 +75,63 @@ def _matrix(rows: Sequence[Row]) -> list[Chart]:
 
 
 def _first_token(rows: Sequence[Row]) -> list[Chart]:
-    points = {"": _curve(rows, "prompt", "ttft_p50", 1e3)}
+    points = {"": _points(rows, "prompt", "ttft_p50", 1e3)}
     x = "tokens of the prompt"
     return [Chart("Time to first token", x, "ms", points, log_x=True, log_y=True)]
 
 
 def _at_once(rows: Sequence[Row]) -> list[Chart]:
+    x = "clients"
     return [
-        Chart(
-            "Answers a second", "clients", "", {"": _curve(rows, "at_once", "finished")}, log_x=True
-        ),
-        Chart(
-            "Time to first token",
-            "clients",
-            "ms",
-            _waits(rows, "at_once", "ttft"),
-            log_x=True,
-            log_y=True,
-        ),
-        Chart(
-            "Between tokens",
-            "clients",
-            "ms",
-            _waits(rows, "at_once", "itl"),
-            log_x=True,
-            log_y=True,
-        ),
+        _lines("Answers per second", x, rows, "at_once", "finished", log_x=True),
+        _lines("Time to first token", x, rows, "at_once", "ttft", "ms", log_x=True),
+        _lines("Between tokens", x, rows, "at_once", "itl", "ms", log_x=True),
     ]
 
 
 def _arrivals(rows: Sequence[Row]) -> list[Chart]:
     crowds = {f"{row['offered']:.3g}": row["under_way"] for row in rows[1::2]}
-    x = "requests sent a second"
+    x = "requests sent per second"
     return [
-        Chart("Answers a second", x, "", {"": _curve(rows, "offered", "finished")}),
-        Chart("Time to first token", x, "ms", _waits(rows, "offered", "ttft"), log_y=True),
-        Chart("Under way, by requests sent a second", "s", "requests", crowds, steps=True),
+        _lines("Answers per second", x, rows, "offered", "finished"),
+        _lines("Time to first token", x, rows, "offered", "ttft", "ms"),
+        Chart("Under way, by requests sent per second", "s", "requests", crowds, steps=True),
     ]
 
 
 def _memory(rows: Sequence[Row]) -> list[Chart]:
     x = "requests under way"
     return [
-        Chart(
-            "Throughput, small pool",
-            x,
-            "tokens/s",
-            {"": _curve(rows, "at_once", "tokens_per_second")},
-        ),
-        Chart("KV blocks", x, "", {"": _curve(rows, "at_once", "most_blocks")}),
-        Chart("Preemptions", x, "", {"": _curve(rows, "at_once", "preemptions")}),
+        _lines("Throughput, small pool", x, rows, "at_once", "tokens_per_second", "tokens/s"),
+        _lines("KV blocks", x, rows, "at_once", "most_blocks"),
+        _lines("Preemptions", x, rows, "at_once", "preemptions"),
     ]
+
+
+def _grouped(
+    rows: Sequence[Row], place: str, switch: str, names: Mapping[Any, str], y: str, scale: float
+) -> dict[str, list[tuple[float, float]]]:
+    """Bars beside each other, one for each state of a switch."""
+    places = list(dict.fromkeys(row[place] for row in rows))
+    return {
+        name: [(places.index(r[place]), scale * r[y]) for r in rows if r[switch] == state]
+        for state, name in names.items()
+    }
 
 
 def _workloads(rows: Sequence[Row]) -> list[Chart]:
-    kinds = list(dict.fromkeys(row["workload"] for row in rows))
-
-    def bars(figure: str, scale: float = 1.0) -> dict[str, list[tuple[float, float]]]:
-        return {
-            name: [
-                (kinds.index(row["workload"]), scale * row[figure])
-                for row in rows
-                if row["prefix_cache"] == cache
-            ]
-            for name, cache in (("no prefix cache", False), ("prefix cache", True))
-        }
-
+    kinds = dict.fromkeys(row["workload"] for row in rows)
     short = [kind.replace("chat of three turns", "three turns") for kind in kinds]
+    caches = {False: "no prefix cache", True: "prefix cache"}
     return [
-        Chart("Time to first token", "", "ms", bars("ttft_p50", 1e3), names=short),
-        Chart("KV blocks", "", "", bars("most_blocks"), names=short),
-    ]
+        Chart(
+            title, "", unit, _grouped(rows, "workload", "prefix_cache", caches, y, scale),
+            names=short,
+        )
+        for title, unit, y, scale in (
+            ("Time to first token", "ms", "ttft_p50", 1e3), ("KV blocks", "", "most_blocks", 1.0),
+        )
+    ]  # fmt: skip
 
 
 def _bars(
@@ -155,16 +147,10 @@ def _bars(
 
 
 def _cuda_graphs(rows: Sequence[Row]) -> Chart:
-    batches = sorted({row["batch"] for row in rows})
-    bars = {
-        name: [
-            (batches.index(row["batch"]), 1e3 * row["itl_p50"])
-            for row in rows
-            if row["cuda_graphs"] == switch
-        ]
-        for name, switch in (("kernel by kernel", "off"), ("CUDA graphs", "on"))
-    }
-    names = [f"batch {batch}" for batch in batches]
+    rows = sorted(rows, key=lambda row: row["batch"])
+    switches = {"off": "kernel by kernel", "on": "CUDA graphs"}
+    bars = _grouped(rows, "batch", "cuda_graphs", switches, "itl_p50", 1e3)
+    names = [f"batch {batch}" for batch in dict.fromkeys(row["batch"] for row in rows)]
     return Chart("CUDA graphs: between tokens", "", "ms", bars, names=names)
 
 

@@ -1,17 +1,15 @@
-"""The paged KV cache: who owns which block, and what contiguous memory would have wasted."""
+"""The paged KV cache: block tables, and the pool of blocks that they point into."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page, Place, Sheet
 
 MARGIN = 0.12
 DASHES = (0, (2, 1.5))
@@ -80,6 +78,21 @@ class Cell:
     was_freed: bool = False
 
 
+GRAY, OWN = style.tint(style.INK, 0.16), style.tint(style.BLUE, 0.6)
+BOTH = style.tint(style.SHARED, 0.75)
+# The kinds of cells: in words, which they are, and how they look.
+KINDS: list[tuple[str, Callable[[Cell], bool], Cell]] = [
+    ("free", lambda c: c.is_free, Cell(0, GRAY, is_free=True)),
+    ("one request", lambda c: c.users == 1, Cell(0, OWN)),
+    ("shared by several", lambda c: c.users > 1, Cell(0, BOTH)),
+    ("partly filled", lambda c: c.users > 0 and c.fill < 1, Cell(0, OWN, fill=0.5)),
+    ("kept by the cache", lambda c: c.is_cached, Cell(0, GRAY, is_cached=True)),
+    ("in use, in no table", lambda c: not (c.is_free or c.users or c.is_cached), Cell(0, GRAY)),
+    ("just taken", lambda c: c.is_new, Cell(0, style.PAPER, is_new=True)),
+    ("just freed", lambda c: c.was_freed, Cell(0, GRAY, is_free=True, was_freed=True)),
+]
+
+
 def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
     colors = style.name_colors(state.tables)
     owners: dict[int, list[str]] = {}
@@ -92,22 +105,19 @@ def _cells(state: PoolState, previous: PoolState | None) -> list[Cell]:
     cells = []
     for block, count in enumerate(state.ref_counts):
         users = owners.get(block, [])
-        if len(users) > 1:
-            face = style.tint(style.SHARED, 0.75)
-        elif users:
+        face = BOTH if len(users) > 1 else GRAY
+        if len(users) == 1:
             face = style.tint(style.series_color(colors[users[0]]), 0.6)
-        else:
-            face = style.tint(style.INK, 0.16)
         cells.append(
             Cell(
                 block,
                 face,
                 fills.get(block, 1.0),
                 len(users),
-                block in state.cached,
-                count == 0,
-                count > 0 and before[block] == 0,
-                count == 0 and before[block] > 0,
+                is_cached=block in state.cached,
+                is_free=count == 0,
+                is_new=count > 0 and before[block] == 0,
+                was_freed=count == 0 and before[block] > 0,
             )
         )
     return cells
@@ -119,10 +129,8 @@ def _fill(state: PoolState, name: str, i: int) -> float:
     return min(1.0, max(0.0, tokens / state.block_size))
 
 
-def _draw_cell(ax: Axes, x: float, y: float, side: float, cell: Cell, height: float = 0.0) -> None:
-    height = height or side
-    gap = min(0.03, side * 0.12)
-    width, height = side - gap, height - gap
+def _draw_cell(ax: Sheet, x: float, y: float, side: float, cell: Cell) -> None:
+    width = height = side - min(0.03, side * 0.12)
     edge, line, dashes = style.FAINT, 0.8, "solid"
     if cell.was_freed:
         edge, line, dashes = style.VERMILION, 1.4, DASHES
@@ -164,7 +172,11 @@ def draw_blocks(
     tables = _TableLayout(state, inner)
     columns, pool_side = _grid(len(cells), inner)
     content = max(tables.width, columns * pool_side, 3.2)
-    key = _key_entries(cells, copies)
+    found = [kind for kind in KINDS if any(map(kind[1], cells))]
+    key: list[tuple[str, Cell | None]] = [(words, look) for words, _, look in found]
+    if copies:
+        each = (f"{name}: {a} copied to {b}" for name, (a, b) in copies.items())
+        key.append((", ".join(each), None))
     key_widths = [0.24 + style.text_width(words, style.SMALL) for words, _ in key]
     key_places = style.flow(key_widths, content)
     pool_top = MARGIN + tables.height + 0.26 + 0.12 * bool(copies)
@@ -178,33 +190,31 @@ def draw_blocks(
     for cell in cells:
         x = MARGIN + cell.block % columns * pool_side
         _draw_cell(page.ax, x, pool_top + cell.block // columns * pool_side, pool_side, cell)
-    for source, target in copies.values():
-        _draw_copy(page.ax, source, target, columns, pool_side, pool_top)
-    for entry, (x, line) in zip(key, key_places, strict=True):
-        _draw_key(page.ax, MARGIN + x, key_top + line * 0.24 + 0.1, entry)
-    _say(page, state, cells, copies)
-    return page.figure
-
-
-def _say(
-    page: Page, state: PoolState, cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
-) -> None:
+    for source, target in copies.values():  # an arrow over what lies between the two
+        (x0, y0), (x1, y1) = (
+            (MARGIN + (block % columns + 0.46) * pool_side, pool_top + block // columns * pool_side)
+            for block in (source, target)
+        )
+        bend = min(0.5, 0.17 / max(abs(x1 - x0), 0.1))
+        bend = -bend if x1 > x0 else bend
+        page.arrow((x0, y0), (x1, y1), bend=bend, shrinkA=1, linewidth=1.2, zorder=5)
+    for (words, cell), (x, line) in zip(key, key_places, strict=True):
+        x, middle = MARGIN + x, key_top + line * 0.24 + 0.1
+        if cell is None:
+            page.put(x + 0.08, middle, "→", ha="center")
+        else:
+            _draw_cell(page.ax, x, middle - 0.085, 0.2, cell)
+        page.note(x + 0.24, middle, words)
     tables = (
         f"{name}, {_tokens(state.lengths[name])}, blocks {style.some(table) or 'none'}"
         for name, table in state.tables.items()
     )
     if state.tables:
         page.say(f"Block tables: {style.some(tables, between='; ')}")
-    kinds = {
-        "free": [c.block for c in cells if c.is_free],
-        "shared by several requests": [c.block for c in cells if c.users > 1],
-        "kept by the cache": [c.block for c in cells if c.is_cached and not c.is_free],
-        "just taken": [c.block for c in cells if c.is_new],
-        "just freed": [c.block for c in cells if c.was_freed],
-    }
-    found = [f"{len(blocks)} {kind}" for kind, blocks in kinds.items() if blocks]
-    found += [f"block {a} copied to {b} for {name}" for name, (a, b) in copies.items()]
-    page.say(f"Pool of {style.count(len(cells), 'block')}: {'; '.join(found) or 'all in use'}")
+    kinds = [f"{words} {sum(map(is_kind, cells))}" for words, is_kind, _ in found]
+    kinds += [f"block {a} copied to {b} for {name}" for name, (a, b) in copies.items()]
+    page.say(f"Pool of {style.count(len(cells), 'block')}: {'; '.join(kinds)}")
+    return page.figure
 
 
 class _TableLayout:
@@ -259,7 +269,7 @@ def _copies(state: PoolState, previous: PoolState | None) -> dict[str, tuple[int
     return copies
 
 
-def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _TableLayout) -> None:
+def _draw_tables(ax: Sheet, state: PoolState, cells: Sequence[Cell], layout: _TableLayout) -> None:
     y, side = MARGIN, layout.side
     colors = style.name_colors(state.tables)
     for name, table in state.tables.items():
@@ -280,70 +290,3 @@ def _draw_tables(ax: Axes, state: PoolState, cells: Sequence[Cell], layout: _Tab
             cell = replace(cells[block], fill=_fill(state, name, i), is_free=False)
             _draw_cell(ax, x, y + i // layout.per_row * side, side, cell)
         y += layout.rows(table) * side + layout.gap
-
-
-def _draw_copy(ax: Axes, source: int, target: int, columns: int, side: float, top: float) -> None:
-    """An arrow from the top of a block, over what lies between, to the top of its copy."""
-    (x0, y0), (x1, y1) = (
-        (MARGIN + (block % columns + 0.46) * side, top + block // columns * side)
-        for block in (source, target)
-    )
-    bend = min(0.5, 0.17 / max(abs(x1 - x0), 0.1))
-    ax.add_artist(
-        FancyArrowPatch(
-            (x0, y0),
-            (x1, y1),
-            connectionstyle=f"arc3,rad={-bend if x1 > x0 else bend}",
-            arrowstyle="-|>",
-            mutation_scale=8,
-            shrinkA=1,
-            shrinkB=0,
-            color=style.INK,
-            linewidth=1.2,
-            zorder=5,
-        )
-    )
-
-
-def _key_entries(
-    cells: Sequence[Cell], copies: Mapping[str, tuple[int, int]]
-) -> list[tuple[str, Cell | None]]:
-    """The kinds of cells that are there, each with its words."""
-    gray = style.tint(style.INK, 0.16)
-    own = style.tint(style.BLUE, 0.6)
-    found = [
-        (any(c.is_free for c in cells), "free", Cell(0, gray, is_free=True)),
-        (any(c.users == 1 for c in cells), "one request", Cell(0, own)),
-        (
-            any(c.users > 1 for c in cells),
-            "shared by several",
-            Cell(0, style.tint(style.SHARED, 0.75)),
-        ),
-        (any(c.users and c.fill < 1 for c in cells), "partly filled", Cell(0, own, fill=0.5)),
-        (any(c.is_cached for c in cells), "kept by the cache", Cell(0, gray, is_cached=True)),
-        (
-            any(not c.is_free and not c.users and not c.is_cached for c in cells),
-            "in use, in no table",
-            Cell(0, gray),
-        ),
-        (any(c.is_new for c in cells), "just taken", Cell(0, style.PAPER, is_new=True)),
-        (
-            any(c.was_freed for c in cells),
-            "just freed",
-            Cell(0, gray, is_free=True, was_freed=True),
-        ),
-    ]
-    entries: list[tuple[str, Cell | None]] = [kind[1:] for kind in found if kind[0]]
-    if copies:
-        words = ", ".join(f"{name}: {a} copied to {b}" for name, (a, b) in copies.items())
-        entries.append((words, None))
-    return entries
-
-
-def _draw_key(ax: Axes, x: float, middle: float, entry: tuple[str, Cell | None]) -> None:
-    words, cell = entry
-    if cell is None:
-        ax.put(x + 0.08, middle, "→", ha="center")
-    else:
-        _draw_cell(ax, x, middle - 0.085, 0.2, cell)
-    ax.note(x + 0.24, middle, words)

@@ -1,4 +1,4 @@
-"""Figures of serving: charts of one or more lines, and traces of requests."""
+"""Charts on scales: curves, bars, costs step by step, lengths, traces of requests."""
 
 from __future__ import annotations
 
@@ -6,20 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    EngFormatter,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import HALO, Page, Place, Sheet
 
 # ---------------------------------------------------------------------------------- charts
 
 MARGIN, GAP = 0.12, 0.35
 HEAD, BOTTOM = 0.62, 0.55  # inches above and below the axes
 DASHES = ((0, (4, 3)), (0, (1, 2)))  # of guides, in turn
-HALO = withStroke(linewidth=2.5, foreground=style.PAPER)  # so that no curve strikes a word out
 Points = Sequence[tuple[float, float]]
 
 
@@ -51,17 +55,14 @@ class Chart:
 
 def draw_charts(charts: Sequence[Chart], height: float = 2.3, at: Place | None = None) -> Figure:
     """Draw charts in a row, on the width of a page."""
-    if not charts:
-        raise ValueError("charts must hold at least one chart, got none")
+    style.check_some(charts, "charts")
     page = Page(style.WIDTH, HEAD + height + BOTTOM, at)
     pitch = (style.WIDTH - 2 * MARGIN + GAP) / len(charts)
     for number, chart in enumerate(charts):
         x = MARGIN + number * pitch
         page.put(x, 0.17, chart.title, weight="bold")
         _legend(page, chart, x, pitch - GAP)
-        ax = page.chart(x + 0.55, HEAD, pitch - GAP - 0.62, height)
-        _draw(ax, chart)
-    for chart in charts:
+        _draw(page.chart(x + 0.55, HEAD, pitch - GAP - 0.62, height, lines=True), chart)
         curves = {**chart.curves, **chart.guides}
         said = [f"{name} {_told(chart, points)}".strip() for name, points in curves.items()]
         marks = [f"mark “{name}” at {style.digits(x)}" for name, x in chart.marks.items()]
@@ -78,9 +79,8 @@ def _told(chart: Chart, points: Points) -> str:
 
 
 def _legend(page: Page, chart: Chart, x: float, width: float) -> None:
-    colors = [style.series_color(number) for number in range(len(chart.curves))]
     entries = [
-        (name, color, 2.0, "solid") for name, color in zip(chart.curves, colors, strict=True)
+        (name, style.series_color(number), 2.0, "solid") for number, name in enumerate(chart.curves)
     ]
     entries += [(name, style.MUTED, 1.0, dash) for name, dash in zip(chart.guides, cycle(DASHES))]
     entries = [entry for entry in entries if entry[0]]
@@ -92,24 +92,25 @@ def _legend(page: Page, chart: Chart, x: float, width: float) -> None:
         page.put(x + left + 0.2, y, name, style.SMALL, color)
 
 
-def _draw(ax: Axes, chart: Chart) -> None:
+def _draw(ax: Sheet, chart: Chart) -> None:
     if chart.names:
         _draw_bars(ax, chart)
     else:
         _draw_curves(ax, chart)
+    values = [y for points in chart.curves.values() for _, y in points]
+    ax.set_ylim(0.0, 1.12 * max(values) or 1.0)  # measured curves fill it, guides may leave it
     if chart.log_y:
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.set_ylim(0.7 * min(values), 1.5 * max(values))
+        decades = max(values) / min(values) > 1000
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if decades else (1.0, 2.0, 5.0)))
         ax.yaxis.set_minor_formatter(NullFormatter())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-    ax.set_ylim(*_limits(chart))
-    ax.grid(axis="y", color=style.WASH, lw=0.8)
-    ax.set_axisbelow(True)
-    for set_label, words in ((ax.set_xlabel, chart.xlabel), (ax.set_ylabel, chart.ylabel)):
-        set_label(words, fontsize=style.SMALL, color=style.MUTED, fontfamily=style.FONT)
+    plain = FuncFormatter(lambda value, _: f"{value:,g}")
+    ax.yaxis.set_major_formatter(EngFormatter(sep=" ") if max(values) >= 1e6 else plain)
+    ax.label_scales(x=chart.xlabel, y=chart.ylabel)
 
 
-def _draw_bars(ax: Axes, chart: Chart) -> None:
+def _draw_bars(ax: Sheet, chart: Chart) -> None:
     width = 0.7 / len(chart.curves)
     for number, points in enumerate(chart.curves.values()):
         left = (number - (len(chart.curves) - 1) / 2) * width
@@ -119,18 +120,12 @@ def _draw_bars(ax: Axes, chart: Chart) -> None:
     ax.set_xlim(-0.5, len(chart.names) - 0.5)
 
 
-def _draw_curves(ax: Axes, chart: Chart) -> None:
+def _draw_curves(ax: Sheet, chart: Chart) -> None:
     drawstyle = "steps-post" if chart.steps else "default"
     for number, points in enumerate(chart.curves.values()):
+        look = {"color": style.series_color(number), "lw": 2.0, "ms": 3.5, "drawstyle": drawstyle}
         marker = None if chart.steps or len(points) > 40 else "o"
-        ax.plot(
-            *zip(*points, strict=True),
-            color=style.series_color(number),
-            lw=2.0,
-            ms=3.5,
-            marker=marker,
-            drawstyle=drawstyle,
-        )
+        ax.plot(*zip(*points, strict=True), marker=marker, **look)
     for points, dash in zip(chart.guides.values(), cycle(DASHES)):
         ax.plot(*zip(*points, strict=True), color=style.MUTED, lw=1.0, ls=dash, zorder=1)
     if chart.log_x:
@@ -142,28 +137,9 @@ def _draw_curves(ax: Axes, chart: Chart) -> None:
         ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     for number, (name, x) in enumerate(chart.marks.items()):
         ax.axvline(x, color=style.VERMILION, lw=1.0, ls=(0, (2, 2)), zorder=0)
-        ax.text(
-            x,
-            0.02 + 0.08 * number,
-            f" {name}",
-            transform=ax.get_xaxis_transform(),
-            fontsize=style.SMALL,
-            color=style.VERMILION,
-            fontfamily=style.FONT,
-            ha="left",
-            va="bottom",
-            parse_math=False,
-            zorder=4,
-            path_effects=[HALO],
-        )
-
-
-def _limits(chart: Chart) -> tuple[float, float]:
-    """The range of y: measured curves fill it, guides may leave it."""
-    values = [y for points in chart.curves.values() for _, y in points]
-    if chart.log_y:
-        return 0.7 * min(values), 1.5 * max(values)
-    return 0.0, 1.12 * max(values) or 1.0
+        place = {"transform": ax.get_xaxis_transform(), "path_effects": HALO}
+        y = 0.02 + 0.08 * number
+        ax.put(x, y, f" {name}", style.SMALL, style.VERMILION, va="bottom", zorder=4, **place)
 
 
 def _sparse(ticks: Sequence[float]) -> list[float]:
@@ -175,12 +151,117 @@ def _sparse(ticks: Sequence[float]) -> list[float]:
     return kept
 
 
+# ---------------------------------------------------------------------------------- costs
+
+
+def draw_growth(
+    panels: Mapping[str, Mapping[str, Sequence[float]]],
+    xlabel: str = "token generated",
+    log: bool = False,
+    at: Place | None = None,
+) -> Figure:
+    """Draw counted costs step by step, such as FLOPs and bytes with and without a cache.
+
+    Args:
+        panels: title → name of a curve → its value at each step, from step 1 on.
+        log: a logarithmic scale upwards.
+    """
+    style.check_some(panels, "panels")
+    charts = []
+    for title, curves in panels.items():
+        points = {name: list(enumerate(values, 1)) for name, values in curves.items()}
+        charts.append(Chart(title, xlabel, "", points, log_y=log))
+    return draw_charts(charts, at=at)
+
+
+def draw_tile_bytes(
+    counted: Mapping[int, int],
+    curves: Mapping[str, Mapping[int, float]],
+    levels: Mapping[str, float],
+    xlabel: str = "queries in a tile",
+    at: Place | None = None,
+) -> Figure:
+    """Draw counted bytes, formulas and constants, both scales log.
+
+    Args:
+        counted: size of a tile → bytes.
+        curves: name → size of a tile → bytes.
+        levels: name → bytes, a horizontal line.
+    """
+    style.check_some(counted, "counted")
+    shown = {"counted": sorted(counted.items())}
+    shown |= {name: [(size, y) for size in sorted(counted)] for name, y in levels.items()}
+    formulas = {name: sorted(points.items()) for name, points in curves.items()}
+    title = "bytes read and written"
+    chart = Chart(title, xlabel, "", shown, formulas, log_x=True, log_y=True)
+    return draw_charts([chart], at=at)
+
+
+def draw_batch_times(
+    title: str, times: Mapping[str, Mapping[int, float]], at: Place | None = None
+) -> Figure:
+    """Draw microseconds against the batch, both on logarithmic scales.
+
+    Args:
+        title: what was measured, on which machine and when.
+        times: way -> batch -> milliseconds.
+    """
+    curves = {}
+    for way, by_batch in times.items():
+        points = [(batch, 1e3 * ms) for batch, ms in sorted(by_batch.items())]
+        if points:
+            curves[f"{way}, {style.digits(points[-1][1])} µs"] = points
+    style.check_some(curves, "times")
+    chart = Chart(title, "requests", "µs", curves, log_x=True, log_y=True)
+    return draw_charts([chart], at=at)
+
+
+# ---------------------------------------------------------------------------------- lengths
+
+
+def _stack(ax: Sheet, lower: Sequence[int], upper: Sequence[int], colors: Sequence) -> None:
+    """Bars in a row, each of two parts."""
+    thickness = 0.8 if len(lower) <= 100 else 1.0
+    ax.bar(range(len(lower)), lower, thickness, color=colors[0])
+    ax.bar(range(len(lower)), upper, thickness, lower, color=colors[1])
+    ax.set_xlim(-0.7, len(lower) - 0.3)
+
+
+def draw_lengths(
+    prompts: Sequence[int], answers: Sequence[int], reserved: int, at: Place | None = None
+) -> Figure:
+    """Draw a bar for each request, shortest first: its prompt, its answer, and what stays empty.
+
+    Args:
+        prompts, answers: tokens of each request.
+        reserved: tokens that are set aside for every request.
+    """
+    if len(prompts) != len(answers):
+        raise ValueError(f"answers must be {len(prompts)}, as prompts are, got {len(answers)}")
+    pairs = sorted(zip(prompts, answers, strict=True), key=sum)
+    page = Page(style.WIDTH, 2.9, at)
+    empty = style.tint(style.INK, 0.1)
+    colors = [style.tint(color, 0.75) for color in (style.BLUE, style.ORANGE)]
+    names = ("prompt", "answer", f"reserved ({reserved:,}), empty")
+    page.legend(0.62, 0.18, dict(zip(names, (*colors, empty), strict=True)))
+    ax = page.chart(0.62, 0.4, style.WIDTH - 0.84, 2.05)
+    ax.bar(range(len(pairs)), [reserved] * len(pairs), 0.8, color=empty)
+    _stack(ax, *zip(*pairs, strict=True), colors)
+    ax.set(ylim=(0, reserved), xticks=[])
+    ax.label_scales(x=f"{len(pairs)} requests, shortest first", y="tokens")
+    totals = [sum(pair) for pair in pairs]
+    used = sum(totals) / reserved / len(totals)
+    page.say(
+        f"{style.count(len(pairs), 'request')}, prompt and answer together from {min(totals):,} to "
+        f"{max(totals):,} tokens; {reserved:,} are reserved for each, {used:.0%} of which are used"
+    )
+    return page.figure
+
+
 # ---------------------------------------------------------------------------------- trace
 
-TRACE_MARGIN = 0.12
-LEFT, CHART = 1.0, 7.8  # inches: where the charts begin, and how wide they are
-BARS, POOL = 2.0, 0.9  # inches: how high
-GREEN, ORANGE = style.tint(style.GREEN, 0.75), style.tint(style.ORANGE, 0.75)
+LEFT, WIDE = 1.0, 7.8  # inches: where the charts begin, and how wide they are
+BARS, POOL = 2.0, 0.85  # inches: how high
 
 
 @dataclass(frozen=True)
@@ -211,112 +292,57 @@ def draw_trace(
         records: the requests in the order in which they came.
         num_blocks: size of the pool: the top of the lower scale.
     """
-    if not records:
-        raise ValueError("records must hold at least one request, got none")
+    style.check_some(records, "records")
     has_pool = any(record.blocks_in_use is not None for record in records)
-    names = _Names(records)
-    names_top = 0.4 + BARS + (0.2 + POOL if has_pool else 0.0)
-    page = Page(style.WIDTH, names_top + 0.1 + names.height + TRACE_MARGIN, at)
-    reused = sum(record.reused for record in records)
-    total = reused + sum(record.computed for record in records)
-    words = f"{reused:,} of {total:,} prompt tokens reused: hit rate {reused / max(1, total):.0%}"
-    page.put(TRACE_MARGIN, 0.18, words, 9.5, weight="bold")
-    _draw_tokens(page, records)
-    if has_pool:
-        _draw_pool(page, records, num_blocks)
-    names.draw(page.ax, names_top + 0.06)
-    evicted = sum(record.evicted for record in records)
+    names = [style.shorten(style.printable(record.request_id), 1.0, 7) for record in records]
+    widest, pitch = max(style.text_width(name, 7) for name in names), WIDE / len(records)
+    upright = widest + 0.06 > pitch
+    height = 0.4 + BARS + (0.2 + POOL) * has_pool
+    page = Page(style.WIDTH, height + 0.3 + (widest if upright and pitch >= 0.14 else 0.15), at)
+    reused, computed = [r.reused for r in records], [r.computed for r in records]
+    total = sum(reused) + sum(computed)
+    words = (
+        f"{sum(reused):,} of {total:,} prompt tokens reused: hit rate "
+        f"{sum(reused) / max(1, total):.0%}"
+    )
+    page.put(MARGIN, 0.18, words, 9.5, weight="bold")
     page.say(f"{style.count(len(records), 'request')}: {words}")
+    colors = style.tint(style.GREEN, 0.75), style.tint(style.ORANGE, 0.75)
+    page.legend(LEFT + WIDE - 1.6, 0.18, dict(zip(("reused", "computed"), colors, strict=True)))
+    ax = page.chart(LEFT, 0.4, WIDE, BARS, bottom=not has_pool, lines=True)
+    _stack(ax, reused, computed, colors)
+    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    ax.label_scales(y="prompt tokens")
     if has_pool:
-        most = max(record.blocks_in_use or 0 for record in records)
-        of = f" of {num_blocks}" if num_blocks else ""
-        page.say(f"At most {most}{of} blocks in use, {evicted} evicted")
+        ax = _draw_pool(page, records, num_blocks)
+    if pitch >= 0.14:
+        ax.set_xticks(range(len(names)), names, parse_math=False)
+        ax.tick_params(axis="x", length=0, labelsize=7, labelrotation=90 * upright)
     return page.figure
 
 
-class _Names:
-    """The requests' names below the bars: level, upright, or every so many as a number."""
-
-    def __init__(self, records: Sequence[TraceRecord]) -> None:
-        self.names = [style.printable(record.request_id) for record in records]
-        self.pitch = CHART / len(records)
-        widest = max(style.text_width(name, 7) for name in self.names)
-        self.is_level = widest + 0.06 <= self.pitch
-        self.is_upright = not self.is_level and self.pitch >= 0.14
-        self.height = min(widest, 1.0) if self.is_upright else 0.15
-
-    def draw(self, ax: Axes, top: float) -> None:
-        every = 1
-        if not (self.is_level or self.is_upright):
-            every = next(n for n in (5, 10, 20, 50, 100, 10**9) if n * self.pitch >= 0.35)
-        for i in range(0, len(self.names), every):
-            x = LEFT + (i + 0.5) * self.pitch
-            if self.is_upright:
-                name = style.shorten(self.names[i], 1.0, 7)
-                ax.put(x, top, name, 7, style.MUTED, "center", "top", rotation=90)
-            else:
-                name = self.names[i] if self.is_level else str(i)
-                ax.put(x, top + 0.08, name, 7, style.MUTED, "center")
-
-
-def _lane(page: Page, top: float, height: float, records: Sequence[TraceRecord]) -> Axes:
-    ax = page.chart(LEFT, top, CHART, height)
-    ax.set_xlim(-0.5, len(records) - 0.5)
-    ax.tick_params(bottom=False, labelbottom=False)
-    ax.grid(axis="y", color=style.WASH, lw=0.8)
-    ax.set_axisbelow(True)
-    return ax
-
-
-def _label(page: Page, lines: tuple[str, ...], middle: float) -> None:
-    for i, line in enumerate(lines):
-        y = middle + 0.14 * (i - (len(lines) - 1) / 2)
-        page.note(LEFT - 0.5, y, line, "right")
-
-
-def _draw_tokens(page: Page, records: Sequence[TraceRecord]) -> None:
-    ax = _lane(page, 0.4, BARS, records)
-    reused = [record.reused for record in records]
-    computed = [record.computed for record in records]
-    thickness = 0.8 if len(records) <= 100 else 1.0
-    ax.bar(range(len(records)), reused, thickness, color=GREEN)
-    ax.bar(range(len(records)), computed, thickness, bottom=reused, color=ORANGE)
-    ax.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
-    highest = max(1, *(a + b for a, b in zip(reused, computed, strict=True)))
-    ax.set_ylim(0, highest * 1.05)
-    _label(page, ("prompt", "tokens"), 0.4 + BARS / 2)
-    last = records[-1]
-    scale = BARS / (highest * 1.05)
-    low = 0.4 + BARS - last.reused / 2 * scale
-    high = 0.4 + BARS - (last.reused + last.computed / 2) * scale
-    low = min(low, 0.4 + BARS - 0.08)
-    high = min(high, low - 0.17)
-    x = LEFT + CHART + 0.08
-    page.put(x, low, "reused", color=style.GREEN, weight="bold")
-    page.put(x, high, "computed", color=style.ORANGE, weight="bold")
-
-
-def _draw_pool(page: Page, records: Sequence[TraceRecord], num_blocks: int | None) -> None:
-    top = 0.4 + BARS + 0.2
-    ax = _lane(page, top, POOL - 0.05, records)
+def _draw_pool(page: Page, records: Sequence[TraceRecord], num_blocks: int | None) -> Sheet:
+    ax = page.chart(LEFT, 0.6 + BARS, WIDE, POOL, lines=True)
     used = [(i, r.blocks_in_use) for i, r in enumerate(records) if r.blocks_in_use is not None]
     edges = [i + shift for i, _ in used for shift in (-0.5, 0.5)]
     heights = [blocks for _, blocks in used for _ in (0, 1)]
     ax.fill_between(edges, heights, color=style.tint(style.BLUE, 0.25), linewidth=0.0)
     ax.plot(edges, heights, color=style.BLUE, lw=1.5)
     most = num_blocks or max(1, *heights)
-    ax.set_ylim(0, most * 1.15)
+    ax.set(xlim=(-0.7, len(records) - 0.3), ylim=(0, most * 1.15))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-    _label(page, ("blocks", "in use"), top + POOL / 2)
-    x = LEFT + CHART + 0.08
+    ax.label_scales(y="blocks in use")
+    x, top = LEFT + WIDE + 0.08, 0.6 + BARS
     if num_blocks:
         ax.axhline(num_blocks, color=style.INK, lw=0.9)
-        y = top + (POOL - 0.05) * (1 - 1 / 1.15)
-        page.note(x, y, f"pool of {num_blocks}")
-    evicted = [(i, record.evicted) for i, record in enumerate(records) if record.evicted]
-    for i, _ in evicted:
-        ax.plot([i], [most * 1.07], marker="v", ms=5, color=style.VERMILION, clip_on=False)
+        page.note(x, top + POOL * (1 - 1 / 1.15), f"pool of {num_blocks}")
+    evicted = [i for i, record in enumerate(records) if record.evicted]
+    total = sum(record.evicted for record in records)
+    look = {"marker": "v", "ms": 5, "color": style.VERMILION, "ls": "", "clip_on": False}
+    ax.plot(evicted, [most * 1.07] * len(evicted), **look)
     if evicted:
-        total = sum(number for _, number in evicted)
         words = f"{style.count(total, 'block')} evicted"
-        page.put(x, top + POOL / 2 + 0.1, words, style.SMALL, style.VERMILION)
+        page.put(x, top + POOL / 2 + 0.12, words, style.SMALL, style.VERMILION)
+    of = f" of {num_blocks}" if num_blocks else ""
+    page.say(f"At most {max(heights)}{of} blocks in use, {total} evicted")
+    return ax

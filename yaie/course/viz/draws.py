@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import BLUE, FAINT, INK, MUTED, ORANGE, SMALL, VERMILION, WIDTH, tint
+from yaie.course.viz.style import BLUE, FAINT, INK, ORANGE, SMALL, VERMILION, WIDTH, tint
 
 # ---------------------------------------------------------------------------------- draws
 
@@ -41,31 +41,51 @@ def draw_bits(values: Sequence[float], at: Place | None = None) -> Figure:
     The sign is vermilion, the exponent orange, the mantissa blue; a 1 is dark, a 0 pale. The two
     columns of numbers are the bits read as integers without a sign.
     """
-    row, top, left = 0.24, 0.62, 0.85
-    width = 32 * CELL
-    second = left + width + 1.3
+    row, top, left, width = 0.24, 0.62, 0.85, 32 * CELL
     page = Page(WIDTH, top + row * len(values) + 0.15, at)
-    for x, title in ((left, "bits of the float"), (second, "bits of its key")):
+    columns = (
+        (left, "bits of the float", float_bits),
+        (left + width + 1.3, "bits of its key", ordered_key),
+    )
+    for x, title, bits_of in columns:
+        grid = page.grid(x, top + 0.03, CELL, row, 0.015, 0.06)
         page.put(x, 0.2, title, weight="bold")
-        page.note(x + width + 0.1, 0.2, "as an integer")
+        page.note(grid.x(32) + 0.1, 0.2, "as an integer")
         for start, length, name in ((0, 1, "±"), (1, 8, "exponent"), (9, 23, "mantissa")):
-            middle = x + (start + length / 2) * CELL
-            page.note(middle, 0.44, name, "center")
-    for i, value in enumerate(values):
-        y = top + i * row
-        page.put(left - 0.12, y + row / 2, f"{value:g}", ha="right")
-        for x, bits in ((left, float_bits(value)), (second, ordered_key(value))):
+            page.note(grid.x(start + length / 2), 0.44, name, "center")
+        for i, value in enumerate(values):
+            bits = bits_of(value)
             for place in range(32):
                 color = VERMILION if place == 0 else ORANGE if place < 9 else BLUE
                 one = bits >> (31 - place) & 1
-                face = tint(color, 0.85 if one else 0.15)
-                cell = CELL - 0.015
-                page.box(x + place * CELL, y + 0.03, cell, row - 0.06, face=face)
-            page.put(x + width + 0.1, y + row / 2, f"{bits:,}", SMALL)
+                grid.cell(i, place, tint(color, 0.85 if one else 0.15))
+            page.put(grid.x(32) + 0.1, grid.middle(i), f"{bits:,}", SMALL)
+    for i, value in enumerate(values):
+        page.put(left - 0.12, top + (i + 0.5) * row, f"{value:g}", ha="right")
     each = (f"{v:g}: {float_bits(v):,} and {ordered_key(v):,}" for v in values)
     page.say(
         f"Floats with their bits, and those of their keys, read as integers: {'; '.join(each)}"
     )
+    return page.figure
+
+
+# ---------------------------------------------------------------------------------- number line
+
+
+def draw_number_line(
+    numbers: Sequence[float], ends: Sequence[float], title: str = "", at: Place | None = None
+) -> Figure:
+    """Draw a line from 0 to each of `ends`, one below the other, with a stroke for each number."""
+    style.check_some(numbers, "numbers")
+    page = Page(WIDTH - 1.0, 0.36 + len(ends), at)
+    page.put(0.2, 0.17, title, weight="bold")
+    within = (f"{sum(number <= end for number in numbers)} up to {end:g}" for end in ends)
+    page.say(f"{title}: from {min(numbers):g} to {max(numbers):g}, {style.some(within)}")
+    for i, end in enumerate(ends):
+        shown = [number for number in numbers if number <= end]
+        ax = page.chart(0.2, 0.36 + i, page.width - 0.4, 0.5, left=False)
+        ax.eventplot(shown, lineoffsets=0, linelengths=1, linewidths=0.9, color=BLUE)
+        ax.set(xlim=(0, end * 1.01), ylim=(-0.5, 0.5))
     return page.figure
 
 
@@ -168,10 +188,6 @@ def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None
 
 # ---------------------------------------------------------------------------------- counts
 
-ROW = 0.26
-HEADER = 0.36
-GAP = 0.35
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -187,41 +203,31 @@ def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | Non
 
     A blue bar is the count, a black line across it what was expected.
     """
-    if not tallies:
-        raise ValueError("tallies must hold at least one, got none")
+    style.check_some(tallies, "tallies")
     shown = [style.token_label(label) for label in labels]
     left = MARGIN + max(style.text_width(label) for label in shown) + 0.12
-    columns = len(tallies)
-    width = min(2.6, (WIDTH - left - MARGIN - GAP * (columns - 1)) / columns)
-    page_width = left + columns * width + (columns - 1) * GAP + MARGIN
-    page = Page(page_width, HEADER + ROW * len(shown) + 0.15, at)
+    columns, gap, row, top = len(tallies), 0.35, 0.26, 0.36
+    width = min(2.6, (WIDTH - left - MARGIN - gap * (columns - 1)) / columns)
+    page_width = left + columns * (width + gap) - gap + MARGIN
+    page = Page(page_width, top + row * len(shown) + 0.15, at)
     largest = max(max(*tally.counts, *tally.expected) for tally in tallies)
-    unit = (width - 0.45) / largest
-    for row, label in enumerate(shown):
-        page.put(left - 0.1, HEADER + (row + 0.5) * ROW, label, ha="right")
     for i, tally in enumerate(tallies):
-        x = left + i * (width + GAP)
-        name = style.shorten(tally.name, width + GAP / 2, 9.5, "bold")
+        x = left + i * (width + gap)
+        grid = page.grid(x, top + 0.2 * row, (width - 0.45) / largest, row, 0, 0.4 * row)
+        name = style.shorten(tally.name, width + gap / 2, 9.5, "bold")
         page.put(x, 0.17, name, 9.5, weight="bold")
-        bottom = HEADER + ROW * len(shown)
-        page.plot([x, x], [HEADER, bottom], color=FAINT, lw=1.0)
-        for row, (count, expected) in enumerate(zip(tally.counts, tally.expected, strict=True)):
-            top = HEADER + (row + 0.2) * ROW
+        page.plot([x, x], [top, top + row * len(shown)], color=FAINT, lw=1.0)
+        said = []
+        for j, (count, expected) in enumerate(zip(tally.counts, tally.expected, strict=True)):
             if count:
-                blue = tint(BLUE, 0.7)
-                page.box(x, top, count * unit, ROW * 0.6, blue, radius=0.0)
-            line = x + expected * unit
-            ends = [top - 0.03, top + ROW * 0.6 + 0.03]
-            page.plot([line] * 2, ends, color=INK, lw=1.6, zorder=4)
-            end = max(x + count * unit, line) + 0.05
-            middle = HEADER + (row + 0.5) * ROW
-            page.note(end, middle, f"{count:,}")
-    for tally in tallies:
-        rows = zip(labels, tally.counts, tally.expected, strict=True)
-        each = (
-            f"{style.quote(label)} {count:,} ({expected:.0f})" for label, count, expected in rows
-        )
-        page.say(f"{tally.name}, tokens drawn (and expected): {style.some(each)}")
+                grid.bar(j, 0, count, tint(BLUE, 0.7))
+            ends = [grid.y(j) - 0.03, grid.y(j + 0.6) + 0.03]
+            page.plot([grid.x(expected)] * 2, ends, color=INK, lw=1.6, zorder=4)
+            page.note(grid.x(max(count, expected)) + 0.05, grid.middle(j), f"{count:,}")
+            said.append(f"{style.quote(labels[j])} {count:,} ({expected:.0f})")
+            if i == 0:
+                grid.name(j, shown[j], style.BODY)
+        page.say(f"{tally.name}, tokens drawn (and expected): {style.some(said)}")
     return page.figure
 
 
@@ -242,25 +248,14 @@ def draw_chance(
     ax.set_xlim(0, right)
     height = ax.get_ylim()[1]
     ax.axvline(limit, color=VERMILION, lw=1.4)
-    word = f"limit {limit:.1f}"
-    options = {"fontsize": SMALL, "fontfamily": style.FONT}
-    ax.text(limit + 0.3, height * 0.9, word, color=VERMILION, **options)
+    ax.put(limit + 0.3, height * 0.9, f"limit {limit:.1f}", SMALL, VERMILION)
     for i, (name, value) in enumerate(marks.items()):
-        far = value > right
-        y = height * (0.62 - 0.2 * i)
-        text = f"{name}: {value:,.1f}" + (" →" if far else "")
-        x = right if far else value
+        far, y = value > right, height * (0.62 - 0.2 * i)
+        x, text = min(value, right), f"{name}: {value:,.1f}" + (" →" if far else "")
         ax.plot([x], [y], marker=">" if far else "o", color=INK, ms=5, clip_on=False)
-        ax.text(
-            x - right * 0.012 if far else x + right * 0.012,
-            y,
-            text,
-            color=INK,
-            ha="right" if far else "left",
-            va="center",
-            **options,
-        )
-    ax.set_xlabel("chi-square", color=MUTED, **options)
+        shift = -0.012 * right if far else 0.012 * right
+        ax.put(x + shift, y, text, SMALL, ha="right" if far else "left")
+    ax.label_scales(x="chi-square")
     below = sum(value < limit for value in values) / max(1, len(values))
     each = (
         f"{name} {value:,.1f}, {'beyond' if value > limit else 'below'} it"

@@ -12,30 +12,23 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    BODY,
-    FAINT,
-    INK,
-    MUTED,
-    ORANGE,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    series_color,
-    tint,
-)
-
-# ---------------------------------------------------------------------------------- grid
+from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.style import BLUE, FAINT, INK, MUTED, PAPER, SMALL, VERMILION, WASH, tint
 
 MARGIN = 0.12
-LEFT = 1.62  # where the lanes begin
-CELL = 0.25  # one thread
-GAP = 0.14  # between thread blocks
+CELL = 0.25  # one thread, or one lane
 TOP = 0.58
 WARP = 32
+
+
+def _number_lanes(grid: Grid, lanes: int) -> None:
+    for lane in range(0, lanes, 4):
+        grid.head(lane, str(lane))
+    grid.ax.note(grid.left - 0.12, grid.top - 0.1, "lane", "right")
+
+
+# ---------------------------------------------------------------------------------- threads
+
 MOST_WARPS = 24
 
 
@@ -46,7 +39,7 @@ class Launch:
     Attributes:
         num_elements: how many elements the tensor has.
         threads: threads of each thread block.
-        thread_blocks: how many there are; enough for one thread an element if left out.
+        thread_blocks: how many there are; by default enough for one thread per element.
         element: which element a thread takes: `element(thread_block, thread)`.
     """
 
@@ -75,33 +68,27 @@ def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
     if not 1 <= launch.threads <= 1024:
         raise ValueError(f"threads must be from 1 to 1,024, got {launch.threads}")
     warps = -(-launch.threads // WARP)
-    if not 1 <= warps * launch.grid <= MOST_WARPS:
-        raise ValueError(
-            f"a launch of 1 to {MOST_WARPS} warps can be drawn, got {warps * launch.grid}"
-        )
     rows = warps * launch.grid
-    page = Page(LEFT + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * GAP, at)
+    if not 1 <= rows <= MOST_WARPS:
+        raise ValueError(f"a launch of 1 to {MOST_WARPS} warps can be drawn, got {rows}")
+    left, gap = 1.62, 0.14  # inches; `gap` between thread blocks
+    page = Page(left + WARP * CELL + MARGIN, TOP + rows * CELL + launch.grid * gap, at)
+    grid = page.grid(left, TOP, CELL, CELL, 0.03)
+    _number_lanes(grid, WARP)
     idle = 0
-    for lane in range(0, WARP, 4):
-        page.put(LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center")
-    page.note(LEFT - 0.12, TOP - 0.1, "lane", "right")
     for block in range(launch.grid):
-        y = TOP + block * (warps * CELL + GAP)
-        color = series_color(block)
-        page.put(MARGIN, y + CELL / 2, f"thread block {block}", SMALL, INK, weight="bold")
+        first = block * (warps + gap / CELL)
+        page.put(MARGIN, grid.middle(first), f"thread block {block}", SMALL, weight="bold")
         for thread in range(launch.threads):
             warp, lane = divmod(thread, WARP)
-            row = y + warp * CELL
             if lane == 0:
-                page.note(LEFT - 0.12, row + CELL / 2, f"warp {warp}", "right")
+                grid.name(first + warp, f"warp {warp}", color=MUTED)
             element = launch.taken_by(block, thread)
-            inside = 0 <= element < launch.num_elements
-            idle += not inside
-            face = tint(color, 0.45) if inside else WASH
-            x = LEFT + lane * CELL
-            page.rect(x, row, CELL - 0.03, CELL - 0.03, face)
-            spot = x + CELL / 2 - 0.015, row + CELL / 2 - 0.015
-            page.put(*spot, str(element), 6.2, INK if inside else FAINT, "center")
+            face, ink = tint(style.series_color(block), 0.45), INK
+            if not 0 <= element < launch.num_elements:
+                face, ink = WASH, FAINT
+                idle += 1
+            grid.cell(first + warp, lane, face, str(element), size=6.2, color=ink)
     words = (
         f"{style.count(launch.grid, 'thread block')} of {launch.threads} threads for "
         f"{style.count(launch.num_elements, 'element')}"
@@ -131,36 +118,30 @@ def draw_written(got, want, title: str = "", at: Place | None = None) -> Figure:
         ("wrong", ~right & ~unwritten, VERMILION),
         ("never written", unwritten, PAPER),
     ]
-    size = min(0.16, 4.5 / max(1, -(-got.size // WARP)))
-    left, top = 0.75, 0.62
     rows = max(1, -(-got.size // WARP))
+    size, left, top = min(0.16, 4.5 / rows), 0.75, 0.62
     page = Page(max(left + WARP * size + MARGIN, 6.4), top + rows * size + 0.12, at)
     page.put(MARGIN, 0.16, title, weight="bold")
-    x = MARGIN
-    for name, where, face in kinds:
+    for _, where, face in kinds:
         cells = [
             Rectangle((left + i % WARP * size, top + i // WARP * size), size * 0.9, size * 0.9)
             for i in np.flatnonzero(where)
         ]
         edge = FAINT if face == PAPER else face
         page.ax.add_collection(PatchCollection(cells, facecolor=face, edgecolor=edge, lw=0.5))
-        if where.any():
-            page.box(x, 0.35, 0.12, 0.12, face, edge, 0.5, 0.0)
-            words = f"{name}: {int(where.sum()):,}"
-            page.note(x + 0.18, 0.42, words)
-            x += 0.5 + style.text_width(words, SMALL)
+    counts = {name: f"{int(where.sum()):,}" for name, where, _ in kinds}
+    found = {f"{name}: {counts[name]}": face for name, where, face in kinds if where.any()}
+    page.legend(MARGIN, 0.42, found)
     step = max(1, round(0.16 / size))
     for row in range(0, rows, step):
         page.put(left - 0.08, top + (row + 0.5) * size, str(row * WARP), 6.5, MUTED, "right")
-    each = (f"{int(where.sum()):,} {name}" for name, where, _ in kinds)
+    each = (f"{number} {name}" for name, number in counts.items())
     page.say(f"{title}: of {style.count(got.size, 'element')}, {style.some(each)}")
     return page.figure
 
 
 # ---------------------------------------------------------------------------------- programs
 
-PROGRAMS_LEFT = 1.15  # inches, where the lanes begin
-PROGRAMS_GAP = 0.07  # between blocks
 MOST_LANES = 32
 MOST_BLOCKS = 24
 
@@ -209,7 +190,7 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
         page = Page(4.6, 0.36, at)
         words = "No program was watched: that takes Triton's interpreter."
         page.say(words)
-        page.put(MARGIN, 0.18, words, BODY, MUTED)
+        page.put(MARGIN, 0.18, words, color=MUTED)
         return page.figure
     lanes = max(len(block) for _, block in state.blocks)
     if lanes > MOST_LANES or len(state.blocks) > MOST_BLOCKS:
@@ -217,29 +198,23 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
             f"at most {MOST_BLOCKS} blocks of {MOST_LANES} lanes can be drawn, got "
             f"{len(state.blocks)} of {lanes}"
         )
-    width = max(PROGRAMS_LEFT + lanes * CELL + MARGIN, 4.6)
-    page = Page(width, TOP + len(state.blocks) * (CELL + PROGRAMS_GAP) + 0.06, at)
+    left, pitch = 1.15, CELL + 0.07  # inches
+    width = max(left + lanes * CELL + MARGIN, 4.6)
+    page = Page(width, TOP + len(state.blocks) * pitch + 0.06, at)
+    grid = page.grid(left, TOP, CELL, pitch, 0.03, 0.1)
+    _number_lanes(grid, lanes)
     masked = stray = 0
-    for lane in range(0, lanes, 4):
-        page.put(
-            PROGRAMS_LEFT + (lane + 0.5) * CELL - 0.015, TOP - 0.1, str(lane), 6.5, MUTED, "center"
-        )
-    page.note(PROGRAMS_LEFT - 0.12, TOP - 0.1, "lane", "right")
     for row, (program, block) in enumerate(state.blocks):
-        y = TOP + row * (CELL + PROGRAMS_GAP)
-        page.put(MARGIN, y + CELL / 2, f"program {program}", SMALL, weight="bold")
+        page.put(MARGIN, grid.middle(row), f"program {program}", SMALL, weight="bold")
         for lane, (element, inside) in enumerate(block):
-            exists = 0 <= element < state.num_elements
-            masked += not inside
-            stray += inside and not exists
-            face, ink = tint(series_color(program), 0.45), INK
+            face, ink = tint(style.series_color(program), 0.45), INK
             if not inside:
                 face, ink = WASH, FAINT
-            elif not exists:
+                masked += 1
+            elif not 0 <= element < state.num_elements:
                 face, ink = VERMILION, PAPER
-            x = PROGRAMS_LEFT + lane * CELL
-            page.rect(x, y, CELL - 0.03, CELL - 0.03, face)
-            page.put(x + CELL / 2 - 0.015, y + CELL / 2 - 0.015, str(element), 6.2, ink, "center")
+                stray += 1
+            grid.cell(row, lane, face, str(element), size=6.2, color=ink)
     programs = style.count(len({program for program, _ in state.blocks}), "program")
     words = f"{programs} on {state.name}, {style.count(state.num_elements, 'element')}"
     page.put(MARGIN, 0.16, words, weight="bold")
@@ -262,25 +237,17 @@ def draw_traffic(kinds: Mapping[str, Mapping[str, int]], at: Place | None = None
     Args:
         kinds: name of the way → {"read": bytes, "written": bytes}.
     """
-    left, width, row = 2.1, 5.0, 0.34
-    page = Page(9.0, 0.42 + row * len(kinds) + 0.06, at)
+    left, row = 2.1, 0.34
+    page = Page(9.0, 0.48 + row * len(kinds), at)
     most = max(sum(parts.values()) for parts in kinds.values())
-    colors = {"read": BLUE, "written": ORANGE}
-    x = left
-    for part, color in colors.items():
-        page.box(x, 0.1, 0.12, 0.12, color, radius=0.0)
-        page.note(x + 0.18, 0.165, f"bytes {part}")
-        x += 1.15
+    grid = page.grid(left, 0.42, 5.0 / most, row, gap_below=0.1)
+    page.legend(left, 0.16, {"bytes read": BLUE, "bytes written": style.ORANGE})
     for number, (name, parts) in enumerate(kinds.items()):
-        y = 0.42 + number * row
-        page.put(left - 0.12, y + row / 2 - 0.03, name, ha="right")
-        x = left
-        for part, color in colors.items():
-            length = width * parts[part] / most
-            page.rect(x, y, length, row - 0.1, color)
-            x += length
-        words = f"{sum(parts.values()):,}"
-        page.put(x + 0.1, y + row / 2 - 0.03, words, SMALL)
+        read, whole = parts["read"], parts["read"] + parts["written"]
+        grid.name(number, name, style.BODY)
+        grid.area((number, number + 1), (0, read), BLUE)
+        grid.area((number, number + 1), (read, whole), style.ORANGE)
+        page.put(grid.x(whole) + 0.1, grid.middle(number), f"{whole:,}", SMALL)
     each = (
         f"{name}: {parts['read']:,} bytes read, {parts['written']:,} written"
         for name, parts in kinds.items()

@@ -39,8 +39,7 @@ def draw_hierarchy(levels: Sequence[Level], at: Place | None = None) -> Figure:
     Args:
         levels: the nearest to the arithmetic units first.
     """
-    if not levels:
-        raise ValueError("levels must hold at least one memory, got none")
+    style.check_some(levels, "levels")
     height = HEAD + max(LARGEST + 0.25, ROW * len(levels)) + 0.1
     page = Page(style.WIDTH, height, at)
     page.put(MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
@@ -61,10 +60,8 @@ def _squares(page: Page, levels: Sequence[Level], bottom: float) -> float:
         side = LARGEST * math.sqrt(level.num_bytes / largest)
         column = max(side, 0.28)
         color = style.series_color(number)
-        corner = x + (column - side) / 2, bottom - side
-        page.box(
-            *corner, side, side, face=style.tint(color, 0.35), edge=color, radius=0.0, line=0.8
-        )
+        corner, face = (x + (column - side) / 2, bottom - side), style.tint(color, 0.35)
+        page.rect(*corner, side, side, face, edgecolor=color, linewidth=0.8)
         page.put(x + column / 2, bottom + 0.16, str(number + 1), style.SMALL, ha="center")
         x += column + 0.12
     return x - 0.12
@@ -89,17 +86,18 @@ def _bars(page: Page, levels: Sequence[Level], left: float) -> None:
 
 
 def _size(num_bytes: int) -> str:
-    for unit, name in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if num_bytes >= unit:
-            value = num_bytes / unit
-            return f"{value:,.0f} {name}" if value >= 10 else f"{value:,.1f} {name}"
-    return f"{num_bytes} bytes"
+    return _with_unit(num_bytes, "B") if num_bytes >= 1000 else f"{num_bytes} bytes"
 
 
 def _speed(bandwidth: float | None) -> str:
-    if bandwidth is None:
-        return "speed not published"
-    if bandwidth >= 1e12:
-        value = bandwidth / 1e12
-        return f"{value:,.0f} TB/s" if value >= 10 else f"{value:.1f} TB/s"
-    return f"{bandwidth / 1e9:,.0f} GB/s"
+    return "speed not published" if bandwidth is None else _with_unit(bandwidth, "B/s")
+
+
+def _with_unit(value: float, unit: str) -> str:
+    """A value with its prefix, and one decimal if it is small."""
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= factor:
+            value /= factor
+            decimals = value < 10 and not value.is_integer()
+            return f"{value:,.{int(decimals)}f} {prefix}{unit}"
+    return f"{value:,.0f} {unit}"

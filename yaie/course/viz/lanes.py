@@ -1,9 +1,9 @@
-"""Lanes along time: warps, thread blocks, launches and requests."""
+"""Lanes along time: warps, thread blocks, launches, GPU work and requests."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -11,11 +11,18 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Grid, Page, Place
+
+MARGIN = 0.14
+
+
+def _scale(grid: Grid, y: float, end: float, unit: str = "", most: int = 11) -> None:
+    """Write round numbers from 0 to `end` below the lanes."""
+    for time in style.ticks(end, most):
+        grid.ax.note(grid.x(time), y, f"{time:,g} {unit}".strip(), "center")
+
 
 # ---------------------------------------------------------------------------------- latency
-
-LEFT, HEAD, LANE, RIGHT = 0.95, 0.35, 0.24, 0.2  # inches
 
 
 @dataclass(frozen=True)
@@ -36,56 +43,36 @@ def draw_latency(
     Args:
         num_cycles: how many cycles are as wide as the page; by default those there are.
     """
-    if not spans:
-        raise ValueError("spans must hold at least one span, got none")
+    style.check_some(spans, "spans")
     end = max(span.end for span in spans)
     num_cycles = num_cycles or end
     warps = max(span.warp for span in spans) + 1
-    lanes = [f"warp {warp}" for warp in range(warps)]
-    page = Page(style.WIDTH, HEAD + LANE * (warps + 1) + 0.45, at)
-    unit = (style.WIDTH - LEFT - RIGHT) / num_cycles
-    for lane, name in enumerate([*lanes, "the unit"]):
-        spot = LEFT - 0.1, HEAD + (lane + 0.5) * LANE
-        page.put(*spot, name, ha="right", weight="bold" if lane == warps else "normal")
+    left, lane = 0.95, 0.24
+    page = Page(style.WIDTH, 0.35 + lane * (warps + 1) + 0.45, at)
+    grid = page.grid(left, 0.38, (style.WIDTH - left - 0.2) / num_cycles, lane, gap_below=0.06)
+    for warp in range(warps):
+        grid.name(warp, f"warp {warp}", style.BODY)
+    grid.name(warps + 0.25, "the unit", style.BODY, weight="bold")
     busy = 0
     for span in spans:
-        if span.start >= num_cycles:
-            continue
-        x, length = LEFT + span.start * unit, (min(span.end, num_cycles) - span.start) * unit
+        start, stop = min(span.start, num_cycles), min(span.end, num_cycles)
         color = style.series_color(span.warp)
-        if span.kind == "compute":
-            busy += min(span.end, num_cycles) - span.start
-            for lane in (span.warp, warps):
-                y = HEAD + lane * LANE + 0.03 + 0.06 * (lane == warps)
-                page.box(x, y, length, LANE - 0.06, face=color, radius=0.0)
-        else:
-            y = HEAD + (span.warp + 0.5) * LANE
-            page.plot([x, x + length], [y, y], color=style.tint(color, 0.5), lw=1.2)
+        if span.kind == "compute" and start < stop:
+            busy += stop - start
+            for row in (span.warp, warps + 0.25):
+                grid.bar(row, start, stop, color)
+        elif start < stop:
+            y = [grid.middle(span.warp)] * 2
+            page.plot([grid.x(start), grid.x(stop)], y, color=style.tint(color, 0.5), lw=1.2)
     shown = min(end, num_cycles)
     text = f"the unit works in {busy} of {shown} cycles, {busy / shown:.0%}"
-    page.put(LEFT, 0.17, text, weight="bold")
-    bottom = HEAD + LANE * (warps + 1) + 0.1
-    for cycle in range(0, num_cycles + 1, _step(num_cycles)):
-        x = LEFT + cycle * unit
-        page.note(x, bottom + 0.15, str(cycle), "center")
+    page.put(left, 0.17, text, weight="bold")
+    _scale(grid, page.height - 0.2, num_cycles)
     page.say(f"{style.count(warps, 'warp')} take turns, a load each, then arithmetic: {text}")
     return page.figure
 
 
-def _step(num_cycles: int) -> int:
-    """Between the numbers on the scale, so that there are about ten."""
-    for step in (1, 2, 5, 10, 20, 50, 100, 200, 500):
-        if num_cycles / step <= 12:
-            return step
-    return num_cycles
-
-
 # ---------------------------------------------------------------------------------- timeline
-
-MARGIN = 0.14
-TIMELINE_WIDTH = 4.7
-TOP = 0.36
-ROW = 0.17
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ class Timeline:
 
 
 def started(state: Timeline) -> list[tuple[int, int, int, int]]:
-    """(processor, sequence, begin, end) of each piece: the first that is free takes it."""
+    """(processor, sequence, begin, end) of each piece: the first free processor takes it."""
     if state.equal:
         return list(_shared_out(state))
     free = [(0, processor) for processor in range(state.processors)]
@@ -138,42 +125,28 @@ def finished(state: Timeline) -> int:
 
 def draw_timeline(state: Timeline, at: Place | None = None) -> Figure:
     """Draw a row for each multiprocessor and a bar for each thread block; a color is a sequence."""
-    page = Page(TIMELINE_WIDTH, TOP + ROW * state.processors + 0.3, at)
-    ax, unit = page.ax, (TIMELINE_WIDTH - 2 * MARGIN) / state.longest
+    width, top = 4.7, 0.36
+    page = Page(width, top + 0.17 * state.processors + 0.3, at)
+    grid = page.grid(MARGIN, top, (width - 2 * MARGIN) / state.longest, 0.17, 0.015, 0.04)
     for processor in range(state.processors):
-        y = TOP + processor * ROW
-        ax.rect(MARGIN, y, TIMELINE_WIDTH - 2 * MARGIN, ROW - 0.04, style.WASH)
+        grid.bar(processor, 0, state.longest, style.WASH)
     for processor, sequence, begin, end in started(state):
-        paler = sequence // len(style.SERIES) % 2
-        color = style.tint(style.series_color(sequence), 0.45 if paler else 0.85)
-        corner = MARGIN + begin * unit, TOP + processor * ROW
-        ax.rect(*corner, max((end - begin) * unit - 0.015, 0.01), ROW - 0.04, color)
+        grid.bar(processor, begin, end, style.many_colors(sequence))
     last, work = finished(state), sum(keys for _, keys in state.pieces)
     busy = work / (last * state.processors) if last else 0.0
     blocks = state.processors if state.equal else len(state.pieces)
     words = f"{style.count(blocks, 'thread block')}, done after {last:,} keys"
-    ax.put(MARGIN, 0.2, words, weight="bold")
-    ax.plot(
-        [MARGIN + last * unit] * 2,
-        [TOP - 0.05, TOP + ROW * state.processors],
-        lw=1.0,
-        color=style.INK,
-    )
+    page.put(MARGIN, 0.2, words, weight="bold")
+    page.plot([grid.x(last)] * 2, [top - 0.05, grid.y(state.processors)], lw=1.0, color=style.INK)
     note = (
         f"{state.processors} multiprocessors, busy {busy:.0%} of that time; a color is a sequence"
     )
-    ax.note(MARGIN, page.height - 0.13, note)
+    page.note(MARGIN, page.height - 0.13, note)
     page.say(f"{words}; {note}")
     return page.figure
 
 
 # ---------------------------------------------------------------------------------- launches
-
-LAUNCHES_MARGIN = 0.12
-LAUNCHES_LEFT = 1.0
-UNIT = 0.62  # inches of one unit of time, which has no name: nothing here is measured
-HEIGHT = 0.3
-LAUNCHES_TOP, BOTTOM = 0.35, 1.15  # of the CPU's row and of the GPU's
 
 
 @dataclass(frozen=True)
@@ -198,7 +171,7 @@ class Call:
 def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
     """Draw the calls of the CPU above, the kernels of the GPU below, and what joins them.
 
-    From a kernel that fails on, the GPU does nothing, and the first call that waits is told.
+    After a kernel that fails the GPU does nothing more; the first call that waits reports it.
     """
     now, free = 0.0, 0.0
     host, device = [], []
@@ -207,50 +180,129 @@ def draw_launches(calls: Sequence[Call], at: Place | None = None) -> Figure:
         begin = now
         now += call.takes
         if call.runs and not failed:
-            start = max(begin + call.takes, free)
+            start = max(now, free)
             free = start + call.runs
-            device.append((call, start, begin + call.takes))
+            device.append((call, start, now))
             failed = call.fails
         if call.waits:
             now = max(now, free)
         host.append((call, begin, now, failed and call.waits))
-    width = LAUNCHES_LEFT + max(now, free) * UNIT + LAUNCHES_MARGIN
-    page = Page(max(width, 6.0), BOTTOM + HEIGHT + 0.32, at)
-    for y, name in ((LAUNCHES_TOP, "CPU"), (BOTTOM, "GPU")):
-        page.put(LAUNCHES_MARGIN, y + HEIGHT / 2, name, weight="bold")
-    for call, begin, end, told in host:
-        color = style.VERMILION if told else style.SKY if call.waits else style.BLUE
-        _bar(page, LAUNCHES_TOP, begin, end, call.name, color)
+    left, unit = 1.0, 0.62  # inches of one unit of time, which has no name: nothing is measured
+    page = Page(max(left + max(now, free) * unit + MARGIN, 6.0), 1.77, at)
+    grid = page.grid(left, 0.35, unit, 0.8, 0.04, 0.5)
+
+    def bar(row: int, begin: float, end: float, name: str, color: str) -> None:
+        label = style.shorten(name, (end - begin) * unit - 0.1, style.SMALL)
+        face = style.tint(color, 0.45)
+        grid.area((row, row + 1), (begin, end), face, label, edge=color, radius=0.03)
+
+    for row, name in enumerate(("CPU", "GPU")):
+        page.put(MARGIN, grid.middle(row), name, weight="bold")
+    for call, begin, end, raises in host:
+        color = style.VERMILION if raises else style.SKY if call.waits else style.BLUE
+        bar(0, begin, end, call.name, color)
     for call, start, asked in device:
         color = style.VERMILION if call.fails else style.GREEN
-        _bar(page, BOTTOM, start, start + call.runs, call.name.partition("<")[0], color)
-        page.plot(
-            [LAUNCHES_LEFT + asked * UNIT - 0.04, LAUNCHES_LEFT + start * UNIT + 0.06],
-            [LAUNCHES_TOP + HEIGHT, BOTTOM],
-            color=style.FAINT,
-            lw=1.2,
-            zorder=0,
-        )
-    page.note(page.width - LAUNCHES_MARGIN, BOTTOM + HEIGHT + 0.18, "time, not to scale →", "right")
-    calls = [call.name for call, *_ in host]
+        bar(1, start, start + call.runs, call.name.partition("<")[0], color)
+        xs, ys = [grid.x(asked) - 0.04, grid.x(start) + 0.06], [0.65, grid.y(1)]
+        page.plot(xs, ys, color=style.FAINT, lw=1.2, zorder=0)
+    page.note(page.width - MARGIN, page.height - 0.14, "time, not to scale →", "right")
     runs = [call.name.partition("<")[0] for call, *_ in device]
-    page.say(f"The CPU calls {style.some(calls, 12)}")
+    page.say(f"The CPU calls {style.some((call.name for call in calls), 12)}")
     page.say(f"Later, one after the other, the GPU runs {style.some(runs, 12) or 'nothing'}")
     if failed:
-        told = [call.name for call, _, _, told in host if told]
-        page.say(f"It fails in the last of these; told first: {style.some(told[:1]) or 'nobody'}")
+        raises = [call.name for call, _, _, raises in host if raises]
+        page.say(f"It fails in the last of these; first reported by {(raises or ['none'])[0]}")
     return page.figure
 
 
-def _bar(page: Page, y: float, begin: float, end: float, name: str, color: str) -> None:
-    x, width = LAUNCHES_LEFT + begin * UNIT, (end - begin) * UNIT - 0.04
-    label = style.shorten(name, width - 0.06, style.SMALL)
-    page.cell(x, y, width, HEIGHT, label, style.tint(color, 0.45), color, 0.8, 0.03)
+# ---------------------------------------------------------------------------------- work
+
+
+@dataclass(frozen=True)
+class Work:
+    """One piece of work.
+
+    Attributes:
+        begins, takes: on the GPU, in microseconds.
+        asked: when the CPU asked for it and for how long, in microseconds; None if it was asked
+            for together with others.
+    """
+
+    begins: float
+    takes: float
+    asked: tuple[float, float] | None = None
+
+
+def draw_work(ways: Mapping[str, Sequence[Work]], until: float, at: Place | None = None) -> Figure:
+    """Draw a row of the CPU and a row of the GPU for each way, all from 0 to `until` µs."""
+    if until <= 0:
+        raise ValueError(f"until must be above 0, got {until}")
+    left, pitch, row = 1.5, 0.94, 0.3
+    page = Page(style.WIDTH, MARGIN + len(ways) * pitch + 0.3, at)
+    scale = (page.width - left - 0.3) / until
+    for i, (name, works) in enumerate(ways.items()):
+        y = MARGIN + i * pitch
+        shown = [w for w in works if w.begins < until]
+        words = f"{len(shown)} kernels; from the first to the last the GPU works {_busy(shown):.0%}"
+        page.put(MARGIN, y + 0.14, name, weight="bold")
+        page.note(page.width - 0.3, y + 0.14, words, "right")
+        page.say(f"{name}, the first {until:g} µs: {words}")
+        grid = page.grid(left, y + 0.34, scale, row, gap_below=0.06)
+        asked = dict.fromkeys(w.asked for w in works if w.asked)
+        ran = [(w.begins, w.takes) for w in works]
+        for lane, (side, spans, color) in enumerate(
+            (("CPU asks", asked, style.SKY), ("GPU works", ran, style.GREEN))
+        ):
+            page.put(MARGIN, grid.middle(lane), side, style.SMALL)
+            grid.bar(lane, 0, until, style.WASH)
+            for begin, takes in spans:
+                if begin < until:
+                    end = min(begin + takes, until)
+                    grid.bar(lane, begin, end, color, edge=style.PAPER, line=0.3)
+    bottom = page.height - 0.36
+    grid = page.grid(left, MARGIN, scale, row)
+    for time in style.ticks(until, 8):
+        ends = [MARGIN + 0.34, bottom]
+        page.plot([grid.x(time)] * 2, ends, color=style.FAINT, lw=0.7, alpha=0.6, zorder=3)
+    _scale(grid, bottom + 0.16, until, "µs", 8)
+    return page.figure
+
+
+def _busy(works: Sequence[Work]) -> float:
+    """The share of the time between the first's beginning and the last's end."""
+    if not works:
+        return 0.0
+    busy, end = 0.0, works[0].begins
+    for work in sorted(works, key=lambda work: work.begins):  # some run at the same time
+        busy += max(work.begins + work.takes - max(end, work.begins), 0.0)
+        end = max(end, work.begins + work.takes)
+    return busy / (end - min(work.begins for work in works))
 
 
 # ---------------------------------------------------------------------------------- requests
 
-REQUESTS_LEFT, REQUESTS_RIGHT, REQUESTS_HEAD, REQUESTS_LANE, FOOT = 1.5, 0.35, 0.4, 0.34, 0.45
+
+def _clock(
+    names: Iterable[str], end: float, lane: float, unit: str, words: str, at: Place | None
+) -> tuple[Page, Grid]:
+    """A page with a lane for each name and a scale of time from 0 to `end` below them."""
+    names, left = list(names), 1.5
+    page = Page(style.WIDTH, 0.4 + lane * len(names) + 0.45, at)
+    grid = page.grid(left, 0.4, (style.WIDTH - left - 0.35) / (end or 1.0), lane)
+    page.note(left, 0.17, words)
+    for row, name in enumerate(names):
+        grid.name(row, name)
+    bottom = grid.y(len(names)) + 0.06
+    page.plot([left, grid.x(end)], [bottom] * 2, color=style.FAINT, lw=0.8)
+    _scale(grid, bottom + 0.16, end or 1.0, unit)
+    return page, grid
+
+
+def _strokes(grid: Grid, row: int, times: Iterable[float], color: str) -> None:
+    ends = [grid.y(row) + 0.05, grid.y(row + 1) - 0.05]
+    for time in times:
+        grid.ax.plot([grid.x(time)] * 2, ends, color=color, lw=1.3)
 
 
 def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None = None) -> Figure:
@@ -260,35 +312,22 @@ def draw_requests(traces: Mapping[str, Any], unit: str = "s", at: Place | None =
         traces: name -> anything with `due` and `tokens`, on one clock.
         unit: of that clock.
     """
-    if not traces:
-        raise ValueError("traces must hold at least one trace, got none")
+    style.check_some(traces, "traces")
     start = min(trace.due for trace in traces.values())
-    end = max(trace.tokens[-1] for trace in traces.values())
-    page = Page(style.WIDTH, REQUESTS_HEAD + REQUESTS_LANE * len(traces) + FOOT, at)
-    scale = (style.WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / (end - start or 1.0)
-
-    def place(time: float) -> float:
-        return REQUESTS_LEFT + (time - start) * scale
-
+    end = max(trace.tokens[-1] for trace in traces.values()) - start
     words = "pale: waiting for the first token; strokes: tokens"
-    page.note(REQUESTS_LEFT, 0.17, words)
+    page, grid = _clock(traces, end, 0.34, unit, words, at)
     indices = style.name_colors(traces)
-    for lane, (name, trace) in enumerate(traces.items()):
-        y, color = REQUESTS_HEAD + lane * REQUESTS_LANE, style.series_color(indices[name])
-        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, style.SMALL, ha="right")
-        wait = place(trace.tokens[0]) - place(trace.due)
-        corner = place(trace.due), y + 0.06
-        page.box(*corner, max(wait, 0.01), REQUESTS_LANE - 0.12, style.tint(color, 0.3), radius=0.0)
-        ends = [place(trace.tokens[0]), place(trace.tokens[-1])]
-        page.plot(ends, [y + REQUESTS_LANE / 2] * 2, color=style.tint(color, 0.5), lw=1.0)
-        for time in trace.tokens:
-            page.plot([place(time)] * 2, [y + 0.05, y + REQUESTS_LANE - 0.05], color=color, lw=1.4)
-    _scale(page, start, end, place, REQUESTS_HEAD + REQUESTS_LANE * len(traces), unit)
-    for name, trace in traces.items():
-        due, first, last = (t - start for t in (trace.due, trace.tokens[0], trace.tokens[-1]))
+    for row, (name, trace) in enumerate(traces.items()):
+        color = style.series_color(indices[name])
+        due, tokens = trace.due - start, [time - start for time in trace.tokens]
+        grid.area((row + 0.18, row + 0.82), (due, tokens[0]), style.tint(color, 0.3))
+        xs, ys = [grid.x(tokens[0]), grid.x(tokens[-1])], [grid.middle(row)] * 2
+        page.plot(xs, ys, color=style.tint(color, 0.5), lw=1.0)
+        _strokes(grid, row, tokens, color)
         page.say(
-            f"{name}: due at {style.digits(due)} {unit}, first token at {style.digits(first)}, "
-            f"the last of {len(trace.tokens)} at {style.digits(last)}"
+            f"{name}: due at {style.digits(due)} {unit}, first token at "
+            f"{style.digits(tokens[0])}, the last of {len(tokens)} at {style.digits(tokens[-1])}"
         )
     return page.figure
 
@@ -301,44 +340,15 @@ def draw_arrivals(
     Args:
         arrivals: name -> ascending times from 0.
     """
-    if not any(map(len, arrivals.values())):
-        raise ValueError("arrivals must hold at least one time, got none")
-    end = max(times[-1] for times in arrivals.values() if len(times))
-    page = Page(style.WIDTH, REQUESTS_HEAD + 1.3 * REQUESTS_LANE * len(arrivals) + FOOT, at)
-    scale = (style.WIDTH - REQUESTS_LEFT - REQUESTS_RIGHT) / end
-
-    def place(time: float) -> float:
-        return REQUESTS_LEFT + time * scale
-
-    page.note(REQUESTS_LEFT, 0.17, "each stroke is a request")
-    for lane, (name, times) in enumerate(arrivals.items()):
-        y, color = REQUESTS_HEAD + 1.3 * lane * REQUESTS_LANE, style.series_color(lane)
-        page.put(REQUESTS_LEFT - 0.12, y + REQUESTS_LANE / 2, name, style.SMALL, ha="right")
-        for time in times:
-            page.plot([place(time)] * 2, [y, y + REQUESTS_LANE], color=color, lw=1.2)
-    _scale(page, 0.0, end, place, REQUESTS_HEAD + 1.3 * REQUESTS_LANE * len(arrivals), unit)
+    found = {name: times for name, times in arrivals.items() if len(times)}
+    style.check_some(found, "arrivals")
+    end = max(times[-1] for times in found.values())
+    page, grid = _clock(arrivals, end, 0.44, unit, "each stroke is a request", at)
+    for row, times in enumerate(arrivals.values()):
+        _strokes(grid, row, times, style.series_color(row))
     each = (
         f"{name}: {len(times)}, the last at {style.digits(times[-1])} {unit}"
-        for name, times in arrivals.items()
-        if len(times)
+        for name, times in found.items()
     )
     page.say(f"Requests that arrive: {'; '.join(each)}")
     return page.figure
-
-
-def _scale(page: Page, start: float, end: float, place, y: float, unit: str) -> None:
-    span = end - start
-    step = next(s for s in _steps() if span / s <= 11)
-    page.plot([place(start), place(end)], [y + 0.06] * 2, color=style.FAINT, lw=0.8)
-    for number in range(int(span / step + 1e-6) + 1):
-        x = place(start + number * step)
-        page.plot([x, x], [y + 0.06, y + 0.1], color=style.FAINT, lw=0.8)
-        words = f"{number * step:g} {unit}"
-        page.note(x, y + 0.22, words, "center")
-
-
-def _steps():
-    size = 1e-6
-    while True:
-        yield from (size, 2 * size, 5 * size)
-        size *= 10

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyArrowPatch
 
 from yaie.course.viz import style
 from yaie.course.viz.attention import draw_attention
 from yaie.course.viz.blocks import PoolState, draw_blocks
 from yaie.course.viz.film import compose
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page, Place, Sheet
 from yaie.course.viz.schedule import Step, draw_schedule
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeNode, TreeState
@@ -41,7 +39,7 @@ COURSE = (
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the engine: what it does, in two lines, and the notebooks that build it."""
+    """A part of the engine: what it does, in two lines, the notebooks that build it, its place."""
 
     name: str
     does: tuple[str, ...]
@@ -54,26 +52,16 @@ class Part:
     def notebooks(self) -> tuple[int, ...]:
         return _numbers(self.built_by)
 
-    @property
-    def x(self) -> float:
-        return MARGIN + self.column * (COLUMN + GAP)
-
-    @property
-    def y(self) -> float:
-        return ROWS[self.row]
-
-    @property
-    def width(self) -> float:
-        return self.columns * COLUMN + (self.columns - 1) * GAP
-
-    @property
-    def height(self) -> float:
-        return HEIGHTS[self.row]
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """A place on the page: 0 and 0 are the part's top left corner, 1 and 1 its bottom right."""
+        width = self.columns * (COLUMN + GAP) - GAP
+        left = MARGIN + self.column * (COLUMN + GAP)
+        return left + x * width, ROWS[self.row] + y * HEIGHTS[self.row]
 
 
 PARTS = {
     "tokenizer": Part("Tokenizer", ("text to token ids,", "ready-made"), "", 0, 0),
-    "scheduler": Part("Scheduler", ("who is computed", "in this step"), "notebook 06", 1, 0),
+    "scheduler": Part("Scheduler", ("which requests run", "in this step"), "notebook 06", 1, 0),
     "batch": Part("Batch", ("positions, slots,", "block tables"), "notebooks 03, 06", 2, 0),
     "model": Part("Model", ("tokens to logits,", "layer by layer"), "notebook 01", 3, 0),
     "sampler": Part("Sampler", ("logits to", "the next token"), "notebooks 05, 20", 4, 0),
@@ -128,23 +116,24 @@ def draw_course_map(notebook: int | None = None, at: Place | None = None) -> Fig
     return page.figure
 
 
-def _draw_part(ax: Axes, part: Part, notebook: int | None) -> None:
+def _draw_part(ax: Sheet, part: Part, notebook: int | None) -> None:
     marked = notebook in part.notebooks
     color = notebook_color(notebook) if marked else "#8d949f"
     face = style.tint(color, 0.16) if marked else style.WASH if part.notebooks else style.PAPER
-    ax.box(
-        part.x, part.y, part.width, part.height, face, color, 2.2 if marked else 1.0, 0.07, zorder=3
-    )
-    x, y = part.x + 0.1, part.y + 0.17
+    (left, top), (right, bottom) = part.at(0, 0), part.at(1, 1)
+    line = 2.2 if marked else 1.0
+    ax.box(left, top, right - left, bottom - top, face, color, line, 0.07, zorder=3)
+    x, y = left + 0.1, top + 0.17
     ax.put(x, y, part.name, 9.5, weight="bold", zorder=4)
-    if len(part.does) == 1 and part.columns > 1:
-        after = x + style.text_width(part.name, 9.5, "bold") + 0.15
-        ax.note(after, y, part.does[0], zorder=4)
+    if part.columns > 1:
+        ax.note(x + style.text_width(part.name, 9.5, "bold") + 0.15, y, part.does[0], zorder=4)
     else:
         for line, text in enumerate(part.does):
             ax.note(x, y + 0.2 + 0.15 * line, text, zorder=4)
     for i, number in enumerate(part.notebooks):
-        _draw_badge(ax, x + 0.3 * i, part.y + part.height - 0.25, number)
+        look = {"size": 7, "color": style.PAPER, "weight": "bold", "zorder": 5}
+        ax.box(x + 0.3 * i, bottom - 0.25, 0.26, 0.17, notebook_color(number), zorder=4)
+        ax.put(x + 0.3 * i + 0.13, bottom - 0.163, f"{number:02}", ha="center", **look)
 
 
 def notebook_color(number: int) -> str:
@@ -158,81 +147,47 @@ def _numbers(words: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d\d", words)))
 
 
-def _draw_badge(ax: Axes, x: float, y: float, number: int) -> None:
-    ax.box(x, y, 0.26, 0.17, notebook_color(number), radius=0.05, zorder=4)
-    ax.put(x + 0.13, y + 0.087, f"{number:02}", 7, style.PAPER, "center", weight="bold", zorder=5)
+def _draw_bubble(ax: Sheet, part: Part, words: str) -> None:
+    (left, _), (right, _) = part.at(0, 0), part.at(1, 0)
+    ax.box(left, 0.16, right - left, 0.34, style.tint(style.YELLOW, 0.3), radius=0.16)
+    ax.put((left + right) / 2, 0.335, words, ha="center")
 
 
-def _draw_bubble(ax: Axes, part: Part, words: str) -> None:
-    ax.box(part.x, 0.16, part.width, 0.34, style.tint(style.YELLOW, 0.3), radius=0.16)
-    ax.put(part.x + part.width / 2, 0.335, words, ha="center")
-
-
-def _arrow(
-    ax: Axes,
-    start: tuple[float, float],
-    end: tuple[float, float],
-    color: str = style.MUTED,
-    both: bool = False,
-) -> None:
-    ax.add_artist(
-        FancyArrowPatch(
-            start,
-            end,
-            arrowstyle="<|-|>" if both else "-|>",
-            mutation_scale=10,
-            shrinkA=1,
-            shrinkB=1,
-            color=color,
-            linewidth=1.4,
-            zorder=2,
-        )
-    )
-
-
-def _draw_arrows(ax: Axes) -> None:
+def _draw_arrows(ax: Sheet) -> None:
+    look = {"mutation_scale": 10, "shrinkA": 1, "shrinkB": 1, "linewidth": 1.4, "zorder": 2}
+    both = {"arrowstyle": "<|-|>", **look}
     way = [part for part in PARTS.values() if part.row == 0]
     for left, right in pairwise(way):
-        y = left.y + left.height / 2
-        _arrow(ax, (left.x + left.width, y), (right.x, y), style.INK)
-    first, last = way[0], way[-1]
-    _arrow(ax, (first.x + first.width / 2, 0.5), (first.x + first.width / 2, first.y), style.INK)
-    _arrow(ax, (last.x + last.width / 2, last.y), (last.x + last.width / 2, 0.5), style.INK)
+        ax.arrow(left.at(1, 0.5), right.at(0, 0.5), **look)
+    top, end = way[0].at(0.5, 0), way[-1].at(0.5, 0)
+    ax.arrow((top[0], 0.5), top, **look)
+    ax.arrow(end, (end[0], 0.5), **look)
     for upper, lower in (("scheduler", "radix"), ("batch", "blocks"), ("model", "attention")):
-        a, b = PARTS[upper], PARTS[lower]
-        x = a.x + a.width / 2
-        _arrow(ax, (x, a.y + a.height), (x, b.y), both=upper != "batch")
-    model, layers = PARTS["model"], PARTS["layers"]
-    _arrow(ax, (model.x + model.width - 0.1, model.y + model.height), (layers.x + 0.2, layers.y))
-    for left, right in (("radix", "blocks"), ("blocks", "attention")):
-        a, b = PARTS[left], PARTS[right]
-        y = a.y + a.height / 2
-        _arrow(ax, (a.x + a.width, y), (b.x, y), both=left == "blocks")
-    for name in ("blocks", "attention", "layers"):
-        part, kernels = PARTS[name], PARTS["backends"]
-        x = part.x + part.width / 2
-        _arrow(ax, (x, part.y + part.height), (x, kernels.y))
-    _draw_loop(ax, PARTS["sampler"], PARTS["scheduler"])
+        ends = PARTS[upper].at(0.5, 1), PARTS[lower].at(0.5, 0)
+        ax.arrow(*ends, style.MUTED, **(look if upper == "batch" else both))
+    ax.arrow(PARTS["model"].at(0.925, 1), PARTS["layers"].at(0.15, 0), style.MUTED, **look)
+    radix, blocks, attention = PARTS["radix"], PARTS["blocks"], PARTS["attention"]
+    ax.arrow(radix.at(1, 0.5), blocks.at(0, 0.5), style.MUTED, **look)
+    ax.arrow(blocks.at(1, 0.5), attention.at(0, 0.5), style.MUTED, **both)
+    for part in (blocks, attention, PARTS["layers"]):
+        x, y = part.at(0.5, 1)
+        ax.arrow((x, y), (x, PARTS["backends"].at(0, 0)[1]), style.MUTED, **look)
+    # The way back: a sampled token is the next step's input.
+    (x0, y0), (x1, y1) = PARTS["sampler"].at(0.5, 0), PARTS["scheduler"].at(0.5, 0)
+    ax.plot([x0, x0, x1], [y0, 0.42, 0.42], color=style.INK, lw=1.4, zorder=2)
+    ax.arrow((x1, 0.42), (x1, y1), **look)
+    ax.note((x0 + x1) / 2, 0.3, "the new token joins the next step", "center")
 
 
-def _draw_loop(ax: Axes, sampler: Part, scheduler: Part) -> None:
-    """The way back: a sampled token is the next step's input."""
-    x0, x1, y = sampler.x + sampler.width / 2, scheduler.x + scheduler.width / 2, 0.42
-    ax.plot([x0, x0, x1], [sampler.y, y, y], color=style.INK, lw=1.4, zorder=2)
-    _arrow(ax, (x1, y), (x1, scheduler.y), style.INK)
-    words = "the new token joins the next step"
-    ax.note((x0 + x1) / 2, y - 0.12, words, "center")
-
-
-def _draw_key(ax: Axes) -> None:
+def _draw_key(ax: Sheet) -> None:
     x, y = MARGIN, 4.78
     ax.note(x, y, "notebooks:")
     x += style.text_width("notebooks:", style.SMALL) + 0.14
     for notebooks, color, title in COURSE:
         words = "–".join(re.findall(r"\d\d", notebooks))
         width = style.text_width(words, 7, "bold") + 0.12
-        ax.box(x, y - 0.085, width, 0.17, color, radius=0.05)
-        ax.put(x + width / 2, y + 0.002, words, 7, style.PAPER, "center", weight="bold")
+        look = {"size": 7, "color": style.PAPER, "weight": "bold"}
+        ax.cell(x, y - 0.085, width, 0.17, words, color, **look)
         ax.note(x + width + 0.06, y, title)
         x += width + 0.06 + style.text_width(title, style.SMALL) + 0.2
 

@@ -9,19 +9,24 @@ from __future__ import annotations
 import io
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Rectangle
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from PIL import Image
 
-from yaie.course.viz.style import BODY, DPI, FAINT, FONT, INK, MUTED, PAPER, SMALL, printable
+from yaie.course.viz import style
+from yaie.course.viz.style import BODY, DPI, FAINT, FONT, INK, MUTED, PAPER, SMALL, WASH, printable
 
 DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
+HALO = [withStroke(linewidth=2.5, foreground=PAPER)]  # path effects: no line strikes a word out
+Interval = tuple[float, float]
 
 
 class Sheet(Axes):
@@ -92,6 +97,14 @@ class Sheet(Axes):
         """Draw a rectangle with sharp corners."""
         self.add_artist(Rectangle((x, y), width, height, **{"facecolor": face, **options}))
 
+    def arrow(
+        self, start: Interval, end: Interval, color: Any = INK, bend: float = 0.0, **options: Any
+    ) -> None:
+        """Draw an arrow from point to point, bent to the left by `bend` of its length."""
+        options = {"arrowstyle": "-|>", "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0} | options
+        curve = f"arc3,rad={bend}"
+        self.add_artist(FancyArrowPatch(start, end, connectionstyle=curve, color=color, **options))
+
     def label_scales(self, **axes: str) -> None:
         """Name the scales: `label_scales(x="tokens", y="seconds")`."""
         for axis, words in axes.items():
@@ -105,6 +118,77 @@ class Sheet(Axes):
         self.tick_params(labelsize=SMALL, colors=MUTED, labelfontfamily=FONT, length=3, color=FAINT)
         self.tick_params(left=left, labelleft=left, bottom=bottom, labelbottom=bottom)
         return self
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A part of a sheet with units of its own: rows of `height` inches, columns of `width` inches.
+
+    Rows and columns may be fractions: a grid also carries bars along a scale, and the tiles of a
+    matrix. `gap` inches stay free at the right of each of them, `gap_below` inches below.
+    """
+
+    ax: Sheet
+    left: float
+    top: float
+    width: float
+    height: float
+    gap: float = 0.0
+    gap_below: float = 0.0
+
+    def x(self, column: float) -> float:
+        return self.left + column * self.width
+
+    def y(self, row: float) -> float:
+        return self.top + row * self.height
+
+    def middle(self, row: float) -> float:
+        """The y of the middle of a row's cells."""
+        return self.y(row + 0.5) - self.gap_below / 2
+
+    def area(
+        self,
+        rows: Interval,
+        columns: Interval,
+        face: Any = "none",
+        text: str = "",
+        size: float = SMALL,
+        color: Any = INK,
+        edge: Any = "none",
+        line: float = 0.8,
+        radius: float = 0.0,
+        weight: str = "normal",
+        **options: Any,
+    ) -> None:
+        """Fill the rows and columns from … to …, and write a text in their middle."""
+        x, y = self.x(columns[0]), self.y(rows[0])
+        width, height = self.x(columns[1]) - x - self.gap, self.y(rows[1]) - y - self.gap_below
+        if radius:
+            self.ax.box(x, y, width, height, face, edge, line, radius, **options)
+        else:
+            self.ax.rect(x, y, width, height, face, edgecolor=edge, linewidth=line, **options)
+        if text:
+            self.ax.put(x + width / 2, y + height / 2, text, size, color, "center", weight=weight)
+
+    def cell(self, row: float, column: float, face: Any = "none", text: str = "", **options: Any):
+        """Fill one cell; the options are those of `area`."""
+        self.area((row, row + 1), (column, column + 1), face, text, **options)
+
+    def bar(self, row: float, begin: float, end: float, face: Any, text: str = "", **options: Any):
+        """Fill a row from `begin` to `end`, and write the text in it if it fits."""
+        end = max(end, begin + (0.01 + self.gap) / self.width)
+        room = (end - begin) * self.width - self.gap
+        fits = style.text_width(text, options.get("size", SMALL)) + 0.03 < room
+        self.area((row, row + 1), (begin, end), face, text if fits else "", **options)
+
+    def name(self, row: float, text: str, size: float = SMALL, **options: Any) -> None:
+        """Write left of a row."""
+        self.ax.put(self.left - 0.1, self.middle(row), text, size, ha="right", **options)
+
+    def head(self, column: float, text: str, size: float = 6.5, **options: Any) -> None:
+        """Write above the column that begins at `column`."""
+        x = self.x(column + 0.5) - self.gap / 2
+        self.ax.put(x, self.top - 0.1, text, size, MUTED, "center", **options)
 
 
 class Picture(Figure):
@@ -176,6 +260,30 @@ class Page:
         self.ax.set(xlim=(0, width), ylim=(height, 0))
         self.put, self.note, self.plot = self.ax.put, self.ax.note, self.ax.plot
         self.box, self.cell, self.rect = self.ax.box, self.ax.cell, self.ax.rect
+        self.arrow = self.ax.arrow
+
+    def grid(
+        self,
+        left: float,
+        top: float,
+        width: float,
+        height: float,
+        gap: float = 0.0,
+        gap_below: float | None = None,
+    ) -> Grid:
+        """Lay a grid of cells, `width` by `height` inches each, on the page."""
+        below = gap if gap_below is None else gap_below
+        return Grid(self.ax, left, top, width, height, gap, below)
+
+    def legend(self, x: float, y: float, kinds: Mapping[str, Any], down: bool = False) -> None:
+        """Write words behind squares of their colors, side by side or one below the other."""
+        for words, face in kinds.items():
+            self.box(x, y - 0.07, 0.14, 0.14, face, FAINT, 0.5, 0.02)
+            self.note(x + 0.2, y, words)
+            if down:
+                y += 0.24
+            else:
+                x += 0.45 + style.text_width(words, SMALL)
 
     def axes(self, x: float, y: float, width: float, height: float) -> Sheet:
         """Add a sheet whose frame has its top left corner at (x, y), all in inches."""
@@ -195,9 +303,14 @@ class Page:
         height: float,
         left: bool = True,
         bottom: bool = True,
+        lines: bool = False,
     ) -> Sheet:
-        """Add axes that carry a scale only at these sides."""
-        return self.axes(x, y, width, height).plain(left, bottom)
+        """Add axes that carry a scale only at these sides, with lines across if wanted."""
+        ax = self.axes(x, y, width, height).plain(left, bottom)
+        if lines:
+            ax.grid(axis="y", color=WASH, lw=0.8)
+            ax.set_axisbelow(True)
+        return ax
 
     def say(self, sentence: str) -> None:
         """Add a sentence to the picture's alternative text; its capital and stop may be missing."""

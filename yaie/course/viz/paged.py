@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
 from yaie.course.viz.blocks import PoolState, cached_blocks, draw_blocks, snapshot_pool
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import FAINT, INK, MUTED, PAPER, SMALL, WASH, WIDTH, series_color, tint
+from yaie.course.viz.style import FAINT, INK, PAPER, SMALL, WASH, WIDTH, series_color, tint
 from yaie.course.viz.tree import draw_tree
 from yaie.course.viz.tree_state import TreeState, snapshot_tree
 
-# ---------------------------------------------------------------------------------- slots
-
 MARGIN = 0.12
-HEIGHT = 0.34
-GAP = 0.12  # between blocks
-TOP = 0.3  # of the row of tokens
-FALL = 0.85  # from the row of tokens to the pool
+
+# ---------------------------------------------------------------------------------- slots
 
 
 def draw_slots(
@@ -31,7 +26,6 @@ def draw_slots(
     slots: Sequence[int],
     num_blocks: int,
     block_size: int,
-    width: float = WIDTH,
     at: Place | None = None,
 ) -> Figure:
     """Draw a request's tokens above, the pool as one row of slots below, and what joins them.
@@ -46,40 +40,34 @@ def draw_slots(
     outside = [slot for slot in slots if not 0 <= slot < num_slots]
     if outside:
         raise ValueError(f"slots must be from 0 to {num_slots - 1}, got {outside[0]}")
-    cell = (width - 2 * MARGIN - GAP * (num_blocks - 1)) / num_slots
-    pool_top = TOP + HEIGHT + FALL
-    page = Page(width, pool_top + HEIGHT + 0.42, at)
-    ax = page.ax
-    words = f"{style.count(len(tokens), 'token')}, in their order"
-    ax.note(MARGIN, 0.14, words)
+    gap, height, top, pool_top = 0.12, 0.34, 0.3, 1.49  # inches; `gap` between blocks
+    cell = (WIDTH - 2 * MARGIN - gap * (num_blocks - 1)) / num_slots
+    page = Page(WIDTH, pool_top + height + 0.42, at)
+    page.note(MARGIN, 0.14, f"{style.count(len(tokens), 'token')}, in their order")
     # The row of tokens is cut where blocks end, as the pool is, and stands above its middle.
-    num_pieces = -(-len(tokens) // block_size)
-    row = len(tokens) * cell + GAP * (num_pieces - 1)
-    left = MARGIN + max(0.0, (width - 2 * MARGIN - row) / 2)
+    row = len(tokens) * cell + gap * (-(-len(tokens) // block_size) - 1)
+    left = max(MARGIN, (WIDTH - row) / 2)
+    above = page.grid(left, top, cell, height, 0.02, 0)
+    below = page.grid(MARGIN, pool_top, cell, height, 0.02, 0)
 
-    def pool_x(slot: int) -> float:
-        return MARGIN + slot * cell + slot // block_size * GAP
+    def place(index: int) -> float:
+        """The column of a token or a slot: after each block, the gap."""
+        return index + index // block_size * gap / cell
 
     for slot in range(num_slots):
-        ax.box(pool_x(slot), pool_top, cell - 0.02, HEIGHT, PAPER, FAINT, 0.8, 0.03)
-        ax.put(
-            pool_x(slot) + cell / 2 - 0.01, pool_top + HEIGHT + 0.1, str(slot), 6.5, MUTED, "center"
-        )
+        below.cell(0, place(slot), PAPER, edge=FAINT, radius=0.03)
+        x = below.x(place(slot) + 0.5) - 0.01
+        page.put(x, pool_top + height + 0.1, str(slot), 6.5, style.MUTED, "center")
     for block in range(num_blocks):
-        x = pool_x(block * block_size) + block_size * cell / 2
-        ax.put(x, pool_top + HEIGHT + 0.28, f"block {block}", SMALL, INK, "center")
+        x = below.x(place(block * block_size) + block_size / 2)
+        page.put(x, pool_top + height + 0.28, f"block {block}", SMALL, ha="center")
     for i, (text, slot) in enumerate(zip(tokens, slots, strict=True)):
         color = series_color(i // block_size)
-        x, label = left + i * cell + i // block_size * GAP, style.shorten(text, cell - 0.06, 7)
-        for x0, y0 in ((x, TOP), (pool_x(slot), pool_top)):
-            ax.cell(x0, y0, cell - 0.02, HEIGHT, label, tint(color, 0.45), radius=0.03, size=7)
-        middle = cell / 2 - 0.01
-        ax.plot(
-            [x + middle, pool_x(slot) + middle],
-            [TOP + HEIGHT + 0.02, pool_top - 0.02],
-            color=tint(color, 0.7),
-            lw=1.1,
-        )
+        label, face = style.shorten(text, cell - 0.06, 7), tint(color, 0.45)
+        above.cell(0, place(i), face, label, size=7, radius=0.03)
+        below.cell(0, place(slot), face, label, size=7, radius=0.03)
+        xs = [above.x(place(i) + 0.5) - 0.01, below.x(place(slot) + 0.5) - 0.01]
+        page.plot(xs, [top + height + 0.02, pool_top - 0.02], color=tint(color, 0.7), lw=1.1)
     pairs = (f"{text.strip()} {slot}" for text, slot in zip(tokens, slots, strict=True))
     page.say(f"Tokens and their slots, in blocks of {block_size}: {style.some(pairs, 12)}")
     return page.figure
@@ -118,18 +106,25 @@ def draw_fragmentation(
     Each layout is a bar of `capacity` tokens: colored where tokens are, hatched where memory is
     reserved and empty, white where it is free. The words beside it count the three.
     """
-    if not layouts:
-        raise ValueError("layouts must name at least one layout, got none")
-    bar_height, row = 0.42, 0.98
+    style.check_some(layouts, "layouts")
+    row = 0.98
     page = Page(WIDTH, MARGIN + row * len(layouts), at)
-    scale = (page.width - 2 * MARGIN) / capacity
+    unit = (page.width - 2 * MARGIN) / capacity
+    grid = page.grid(MARGIN, MARGIN + 0.24, unit, row, gap_below=row - 0.42)
     for i, (name, extents) in enumerate(layouts.items()):
-        y = MARGIN + row * i
         used = sum(extent.used for extent in extents)
         reserved = sum(extent.size for extent in extents) - used
         requests = len({extent.owner for extent in extents})
-        page.put(MARGIN, y + 0.1, name, 9.5, weight="bold")
-        _draw_memory(page.ax, extents, capacity, y + 0.24, bar_height, scale)
+        page.put(MARGIN, grid.y(i) - 0.14, name, 9.5, weight="bold")
+        grid.area((i, i + 1), (0, capacity), PAPER)
+        for extent in extents:
+            color, start = series_color(extent.owner), extent.start
+            if extent.size > extent.used:
+                look = {"edge": tint(color, 0.55), "line": 0.0, "hatch": "////"}
+                span = start, start + extent.size
+                grid.area((i, i + 1), span, tint(color, 0.12), **look)
+            grid.area((i, i + 1), (start, start + extent.used), tint(color, 0.75), line=0.0)
+        grid.area((i, i + 1), (0, capacity), edge="#8d949f", line=1.0)
         free = capacity - used - reserved
         words = (
             f"{style.count(requests, 'request')};  {used / capacity:.0%} holds tokens, "
@@ -138,32 +133,9 @@ def draw_fragmentation(
         longest = _longest_hole(extents, capacity)
         if 0 < longest < free:
             words += f" (longest hole: {longest} tokens)"
-        page.note(MARGIN, y + 0.24 + bar_height + 0.12, words)
+        page.note(MARGIN, grid.y(i) + 0.54, words)
         page.say(f"{name}: {words}")
     return page.figure
-
-
-def _draw_memory(
-    ax: Axes, extents: Sequence[Extent], capacity: int, y: float, height: float, scale: float
-) -> None:
-    ax.box(MARGIN, y, capacity * scale, height, PAPER, FAINT, radius=0.0)
-    for extent in extents:
-        color = series_color(extent.owner)
-        x = MARGIN + extent.start * scale
-        if extent.size > extent.used:
-            ax.add_artist(
-                _rectangle(
-                    x, y, extent.size * scale, height, tint(color, 0.12), "////", tint(color, 0.55)
-                )
-            )
-        ax.add_artist(_rectangle(x, y, extent.used * scale, height, tint(color, 0.75)))
-    ax.box(MARGIN, y, capacity * scale, height, "none", "#8d949f", radius=0.0)
-
-
-def _rectangle(x, y, width, height, face, hatch=None, edge="none") -> Rectangle:
-    return Rectangle(
-        (x, y), width, height, facecolor=face, edgecolor=edge, hatch=hatch, linewidth=0.0
-    )
 
 
 def _longest_hole(extents: Sequence[Extent], capacity: int) -> int:
@@ -209,30 +181,17 @@ def draw_cache(
 ) -> Figure:
     """Draw the tree, and below it the block tables and the pool."""
     before = (None, None) if previous is None else (previous.tree, previous.pool)
-
-    def tree(at: Place | None = None) -> Figure:
-        return draw_tree(state.tree, before[0], width, at=at)
-
-    def pool(at: Place | None = None) -> Figure:
-        return draw_blocks(state.pool, before[1], width, at=at)
-
-    (tree_width, tree_height), (pool_width, pool_height) = (
-        panel().get_size_inches() for panel in (tree, pool)
-    )
-    page = Page(max(tree_width, pool_width), tree_height + pool_height, at)
+    tree = partial(draw_tree, state.tree, before[0], width)
+    pool = partial(draw_blocks, state.pool, before[1], width)
+    sizes = [panel().get_size_inches() for panel in (tree, pool)]
+    page = Page(max(width for width, _ in sizes), sum(height for _, height in sizes), at)
     x, y = (at.x, at.y) if at else (0.0, 0.0)
     tree(at=Place(page.figure, x, y))
-    pool(at=Place(page.figure, x, y + tree_height))
+    pool(at=Place(page.figure, x, y + sizes[0][1]))
     return page.figure
 
 
 # ---------------------------------------------------------------------------------- prefix
-
-PREFIX_MARGIN = 0.14
-LEFT = 1.05
-BLOCK = 0.42, 0.3
-PREFIX_GAP = 0.07
-PREFIX_TOP = 0.62
 
 
 @dataclass(frozen=True)
@@ -253,60 +212,44 @@ class Prefix:
 
 
 def draw_prefix(state: Prefix, at: Place | None = None) -> Figure:
-    """Draw a row of blocks for each sequence; what is read at once is one box, what is shared pink.
+    """Draw a row of blocks for each sequence; shared ones are pink, and one box if read together.
 
     Below: how many blocks are read, and how many rows of queries each part has to offer.
     """
     many, most = len(state.tables), max(map(len, state.tables))
-    step = BLOCK[0] + PREFIX_GAP, BLOCK[1] + PREFIX_GAP
-    width = LEFT + most * step[0] + 0.25 + PREFIX_MARGIN
-    page = Page(max(width, 4.4), PREFIX_TOP + many * step[1] + 0.52, at)
-    ax, split = page.ax, state.shared * step[0]
-    own_left = LEFT + split + 0.25
+    left, top, gap, width, height = 1.05, 0.62, 0.07, 0.49, 0.37  # inches; blocks with their gaps
+    page = Page(max(left + most * width + 0.39, 4.4), top + many * height + 0.52, at)
+    together = page.grid(left, top, width, height, gap)
+    apart = page.grid(left + 0.25, top, width, height, gap)  # right of what is shared
+    pink = {"face": tint(style.SHARED, 0.35), "radius": 0.03}
     for i, table in enumerate(state.tables):
-        y = PREFIX_TOP + i * step[1]
         color = series_color(i)
-        ax.put(PREFIX_MARGIN, y + BLOCK[1] / 2, f"sequence {i}", SMALL, weight="bold")
+        page.put(0.14, together.middle(i), f"sequence {i}", SMALL, weight="bold")
         for j, block in enumerate(table):
-            shared = j < state.shared
-            if shared and state.once:
-                continue
-            x = (LEFT if shared else own_left - split) + j * step[0]
-            face = tint(style.SHARED if shared else color, 0.35)
-            ax.box(x, y, *BLOCK, face, tint(color, 0.9), radius=0.03)
-            ax.put(x + BLOCK[0] / 2, y + BLOCK[1] / 2, str(block), SMALL, ha="center")
-    if state.once:
-        height = many * step[1] - PREFIX_GAP
-        for j, block in enumerate(state.tables[0][: state.shared]):
-            x = LEFT + j * step[0]
-            face = tint(style.SHARED, 0.35)
-            ax.cell(x, PREFIX_TOP, BLOCK[0], height, str(block), face, style.SHARED, radius=0.03)
+            if j >= state.shared:
+                face, edge = tint(color, 0.35), tint(color, 0.9)
+                apart.cell(i, j, face, str(block), edge=edge, radius=0.03)
+            elif not state.once:
+                together.cell(i, j, text=str(block), edge=tint(color, 0.9), **pink)
+    for j, block in enumerate(state.tables[0][: state.shared] if state.once else ()):
+        together.area((0, many), (j, j + 1), text=str(block), edge=style.SHARED, **pink)
     own = sum(len(table) - state.shared for table in state.tables)
     read = own + state.shared * (1 if state.once else many)
-    title = "shared blocks once" if state.once else "every context for itself"
-    ax.put(PREFIX_MARGIN, 0.18, f"{title}: {style.count(read, 'block')} read", weight="bold")
-    together, each = (state.rows * many, "in all") if state.once else (state.rows, "each")
-    words = f"{style.count(together, 'row')} of queries {each}"
-    ax.note(LEFT, PREFIX_TOP - 0.14, words)
-    words = f"{style.count(state.rows, 'row')} each"
-    ax.note(own_left, PREFIX_TOP - 0.14, words)
+    title = "shared blocks once" if state.once else "every context on its own"
+    page.put(0.14, 0.18, f"{title}: {style.count(read, 'block')} read", weight="bold")
+    rows, each = (state.rows * many, "in all") if state.once else (state.rows, "each")
+    queries = f"{style.count(rows, 'row')} of queries {each}"
+    page.note(left, top - 0.14, queries)
+    page.note(apart.x(state.shared), top - 0.14, f"{style.count(state.rows, 'row')} each")
     distinct = own + state.shared
     note = f"{distinct} different blocks; each is read {read / distinct:.2g} times on average"
-    ax.note(PREFIX_MARGIN, page.height - 0.18, note)
+    page.note(0.14, page.height - 0.18, note)
     page.say(f"{many} sequences that begin with the same {style.count(state.shared, 'block')}")
-    page.say(
-        f"{title}: {style.count(read, 'block')} read, the shared ones with "
-        f"{style.count(together, 'row')} of queries {each}; {note}"
-    )
+    page.say(f"{title}: {style.count(read, 'block')} read, the shared ones with {queries}; {note}")
     return page.figure
 
 
 # ---------------------------------------------------------------------------------- readers
-
-READERS_MARGIN = 0.14
-READERS_LEFT = 1.75
-CELL = 0.3, 0.24
-READERS_TOP = 0.56
 
 
 @dataclass(frozen=True)
@@ -328,41 +271,25 @@ class Readers:
 
 def draw_readers(state: Readers, at: Place | None = None) -> Figure:
     """Draw a row for each thread block, a column for each block, and how often each is read."""
-    rows = len(state.names)
-    page = Page(
-        READERS_LEFT + state.num_blocks * CELL[0] + READERS_MARGIN,
-        READERS_TOP + rows * CELL[1] + 0.42,
-        at,
-    )
-    ax = page.ax
-    ax.put(READERS_MARGIN, 0.18, style.count(rows, "thread block"), weight="bold")
-    ax.note(READERS_LEFT - 0.1, READERS_TOP - 0.14, "block of the pool", "right")
-    bottom = READERS_TOP + rows * CELL[1] + 0.14
-    ax.note(READERS_LEFT - 0.1, bottom, "times read", "right")
-    for block in range(state.num_blocks):
-        middle = READERS_LEFT + (block + 0.5) * CELL[0]
-        count = sum(block in reads for reads in state.reads)
-        ax.note(middle, READERS_TOP - 0.14, str(block), "center")
-        ax.put(
-            middle,
-            bottom,
-            str(count) if count else "·",
-            SMALL,
-            INK if count else FAINT,
-            "center",
-            weight="bold",
-        )
+    rows, left, top = len(state.names), 1.75, 0.56
+    page = Page(left + state.num_blocks * 0.3 + 0.14, top + rows * 0.24 + 0.42, at)
+    grid = page.grid(left, top, 0.3, 0.24, 0.04)
+    page.put(0.14, 0.18, style.count(rows, "thread block"), weight="bold")
+    page.note(left - 0.1, top - 0.1, "block of the pool", "right")
+    page.note(left - 0.1, page.height - 0.28, "times read", "right")
     for row, (name, owner, reads) in enumerate(
         zip(state.names, state.owners, state.reads, strict=True)
     ):
-        y = READERS_TOP + row * CELL[1]
-        ax.put(READERS_LEFT - 0.1, y + CELL[1] / 2 - 0.02, name, SMALL, ha="right")
+        grid.name(row, name)
         for block in range(state.num_blocks):
-            face = WASH
-            if block in reads:
-                face = tint(series_color(owner), 0.8)
-            x = READERS_LEFT + block * CELL[0]
-            ax.box(x, y, CELL[0] - 0.04, CELL[1] - 0.04, face, radius=0.02)
+            face = tint(series_color(owner), 0.8) if block in reads else WASH
+            grid.cell(row, block, face, radius=0.02)
+    for block in range(state.num_blocks):
+        grid.head(block, str(block), SMALL)
+        count = sum(block in reads for reads in state.reads)
+        words, color = (str(count), INK) if count else ("·", FAINT)
+        x = grid.x(block + 0.5) - 0.02
+        page.put(x, page.height - 0.28, words, SMALL, color, "center", weight="bold")
     times = sum(map(len, state.reads))
     blocks = style.count(len(frozenset().union(*state.reads)), "block")
     page.say(f"{style.count(rows, 'thread block')} read {blocks} of the pool, {times} times in all")

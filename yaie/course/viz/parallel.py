@@ -10,13 +10,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Grid, Page, Place
 from yaie.course.viz.style import BLUE, FAINT, GREEN, INK, MUTED, SMALL, WIDTH, series_color, tint
 
 # ---------------------------------------------------------------------------------- parallel
 
 MARGIN = 0.12
-CELL, GAP = 0.3, 0.08
+CELL, GAP = 0.3, 0.08  # of a head, and between two of them
 
 
 @dataclass(frozen=True)
@@ -34,34 +34,28 @@ def draw_head_shares(shares: HeadShares, at: Place | None = None) -> Figure:
     A KV head that several ranks hold shows as often; a head that no rank has stays empty above.
     """
     group = shares.num_heads / max(1, shares.num_kv_heads)
-    label = style.text_width("query heads") + 0.2
-    pitch = CELL + GAP
-    width = 2 * MARGIN + label + shares.num_heads * pitch
+    left = MARGIN + style.text_width("query heads") + 0.2
+    row, pitch = 0.46, CELL + GAP
     rows = 2 + len(shares.ranks)
-    page = Page(width, 0.25 + rows * 0.46 + 0.12, at)
-    for row, name in ((0, "query heads"), (1, "KV heads")):
-        page.put(MARGIN, 0.31 + row * 0.46, name, weight="bold")
-    owners: dict[tuple[int, int], list[int]] = {}
-    for rank, (queries, keys) in enumerate(shares.ranks):
-        for row, heads in ((0, queries), (1, keys)):
-            for head in heads:
-                owners.setdefault((row, head), []).append(rank)
-    left = MARGIN + label
-    for row, count, span in ((0, shares.num_heads, 1.0), (1, shares.num_kv_heads, group)):
-        for head in range(count):
-            x, y = left + head * span * pitch, 0.16 + row * 0.46
-            _head(page, x, y, span * pitch - GAP, head, owners.get((row, head), []))
-    for rank, (queries, keys) in enumerate(shares.ranks):
-        y = 0.16 + (2 + rank) * 0.46
-        color = series_color(rank)
-        page.put(MARGIN, y + 0.15, f"rank {rank}", color=color, weight="bold")
-        for head in queries:
-            _head(page, left + head * pitch, y, CELL, head, [rank], 0.2)
-        for head in keys:
-            x = left + head * group * pitch
-            _head(page, x, y + 0.23, group * pitch - GAP, head, [rank], 0.13)
+    page = Page(left + MARGIN + shares.num_heads * pitch, 0.37 + rows * row, at)
+    wide = page.grid(left, 0.16, group * pitch, row, GAP, row - CELL)
+    narrow = page.grid(left, 0.16, pitch, row, GAP, row - CELL)
     page.say(f"{shares.num_heads} query heads and {shares.num_kv_heads} KV heads over ranks")
+    kinds = (("query heads", narrow, shares.num_heads), ("KV heads", wide, shares.num_kv_heads))
+    for kind, (name, grid, count) in enumerate(kinds):
+        page.put(MARGIN, grid.middle(kind), name, weight="bold")
+        for head in range(count):
+            ranks = [rank for rank, heads in enumerate(shares.ranks) if head in heads[kind]]
+            _draw_head(grid, kind, kind + 1, head, ranks)
     for rank, (queries, keys) in enumerate(shares.ranks):
+        first = 2 + rank
+        page.put(
+            MARGIN, wide.middle(first), f"rank {rank}", color=series_color(rank), weight="bold"
+        )
+        for head in queries:
+            _draw_head(narrow, first, first + 0.78, head, [rank])
+        for head in keys:
+            _draw_head(wide, first + 0.5, first + 1.13, head, [rank], named=False)
         page.say(
             f"Rank {rank}: query heads {style.some(queries, 16) or 'none'}; KV heads "
             f"{style.some(keys, 16) or 'none'}"
@@ -69,14 +63,16 @@ def draw_head_shares(shares: HeadShares, at: Place | None = None) -> Figure:
     return page.figure
 
 
-def _head(page, x, y, width, head, ranks, height=0.3) -> None:
-    each = width / max(1, len(ranks))
+def _draw_head(
+    grid: Grid, top: float, bottom: float, head: int, ranks: Sequence[int], named: bool = True
+) -> None:
+    """A head in the colors of the ranks that hold it; empty if no rank does."""
+    width = (1 - grid.gap / grid.width) / max(1, len(ranks))
     for i, rank in enumerate(ranks):
-        face = tint(series_color(rank), 0.45)
-        page.box(x + i * each, y, each, height, face=face, radius=0.0)
-    page.box(x, y, width, height, edge=INK if ranks else FAINT, line=0.8)
-    if height >= 0.2:
-        page.put(x + width / 2, y + height / 2 + 0.01, str(head), 7.0, ha="center")
+        spans = (top, bottom), (head + i * width, head + (i + 1) * width + grid.gap / grid.width)
+        grid.area(*spans, tint(series_color(rank), 0.45))
+    edge, words = INK if ranks else FAINT, str(head) if named else ""
+    grid.area((top, bottom), (head, head + 1), text=words, size=7.0, edge=edge)
 
 
 @dataclass(frozen=True)
@@ -111,11 +107,12 @@ def draw_matrices(
     y = 0.0
     for (title, items), height in zip(rows, tall, strict=True):
         page.put(MARGIN, y + 0.2, title, 9.5, weight="bold")
-        x = MARGIN
+        x, said = MARGIN, []
         for item in items:
             if isinstance(item, str):
                 page.put(x + 0.16, y + 0.55 + height / 2, item, 13, ha="center")
                 x += 0.36
+                said.append(item)
                 continue
             array = arrays[id(item)]
             color = INK if item.rank is None else series_color(item.rank)
@@ -126,22 +123,13 @@ def draw_matrices(
             for spine in ax.spines.values():
                 spine.set(color=color, linewidth=1.6)
             x += max(array.shape[1] * cell, style.text_width(item.name, SMALL)) + 0.22
+            said.append("{} ({} × {})".format(item.name, *array.shape))
+        page.say(f"{title}: {' '.join(said)}")
         y += height + 0.72
-    for title, items in rows:
-        signs = (
-            item
-            if isinstance(item, str)
-            else "{} ({} × {})".format(item.name, *arrays[id(item)].shape)
-            for item in items
-        )
-        page.say(f"{title}: {' '.join(signs)}")
     return page.figure
 
 
 # ---------------------------------------------------------------------------------- speculation
-
-LINE, HIGH, SPECULATION_GAP = 0.36, 0.26, 0.06
-WIDEST = 1.4
 
 
 def draw_speculation(
@@ -157,41 +145,20 @@ def draw_speculation(
         rounds: `(draft, accepted)` of each pass.
         decode: the text of `[token]`.
     """
-    shown = list(rounds[:max_rounds])
+    kept = [_agreed(*one) for one in rounds]
+    shown = list(zip(rounds[:max_rounds], kept, strict=False))
     more = len(rounds) - len(shown)
-    page = Page(WIDTH, 0.55 + (len(shown) + bool(more)) * LINE + 0.1, at)
-    x = MARGIN
-    for name, color in (
-        ("drafted and kept", GREEN),
-        ("drafted in vain", FAINT),
-        ("the model's own", BLUE),
-    ):
-        page.box(x, 0.1, 0.2, 0.18, face=tint(color, 0.45), edge=color)
-        page.note(x + 0.28, 0.2, name)
-        x += 0.28 + style.text_width(name, SMALL) + 0.3
-    for number, (draft, accepted) in enumerate(shown):
-        y = 0.45 + number * LINE
-        page.put(MARGIN, y + HIGH / 2, f"pass {number + 1}", color=MUTED)
-        pairs = zip(draft, accepted, strict=False)
-        kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-        x = 1.0
-        for token in accepted[:kept]:
-            x = _token(page, x, y, decode([token]), GREEN)
-        for token in accepted[kept:]:
-            x = _token(page, x, y, decode([token]), BLUE)
-        x += 0.15
-        for token in draft[kept:]:
-            x = _token(page, x, y, decode([token]), FAINT)
+    page = Page(WIDTH, 0.65 + (len(shown) + bool(more)) * 0.36, at)
+    kinds = {"drafted and kept": GREEN, "drafted in vain": FAINT, "the model's own": BLUE}
+    page.legend(MARGIN, 0.2, {words: tint(color, 0.45) for words, color in kinds.items()})
+    for number, ((draft, accepted), agreed) in enumerate(shown):
+        y = 0.45 + number * 0.36
+        page.put(MARGIN, y + 0.13, f"pass {number + 1}", color=MUTED)
+        x = _draw_tokens(page, 1.0, y, accepted[:agreed], GREEN, decode)
+        x = _draw_tokens(page, x, y, accepted[agreed:], BLUE, decode)
+        _draw_tokens(page, x + 0.15, y, draft[agreed:], FAINT, decode)
     if more:
-        y = 0.45 + len(shown) * LINE
-        page.put(MARGIN, y + HIGH / 2, f"and {more} more", color=MUTED)
-    kept = [
-        sum(
-            1
-            for _ in takewhile(lambda pair: pair[0] == pair[1], zip(draft, accepted, strict=False))
-        )
-        for draft, accepted in rounds
-    ]
+        page.put(MARGIN, page.height - 0.33, f"and {more} more", color=MUTED)
     page.say(
         f"Passes of the model: {len(rounds)}, for {sum(len(a) for _, a in rounds)} tokens; "
         f"{sum(kept)} of {sum(len(d) for d, _ in rounds)} drafted tokens were kept, by pass: "
@@ -200,12 +167,24 @@ def draw_speculation(
     return page.figure
 
 
-def _token(page, x: float, y: float, text: str, color) -> float:
-    text = style.shorten(style.token_label(text), WIDEST)
-    width = style.text_width(text) + 0.14
-    if x + width > WIDTH - MARGIN:
-        return x
-    page.box(x, y, width, HIGH, face=tint(color, 0.45), edge=color, line=0.8)
-    ink = MUTED if color == FAINT else INK
-    page.put(x + width / 2, y + HIGH / 2 + 0.01, text, color=ink, ha="center")
-    return x + width + SPECULATION_GAP
+def _agreed(draft: Sequence, accepted: Sequence) -> int:
+    """How many tokens from the first on are the same."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(draft, accepted, strict=False))
+    return sum(1 for _ in same)
+
+
+def _draw_tokens(
+    page: Page, x: float, y: float, tokens: Sequence, color: str, decode: Callable[[list], str]
+) -> float:
+    """Draw the tokens that fit on the line; return where the next one goes."""
+    for token in tokens:
+        text = style.shorten(style.token_label(decode([token])), 1.4)
+        width = style.text_width(text) + 0.14
+        if x + width > WIDTH - MARGIN:
+            break
+        ink = MUTED if color == FAINT else INK
+        page.cell(
+            x, y, width, 0.26, text, tint(color, 0.45), color, 0.8, size=style.BODY, color=ink
+        )
+        x += width + 0.06
+    return x

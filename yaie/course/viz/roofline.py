@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from matplotlib.figure import Figure
 
@@ -16,7 +17,6 @@ LEFT, TOP, HEIGHT, BOTTOM = 0.75, 0.55, 4.3, 0.55  # inches around the axes and 
 LABEL = 0.15  # a label's line
 WIDEST = 2.3  # line of a label
 TOGETHER = 0.1  # dots nearer than this share a label
-TERA = 1e12
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ def draw_roofline(
         points: with intensities above 0.
         span: the lowest and the highest intensity on the page; by default it fits the points.
     """
-    if not roofs:
-        raise ValueError("roofs must hold at least one roof, got none")
+    style.check_some(roofs, "roofs")
     for point in points:
         if point.intensity <= 0:
             raise ValueError(f"intensity of {point.label!r} must be above 0, got {point.intensity}")
@@ -87,12 +86,12 @@ def draw_roofline(
 
 def _say(page: Page, roofs: Sequence[Roof], points: Sequence[Point], title: str) -> None:
     main = roofs[0]
-    unit, unit_name = (TERA, "TFLOP/s") if main.peak >= TERA else (1e9, "GFLOP/s")
+    unit, unit_name = _unit(main)
     peaks = (f"{roof.label} {_number(roof.peak / unit)} {unit_name}" for roof in roofs)
     page.say(
         f"Roofline{title and ', ' + title}: {style.some(peaks)}; "
         f"{_number(main.bandwidth / 1e9)} GB/s; ridge at {_number(main.peak / main.bandwidth)} "
-        "operations a byte"
+        "operations per byte"
     )
     sides: dict[str, list[str]] = {"memory-bound": [], "compute-bound": []}
     for point in sorted(points, key=lambda point: point.intensity):
@@ -103,7 +102,7 @@ def _say(page: Page, roofs: Sequence[Roof], points: Sequence[Point], title: str)
         sides[side].append(f"{name} ({style.digits(point.intensity)}{rate})")
     for side, found in sides.items():
         if found:
-            page.say(f"{len(found)} {side}, by operations a byte: {style.some(found)}")
+            page.say(f"{len(found)} {side}, by operations per byte: {style.some(found)}")
 
 
 class _Plot:
@@ -124,10 +123,9 @@ class _Plot:
         self.low = math.floor(math.log10(low) * 3) / 3
         self.high = math.ceil(math.log10(high) * 3) / 3
         top = max(roof.peak for roof in roofs)
-        rates = [self._rate(point) for point in points]
-        lowest = min([top / 300, *[rate / 2.5 for rate in rates]])
+        lowest = min([top / 300, *[self._rate(point) / 2.5 for point in points]])
         self.floor = math.floor(math.log10(lowest) * 3) / 3
-        self.unit, self.unit_name = (TERA, "TFLOP/s") if roofs[0].peak >= TERA else (1e9, "GFLOP/s")
+        self.unit, self.unit_name = _unit(roofs[0])
         self.ceiling = math.log10(top * 2.0)
         self.taken: list[tuple[float, float, float, float]] = []
         self.beside: dict[int, tuple[float, float, float, float]] = {}  # a cluster's own label
@@ -147,53 +145,43 @@ class _Plot:
         return TOP + (1 - share) * HEIGHT
 
     def scales(self) -> None:
-        ax, bottom = self.page.ax, TOP + HEIGHT
+        page, right, bottom = self.page, LEFT + self.width, TOP + HEIGHT
+        line = {"color": WASH, "lw": 0.8, "zorder": 0}
         for power in range(math.ceil(self.low), math.floor(self.high) + 1):
             x = self.x(10.0**power)
-            ax.plot([x, x], [TOP, bottom], color=WASH, lw=0.8, zorder=0)
-            ax.note(x, bottom + 0.14, _number(10.0**power), "center")
+            page.plot([x, x], [TOP, bottom], **line)
+            page.note(x, bottom + 0.14, _number(10.0**power), "center")
         for power in range(math.ceil(self.floor), math.floor(self.ceiling) + 1):
             y = self.y(10.0**power)
-            ax.plot([LEFT, LEFT + self.width], [y, y], color=WASH, lw=0.8, zorder=0)
-            text = _number(10.0**power / self.unit)
-            ax.note(LEFT - 0.08, y, text, "right")
-        label = "arithmetic intensity, operations a byte"
-        middle = LEFT + self.width / 2
-        ax.note(middle, bottom + 0.36, label, "center")
-        ax.note(0.12, TOP - 0.13, self.unit_name)
+            page.plot([LEFT, right], [y, y], **line)
+            page.note(LEFT - 0.08, y, _number(10.0**power / self.unit), "right")
+        label = "arithmetic intensity, operations per byte"
+        page.note((LEFT + right) / 2, bottom + 0.36, label, "center")
+        page.note(0.12, TOP - 0.13, self.unit_name)
 
     def roof(self, roof: Roof, main: bool) -> None:
-        ax, ridge = self.page.ax, roof.peak / roof.bandwidth
-        color = INK if main else MUTED
+        page, ridge = self.page, roof.peak / roof.bandwidth
         start = max(10.0**self.low, 10.0**self.floor / roof.bandwidth)
-        xs = [self.x(i) for i in (start, ridge, 10.0**self.high)]
-        ys = [self.y(min(roof.peak, i * roof.bandwidth)) for i in (start, ridge, 10.0**self.high)]
-        if main:
-            ax.plot(xs, ys, color=color, lw=2.0, zorder=2)
-        else:
-            ax.plot(xs[1:], ys[1:], color=color, lw=1.2, ls="--", zorder=2)
+        intensities = (start, ridge, 10.0**self.high)
+        xs = [self.x(i) for i in intensities]
+        ys = [self.y(min(roof.peak, i * roof.bandwidth)) for i in intensities]
         text = f"{roof.label}: {_number(roof.peak / self.unit)} {self.unit_name}"
-        self._write(xs[2], ys[1] - 0.13, text, color, "right")
+        self._write(xs[2], ys[1] - 0.13, text, INK if main else MUTED, "right")
         if main:
-            share = 0.4
-            x, y = (a[0] + share * (a[1] - a[0]) for a in (xs, ys))
+            page.plot(xs, ys, color=INK, lw=2.0, zorder=2)
+            x, y = (a[0] + 0.4 * (a[1] - a[0]) for a in (xs, ys))
             angle = math.degrees(math.atan2(ys[0] - ys[1], xs[1] - xs[0]))
-            ax.put(
-                x - 0.12,
-                y - 0.16,
-                f"{_number(roof.bandwidth / 1e9)} GB/s",
-                color=color,
-                ha="center",
-                rotation=angle,
-                rotation_mode="anchor",
-            )
-            ax.plot([xs[1]] * 2, [ys[1], TOP + HEIGHT], color=FAINT, lw=1.0, ls=":")
-            text = f"ridge: {_number(ridge)} operations a byte"
+            text = f"{_number(roof.bandwidth / 1e9)} GB/s"
+            turned = {"rotation": angle, "rotation_mode": "anchor"}
+            page.put(x - 0.12, y - 0.16, text, ha="center", **turned)
+            page.plot([xs[1]] * 2, [ys[1], TOP + HEIGHT], color=FAINT, lw=1.0, ls=":")
+            text = f"ridge: {_number(ridge)} operations per byte"
             self._write(xs[1] + 0.06, TOP + HEIGHT - 0.12, text, MUTED, "left")
-        for i in range(41):  # labels keep off the line
-            for a, b in ((0, 1), (1, 2)):
-                x = xs[a] + i / 40 * (xs[b] - xs[a])
-                y = ys[a] + i / 40 * (ys[b] - ys[a])
+        else:
+            page.plot(xs[1:], ys[1:], color=MUTED, lw=1.2, ls="--", zorder=2)
+        for (x0, y0), (x1, y1) in pairwise(zip(xs, ys, strict=True)):
+            for i in range(41):  # labels keep off the line
+                x, y = x0 + i / 40 * (x1 - x0), y0 + i / 40 * (y1 - y0)
                 self.taken.append((x - 0.03, y - 0.03, x + 0.03, y + 0.03))
 
     def clusters(self, points: Sequence[Point]) -> list[list[Point]]:
@@ -235,14 +223,12 @@ class _Plot:
             left, top = x + dx - (width if ha == "right" else 0.0), y + dy - LABEL / 2
             box = (left, top, left + width, top + LABEL * len(lines))
             if self._free(box, cluster):
-                break
-        else:
-            return  # so many points that a name would only cover others
-        self.taken.append(box)
-        if math.hypot(dx, dy) > 0.25:
-            self.page.plot([x, x + dx], [y, y + dy], color=FAINT, lw=0.8, zorder=1)
-        for number, line in enumerate(lines):
-            self.page.put(x + dx, y + dy + number * LABEL, line, ha=ha, zorder=5)
+                self.taken.append(box)
+                if math.hypot(dx, dy) > 0.25:
+                    self.page.plot([x, x + dx], [y, y + dy], color=FAINT, lw=0.8, zorder=1)
+                for number, line in enumerate(lines):
+                    self.page.put(x + dx, y + dy + number * LABEL, line, ha=ha, zorder=5)
+                return  # without a free place, the name would only cover others
 
     def _place(self, point: Point) -> tuple[float, float]:
         return self.x(point.intensity), self.y(self._rate(point))
@@ -284,6 +270,10 @@ def _places() -> list[tuple[float, float, str]]:
         return math.hypot(dx, dy) + 0.35 * (dx < 0) + 0.2 * (dy < 0)
 
     return [(dx, dy, "left" if dx > 0 else "right") for dx, dy in sorted(places, key=cost)]
+
+
+def _unit(roof: Roof) -> tuple[float, str]:
+    return (1e12, "TFLOP/s") if roof.peak >= 1e12 else (1e9, "GFLOP/s")
 
 
 def _number(value: float) -> str:

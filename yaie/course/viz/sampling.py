@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import HALO, Grid, Page, Place
 
 MARGIN = 0.12
 ROW = 0.2
 HEADER = 0.5
 GAP = 0.3
-HALO = withStroke(linewidth=2.5, foreground=style.PAPER)
 SCALES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)
 
 
@@ -72,8 +70,7 @@ def snapshot_sampling(
         decode: token ids to text; without it the ids themselves are shown.
         num_tokens: how many tokens to show; the rest is added up.
     """
-    if not filters:
-        raise ValueError("filters must hold at least the model's logits, got none")
+    style.check_some(filters, "filters")
     distributions = [_softmax(entry.logits) for entry in filters]
     order = np.argsort(-distributions[0], kind="stable")[:num_tokens]
     stages = tuple(
@@ -126,18 +123,17 @@ def draw_sampling(
     largest = max(max(stage.probabilities) for stage in state.stages)
     scale = scale or next(s for s in SCALES if s >= largest - 1e-9)
     survives = [p > 0 for p in state.stages[-1].probabilities]
-    for row, (label, kept) in enumerate(zip(labels, survives, strict=True)):
-        shown = style.shorten(label, label_width)
-        ink = style.INK if kept else style.MUTED
-        page.put(left - 0.1, _middle(row), shown, color=ink, ha="right")
-    if state.vocab_size > len(labels):
-        y = _middle(len(labels)) + 0.08
-        page.note(left - 0.1, y, "all others", "right")
     for i, stage in enumerate(state.stages):
         x = left + i * (width + GAP)
+        grid = page.grid(x, HEADER + 0.19 * ROW, width / scale, ROW, 0.0, 0.38 * ROW)
         before = state.stages[i - 1] if i else None
-        _draw_stage(page.ax, x, width, stage, before, scale, state.vocab_size)
-    for stage in state.stages:
+        _draw_stage(page, grid, stage, before, scale, state.vocab_size)
+        if i == 0:
+            for row, (label, kept) in enumerate(zip(labels, survives, strict=True)):
+                ink = style.INK if kept else style.MUTED
+                grid.name(row, style.shorten(label, label_width), style.BODY, color=ink)
+            if state.vocab_size > len(labels):
+                grid.name(len(labels) + 0.4, "all others", color=style.MUTED)
         best = sorted(zip(stage.probabilities, state.labels, strict=True), reverse=True)[:3]
         said = (f"{style.quote(label)} {p:.3f}" for p, label in best if p)
         page.say(
@@ -147,76 +143,52 @@ def draw_sampling(
     return page.figure
 
 
-def _middle(row: int) -> float:
-    return HEADER + (row + 0.5) * ROW
-
-
 def _draw_stage(
-    ax: Axes,
-    x: float,
-    width: float,
-    stage: Stage,
-    before: Stage | None,
-    scale: float,
-    vocab_size: int,
+    page: Page, grid: Grid, stage: Stage, before: Stage | None, scale: float, vocab_size: int
 ) -> None:
-    ax.put(x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
+    x, width, source = grid.left, grid.width * scale, before or stage
+    page.put(x, 0.17, style.shorten(stage.name, width, 9.5, "bold"), 9.5, weight="bold")
     words = f"{stage.num_kept:,} of {vocab_size:,} tokens"
-    ax.note(x, 0.36, style.shorten(words, width, style.SMALL))
-    bottom = _middle(len(stage.probabilities)) + 0.08 + ROW / 2
-    ax.plot([x, x], [HEADER, bottom], color=style.FAINT, lw=1.0)
-    unit = width / scale
-    for row, p in enumerate(stage.probabilities):
-        old = before.probabilities[row] if before else None
-        _draw_bar(ax, x, _middle(row), width, unit, p, old)
-    rest = before.others if before else None
-    _draw_bar(ax, x, bottom - ROW / 2, width, unit, stage.others, rest)
-    source = before or stage
+    page.note(x, 0.36, style.shorten(words, width, style.SMALL))
+    count = len(stage.probabilities)
+    bottom = HEADER + ROW * (count + 1) + 0.08
+    page.plot([x, x], [HEADER, bottom], color=style.FAINT, lw=1.0)
+    now = [*stage.probabilities, stage.others]
+    old = [*source.probabilities, source.others] if before else [0.0] * len(now)
+    for row, (p, was) in enumerate(zip(now, old, strict=True)):
+        _draw_bar(grid, row + 0.4 * (row == count), p, was, scale)
     if stage.top_p is not None:
-        _draw_running_sum(ax, x, width, source, stage.top_p)
+        _draw_running_sum(page, x, width, source, stage.top_p)
     if stage.min_p is not None:
-        line = stage.min_p * max(source.probabilities) * unit
-        ax.plot([x + line] * 2, [HEADER - 0.03, bottom], color=style.VERMILION, lw=1.2)
-        words = f"{stage.min_p:g} × the largest"
-        ax.put(x + line, bottom + 0.1, words, 7, style.VERMILION)
+        line = grid.x(stage.min_p * max(source.probabilities))
+        page.plot([line] * 2, [HEADER - 0.03, bottom], color=style.VERMILION, lw=1.2)
+        page.put(line, bottom + 0.1, f"{stage.min_p:g} × the largest", 7, style.VERMILION)
 
 
-def _draw_bar(
-    ax: Axes, x: float, middle: float, width: float, unit: float, p: float, old: float | None
-) -> None:
-    height = ROW * 0.62
-    top = middle - height / 2
-    length = min(p * unit, width)
+def _draw_bar(grid: Grid, row: float, p: float, old: float, scale: float) -> None:
+    """A token's probability, and the outline of what it was before."""
+    length, outline = min(p, scale), min(old, scale)
     if p > 0:
-        ax.box(x, top, length, height, style.tint(style.BLUE, 0.7), radius=0.0)
+        grid.area((row, row + 1), (0, length), style.tint(style.BLUE, 0.7))
     if old:
-        dropped = p == 0
-        face = style.tint(style.INK, 0.22) if dropped else "none"
-        edge = style.tint(style.INK, 0.35) if dropped else style.INK
-        ax.box(x, top, min(old * unit, width), height, face, edge, 0.7, radius=0.0, zorder=3)
+        face, edge = ("none", style.INK) if p else (style.tint(style.INK, s) for s in (0.22, 0.35))
+        grid.area((row, row + 1), (0, outline), face, edge=edge, line=0.7, zorder=3)
     if p >= 0.0005:
-        end = max(length, min((old or 0.0) * unit, width)) + 0.05
+        end = grid.x(max(length, outline)) + 0.05
         label = f"{p:.3f}".lstrip("0") if p < 1 else "1"
-        inside = end + style.text_width(label, 7) > width
-        ax.put(
-            x + (length - 0.05 if inside else end),
-            middle,
-            label,
-            7,
-            style.PAPER if inside else style.MUTED,
-            "right" if inside else "left",
-            zorder=6,
-            path_effects=None if inside else [HALO],
-        )
+        look = {"color": style.MUTED, "ha": "left", "path_effects": HALO}
+        if end + style.text_width(label, 7) > grid.x(scale):
+            end, look = grid.x(length) - 0.05, {"color": style.PAPER, "ha": "right"}
+        grid.ax.put(end, grid.middle(row), label, 7, zorder=6, **look)
 
 
-def _draw_running_sum(ax: Axes, x: float, width: float, before: Stage, top_p: float) -> None:
+def _draw_running_sum(page: Page, x: float, width: float, before: Stage, top_p: float) -> None:
     sums = np.cumsum(before.probabilities)
     edges = [HEADER + ROW * row for row in range(len(sums) + 1)]
+    ys = [edge for pair in pairwise(edges) for edge in pair]
     xs = [x + width * s for s in np.repeat(sums, 2)]
-    ys = [edge for row in range(len(sums)) for edge in (edges[row], edges[row + 1])]
-    ax.plot(xs, ys, color=style.ORANGE, lw=1.5, zorder=5)
-    line = x + width * top_p
-    ax.plot([line] * 2, [HEADER - 0.03, edges[-1]], color=style.VERMILION, lw=1.2, zorder=5)
+    page.plot(xs, ys, color=style.ORANGE, lw=1.5, zorder=5)
+    line, ends = x + width * top_p, [HEADER - 0.03, edges[-1]]
+    page.plot([line] * 2, ends, color=style.VERMILION, lw=1.2, zorder=5)
     words = f"running sum reaches {top_p:g}"
-    ax.put(x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")
+    page.put(x + width, edges[-1] + ROW + 0.18, words, 7, style.VERMILION, "right")

@@ -29,13 +29,10 @@ from yaie.course.viz.page import Page, Picture, Place, png
 STRIP_FRAMES = 4
 
 
-def slider(
-    states: Sequence[Any],
-    draw: Draw,
-    titles: Sequence[str] | None = None,
-    frames: Sequence[int] | None = None,
-) -> Slider:
-    """Show recorded states one at a time, under a film strip of some of them.
+class Slider:
+    """Recorded states one at a time, under a film strip of some of them.
+
+    Once focused, the arrow keys move it. Notebooks call it `slider`.
 
     Args:
         states: recorded states, oldest first.
@@ -43,12 +40,6 @@ def slider(
         titles: one for each state.
         frames: the states in the film strip: by default four, the first and the last among
             them; none with an empty list.
-    """
-    return Slider(states, draw, titles, frames)
-
-
-class Slider:
-    """What `slider` returns. Once focused, the arrow keys move it.
 
     Attributes:
         strip: the film strip, which pages without a kernel show; None if it was not wanted.
@@ -113,3 +104,6 @@ class Slider:
         bundle = self.widget._repr_mimebundle_()
         view = "application/vnd.jupyter.widget-view+json"
         display({view: bundle[view]}, raw=True)
+
+
+slider = Slider

@@ -6,17 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import INK, MUTED, PAPER, SMALL, WASH, series_color, tint
 
 MARGIN = 0.14
-WIDTH = 8.6
-LEFT = 1.0  # inches, where the context and the pool begin
-STRIP = 0.34  # height of the context and of a row of blocks
-BLOCKS_A_ROW = 12
 
 
 @dataclass(frozen=True)
@@ -41,40 +35,38 @@ def draw_splits(
     """
     slots = {part.start + i: slot for part in parts for i, slot in enumerate(part.slots)}
     context = max(slots) + 1
-    rows = -(-num_blocks // BLOCKS_A_ROW)
-    unit = (WIDTH - LEFT - MARGIN) / (-(-context // block_size) * block_size)
-    block_width = (WIDTH - LEFT - MARGIN) / BLOCKS_A_ROW
-    pool_top = 0.42 + STRIP + 0.55
-    page = Page(WIDTH, pool_top + rows * (STRIP + 0.12) + 0.1, at)
-    ax = page.ax
-    ax.put(MARGIN, 0.42 + STRIP / 2, "context", weight="bold")
-    ax.put(MARGIN, pool_top + STRIP / 2, "pool", weight="bold")
-    for first in range(0, context, block_size):
-        last = min(first + block_size, context)
-        middle, words = (
-            LEFT + (first + last) / 2 * unit,
-            f"block {slots[first] // block_size}",
-        )
-        ax.note(middle, 0.42 + STRIP + 0.14, words, "center")
+    row_of_blocks, left, strip, pitch = 12, 1.0, 0.34, 0.46
+    top = 1.31  # of the pool
+    page = Page(8.6, top + -(-num_blocks // row_of_blocks) * pitch + 0.1, at)
+    unit = (page.width - left - MARGIN) / (-(-context // block_size) * block_size)
+    block_width = (page.width - left - MARGIN) / row_of_blocks
+    keys = page.grid(left, 0.42, unit, strip, 0.02)
+    pool = page.grid(left, top, block_width, pitch, 0.06, pitch - strip)
+    page.put(MARGIN, keys.middle(0.5), "context", weight="bold")
+    page.put(MARGIN, pool.middle(0), "pool", weight="bold")
     used = {slot // block_size for slot in slots.values()}
+    for first in range(0, context, block_size):
+        middle = keys.x(min(first + block_size / 2, (first + context) / 2))
+        page.note(middle, 0.9, f"block {slots[first] // block_size}", "center")
     for block in range(num_blocks):
-        x, y = _corner(block, block_width, pool_top)
-        box = Rectangle((x, y), block_width - 0.06, STRIP, facecolor=WASH)
-        ax.add_artist(box)
-        spot = x + block_width / 2 - 0.03, y + STRIP / 2
-        ax.put(*spot, str(block), SMALL, INK if block in used else MUTED, "center", zorder=3)
+        pool.cell(*divmod(block, row_of_blocks), style.WASH)
     inner = (block_width - 0.06) / block_size
     for number, part in enumerate(parts):
-        color = tint(series_color(number), 0.7)
-        length = len(part.slots)
-        ax.rect(LEFT + part.start * unit, 0.42, length * unit - 0.02, STRIP, color)
-        words = f"split {number}: keys {part.start} to {part.start + length - 1}"
-        ax.put(LEFT + part.start * unit, 0.26, words, SMALL, weight="bold")
+        color = style.tint(style.series_color(number), 0.7)
+        end = part.start + len(part.slots)
+        keys.bar(0, part.start, end, color)
+        words = f"split {number}: keys {part.start} to {end - 1}"
+        page.put(keys.x(part.start), 0.26, words, style.SMALL, weight="bold")
         for slot in part.slots:
-            x, y = _corner(slot // block_size, block_width, pool_top)
-            ax.rect(x + slot % block_size * inner, y, inner, STRIP, color)
+            row, column = divmod(slot // block_size, row_of_blocks)
+            x = pool.x(column) + slot % block_size * inner
+            page.rect(x, pool.y(row), inner, strip, color)
+    for block in range(num_blocks):
+        color = style.INK if block in used else style.MUTED
+        pool.cell(*divmod(block, row_of_blocks), text=str(block), color=color)
     for first in range(block_size, context, block_size):
-        ax.plot([LEFT + first * unit - 0.01] * 2, [0.42, 0.42 + STRIP], color=PAPER, lw=1.0)
+        x = keys.x(first) - 0.01
+        page.plot([x, x], [0.42, 0.42 + strip], color=style.PAPER, lw=1.0)
     each = (
         f"split {n}, keys {part.start} to {part.start + len(part.slots) - 1}, blocks "
         + style.some(dict.fromkeys(slot // block_size for slot in part.slots))
@@ -84,8 +76,3 @@ def draw_splits(
         f"{context:,} keys in a pool of {num_blocks} blocks of {block_size}: {'; '.join(each)}"
     )
     return page.figure
-
-
-def _corner(block: int, width: float, top: float) -> tuple[float, float]:
-    row, column = divmod(block, BLOCKS_A_ROW)
-    return LEFT + column * width, top + row * (STRIP + 0.12)

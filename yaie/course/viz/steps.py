@@ -12,12 +12,21 @@ from yaie.course.viz import style
 from yaie.course.viz.attention import three_places
 from yaie.course.viz.page import Page, Place
 
-# ---------------------------------------------------------------------------------- scan
-
-LEFT, RIGHT = 1.0, 0.12
-TOP = 0.32
+MARGIN = 0.14
 CELL_HEIGHT = 0.28
 FALL = 0.42  # from one row of places to the next
+
+
+def _check_steps(steps: Sequence, name: str) -> int:
+    """How many values each step has: the same number in all of them."""
+    style.check_some(steps, name)
+    count = len(steps[0].values)
+    if any(len(step.values) != count for step in steps):
+        raise ValueError(f"each step must have {count} values")
+    return count
+
+
+# ---------------------------------------------------------------------------------- scan, sum
 
 
 @dataclass(frozen=True)
@@ -30,71 +39,18 @@ class ScanStep:
         title: what is said of the step at the left, such as "up, half = 2".
     """
 
-    values: Sequence[int]
+    values: Sequence[float]
     moves: Sequence[tuple[int, int]] = ()
     title: str = ""
 
 
 def draw_scan(steps: Sequence[ScanStep], at: Place | None = None) -> Figure:
     """Draw the steps from top to bottom; what a step changed is dark."""
-    if not steps:
-        raise ValueError("steps must have at least the numbers that are given, got none")
-    count = len(steps[0].values)
-    if any(len(step.values) != count for step in steps):
-        raise ValueError(f"each step must have {count} values")
-    cell = (style.WIDTH - LEFT - RIGHT) / count
-    pitch = CELL_HEIGHT + FALL
-    page = Page(style.WIDTH, TOP + len(steps) * pitch - FALL + 0.1, at)
-    page.note(LEFT - 0.1, TOP / 2, "place", "right")
-    for place in range(count):
-        page.put(LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, style.MUTED, "center")
-    before = steps[0].values
-    for number, step in enumerate(steps):
-        y = TOP + number * pitch
-        page.note(LEFT - 0.1, y + CELL_HEIGHT / 2, step.title, "right")
-        for source, target in step.moves:
-            color = style.MUTED if source == target else style.BLUE
-            page.ax.annotate(
-                "",
-                (LEFT + (target + 0.5) * cell, y),
-                (LEFT + (source + 0.5) * cell, y - FALL),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": color,
-                    "lw": 1.0,
-                    "shrinkA": 0,
-                    "shrinkB": 0,
-                    "mutation_scale": 7,
-                },
-            )
-        targets = {target for _, target in step.moves}
-        for place, value in enumerate(step.values):
-            changed = place in targets or value != before[place]
-            face = style.tint(style.BLUE, 0.45 if changed else 0.1)
-            color = style.INK if changed or not number else style.MUTED
-            page.cell(
-                LEFT + place * cell + 0.02,
-                y,
-                cell - 0.04,
-                CELL_HEIGHT,
-                str(value),
-                face,
-                style.FAINT,
-                0.8,
-                0.03,
-                size=7.0 if cell > 0.4 else 5.6,
-                color=color,
-                weight="bold" if changed else "normal",
-            )
-        before = step.values
+    count = _check_steps(steps, "steps")
+    page = _draw_steps(steps, "place", [set(range(count))] * len(steps), at)
     for step in steps:
         page.say(f"{step.title}: {style.some(step.values, 16)}")
     return page.figure
-
-
-# ---------------------------------------------------------------------------------- reduction
-
-REDUCTION_LEFT, REDUCTION_RIGHT = 0.75, 0.12
 
 
 @dataclass(frozen=True)
@@ -119,26 +75,16 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
         steps: the numbers that are given first, then each step.
         what: a place, in the picture's words: "thread", "lane".
     """
-    if not steps:
-        raise ValueError("steps must have at least the numbers that are given, got none")
-    count = len(steps[0].values)
-    if any(len(step.values) != count for step in steps):
-        raise ValueError(
-            f"each step must have {count} values, got {[len(s.values) for s in steps]}"
-        )
-    cell = (style.WIDTH - REDUCTION_LEFT - REDUCTION_RIGHT) / count
-    height = TOP + len(steps) * CELL_HEIGHT + (len(steps) - 1) * FALL + 0.1
-    page = Page(style.WIDTH, height, at)
-    page.note(REDUCTION_LEFT - 0.1, TOP / 2, what, "right")
-    for place in range(count):
-        page.put(
-            REDUCTION_LEFT + (place + 0.5) * cell, TOP / 2, str(place), 6.0, style.MUTED, "center"
-        )
-    for number, step in enumerate(steps):
-        y = TOP + number * (CELL_HEIGHT + FALL)
-        page.note(REDUCTION_LEFT - 0.1, y + CELL_HEIGHT / 2, step.title, "right")
-        _draw_adds(page, step, y, cell)
-        _draw_values(page, steps, number, y, cell)
+    count = _check_steps(steps, "steps")
+    needed = [{place for pair in step.reads.items() for place in pair} for step in steps[1:]]
+    needed.append(set(steps[-1].reads) or set(range(count)))
+    drawn = []
+    for step in steps:
+        # Where lanes are crowded, what each keeps of its own goes without saying.
+        own = step.reads if len(step.reads) <= 16 else {}
+        moves = [*((place, place) for place in own), *((b, a) for a, b in step.reads.items())]
+        drawn.append(ScanStep(step.values, moves, step.title))
+    page = _draw_steps(drawn, what, needed, at)
     each = (f"{step.title}, {style.count(len(step.reads), 'place')}" for step in steps[1:])
     page.say(
         f"{count} numbers summed up; places that add another's number to their own: "
@@ -148,54 +94,48 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
     return page.figure
 
 
-def _draw_values(page: Page, steps: Sequence[Stage], number: int, y: float, cell: float) -> None:
-    step = steps[number]
-    later = steps[number + 1 :]
-    needed = {p for s in later[:1] for pair in s.reads.items() for p in pair}
-    done = not later
-    for place, value in enumerate(step.values):
-        changed = place in step.reads
-        counts = place in needed or (done and (changed or number == 0))
-        face = style.tint(style.BLUE, 0.45) if changed else style.tint(style.BLUE, 0.14)
-        if not counts:
-            face = style.PAPER
-        size = 7.0 if cell > 0.4 else 5.6
-        page.cell(
-            REDUCTION_LEFT + place * cell + 0.02,
-            y,
-            cell - 0.04,
-            CELL_HEIGHT,
-            f"{value:g}",
-            face,
-            style.FAINT,
-            0.8,
-            0.03,
-            size=size,
-            color=style.INK if counts else style.FAINT,
-            weight="bold" if changed and counts else "normal",
-        )
-
-
-def _draw_adds(page: Page, step: Stage, y: float, cell: float) -> None:
-    """A line from each place that is read down to the place that takes it in."""
-    above, below = y - FALL, y
-    crowded = len(step.reads) > 16  # then what a place keeps of its own goes without saying
-    color = style.SKY if crowded else style.BLUE
-    for target, source in step.reads.items():
-        x, other = (REDUCTION_LEFT + (place + 0.5) * cell for place in (target, source))
-        if not crowded:
-            page.plot([x, x], [above, below], color=style.FAINT, linewidth=0.9)
-        page.plot([other, x], [above, below], color=color, linewidth=0.8)
-        if not crowded:
-            page.plot([x], [below - 0.03], marker="v", markersize=3.0, color=style.BLUE)
+def _draw_steps(
+    steps: Sequence[ScanStep], what: str, needed: Sequence[set[int]], at: Place | None
+) -> Page:
+    """A row of cells for each step, lines for its moves; places that are not needed are pale."""
+    count, left = len(steps[0].values), 1.0
+    width, pitch = (style.WIDTH - left - 0.12) / count, CELL_HEIGHT + FALL
+    page = Page(style.WIDTH, 0.42 + len(steps) * pitch - FALL, at)
+    grid = page.grid(left + 0.02, 0.32, width, pitch, 0.04, FALL)
+    page.note(left - 0.1, 0.16, what, "right")
+    for place in range(count):
+        grid.head(place, str(place), 6.0)
+    before = steps[0].values
+    for row, step in enumerate(steps):
+        grid.name(row, step.title, color=style.MUTED)
+        for source, target in step.moves:
+            crowded = len(step.moves) > 20
+            color = style.SKY if crowded else style.FAINT if source == target else style.BLUE
+            xs, y = [grid.x(place + 0.5) - 0.02 for place in (source, target)], grid.y(row)
+            page.plot(xs, [y - FALL, y], color=color, lw=0.9)
+            if not crowded:
+                page.plot(xs[1:], [y - 0.03], marker="v", markersize=3.0, color=color)
+        targets = {target for _, target in step.moves}
+        for place, value in enumerate(step.values):
+            counts = place in needed[row]
+            changed = place in targets or value != before[place]
+            face = style.tint(style.BLUE, 0.45 if changed else 0.12)
+            grid.cell(
+                row,
+                place,
+                face if counts or changed else style.PAPER,
+                f"{value:g}",
+                size=7.0 if width > 0.4 else 5.6,
+                color=style.INK if counts else style.FAINT,
+                edge=style.FAINT,
+                radius=0.03,
+                weight="bold" if changed and counts else "normal",
+            )
+        before = step.values
+    return page
 
 
 # ---------------------------------------------------------------------------------- search
-
-MARGIN = 0.14
-SEARCH_LEFT = 1.25
-SEARCH_CELL_HEIGHT = 0.3
-HEAD, FOOT = 0.5, 0.42
 
 
 @dataclass(frozen=True)
@@ -218,49 +158,32 @@ class Search:
 
 def draw_search(searches: Sequence[Search], at: Place | None = None) -> Figure:
     """Draw searches of one array below each other; the number over a cell is when it was read."""
-    if not searches:
-        raise ValueError("searches must have at least one, got none")
-    count = len(searches[0].values)
-    cell = (style.WIDTH - SEARCH_LEFT - MARGIN) / count
-    row = HEAD + SEARCH_CELL_HEIGHT
-    page = Page(style.WIDTH, len(searches) * row + FOOT, at)
-    for index, search in enumerate(searches):
-        y = index * row + HEAD
-        page.put(MARGIN, y + SEARCH_CELL_HEIGHT / 2, search.name, weight="bold")
-        words = style.count(len(search.reads), "read")
-        page.note(MARGIN, y - 0.16, words)
-        when = {place: number for number, place in enumerate(search.reads, 1)}
+    count = _check_steps(searches, "searches")
+    left, head, height = 1.25, 0.5, 0.3
+    page = Page(style.WIDTH, len(searches) * (head + height) + 0.42, at)
+    width = (style.WIDTH - left - MARGIN) / count
+    grid = page.grid(left + 0.015, head, width, head + height, 0.03, head)
+    first = searches[0]
+    words = (
+        f"token {first.target} is of request {first.found} (framed): the first whose end is greater"
+    )
+    page.note(left, page.height - 0.2, words)
+    page.say(f"Searches in {count} numbers; {words}")
+    for row, search in enumerate(searches):
+        reads = style.count(len(search.reads), "read")
+        page.put(MARGIN, grid.middle(row), search.name, weight="bold")
+        page.note(MARGIN, grid.y(row) - 0.16, reads)
+        page.say(f"{search.name}: {reads}, at places {style.some(search.reads, 32)}")
+        when = {place: str(number) for number, place in enumerate(search.reads, 1)}
         for place, value in enumerate(search.values):
-            x = SEARCH_LEFT + place * cell
             face = style.tint(style.BLUE, 0.4) if place in when else style.WASH
             right = place == search.found
-            edge, line = (style.VERMILION, 1.8) if right else (style.PAPER, 0.8)
-            size = style.SMALL if cell > 0.24 else 5.5
-            page.cell(
-                x + 0.015,
-                y,
-                cell - 0.03,
-                SEARCH_CELL_HEIGHT,
-                str(value),
-                face,
-                edge,
-                line,
-                0.03,
-                size=size,
-            )
+            look = {"edge": style.VERMILION, "line": 1.8} if right else {"edge": style.PAPER}
+            size = style.SMALL if width > 0.24 else 5.5
+            grid.cell(row, place, face, str(value), size=size, radius=0.03, **look)
             if place in when:
-                page.put(x + cell / 2, y - 0.1, str(when[place]), 6.0, style.BLUE, "center")
-    words = (
-        f"token {searches[0].target} is of request {searches[0].found} (framed): the first whose "
-        "end is greater"
-    )
-    page.note(SEARCH_LEFT, page.height - 0.2, words)
-    page.say(f"Searches in {count} numbers; {words}")
-    for search in searches:
-        page.say(
-            f"{search.name}: {style.count(len(search.reads), 'read')}, at places "
-            f"{style.some(search.reads, 32)}"
-        )
+                x, y = grid.x(place + 0.5) - 0.015, grid.y(row) - 0.1
+                page.put(x, y, when[place], 6.0, style.BLUE, "center")
     return page.figure
 
 
@@ -345,9 +268,6 @@ def _draw(page: Page, node: MergeNode, left: float, level: int) -> tuple[float, 
 
 # ---------------------------------------------------------------------------------- trays
 
-TRAYS_MARGIN, TRAYS_LEFT = 0.14, 0.95
-CELL, HEIGHT, ROW = 0.44, 0.3, 0.36
-
 
 @dataclass(frozen=True)
 class Tray:
@@ -355,7 +275,7 @@ class Tray:
 
     Attributes:
         size: rows of the capture.
-        rows: of the batch; those behind are padding.
+        rows: of the batch; those after them are padding.
         inputs: name -> the numbers in the captured tensor, `size` of them.
         written: places of the cache that the replay wrote.
         wanted: those that the batch asked it to write.
@@ -370,24 +290,22 @@ class Tray:
 
 def draw_tray(tray: Tray, at: Place | None = None) -> Figure:
     """Draw the rows of a batch in blue, padding in gray, and the places written below."""
-    width = max(TRAYS_LEFT + tray.size * CELL + TRAYS_MARGIN, 3.0)
-    page = Page(width, 0.34 + ROW * len(tray.inputs) + 0.34, at)
-    words = f"{style.count(tray.rows, 'row')}, replay of size {tray.size}"
-    page.put(TRAYS_MARGIN, 0.17, words, style.SMALL, weight="bold")
+    left, cell, row = 0.95, 0.44, 0.36
+    width = max(left + tray.size * cell + MARGIN, 3.0)
+    page = Page(width, 0.68 + row * len(tray.inputs), at)
+    grid = page.grid(left, 0.34, cell, row, 0.04, 0.06)
+    rows = style.count(tray.rows, "row")
+    page.put(MARGIN, 0.17, f"{rows}, replay of size {tray.size}", style.SMALL, weight="bold")
     for i, (name, numbers) in enumerate(tray.inputs.items()):
-        y = 0.34 + i * ROW
-        page.note(TRAYS_LEFT - 0.08, y + HEIGHT / 2, name, "right")
+        grid.name(i, name, color=style.MUTED)
         for j, number in enumerate(numbers):
             color = style.BLUE if j < tray.rows else style.FAINT
-            face = style.tint(color, 0.35)
-            page.box(TRAYS_LEFT + j * CELL, y, CELL - 0.04, HEIGHT, face, color, 0.8)
-            x = TRAYS_LEFT + (j + 0.5) * CELL - 0.02
-            page.put(x, y + HEIGHT / 2, str(number), style.SMALL, ha="center")
+            grid.cell(i, j, style.tint(color, 0.35), str(number), edge=color, radius=0.05)
     written, stray = list(tray.written), sorted(set(tray.written) - set(tray.wanted))
-    words = f"writes {written}" + (f", {stray} of nobody" if stray else "")
+    words = f"writes {written}" + (f", {stray} for padding" if stray else "")
     color = style.VERMILION if stray else style.MUTED
-    page.put(TRAYS_LEFT, page.height - 0.18, words, style.SMALL, color)
-    page.say(f"{style.count(tray.rows, 'row')} in a replay of size {tray.size}; {words}")
+    page.put(left, page.height - 0.18, words, style.SMALL, color)
+    page.say(f"{rows} in a replay of size {tray.size}; {words}")
     each = (f"{name} {style.some(numbers)}" for name, numbers in tray.inputs.items())
     page.say("; ".join(each))
     return page.figure

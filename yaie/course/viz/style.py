@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from functools import lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from matplotlib import font_manager
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.colors import to_rgb
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 PAPER = "#fdfdfb"
 INK = "#20242c"
@@ -55,12 +56,23 @@ def series_color(index: int) -> str:
     return SERIES[index % len(SERIES)]
 
 
+def many_colors(index: int) -> tuple[float, float, float]:
+    """The same as a surface; the seventh to the twelfth are the first six, paler."""
+    return tint(series_color(index), 0.45 if index // len(SERIES) % 2 else 0.85)
+
+
 def numbers(values: Any, name: str, ndim: int) -> np.ndarray:
     """A float64 copy of a tensor, an array or nested lists, checked to have `ndim` dimensions."""
     array = np.array(values.tolist() if hasattr(values, "tolist") else values, dtype=np.float64)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimensions, got the shape {list(array.shape)}")
     return array
+
+
+def check_some(values: Sized, name: str) -> None:
+    """Refuse an empty list or mapping: there is nothing to draw."""
+    if not len(values):
+        raise ValueError(f"{name} must not be empty")
 
 
 def name_colors(names: Iterable[str]) -> dict[str, int]:
@@ -154,8 +166,16 @@ def quote(text: str) -> str:
     return f"“{text if len(text) <= QUOTED else text[: QUOTED - 1].rstrip() + '…'}”"
 
 
+def ticks(end: float, most: int = 11) -> list[float]:
+    """Round numbers from 0 to `end`, at most `most` steps apart from each other."""
+    values = MaxNLocator(most, steps=[1, 2, 5, 10]).tick_values(0, end)
+    return [float(value) for value in values if value <= end * (1 + 1e-9)]
+
+
 def digits(value: float) -> str:
     """Write a number with three digits, or to the next integer if it is large."""
+    if abs(value) >= 1e7:
+        return EngFormatter(sep=" ", places=1)(value)
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

@@ -8,24 +8,45 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import (
-    BLUE,
-    GREEN,
-    INK,
-    ORANGE,
-    PAPER,
-    SMALL,
-    VERMILION,
-    WASH,
-    series_color,
-    tint,
-)
+from yaie.course.viz.page import Grid, Page, Place
+from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, PAPER, SMALL, VERMILION, WASH, tint
+
+MARGIN = 0.16
+LEFT, WIDTH, ROW = 1.55, 8.0, 0.24  # inches of the lanes along time
+
+
+def _lanes(rows: int, end: float, at: Place | None) -> tuple[Page, Grid]:
+    page = Page(LEFT + WIDTH + MARGIN, 0.64 + rows * ROW, at)
+    return page, page.grid(LEFT, 0.16, WIDTH / end, ROW, 0.015, 0.04)
+
+
+def _draw_tensor_cores(
+    page: Page, grid: Grid, row: int, products: Sequence[Bar], words: str
+) -> None:
+    """A lane of products, red where the tensor cores wait, and some words below it."""
+    grid.name(row, "tensor cores")
+    before = 0.0
+    for bar in products:
+        if bar.begin > before:
+            grid.bar(row, before, bar.begin, tint(VERMILION, 0.45))
+        face = (BLUE, GREEN, ORANGE)[bar.block % 3]
+        grid.bar(row, bar.begin, bar.end, face, bar.name, size=6.5, color=PAPER)
+        before = bar.end
+    page.put(LEFT, page.height - 0.22, words, SMALL, weight="bold")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a thread block does for one of its tiles, or one stage of a pipeline."""
+
+    block: int
+    name: str
+    begin: float
+    end: float
+
 
 # ---------------------------------------------------------------------------------- tensor core
 
-MARGIN = 0.16
-CELL_X, CELL_Y = 0.24, 0.17
 Owners = Mapping[str, Sequence[Sequence[tuple[int, int]]]]
 
 
@@ -37,22 +58,19 @@ def draw_fragments(owners: Owners, lane: int = 5, at: Place | None = None) -> Fi
         lane: whose numbers are marked, a color for each register.
     """
     a, b, c = (owners[name] for name in "ABC")
-    gap = 0.42
-    a_x, c_x = MARGIN, MARGIN + len(a[0]) * CELL_X + gap
-    b_y, c_y = 0.42, 0.42 + len(b) * CELL_Y + gap
-    page = Page(c_x + len(c[0]) * CELL_X + MARGIN, c_y + len(a) * CELL_Y + 0.34, at)
-    for name, rows, x, y in (("A", a, a_x, c_y), ("B", b, c_x, b_y), ("C", c, c_x, c_y)):
-        title = f"{name}: {len(rows)} × {len(rows[0])}"
-        page.put(x, y - 0.12, title, SMALL, weight="bold")
+    width, height, gap = 0.24, 0.17, 0.42
+    c_x, c_y = MARGIN + len(a[0]) * width + gap, 0.42 + len(b) * height + gap
+    page = Page(c_x + len(c[0]) * width + MARGIN, c_y + len(a) * height + 0.34, at)
+    for name, rows, x, y in (("A", a, MARGIN, c_y), ("B", b, c_x, 0.42), ("C", c, c_x, c_y)):
+        page.put(x, y - 0.12, f"{name}: {len(rows)} × {len(rows[0])}", SMALL, weight="bold")
+        grid = page.grid(x, y, width, height, 0.015)
         for i, row in enumerate(rows):
             for j, (holder, register) in enumerate(row):
-                own = holder == lane
-                face = series_color(register) if own else tint(INK, 0.05 + 0.05 * (holder // 4 % 2))
-                left, top = x + j * CELL_X, y + i * CELL_Y
-                page.box(left, top, CELL_X - 0.015, CELL_Y - 0.015, face, radius=0.02)
-                spot = left + CELL_X / 2, top + CELL_Y / 2
-                page.put(*spot, str(holder), 6, PAPER if own else INK, "center")
-    words = f"each number says which lane holds it; lane {lane} in color, a color a register"
+                face, ink = tint(INK, 0.05 + 0.05 * (holder // 4 % 2)), INK
+                if holder == lane:
+                    face, ink = style.series_color(register), PAPER
+                grid.cell(i, j, face, str(holder), size=6, color=ink, radius=0.02)
+    words = f"each number says which lane holds it; lane {lane} in color, a color per register"
     page.note(MARGIN, 0.16, words)
     held = (f"{sum(h == lane for row in m for h, _ in row)} of {n}" for n, m in owners.items())
     sizes = (f"{n} {len(m)} × {len(m[0])}" for n, m in owners.items())
@@ -107,69 +125,23 @@ def pipeline(stages: int, tiles: int, copy: float = 3.0, product: float = 1.0) -
 
 def draw_pipeline(state: Pipeline, until: float | None = None, at: Place | None = None) -> Figure:
     """Draw copies and products along time, one row per stage; red: the tensor cores wait."""
-    end = until or state.products[-1][1]
-    left, width, row = 1.3, 8.2, 0.24
-    scale = width / end
-    page = Page(left + width + MARGIN, 0.3 + (state.stages + 1) * row + 0.34, at)
+    page, grid = _lanes(state.stages + 1, until or state.products[-1][1], at)
+    for tile, (copy, product) in enumerate(zip(state.copies, state.products, strict=True)):
+        row = tile % state.stages
+        grid.bar(row, *copy, tint(ORANGE, 0.75), str(tile), size=6.5)
+        if product[0] > copy[1]:
+            grid.bar(row, copy[1], product[0], WASH)
+        grid.bar(row, *product, tint(BLUE, 0.35))
     for stage in range(state.stages):
-        y = 0.16 + stage * row
-        page.put(left - 0.1, y + row / 2, f"stage {stage}", SMALL, ha="right")
-        for tile in range(stage, len(state.copies), state.stages):
-            begin, done = state.copies[tile]
-            _bar(
-                page, left + begin * scale, y, (done - begin) * scale, row, tint(ORANGE, 0.75), tile
-            )
-            waits = state.products[tile][0]
-            if waits > done:
-                _bar(page, left + done * scale, y, (waits - done) * scale, row, WASH)
-            begin, done = state.products[tile]
-            _bar(page, left + begin * scale, y, (done - begin) * scale, row, tint(BLUE, 0.35))
-    y = 0.2 + state.stages * row
-    page.put(left - 0.1, y + row / 2, "tensor cores", SMALL, ha="right")
-    before = 0.0
-    for tile, (begin, done) in enumerate(state.products):
-        if begin > before:
-            _bar(
-                page, left + before * scale, y, (begin - before) * scale, row, tint(VERMILION, 0.45)
-            )
-        _bar(page, left + begin * scale, y, (done - begin) * scale, row, BLUE, tile, True)
-        before = done
+        grid.name(stage, f"stage {stage}")
     words = f"{style.count(state.stages, 'stage')}: tensor cores busy {state.busy:.0%} of the time"
-    page.put(left, y + row + 0.16, words, SMALL, weight="bold")
+    products = [Bar(0, str(tile), *times) for tile, times in enumerate(state.products)]
+    _draw_tensor_cores(page, grid, state.stages, products, words)
     page.say(f"{style.count(len(state.copies), 'tile')} copied and multiplied along time, {words}")
     return page.figure
 
 
-def _bar(
-    page: Page,
-    x: float,
-    y: float,
-    width: float,
-    row: float,
-    face,
-    tile: int | None = None,
-    light: bool = False,
-) -> None:
-    page.box(x, y, max(width - 0.015, 0.01), row - 0.04, face, radius=0.02)
-    if tile is not None and width > style.text_width(str(tile), 6.5) + 0.04:
-        page.put(
-            x + width / 2, y + row / 2 - 0.02, str(tile), 6.5, PAPER if light else INK, "center"
-        )
-
-
 # ---------------------------------------------------------------------------------- overlap
-
-OVERLAP_MARGIN, LEFT, WIDTH, ROW = 0.16, 1.55, 8.0, 0.24
-
-
-@dataclass(frozen=True)
-class Bar:
-    """Something that a thread block does for one of its tiles."""
-
-    block: int
-    name: str
-    begin: float
-    end: float
 
 
 @dataclass(frozen=True)
@@ -212,7 +184,7 @@ def overlap(
 
     Args:
         copy, product, exponential: how long each takes.
-        ahead: whether the next tile is asked for when this one's first product begins, else when
+        ahead: whether the next tile is requested when this one's first product begins, else when
             its second is done.
     """
     if thread_blocks < 1 or tiles < 1:
@@ -248,46 +220,22 @@ def overlap(
 
 
 def draw_overlap(state: Overlap, until: float | None = None, at: Place | None = None) -> Figure:
-    """Draw who does what along time; a color a thread block, red where no product runs."""
-    scale = WIDTH / (until or state.end)
-    rows = [*(("copies", b) for b in range(state.thread_blocks)), ("tensor cores", -1), ("exp", -1)]
-    page = Page(LEFT + WIDTH + OVERLAP_MARGIN, 0.3 + len(rows) * ROW + 0.34, at)
-    for i, (name, block) in enumerate(rows):
-        y = 0.16 + i * ROW
-        words = f"{name}, thread block {block}" if block >= 0 and state.thread_blocks > 1 else name
-        page.put(LEFT - 0.1, y + ROW / 2, words, SMALL, ha="right")
-        if name == "copies":
-            bars, strength = [bar for bar in state.copies if bar.block == block], 0.35
-        else:
-            bars, strength = (
-                (state.products, 1.0) if name == "tensor cores" else (state.exponentials, 0.6)
-            )
-        if name == "tensor cores":
-            before = 0.0
-            for bar in bars:
-                if bar.begin > before:
-                    gap = tint(VERMILION, 0.35)
-                    _overlap_bar(
-                        page, before * scale, y, (bar.begin - before) * scale, gap, "", INK
-                    )
-                before = bar.end
-        for bar in bars:
-            color = tint((BLUE, GREEN, ORANGE)[bar.block % 3], strength)
-            ink = PAPER if strength == 1.0 else INK
-            _overlap_bar(
-                page, bar.begin * scale, y, (bar.end - bar.begin) * scale, color, bar.name, ink
-            )
+    """Draw each unit's work along time; a color per thread block, red where no product runs."""
+    blocks = state.thread_blocks
+    page, grid = _lanes(blocks + 2, until or state.end, at)
+    lanes = [(bar.block, bar, 0.35) for bar in state.copies]
+    lanes += [(blocks + 1, bar, 0.6) for bar in state.exponentials]
+    for row, bar, strength in lanes:
+        face = tint((BLUE, GREEN, ORANGE)[bar.block % 3], strength)
+        grid.bar(row, bar.begin, bar.end, face, bar.name, size=6.5)
+    for block in range(blocks):
+        grid.name(block, f"copies, thread block {block}" if blocks > 1 else "copies")
+    grid.name(blocks + 1, "exp")
     words = f"tensor cores busy {state.busy:.0%} of the time"
-    page.put(LEFT, 0.16 + len(rows) * ROW + 0.16, words, SMALL, weight="bold")
+    _draw_tensor_cores(page, grid, blocks, state.products, words)
     page.say(
-        f"{style.count(state.thread_blocks, 'thread block')} on a multiprocessor, "
+        f"{style.count(blocks, 'thread block')} on a multiprocessor, "
         f"{style.count(len(state.copies), 'tile')} copied, multiplied and exponentiated in "
         f"{state.end:g} units of time: {words}"
     )
     return page.figure
-
-
-def _overlap_bar(page: Page, x: float, y: float, width: float, face, name: str, ink: str) -> None:
-    page.box(LEFT + x, y, max(width - 0.015, 0.01), ROW - 0.04, face, radius=0.02)
-    if name and width > style.text_width(name, 6.5) + 0.03:
-        page.put(LEFT + x + width / 2, y + ROW / 2 - 0.02, name, 6.5, ink, "center")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
+from matplotlib.patches import Polygon
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Grid, Page, Place
 
 # ---------------------------------------------------------------------------------- tiles
 
@@ -84,103 +83,74 @@ def record_tiles(
 def draw_tiles(state: TileStep, at: Place | None = None) -> Figure:
     """Draw the matrix that is never stored, the tile being computed, and the bytes so far."""
     unit = SIDE / max(state.num_q, state.num_k, 1)
-    left, top = MARGIN + 0.28 + STRIP + 0.06, MARGIN + 0.2 + STRIP + 0.06
-    height, width = state.num_q * unit, state.num_k * unit
-    meters = left + width + 0.3
-    page = Page(meters + METERS, max(top + height, 2.6) + MARGIN, at)
-    ax = page.ax
-    _draw_strips(ax, state, left, top, unit)
-    ax.rect(left, top, width, height, style.PAPER)
+    left, top = MARGIN + 0.34 + STRIP, MARGIN + 0.26 + STRIP
+    every_q, every_k = (0, state.num_q), (0, state.num_k)
+    meters = left + state.num_k * unit + 0.3
+    page = Page(meters + METERS, max(top + state.num_q * unit, 2.6) + MARGIN, at)
+    grid = page.grid(left, top, unit, unit, 0.015)
+    strip = 0.06 / unit, STRIP / unit  # the gap beside the matrix, and the thickness, in cells
+    beside = (-strip[0] - strip[1], -strip[0])
+    for rows, columns in ((every_q, beside), (beside, every_k)):
+        grid.area(rows, columns, style.WASH, edge=style.FAINT, line=0.6)
+    x, y = grid.x(beside[0]), grid.y(beside[0])
+    page.put(x - 0.06, top + 0.08, "Q", color=style.ORANGE, ha="right", weight="bold")
+    page.put(left, y - 0.1, "K and V", color=style.GREEN, weight="bold")
     finished = max((rows[1] for rows, _ in state.done), default=0)
-    if state.current and state.current[0][0] < finished:
-        finished = state.current[0][0]
-    ax.rect(left, top, width, finished * unit, style.tint(style.INK, 0.22))
-    for rows, columns in state.done:
-        _tile(ax, left, top, unit, rows, columns, style.tint(style.SKY, 0.6))
     if state.current:
-        _tile(ax, left, top, unit, *state.current, style.BLUE)
-    if state.causal:
-        _draw_mask(ax, state, left, top, unit)
-    ax.rect(left, top, width, height, "none", edgecolor=style.MUTED, lw=0.8)
-    _draw_meters(ax, state, meters, top)
-    moved = dict(state.moved)
+        finished = min(finished, state.current[0][0])
+    grid.area((0, finished), every_k, style.tint(style.INK, 0.22))
+    for tile in state.done:
+        grid.area(*tile, style.tint(style.SKY, 0.6))
     words = (
         f"{style.count(len(state.done), 'tile')} of the {state.num_q} × {state.num_k} scores done"
     )
     if state.current:
-        (row, row_end), (key, key_end) = state.current
-        words += f", now queries {row} to {row_end - 1} and keys {key} to {key_end - 1}"
+        queries, keys = state.current
+        grid.area(queries, keys, style.BLUE)
+        grid.area(queries, beside, style.ORANGE)
+        grid.area(beside, keys, style.GREEN)
+        words += f", now queries {queries[0]} to {queries[1] - 1} and keys {keys[0]} to "
+        words += str(keys[1] - 1)
+    if state.causal:
+        draw_mask(grid, state.num_q, state.num_k)
+    grid.area(every_q, every_k, edge=style.MUTED)
+    _draw_meters(page, state, meters, top)
     stored = f"; with scores stored, {state.naive:,}" if state.naive else ""
-    page.say(f"{words}; {sum(moved.values()):,} bytes moved so far{stored}")
+    page.say(f"{words}; {sum(dict(state.moved).values()):,} bytes moved so far{stored}")
     return page.figure
 
 
-def _tile(ax: Axes, left: float, top: float, unit: float, rows: Span, columns: Span, color) -> None:
-    corner = left + columns[0] * unit, top + rows[0] * unit
-    ax.rect(
-        *corner, (columns[1] - columns[0]) * unit - 0.015, (rows[1] - rows[0]) * unit - 0.015, color
-    )
-
-
-def _draw_strips(ax: Axes, state: TileStep, left: float, top: float, unit: float) -> None:
-    """Q beside the matrix, K and V above, with the tiles that are loaded."""
-    x, y = left - STRIP - 0.06, top - STRIP - 0.06
-    wash = {"facecolor": style.WASH, "edgecolor": style.FAINT, "lw": 0.6}
-    ax.rect(x, top, STRIP, state.num_q * unit, **wash)
-    ax.rect(left, y, state.num_k * unit, STRIP, **wash)
-    ax.put(x - 0.06, top + 0.08, "Q", style.BODY, style.ORANGE, "right", weight="bold")
-    ax.put(left, y - 0.1, "K and V", style.BODY, style.GREEN, weight="bold")
-    if state.current:
-        (row, row_end), (column, column_end) = state.current
-        ax.rect(
-            x,
-            top + row * unit,
-            STRIP,
-            (row_end - row) * unit,
-            face=style.ORANGE,
-            edgecolor=style.ORANGE,
-        )
-        ax.rect(
-            left + column * unit,
-            y,
-            (column_end - column) * unit,
-            STRIP,
-            face=style.GREEN,
-            edgecolor=style.GREEN,
-        )
-
-
-def _draw_mask(ax: Axes, state: TileStep, left: float, top: float, unit: float) -> None:
+def draw_mask(grid: Grid, num_q: int, num_k: int) -> None:
     """Hatch the keys that come after their query: a staircase that ends bottom-right."""
-    past = state.num_k - state.num_q
-    right = left + state.num_k * unit
-    corners = [(right, top)]
-    for row in range(state.num_q):
-        edge = left + min(max(past + row + 1, 0), state.num_k) * unit
-        corners += [(edge, top + row * unit), (edge, top + (row + 1) * unit)]
-    corners.append((right, top + state.num_q * unit))
-    ax.add_artist(
-        Polygon(
-            corners, facecolor="none", hatch="//////", edgecolor=style.tint(style.INK, 0.3), lw=0
-        )
-    )
+    corners = [(num_k, 0)]
+    for row in range(num_q):
+        edge = min(max(num_k - num_q + row + 1, 0), num_k)
+        corners += [(edge, row), (edge, row + 1)]
+    corners.append((num_k, num_q))
+    points = [(grid.x(column), grid.y(row)) for column, row in corners]
+    look = {"facecolor": "none", "edgecolor": style.tint(style.INK, 0.3), "lw": 0}
+    grid.ax.add_artist(Polygon(points, hatch="//////", **look))
 
 
-def _draw_meters(ax: Axes, state: TileStep, x: float, y: float) -> None:
+def _draw_meters(page: Page, state: TileStep, x: float, y: float) -> None:
     """A line for each tensor: its name, the bytes that moved, a bar."""
-    words = {"q": "Q read", "k": "K read", "v": "V read", "other": "else read", "out": "written"}
-    colors = {"q": style.ORANGE, "k": style.GREEN, "v": style.GREEN, "out": style.VERMILION}
-    longest = max(1, state.naive, sum(n for _, n in state.moved))
-    lines = [(words.get(name, name), n, colors.get(name, style.MUTED)) for name, n in state.moved]
-    lines.append(("in all", sum(n for _, n in state.moved), style.INK))
+    looks = {
+        "q": ("Q read", style.ORANGE),
+        "k": ("K read", style.GREEN),
+        "v": ("V read", style.GREEN),
+        "other": ("else read", style.MUTED),
+        "out": ("written", style.VERMILION),
+    }
+    total = sum(count for _, count in state.moved)
+    lines = [(*looks[name], count) for name, count in state.moved]
+    lines.append(("in all", style.INK, total))
     if state.naive:
-        lines.append(("with scores stored", state.naive, style.FAINT))
-    for i, (name, count, color) in enumerate(lines):
-        at = y - 0.2 + i * 0.385
-        ax.note(x, at, name)
-        ax.put(x + METERS - MARGIN, at, f"{count:,}", style.SMALL, style.INK, "right")
-        length = (METERS - MARGIN) * count / longest
-        ax.rect(x, at + 0.09, length, 0.12, color)
+        lines.append(("with scores stored", style.FAINT, state.naive))
+    grid = page.grid(x, y - 0.11, (METERS - MARGIN) / max(1, state.naive, total), 0.385, 0, 0.265)
+    for row, (name, color, count) in enumerate(lines):
+        page.note(x, grid.y(row) - 0.09, name)
+        page.put(page.width - MARGIN, grid.y(row) - 0.09, f"{count:,}", style.SMALL, ha="right")
+        grid.area((row, row + 1), (0, count), color)
 
 
 def draw_key_tiles(
@@ -199,8 +169,8 @@ def draw_key_tiles(
     unit = SIDE / max(num_q, num_k, 1)
     left, top = MARGIN + 0.1, MARGIN + 0.28
     page = Page(left + num_k * unit + 2.1, top + max(num_q * unit, 1.0) + MARGIN, at)
-    ax = page.ax
-    ax.note(left, MARGIN + 0.08, "keys →, queries ↓")
+    page.note(left, MARGIN + 0.08, "keys →, queries ↓")
+    grid = page.grid(left, top, unit, unit, 0.015)
     kinds = {
         "whole: no mask": style.tint(style.SKY, 0.75),
         "in part: masked": style.tint(style.ORANGE, 0.75),
@@ -210,15 +180,10 @@ def draw_key_tiles(
     for start, whole, seen in rows:
         for j in range(-(-num_k // tile_k)):
             color = whole_color if j < whole else part_color if j < seen else none_color
-            span = (start, min(start + tile_q, num_q)), (j * tile_k, min((j + 1) * tile_k, num_k))
-            _tile(ax, left, top, unit, *span, color)
-    state = TileStep(num_q, num_k, True, None, (), ())
-    _draw_mask(ax, state, left, top, unit)
-    for i, (words, color) in enumerate(kinds.items()):
-        y = top + 0.05 + i * 0.28
-        x = left + num_k * unit + 0.25
-        ax.rect(x, y, 0.18, 0.18, color)
-        ax.put(x + 0.26, y + 0.1, words)
+            queries, keys = (start, min(start + tile_q, num_q)), (j, j + 1)
+            grid.area(queries, tuple(min(k * tile_k, num_k) for k in keys), color)
+    draw_mask(grid, num_q, num_k)
+    page.legend(grid.x(num_k) + 0.25, top + 0.14, kinds, down=True)
     every = -(-num_k // tile_k)
     each = (
         f"from query {start}: {whole} whole, {seen - whole} in part, {every - seen} not at all"
@@ -229,10 +194,6 @@ def draw_key_tiles(
 
 
 # ---------------------------------------------------------------------------------- flash
-
-FLASH_MARGIN = 0.16
-GAP = 0.3
-FLASH_SIDE = 1.25  # inches of head_dim, and of the longer one of rows and keys
 
 Cell = tuple[int, int]
 
@@ -268,48 +229,46 @@ class TileOwners:
 
 def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
     """Draw scores = q kᵀ and out += weights v, each product with its factors beside and above."""
-    unit, thin = FLASH_SIDE / max(state.rows, state.keys), FLASH_SIDE / state.dims
+    side, gap = 1.25, 0.3  # inches of head_dim, and of the longer one of rows and keys
+    rows, keys, dims = ((0, number) for number in (state.rows, state.keys, state.dims))
+    unit, thin = side / max(state.rows, state.keys), side / state.dims
     height, width = state.rows * unit, state.keys * unit
-    q_x, s_x = FLASH_MARGIN, FLASH_MARGIN + FLASH_SIDE + GAP
-    o_x, bottom = s_x + max(width, 0.62) + GAP, 0.5 + FLASH_SIDE + GAP
-    page = Page(o_x + FLASH_SIDE + FLASH_MARGIN, bottom + height + 0.5, at)
-    ax = page.ax
-    ax.put(FLASH_MARGIN, 0.18, state.name, weight="bold")
-    first, count = state.warps[state.warp]
-    boxes = {
-        "q": (q_x, bottom, FLASH_SIDE, height, "q"),
-        "k": (s_x, bottom - GAP - FLASH_SIDE, width, FLASH_SIDE, "k, transposed"),
-        "v": (o_x, bottom - GAP - width, FLASH_SIDE, width, "v"),
-        "s": (s_x, bottom, width, height, "scores"),
-        "o": (o_x, bottom, FLASH_SIDE, height, "out"),
+    s_x, bottom = MARGIN + side + gap, 0.5 + side + gap
+    o_x = s_x + max(width, 0.62) + gap
+    page = Page(o_x + side + MARGIN, bottom + height + 0.5, at)
+    page.put(MARGIN, 0.18, state.name, weight="bold")
+    grids = {
+        "q": (page.grid(MARGIN, bottom, thin, unit), rows, dims, "q"),
+        "k": (page.grid(s_x, bottom - gap - side, unit, thin), dims, keys, "k, transposed"),
+        "v": (page.grid(o_x, bottom - gap - width, thin, unit), keys, dims, "v"),
+        "s": (page.grid(s_x, bottom, unit, unit), rows, keys, "scores"),
+        "o": (page.grid(o_x, bottom, thin, unit), rows, dims, "out"),
     }
-    for key, (x, y, w, h, title) in boxes.items():
-        face = style.tint(style.GREEN if key in state.shared else style.SKY, 0.16)
-        face = style.WASH if key in "qkv" and key not in state.shared else face
-        ax.rect(x, y, w, h, face, edgecolor=style.MUTED, lw=0.7)
-        ax.put(x, y - 0.09, title, style.SMALL, weight="bold")
-    for row, rows in state.warps[1:]:
-        for key in "qso":
-            x, y, w, *_ = boxes[key]
-            ax.plot([x, x + w], [y + row * unit] * 2, color=style.FAINT, lw=0.5)
-        del rows
-    mark = style.tint(style.ORANGE, 0.55)
-    for key in "qso":
-        x, y, w, *_ = boxes[key]
-        color = mark if key == "q" else style.tint(style.BLUE, 0.3)
-        ax.rect(x, y + first * unit, w, count * unit, color)
-    x, y, *_ = boxes["k"]
+    of_memory = {True: style.tint(style.GREEN, 0.16), False: style.WASH}
+    read, of_warp = style.tint(style.ORANGE, 0.55), style.tint(style.BLUE, 0.3)
+    first, count = state.warps[state.warp]
+    for key, (grid, down, across, title) in grids.items():
+        face = of_memory[key in state.shared] if key in "qkv" else style.tint(style.SKY, 0.16)
+        grid.area(down, across, face, edge=style.MUTED, line=0.7)
+        page.put(grid.left, grid.top - 0.09, title, style.SMALL, weight="bold")
+        if key in "qso":
+            for row, _ in state.warps[1:]:
+                ends = [grid.x(0), grid.x(across[1])]
+                page.plot(ends, [grid.y(row)] * 2, color=style.FAINT, lw=0.5)
+            grid.area((first, first + count), across, read if key == "q" else of_warp)
     for key in state.reads_k:
-        ax.rect(x + key * unit, y, unit, FLASH_SIDE, mark)
-    x, y, *_ = boxes["v"]
-    for d in state.reads_v:
-        ax.rect(x + d * thin, y, thin, width, mark)
-    for key, cells, across in (("s", state.scores, unit), ("o", state.sums, thin)):
-        x, y, *_ = boxes[key]
+        grids["k"][0].area(dims, (key, key + 1), read)
+    for element in state.reads_v:
+        grids["v"][0].area(keys, (element, element + 1), read)
+    for name, cells in (("s", state.scores), ("o", state.sums)):
         for row, column in cells:
-            place = (x + column * across, y + row * unit)
-            ax.add_artist(Rectangle(place, across, unit, facecolor=style.BLUE))
-    _legend(page, state, bottom + height + 0.2)
+            grids[name][0].cell(row, column, style.BLUE)
+    memories = {"shared memory": of_memory[True], "global memory": of_memory[False]}
+    present = {"shared memory": state.shared, "global memory": len(state.shared) < 3}
+    kinds = {name: face for name, face in memories.items() if present[name]}
+    kinds |= {f"registers of warp {state.warp}": of_warp}
+    page.legend(MARGIN, bottom + height + 0.2, kinds)
+    page.legend(MARGIN, bottom + height + 0.4, {"of one lane": style.BLUE, "read for it": read})
     page.say(
         f"{state.name}: scores of {state.rows} queries and {state.keys} keys, head_dim "
         f"{state.dims}; {style.some(state.shared) or 'nothing'} in shared memory"
@@ -321,24 +280,3 @@ def draw_tile_owners(state: TileOwners, at: Place | None = None) -> Figure:
         f"the {state.dims} elements of each value"
     )
     return page.figure
-
-
-def _legend(page: Page, state: TileOwners, y: float) -> None:
-    """What the colors mean, as far as they occur."""
-    kinds: Sequence[tuple[object, str]] = (
-        *([(style.tint(style.GREEN, 0.16), "shared memory")] if state.shared else []),
-        *([(style.WASH, "global memory")] if len(state.shared) < 3 else []),
-        (style.tint(style.BLUE, 0.3), f"registers of warp {state.warp}"),
-        (style.BLUE, "of one lane"),
-        (style.tint(style.ORANGE, 0.55), "read for it"),
-    )
-    x = FLASH_MARGIN
-    for color, words in kinds:
-        length = 0.26 + style.text_width(words, style.SMALL)
-        if x + length > page.width:
-            x, y = FLASH_MARGIN, y + 0.2
-        ax = page.ax
-        box = Rectangle((x, y - 0.07), 0.13, 0.13, facecolor=color, edgecolor=style.MUTED, lw=0.4)
-        ax.add_artist(box)
-        ax.put(x + 0.18, y, words, style.SMALL)
-        x += length + 0.12

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Arc, PathPatch
 from matplotlib.path import Path
 
 from yaie.course.viz import style
-from yaie.course.viz.page import Page, Place
+from yaie.course.viz.page import Page, Place, Sheet
 from yaie.course.viz.tree_layout import CHIP_GAP, LINE, PAD, Box, chip_width, lay_out, lock_width
 from yaie.course.viz.tree_state import Marks, TreeNode, TreeState, compare
 
@@ -134,59 +133,36 @@ def _say(page: Page, state: TreeState, marks: Marks) -> None:
         page.say(f"Matched: {style.some(found)}")
 
 
-def _draw_edge(ax: Axes, parent: Box, child: Box) -> None:
+def _draw_edge(ax: Sheet, parent: Box, child: Box) -> None:
     x0, y0 = parent.x + parent.width, parent.y + parent.height / 2
     x1, y1 = child.x, child.y + child.height / 2
     middle = (x0 + x1) / 2
     path = Path([(x0, y0), (middle, y0), (middle, y1), (x1, y1)], [1, 4, 4, 4])
-    evicted = child.tag == "evicted"
-    color = "#aab1bc"
+    look = {"edgecolor": "#aab1bc", "linewidth": 1.2}
     if child.matched:
-        color = style.BLUE
-    elif evicted:
-        color = style.VERMILION
-    ax.add_artist(
-        PathPatch(
-            path,
-            fill=False,
-            edgecolor=color,
-            linewidth=2.0 if child.matched else 1.2,
-            linestyle=DASHES if evicted else "solid",
-        )
-    )
+        look = {"edgecolor": style.BLUE, "linewidth": 2.0}
+    elif child.tag == "evicted":
+        look = {"edgecolor": style.VERMILION, "linewidth": 1.2, "linestyle": DASHES}
+    ax.add_artist(PathPatch(path, fill=False, **look))
 
 
-def _draw_box(ax: Axes, box: Box) -> None:
+def _draw_box(ax: Sheet, box: Box) -> None:
     ghost = box.tag == "evicted"
     quiet = ghost or box.kind != "node"
     edge = TAG_COLORS[box.tag] if box.tag else (style.FAINT if quiet else "#8d949f")
     face = style.PAPER if quiet else style.tint(edge, 0.1) if box.tag else style.WASH
-    ax.box(
-        box.x,
-        box.y,
-        box.width,
-        box.height,
-        face,
-        edge,
-        line=1.8 if box.tag else 1.0,
-        linestyle=DASHES if quiet and box.kind != "root" else "solid",
-        zorder=2,
-    )
+    dashes = DASHES if quiet and box.kind != "root" else "solid"
+    look = {"edge": edge, "line": 1.8 if box.tag else 1.0, "linestyle": dashes, "zorder": 2}
+    ax.box(box.x, box.y, box.width, box.height, face, **look)
     if box.matched > 0 and box.kind != "root":
-        ax.box(
-            box.x,
-            box.y,
-            box.width * box.matched,
-            box.height,
-            style.tint(style.BLUE, 0.2),
-            zorder=2.1,
-        )
+        width, face = box.width * box.matched, style.tint(style.BLUE, 0.2)
+        ax.box(box.x, box.y, width, box.height, face, zorder=2.1)
     if box.tag:
         _draw_tag(ax, box)
     _write(ax, box, style.MUTED if quiet else style.INK)
 
 
-def _write(ax: Axes, box: Box, ink: str) -> None:
+def _write(ax: Sheet, box: Box, ink: str) -> None:
     x, y = box.x + PAD, box.y + PAD + LINE / 2
     right = box.x + box.width - PAD
     centered = len(box.lines) == 1 and not (box.note or box.chips or box.requests or box.locks)
@@ -210,14 +186,14 @@ def _write(ax: Axes, box: Box, ink: str) -> None:
         ax.put(x, y, box.requests, style.SMALL, style.BLUE, zorder=4)
 
 
-def _draw_tag(ax: Axes, box: Box) -> None:
+def _draw_tag(ax: Sheet, box: Box) -> None:
     width = style.text_width(box.tag, 7, "bold") + 0.1
     ax.box(box.x + 0.06, box.y - 0.11, width, 0.15, TAG_COLORS[box.tag], radius=0.04, zorder=5)
     middle = box.x + 0.06 + width / 2
     ax.put(middle, box.y - 0.036, box.tag, 7, style.PAPER, "center", weight="bold", zorder=6)
 
 
-def _draw_chips(ax: Axes, box: Box, y: float) -> None:
+def _draw_chips(ax: Sheet, box: Box, y: float) -> None:
     x = box.x + PAD
     for chip in box.chips:
         width = chip_width(chip)
@@ -226,21 +202,11 @@ def _draw_chips(ax: Axes, box: Box, y: float) -> None:
         x += width + CHIP_GAP
 
 
-def _draw_lock(ax: Axes, right: float, middle: float, count: int) -> None:
+def _draw_lock(ax: Sheet, right: float, middle: float, count: int) -> None:
     """A padlock and how often it is held, ending at `right`."""
     label = str(count)
     ax.put(right, middle, label, style.SMALL, style.INK, "right", weight="bold", zorder=4)
     x = right - lock_width(count)
     ax.box(x, middle - 0.02, 0.11, 0.085, style.ORANGE, radius=0.015, zorder=4)
-    ax.add_artist(
-        Arc(
-            (x + 0.055, middle - 0.02),
-            0.07,
-            0.12,
-            theta1=180,
-            theta2=360,
-            color=style.ORANGE,
-            linewidth=1.4,
-            zorder=4,
-        )
-    )
+    look = {"theta1": 180, "theta2": 360, "color": style.ORANGE, "linewidth": 1.4, "zorder": 4}
+    ax.add_artist(Arc((x + 0.055, middle - 0.02), 0.07, 0.12, **look))

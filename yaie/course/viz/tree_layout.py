@@ -101,18 +101,13 @@ class Box:
 
     def _requests(self, label_width: float) -> str:
         """As many request ids as fit on a line, and how many more there are."""
-        if not self.request_ids:
-            return ""
-        best = style.shorten(self.request_ids[0], label_width - 0.3, SMALL)
-        total = len(self.request_ids)
-        best += f", +{total - 1}" if total > 1 else ""
-        for shown in range(2, total + 1):
-            rest = f", +{total - shown}" if shown < total else ""
-            words = ", ".join(self.request_ids[:shown]) + rest
-            if style.text_width(words, SMALL) > label_width:
-                break
-            best = words
-        return best
+        ids = [style.shorten(name, label_width - 0.3, SMALL) for name in self.request_ids]
+        for shown in range(len(ids), 0, -1):
+            rest = f", +{len(ids) - shown}" if shown < len(ids) else ""
+            words = ", ".join(ids[:shown]) + rest
+            if shown == 1 or style.text_width(words, SMALL) <= label_width:
+                return words
+        return ""
 
     def _chips(self, label_width: float) -> list[str]:
         chips: list[str] = []
@@ -147,14 +142,13 @@ def lay_out(roots: Sequence[Box], width: float, max_nodes: int) -> tuple[list[Bo
             placed = _try_to_fit(roots, boxes, width)
             if placed[0] <= width:
                 return boxes, *placed
-    _hide_leaves(roots, max_nodes)
-    boxes = _preorder(roots)
-    placed = _try_to_fit(roots, boxes, width)
-    while placed[0] > width and max(box.depth for box in boxes) > 1:
-        _hide_column(boxes)
+    while True:
+        _hide_leaves(roots, max_nodes)
         boxes = _preorder(roots)
         placed = _try_to_fit(roots, boxes, width)
-    return boxes, *placed
+        if placed[0] <= width or max_nodes <= 2:
+            return boxes, *placed
+        max_nodes = max_nodes * 2 // 3
 
 
 def _try_to_fit(roots: Sequence[Box], boxes: list[Box], width: float) -> tuple[float, float]:
@@ -258,19 +252,6 @@ def _hide_leaves(roots: Sequence[Box], max_nodes: int) -> None:
 
 def _worth(box: Box) -> tuple[bool, bool, int, int]:
     return box.tag is not None, box.matched > 0, box.last_access, -box.depth
-
-
-def _hide_column(boxes: Sequence[Box]) -> None:
-    """Take the deepest column away."""
-    deepest = max(box.depth for box in boxes)
-    for parent in [box for box in boxes if box.depth == deepest - 1 and box.children]:
-        lost, parent.children = parent.children, []
-        if parent.kind != "summary":
-            parent.kind, parent.facts = "summary", ()
-        everything = _summary([parent, *lost])
-        parent.text, parent.facts = everything.text, everything.facts
-        parent.num_nodes, parent.num_tokens = everything.num_nodes, everything.num_tokens
-        parent.values, parent.request_ids, parent.locks = (), (), 0
 
 
 # ---------------------------------------------------------------------------------- positions

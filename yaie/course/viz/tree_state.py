@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from yaie.course.viz import style
@@ -73,20 +74,18 @@ def snapshot_tree(
 
 def _record(node: Any, key: tuple[int, ...], text: str, parent: int | None) -> TreeNode:
     return TreeNode(
-        key=key,
-        text=text,
-        parent=parent,
-        values=tuple(getattr(node, "values", ())),
-        lock_count=getattr(node, "lock_count", 0),
-        last_access=getattr(node, "last_access", None),
-        request_ids=tuple(sorted(map(str, getattr(node, "request_ids", ())))),
+        key,
+        text,
+        parent,
+        tuple(getattr(node, "values", ())),
+        getattr(node, "lock_count", 0),
+        getattr(node, "last_access", None),
+        tuple(sorted(map(str, getattr(node, "request_ids", ())))),
     )
 
 
 def _text(key: Sequence[int], decode: Decode | None) -> str:
-    if decode is None:
-        return " ".join(str(token) for token in key)
-    return decode(list(key))
+    return " ".join(map(str, key)) if decode is None else decode(list(key))
 
 
 # ---------------------------------------------------------------------------------- changes
@@ -150,11 +149,8 @@ def _matched_parts(state: TreeState) -> dict[int, float]:
         start = covered.get(node.parent)
         if start is None:
             continue
-        shared = 0
-        for ours, theirs in zip(node.key, state.matched[start:], strict=False):
-            if ours != theirs:
-                break
-            shared += 1
+        pairs = zip(node.key, state.matched[start:], strict=False)
+        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         shared -= shared % state.block_size  # siblings may begin alike, if not for a whole block
         if shared:
             parts[index] = shared / len(node.key)

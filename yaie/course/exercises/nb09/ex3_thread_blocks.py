@@ -106,16 +106,17 @@ def placed_one_by_one(threads: int, registers: int, shared_bytes: int, sm: Any) 
 
 def draw(thread_blocks_per_sm: Any) -> Any:
     """Resident warps of thread blocks of 256 threads, as each of them takes more."""
-
     def warps(registers: int, shared: int) -> int:
         return 8 * thread_blocks_per_sm(256, registers, shared)
 
     by_registers = [(r, warps(r, 0)) for r in range(16, 256)]
     by_shared = [(k, warps(32, k * KIB)) for k in range(228)]
-    return viz.draw_occupancy(
-        {
-            "registers per thread (thread blocks of 256 threads)": by_registers,
-            "KiB of shared memory per thread block (of 256 threads)": by_shared,
-        },
-        most=64,
-    )
+    panels = {
+        "registers per thread (thread blocks of 256 threads)": by_registers,
+        "KiB of shared memory per thread block (of 256 threads)": by_shared,
+    }
+    charts = [
+        viz.Chart("resident warps, of 64", words, "", {"": points}, steps=True)
+        for words, points in panels.items()
+    ]
+    return viz.draw_charts(charts)
