@@ -10,6 +10,7 @@ from yaie import SamplingParams
 from yaie.course.core.exercise import lacks_triton
 from yaie.course.core.manifest import exercises
 from yaie.course.core.paths import ROOT
+from yaie.course.core.triton import HAS_TRITON, can_watch
 from yaie.engine.llm import LLM
 from yaie.ops.interpreter import interpreted
 from yaie.ops.registry import register
@@ -86,3 +87,26 @@ def test_every_operator_of_an_exercise_is_the_models():
 
     assert {e.operator for e in exercises() if e.operator} <= set(OPERATORS)
     assert all((ROOT / e.source).is_file() for e in exercises())
+
+
+@pytest.mark.skipif(not (HAS_TRITON and can_watch()), reason="kernels are not interpreted here")
+def test_what_a_learner_wrote_runs_in_the_attention_kernels(monkeypatch):
+    from yaie.course.lessons.measure import plug_in
+    from yaie.ops.triton import flash, online, paged
+
+    names = {
+        online: ("online_step", "finish"),
+        flash: ("online_step", "finish", "seen_keys"),
+        paged: ("online_step", "finish", "find_queries", "find_slots", "merge_kernel"),
+    }
+    kept = {(module, name): getattr(module, name) for module in names for name in names[module]}
+    for (module, name), function in kept.items():
+        monkeypatch.setattr(module, name, function)  # put back at the end
+    operators = plug_in("12.1", "12.2", "12.3", "12.4")
+    assert operators == ["ragged_attention", "paged_attention"]
+    for (module, name), function in kept.items():
+        assert getattr(module, name) is not function
+    assert flash.online_step is paged.online_step is online.online_step
+    q = torch.randn(5, 2, 16, generator=torch.Generator().manual_seed(0))
+    out, _ = flash.attention(q, q, q, True, None)
+    torch.testing.assert_close(out[0], q[0])
