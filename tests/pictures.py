@@ -12,6 +12,7 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
+from yaie.course.lessons.data_nb15 import owners as fragments
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.trie import TokenTrie
 from yaie.course.viz.attention_programs import (
@@ -224,6 +225,7 @@ TABLES = ((3, 7, 0), (3, 7, 2, 5), (3, 7))
 READERS = Readers(
     ("sequence 0", "sequence 1"), (0, 1), (frozenset({0, 2}), frozenset({2})), num_blocks=4
 )
+LANES = viz.Part("lanes", 4, 8, [(0, 0, 4, 4, 0), (0, 4, 4, 4, 1)], marked=1)
 TILES = ((0, (0, 4), (0, 8)), (1, (4, 8), (0, 8)), (1, (4, 8), (8, 16)))
 SPLITS = [Part(0, tuple(range(80, 96)) + tuple(range(16))), Part(32, (48, 49))]
 PIECES = [viz.Piece("host", 900, "host"), viz.Piece("sm_80", 500), viz.Piece("PTX", 9, "PTX")]
@@ -457,6 +459,18 @@ PICTURES = {
     "tray": (
         lambda: viz.draw_tray(viz.Tray(4, 1, {"slots": [3, 1, 2, 12]}, [1, 2, 3], [3])),
         {"1 row, replay of size 4", "writes [1, 2, 3], [1, 2] for padding"},
+    ),
+    "product": (
+        lambda: viz.draw_product(
+            viz.ProductStep(64, 40, 70, 32, 32, 0, 32, torch.ones(32, 32), 10, 20)
+        ),
+        {"a  64 × 70", "10 elements fetched", "missing in c: 1 at most"},
+    ),
+    "owners": (lambda: viz.draw_owners([LANES, LANES]), {"lanes", "4 × 8", "0", "1"}),
+    "fragments": (lambda: viz.draw_fragments(fragments(), lane=31), {"A: 16 × 16", "B: 16 × 8"}),
+    "places": (
+        lambda: viz.draw_places(torch.arange(32).view(8, 4), piece=3),
+        {"7.3", "piece 3 of rows 0 to 7: 4 wavefronts"},
     ),
     "pipeline": (
         lambda: draw_pipeline(pipeline(2, 4)), {"2 stages: tensor cores busy 44% of the time"},

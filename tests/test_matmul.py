@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 
 import pytest
 import torch
@@ -13,18 +12,10 @@ from yaie.build import jit
 from yaie.build.nvcc import CSRC, able, emulated
 from yaie.course.lessons.data_nb15 import PIECES, Tiling, count_loads, owners, places
 from yaie.course.lessons.ops.cuda import matrix
-from yaie.course.viz import film_strip
-from yaie.course.viz.matmul import Part, ProductStep, draw_owners, draw_places, draw_product
-from yaie.course.viz.page import Picture
-from yaie.course.viz.results import Rung, draw_ladder
-from yaie.course.viz.tensor_core import draw_fragments, draw_pipeline, pipeline
+from yaie.course.viz.tensor_core import pipeline
 from yaie.ops.registry import Unsupported
 
 MMA = CSRC / "matmul" / "mma.cu"
-
-
-def drawn(figure) -> bool:
-    return isinstance(figure, Picture) and figure._repr_png_()[0].startswith(b"\x89PNG")
 
 
 # --------------------------------------------------------------------------------------- rungs
@@ -203,22 +194,6 @@ def test_a_pipeline_with_enough_stages_waits_once():
             assert tile < stages or run.copies[tile][0] >= run.products[tile - stages][1]
     with pytest.raises(ValueError, match="stages must be at least 1, got 0"):
         pipeline(0, 3)
-
-
-# ----------------------------------------------------------------------------------- pictures
-
-
-def test_pictures_draw():
-    step = ProductStep(64, 40, 70, 32, 32, 0, 32, torch.ones(32, 32), 10, 20)
-    assert drawn(film_strip([step, step], draw_product))
-    part = Part("lanes", 4, 8, [(0, 0, 4, 4, 0), (0, 4, 4, 4, 1)], marked=1)
-    assert drawn(draw_owners([part, part]))
-    assert drawn(draw_fragments(owners(), lane=31))
-    assert drawn(film_strip([pipeline(s, 3) for s in (1, 3)], partial(draw_pipeline, until=20)))
-    assert drawn(draw_places(torch.arange(32).view(8, 4), piece=3))
-    assert drawn(draw_ladder([Rung("x", 0.004, "3 GB/s"), Rung("lib", 1.2, "y", False)], "lib"))
-    with pytest.raises(ValueError, match="at least one"):
-        draw_ladder([], "lib")
 
 
 def test_a_wait_that_is_too_weak_shows():
