@@ -106,6 +106,7 @@ def placed_one_by_one(threads: int, registers: int, shared_bytes: int, sm: Any) 
 
 def draw(thread_blocks_per_sm: Any) -> Any:
     """Resident warps of thread blocks of 256 threads, as each of them takes more."""
+
     def warps(registers: int, shared: int) -> int:
         return 8 * thread_blocks_per_sm(256, registers, shared)
 
