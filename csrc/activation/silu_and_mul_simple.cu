@@ -19,8 +19,8 @@ __global__ void silu_and_mul_simple(const T* x, T* out, int rows, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * size) return;
     int row = i / size, column = i % size;
-    const T* of_row = x + (size_t)row * 2 * size;
-    float gate = to_float(of_row[column]), up = to_float(of_row[size + column]);
+    const T* x_row = x + (size_t)row * 2 * size;
+    float gate = to_float(x_row[column]), up = to_float(x_row[size + column]);
     out[i] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
 }
 // exercise 22.1 end

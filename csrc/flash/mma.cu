@@ -34,18 +34,18 @@ constexpr int MIN_BLOCKS = 2;       // thread blocks that should fit on a multip
 constexpr int HEADS_TOGETHER = 16;  // KV heads whose tiles are walked together
 constexpr float LAZY = 8.0f;        // powers of 2 by which a weight may pass 1
 
-constexpr int PIECE = 8;                // elements in 16 bytes
+constexpr int CHUNK = 8;                // elements in 16 bytes
 constexpr int ROW_TILES = WARP_Q / 16;  // of mma.sync
 constexpr float LOWEST = -3.0e38f;      // a maximum before any score: finite, as inf - inf is NaN
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces
-// of 16 bytes, a multiple of 8. Eight pieces one below the other meet different banks. 16 rows
-// below a place is the place + 16 * PIECES, and 16 columns to the right of one that is even is the
+// Where chunk `chunk` of row `row` lies in a tile of shared memory whose rows have CHUNKS chunks
+// of 16 bytes, a multiple of 8. Eight chunks one below the other meet different banks. 16 rows
+// below a place is the place + 16 * CHUNKS, and 16 columns to the right of one that is even is the
 // place ^ 2.
-template <int PIECES>
-__device__ __forceinline__ int swizzle(int row, int piece) {
-    return row * PIECES + (piece ^ row % 8);
+template <int CHUNKS>
+__device__ __forceinline__ int swizzle(int row, int chunk) {
+    return row * CHUNKS + (chunk ^ row % 8);
 }
 
 // Keys of a tile: 16 KiB of them.
@@ -58,7 +58,7 @@ __host__ __device__ constexpr int tile_k() {
 template <typename T, int DIM, bool PAGED>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
     constexpr int TILE_K = tile_k<DIM>(), KV_TILE = TILE_K * DIM;
-    constexpr int PIECES = DIM / PIECE, DIM_TILES = DIM / 8, KEY_TILES = TILE_K / 8;
+    constexpr int CHUNKS = DIM / CHUNK, DIM_TILES = DIM / 8, KEY_TILES = TILE_K / 8;
     extern __shared__ __align__(128) unsigned char shared[];
     T* q_tile = reinterpret_cast<T*>(shared);
     T* k_tiles = q_tile + TILE_Q * DIM;  // two
@@ -95,22 +95,22 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     int warp_row = threadIdx.x / WARP * WARP_Q, lane = threadIdx.x % WARP;
     bool idle = warp_row >= num_rows;
 
-    // Of every tile this thread copies a piece in each STEP-th row.
-    constexpr int STEP = THREADS / PIECES;
+    // Of every tile this thread copies a chunk in each STEP-th row.
+    constexpr int STEP = THREADS / CHUNKS;
     static_assert(STEP % 8 == 0 && TILE_K % STEP == 0, "a thread keeps to its column");
-    int first = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
-    int to = swizzle<PIECES>(first, piece) * PIECE;
-    bool inside = piece * PIECE < flash.head_dim;
+    int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
+    int to = swizzle<CHUNKS>(first, chunk) * CHUNK;
+    bool inside = chunk * CHUNK < flash.head_dim;
 #pragma unroll 4
     for (int i = 0; i < TILE_Q; i += STEP) {
         bool valid = inside && first + i < num_rows;
         int row = valid ? first + i : 0;
         cp_async_16(q_tile + to + i * DIM,
                     flash.q + tokens[row] * flash.q_stride + heads[row] * flash.head_dim +
-                        piece * PIECE,
+                        chunk * CHUNK,
                     valid);
     }
-    int column = kv_head * flash.head_dim + piece * PIECE;
+    int column = kv_head * flash.head_dim + chunk * CHUNK;
     auto copy_tile = [&](T* tiles, const T* from, int64_t stride, int tile) {
         T* target = tiles + tile % 2 * KV_TILE + to;
         const int* place = places[tile % 3] + first;
@@ -143,8 +143,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     float maximum[ROW_TILES][2], total[ROW_TILES][2] = {};  // of rows i * 16 + half * 8 + lane / 4
     for (int i = 0; i < ROW_TILES; ++i) maximum[i][0] = maximum[i][1] = LOWEST;
     // Where the lane's row of the first fragment of keys lies, and of queries and values.
-    int k_place = swizzle<PIECES>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    int place = swizzle<PIECES>(lane % 16, lane / 16);
+    int k_place = swizzle<CHUNKS>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+    int place = swizzle<CHUNKS>(lane % 16, lane / 16);
 
     auto multiply_keys = [&](int tile) {
         const T* k_tile = k_tiles + tile % 2 * KV_TILE;
@@ -156,14 +156,14 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
 #pragma unroll
                 for (int e = 0; e < 4; ++e) scores[i][j][e] = 0.0f;
 #pragma unroll 4  // not 8, at head_dim 128: that takes more registers than there are
-        for (int d = 0; d < PIECES; d += 2) {
+        for (int d = 0; d < CHUNKS; d += 2) {
             uint32_t q[ROW_TILES][4], k[4];
 #pragma unroll
             for (int i = 0; i < ROW_TILES; ++i)
-                ldmatrix_x4(q[i], q_rows + ((place ^ d) + i * 16 * PIECES) * PIECE);
+                ldmatrix_x4(q[i], q_rows + ((place ^ d) + i * 16 * CHUNKS) * CHUNK);
 #pragma unroll
             for (int j = 0; j < KEY_TILES; j += 2) {
-                ldmatrix_x4(k, k_tile + ((k_place ^ d) + j * 8 * PIECES) * PIECE);
+                ldmatrix_x4(k, k_tile + ((k_place ^ d) + j * 8 * CHUNKS) * CHUNK);
 #pragma unroll
                 for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -235,8 +235,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         const T* v_tile = v_tiles + tile % 2 * KV_TILE;
         uint32_t v[4];
 #pragma unroll
-        for (int d = 0; d < PIECES; d += 2) {
-            ldmatrix_x4_trans(v, v_tile + ((place ^ d) + j * 8 * PIECES) * PIECE);
+        for (int d = 0; d < CHUNKS; d += 2) {
+            ldmatrix_x4_trans(v, v_tile + ((place ^ d) + j * 8 * CHUNKS) * CHUNK);
 #pragma unroll
             for (int n = 0; n < 2; ++n)
 #pragma unroll
@@ -285,16 +285,16 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                 flash.lse[result_of(row)] = (maximum[i][half] + log2f(sum)) * LN_2;
 #pragma unroll
             for (int d = 0; d < DIM_TILES; ++d)
-                *reinterpret_cast<uint32_t*>(part + swizzle<PIECES>(row, d) * PIECE +
+                *reinterpret_cast<uint32_t*>(part + swizzle<CHUNKS>(row, d) * CHUNK +
                                              lane % 4 * 2) =
                     pack2<T>(out[i][d][half * 2] * factor, out[i][d][half * 2 + 1] * factor);
         }
     __syncwarp();
-    int out_piece = lane % PIECES, rows = min(WARP_Q, num_rows - warp_row);
-    if (out_piece * PIECE >= flash.head_dim) return;
-    for (int row = lane / PIECES; row < rows; row += WARP / PIECES)
-        store16(flash.out + result_of(row) * flash.head_dim + out_piece * PIECE,
-                load16(part + swizzle<PIECES>(row, out_piece) * PIECE));
+    int out_chunk = lane % CHUNKS, rows = min(WARP_Q, num_rows - warp_row);
+    if (out_chunk * CHUNK >= flash.head_dim) return;
+    for (int row = lane / CHUNKS; row < rows; row += WARP / CHUNKS)
+        store16(flash.out + result_of(row) * flash.head_dim + out_chunk * CHUNK,
+                load16(part + swizzle<CHUNKS>(row, out_chunk) * CHUNK));
 }
 
 template <typename T, int DIM, bool PAGED>
@@ -312,7 +312,7 @@ template <typename T>
 static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
     if (flash.tokens == 0 || flash.heads == 0 || flash.batch == 0) return cudaSuccess;
     if (flash.head_dim > 128) return cudaErrorInvalidValue;
-    if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % PIECE ||
+    if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % CHUNK ||
         !aligned16(flash.q, flash.k, flash.v, flash.out))
         return cudaErrorMisalignedAddress;
     flash.scale *= LOG2_E;  // exponentials are powers of 2

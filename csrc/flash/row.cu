@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
     int query = sequence.first_row + threadIdx.x / WARP, head = blockIdx.y;
     if (query >= sequence.num_queries) return;  // a warp at a time, and no barrier follows
     int token = sequence.first_query + query, head_dim = flash.head_dim;
-    int of_head = head / flash.group() * head_dim;  // where the KV head begins in a row of k or v
+    int head_start = head / flash.group() * head_dim;  // where the KV head begins in a row of k or v
     int seen = sequence.seen_by(query, flash.causal);
     Row<PARTS> q_row, k_row, v_row, sum;
     q_row.load(flash.q + token * flash.q_stride + head * head_dim, head_dim);
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
     float maximum = -INFINITY, total = 0.0f;
     for (int key = 0; key < seen; ++key) {
         int64_t place = sequence.place(key, flash.block_size);
-        k_row.load(flash.k + place * flash.k_stride + of_head, head_dim);
-        v_row.load(flash.v + place * flash.v_stride + of_head, head_dim);
+        k_row.load(flash.k + place * flash.k_stride + head_start, head_dim);
+        v_row.load(flash.v + place * flash.v_stride + head_start, head_dim);
         float score = dot(q_row, k_row) * flash.scale;
         float larger = fmaxf(maximum, score);
         float correction = expf(maximum - larger), weight = expf(score - larger);

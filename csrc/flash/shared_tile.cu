@@ -46,15 +46,15 @@ __device__ void multiply(float (&scores)[ROWS], const float (*q_rows)[DIMS],
     for (int r = 0; r < ROWS; ++r) scores[r] = 0.0f;
 #pragma unroll 4
     for (int d = 0; d < DIMS; d += Vec<T>::SIZE) {
-        Vec<T> of_k = load16(&k_tile[threadIdx.x % WARP][d]);
+        Vec<T> k_values = load16(&k_tile[threadIdx.x % WARP][d]);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
 #pragma unroll
             for (int i = 0; i < Vec<T>::SIZE; i += Vec<float>::SIZE) {
-                Vec<float> of_q = load16(&q_rows[r][d + i]);
+                Vec<float> q_values = load16(&q_rows[r][d + i]);
 #pragma unroll
                 for (int j = 0; j < Vec<float>::SIZE; ++j)
-                    scores[r] += of_q[j] * to_float(of_k[i + j]);
+                    scores[r] += q_values[j] * to_float(k_values[i + j]);
             }
     }
 }

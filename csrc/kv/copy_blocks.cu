@@ -4,7 +4,7 @@
 //           before any target is written. No target may stand twice.
 // Shapes    as in copy_blocks_simple.cu, at most 4096 pairs
 // Owns      blockIdx.x: a part of the block, blockIdx.y: a pair, blockIdx.z: every gridDim.z-th pool.
-//           A thread: AT_ONCE units of that part, the same ones in every pair.
+//           A thread: IN_FLIGHT units of that part, the same ones in every pair.
 // Moves     2 × pools × pairs × block_bytes, and 16 bytes a pair; each thread block reads the pairs
 // Oracle    indexing in PyTorch, equal in every bit (tests/test_kv_kernels.py)
 // Idea      pairs go side by side, for in the engine's lists no block is both source and target: a
@@ -14,11 +14,11 @@
 #include "kv/units.cuh"
 
 constexpr int THREADS = 256;     // of a thread block
-constexpr int AT_ONCE = 4;       // loads of a thread that are under way together
+constexpr int IN_FLIGHT = 4;       // loads of a thread that are under way together
 constexpr int MOST_PAIRS = 4096;
-// A thread block takes a pool, and one more for each PAIRS_A_POOL pairs: the list, which it reads
+// A thread block takes a pool, and one more for each PAIRS_PER_POOL pairs: the list, which it reads
 // once for all of them, is shorter than what it moves.
-constexpr int PAIRS_A_POOL = 512;
+constexpr int PAIRS_PER_POOL = 512;
 constexpr int DONE = -1;
 
 // The blocks of all pools, and the part of them that a thread moves.
@@ -28,7 +28,7 @@ struct Cache {
     int num_pools;
     unsigned size;  // units of a block
 
-    static __device__ unsigned first() { return blockIdx.x * THREADS * AT_ONCE + threadIdx.x; }
+    static __device__ unsigned first() { return blockIdx.x * THREADS * IN_FLIGHT + threadIdx.x; }
 };
 
 template <typename V>
@@ -38,12 +38,12 @@ __device__ void copy_block(const Cache<V>& cache, int64_t source, int64_t target
         V* pool = cache.pools[p];
         const V* from = pool + source * cache.size + first;
         V* to = pool + target * cache.size + first;
-        V kept[AT_ONCE];
+        V kept[IN_FLIGHT];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k)
+        for (int k = 0; k < IN_FLIGHT; ++k)
             if (first + k * THREADS < cache.size) kept[k] = from[k * THREADS];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k)
+        for (int k = 0; k < IN_FLIGHT; ++k)
             if (first + k * THREADS < cache.size) to[k * THREADS] = kept[k];
     }
 }
@@ -53,7 +53,7 @@ __device__ void exchange_blocks(const Cache<V>& cache, int64_t one, int64_t othe
     for (int p = blockIdx.z; p < cache.num_pools; p += gridDim.z) {
         V* a = cache.pools[p] + one * cache.size;
         V* b = cache.pools[p] + other * cache.size;
-        for (unsigned k = 0, i = cache.first(); k < AT_ONCE && i < cache.size; ++k, i += THREADS) {
+        for (unsigned k = 0, i = cache.first(); k < IN_FLIGHT && i < cache.size; ++k, i += THREADS) {
             V kept = a[i];
             a[i] = b[i];
             b[i] = kept;
@@ -147,8 +147,8 @@ extern "C" cudaError_t copy_blocks(void* const* pools, const int64_t* mapping, i
     if (num_pools == 0 || num_pairs == 0 || block_bytes == 0) return cudaSuccess;
     int64_t size = block_bytes / unit;
     if (num_pairs > MOST_PAIRS || size > INT32_MAX) return cudaErrorInvalidValue;
-    int parts = ceil_div((int)size, THREADS * AT_ONCE);
-    int groups = ceil_div(num_pools, ceil_div(num_pairs, PAIRS_A_POOL));
+    int parts = ceil_div((int)size, THREADS * IN_FLIGHT);
+    int groups = ceil_div(num_pools, ceil_div(num_pairs, PAIRS_PER_POOL));
     dim3 grid(parts, num_pairs, min(groups, 65535));
     with_unit(unit, [&](auto of) {
         using V = decltype(of);

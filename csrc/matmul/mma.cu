@@ -32,28 +32,28 @@ constexpr int GROUP = 16;      // rows of tiles that are walked together
 constexpr int WARPS_N = TILE_N / WARP_N, WARPS = TILE_M / WARP_M * WARPS_N;
 constexpr int THREADS = WARPS * WARP;
 constexpr int STEPS = TILE_K / 16;
-constexpr int PIECE = 8;  // elements in 16 bytes
-// Pieces of a row of each tile, and of a warp's part of c.
-constexpr int A_PIECES = TILE_K / PIECE, B_PIECES = TILE_N / PIECE, C_PIECES = WARP_N / PIECE;
+constexpr int CHUNK = 8;  // elements in 16 bytes
+// Chunks of a row of each tile, and of a warp's part of c.
+constexpr int A_CHUNKS = TILE_K / CHUNK, B_CHUNKS = TILE_N / CHUNK, C_CHUNKS = WARP_N / CHUNK;
 constexpr int STAGE = TILE_K * (TILE_M + TILE_N);  // elements
 constexpr int SHARED = STAGES * STAGE > TILE_M * TILE_N ? STAGES * STAGE : TILE_M * TILE_N;
 constexpr int TILES_16 = WARP_M / 16, TILES_8 = WARP_N / 8;  // of a warp's part of c
 
 static_assert(STEPS % 2 == 0, "two sets of fragments take turns");
-static_assert(TILE_M * A_PIECES % THREADS == 0 && TILE_K * B_PIECES % THREADS == 0, "whole turns");
-static_assert(THREADS % A_PIECES == 0 && THREADS % B_PIECES == 0, "a thread keeps to its column");
+static_assert(TILE_M * A_CHUNKS % THREADS == 0 && TILE_K * B_CHUNKS % THREADS == 0, "whole turns");
+static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread keeps to its column");
 
-// Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces of
-// 16 bytes; PIECES is a power of two. Eight lanes go to memory together. Whether their pieces are
+// Where chunk `chunk` of row `row` lies in a tile of shared memory whose rows have CHUNKS chunks of
+// 16 bytes; CHUNKS is a power of two. Eight lanes go to memory together. Whether their chunks are
 // neighbors in a row, from a multiple of 8 on or a whole row of fewer, or one below the other in 8
 // rows, they meet eight different groups of four banks.
-template <int PIECES>
-__host__ __device__ __forceinline__ int swizzle(int row, int piece) {
+template <int CHUNKS>
+__host__ __device__ __forceinline__ int swizzle(int row, int chunk) {
     int place = 0;
     // exercise 15.3 begin
-    constexpr int ROWS = PIECES < 8 ? 8 / PIECES : 1;  // in the 128 bytes of all banks
-    constexpr int MASK = PIECES < 8 ? PIECES - 1 : 7;
-    place = row * PIECES + (piece ^ (row / ROWS & MASK));
+    constexpr int ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;  // in the 128 bytes of all banks
+    constexpr int MASK = CHUNKS < 8 ? CHUNKS - 1 : 7;
+    place = row * CHUNKS + (chunk ^ (row / ROWS & MASK));
     // exercise 15.3 end
     return place;
 }
@@ -74,27 +74,27 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int warp_row = warp / WARPS_N * WARP_M, warp_column = warp % WARPS_N * WARP_N;
 
-    // What this thread copies of each tile: a piece in every A_STEP-th row of a, and of b alike.
-    constexpr int A_STEP = THREADS / A_PIECES, B_STEP = THREADS / B_PIECES;
-    int a_row = threadIdx.x / A_PIECES, a_piece = threadIdx.x % A_PIECES;
-    int b_row = threadIdx.x / B_PIECES, b_piece = threadIdx.x % B_PIECES;
-    const T* a_from = a + (size_t)(first_row + a_row) * k + a_piece * PIECE;
-    const T* b_from = b + (size_t)b_row * n + first_column + b_piece * PIECE;
+    // What this thread copies of each tile: a chunk in every A_STEP-th row of a, and of b alike.
+    constexpr int A_STEP = THREADS / A_CHUNKS, B_STEP = THREADS / B_CHUNKS;
+    int a_row = threadIdx.x / A_CHUNKS, a_chunk = threadIdx.x % A_CHUNKS;
+    int b_row = threadIdx.x / B_CHUNKS, b_chunk = threadIdx.x % B_CHUNKS;
+    const T* a_from = a + (size_t)(first_row + a_row) * k + a_chunk * CHUNK;
+    const T* b_from = b + (size_t)b_row * n + first_column + b_chunk * CHUNK;
     int rows = m - first_row - a_row;  // those that there are from a_row on
-    bool b_inside = first_column + b_piece * PIECE < n;
+    bool b_inside = first_column + b_chunk * CHUNK < n;
 
     auto copy_tiles = [&](int tile, int place) {
         T* to = stages + place * STAGE;
         int left = k - tile * TILE_K;  // of k; beyond it come zeros
-        bool a_inside = a_piece * PIECE < left;
+        bool a_inside = a_chunk * CHUNK < left;
 #pragma unroll
         for (int i = 0; i < TILE_M; i += A_STEP)
-            cp_async_16(to + swizzle<A_PIECES>(a_row + i, a_piece) * PIECE, a_from + (size_t)i * k,
+            cp_async_16(to + swizzle<A_CHUNKS>(a_row + i, a_chunk) * CHUNK, a_from + (size_t)i * k,
                         a_inside && i < rows);
         to += TILE_M * TILE_K;
 #pragma unroll
         for (int i = 0; i < TILE_K; i += B_STEP)
-            cp_async_16(to + swizzle<B_PIECES>(b_row + i, b_piece) * PIECE, b_from + (size_t)i * n,
+            cp_async_16(to + swizzle<B_CHUNKS>(b_row + i, b_chunk) * CHUNK, b_from + (size_t)i * n,
                         b_inside && b_row + i < left);
         a_from += TILE_K;
         b_from += (size_t)TILE_K * n;
@@ -106,16 +106,16 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         const T* a_tile = stages + stage * STAGE;
         const T* b_tile = a_tile + TILE_M * TILE_K;
         int row = lane % 16, half = lane / 16;
-        int a_column = step * 2 + half, b_column = warp_column / PIECE + half;  // in pieces
+        int a_column = step * 2 + half, b_column = warp_column / CHUNK + half;  // in chunks
 #pragma unroll
         for (int j = 0; j < TILES_8 / 2; ++j)
             ldmatrix_x4_trans(
                 b_parts[set][j],
-                b_tile + swizzle<B_PIECES>(step * 16 + row, b_column + j * 2) * PIECE);
+                b_tile + swizzle<B_CHUNKS>(step * 16 + row, b_column + j * 2) * CHUNK);
 #pragma unroll
         for (int i = 0; i < TILES_16; ++i)
             ldmatrix_x4(a_parts[set][i],
-                        a_tile + swizzle<A_PIECES>(warp_row + i * 16 + row, a_column) * PIECE);
+                        a_tile + swizzle<A_CHUNKS>(warp_row + i * 16 + row, a_column) * CHUNK);
     };
 
     float sums[TILES_16][TILES_8][4] = {};
@@ -125,10 +125,10 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     load_fragments(0, 0, 0);
 
     int tiles = ceil_div(k, TILE_K);
-    for (int turn = 0; turn < tiles; turn += STAGES) {
+    for (int first_tile = 0; first_tile < tiles; first_tile += STAGES) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
-            int tile = turn + stage;
+            int tile = first_tile + stage;
             if (tile >= tiles) break;
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
@@ -165,17 +165,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int j = 0; j < TILES_8; ++j)
 #pragma unroll
             for (int below = 0; below < 2; ++below) {
-                T* to = part + swizzle<C_PIECES>(i * 16 + below * 8 + group, j) * PIECE + pair;
+                T* to = part + swizzle<C_CHUNKS>(i * 16 + below * 8 + group, j) * CHUNK + pair;
                 *reinterpret_cast<uint32_t*>(to) =
                     pack2<T>(sums[i][j][below * 2], sums[i][j][below * 2 + 1]);
             }
     __syncwarp();
-    int piece = lane % C_PIECES, column = first_column + warp_column + piece * PIECE;
-    for (int row = lane / C_PIECES; row < WARP_M; row += WARP / C_PIECES) {
+    int chunk = lane % C_CHUNKS, column = first_column + warp_column + chunk * CHUNK;
+    for (int row = lane / C_CHUNKS; row < WARP_M; row += WARP / C_CHUNKS) {
         int c_row = first_row + warp_row + row;
         if (c_row < m && column < n)
             store16(c + (size_t)c_row * n + column,
-                    load16(part + swizzle<C_PIECES>(row, piece) * PIECE));
+                    load16(part + swizzle<C_CHUNKS>(row, chunk) * CHUNK));
     }
 }
 
@@ -183,7 +183,7 @@ template <typename T>
 static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
                           cudaStream_t stream) {
     if (m == 0 || n == 0) return cudaSuccess;
-    if (n % PIECE || k % PIECE || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
+    if (n % CHUNK || k % CHUNK || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
     int bytes = SHARED * sizeof(T), tiles = ceil_div(m, TILE_M) * ceil_div(n, TILE_N);
     cudaError_t error = cudaFuncSetAttribute(
         matmul_mma<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

@@ -12,7 +12,7 @@
 // Idea      a thread that has 8 elements of a column of a and 8 of a row of b can multiply them in
 //           64 ways. Shared memory is read 8 times less often, 16 bytes at a time, and the
 //           multiplications do not wait for one another. The tile of a lies turned in shared
-//           memory, so that a column of it is read in one piece; its rows are 4 longer than the
+//           memory, so that a column of it is read in one chunk; its rows are 4 longer than the
 //           tile, so that the threads which turn it write to 32 different banks.
 #include "common.cuh"
 
@@ -24,11 +24,11 @@ constexpr int PADDED = TILE + QUAD;
 
 // Elements of a row that go to shared memory together; 0 for those from `valid` on.
 template <typename T, bool WIDE>
-static __device__ __forceinline__ Vec<T> load_piece(const T* from, int valid) {
-    Vec<T> piece;
+static __device__ __forceinline__ Vec<T> load_chunk(const T* from, int valid) {
+    Vec<T> chunk;
     if (WIDE && valid > 0) return load16(from);
-    for (int i = 0; i < Vec<T>::SIZE; ++i) piece[i] = i < valid ? from[i] : from_float<T>(0.0f);
-    return piece;
+    for (int i = 0; i < Vec<T>::SIZE; ++i) chunk[i] = i < valid ? from[i] : from_float<T>(0.0f);
+    return chunk;
 }
 
 // Four neighbors of a row of c, those below `valid`.
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void store_quad(T* to, const float (&sums)[QUA
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 2)
     matmul_register_tile(const T* a, const T* b, T* c, int m, int n, int k) {
-    constexpr int SIZE = Vec<T>::SIZE, PIECES = TILE * DEPTH / SIZE;  // of a tile
+    constexpr int SIZE = Vec<T>::SIZE, CHUNKS = TILE * DEPTH / SIZE;  // of a tile
     __shared__ alignas(16) float a_tile[DEPTH][PADDED], b_tile[DEPTH][TILE];
     int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
     // Of the thread's first square; a warp has 8 of them side by side, in 4 rows.
@@ -58,20 +58,20 @@ __global__ void __launch_bounds__(THREADS, 2)
     float sums[2][2][QUAD][QUAD] = {};  // of the squares, by row and column
 
     for (int start = 0; start < k; start += DEPTH) {
-        if (threadIdx.x < PIECES) {
+        if (threadIdx.x < CHUNKS) {
             int row = threadIdx.x / (DEPTH / SIZE), column = threadIdx.x % (DEPTH / SIZE) * SIZE;
             int valid = first_row + row < m ? k - start - column : 0;
-            Vec<T> piece =
-                load_piece<T, WIDE>(a + (size_t)(first_row + row) * k + start + column, valid);
-            for (int i = 0; i < SIZE; ++i) a_tile[column + i][row] = to_float(piece[i]);
+            Vec<T> chunk =
+                load_chunk<T, WIDE>(a + (size_t)(first_row + row) * k + start + column, valid);
+            for (int i = 0; i < SIZE; ++i) a_tile[column + i][row] = to_float(chunk[i]);
 
             row = threadIdx.x / (TILE / SIZE), column = threadIdx.x % (TILE / SIZE) * SIZE;
             valid = start + row < k ? n - first_column - column : 0;
-            piece = load_piece<T, WIDE>(b + (size_t)(start + row) * n + first_column + column,
+            chunk = load_chunk<T, WIDE>(b + (size_t)(start + row) * n + first_column + column,
                                         valid);
             for (int i = 0; i < SIZE; i += QUAD) {
                 Vec<float> quad;
-                for (int j = 0; j < QUAD; ++j) quad[j] = to_float(piece[i + j]);
+                for (int j = 0; j < QUAD; ++j) quad[j] = to_float(chunk[i + j]);
                 store16(&b_tile[row][column + i], quad);
             }
         }
@@ -79,13 +79,13 @@ __global__ void __launch_bounds__(THREADS, 2)
         __syncthreads();
 #pragma unroll
         for (int step = 0; step < DEPTH; ++step) {
-            Vec<float> of_a[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][HALF + y])};
-            Vec<float> of_b[2] = {load16(&b_tile[step][x]), load16(&b_tile[step][HALF + x])};
+            Vec<float> a_values[2] = {load16(&a_tile[step][y]), load16(&a_tile[step][HALF + y])};
+            Vec<float> b_values[2] = {load16(&b_tile[step][x]), load16(&b_tile[step][HALF + x])};
             for (int down = 0; down < 2; ++down)
                 for (int across = 0; across < 2; ++across)
                     for (int i = 0; i < QUAD; ++i)
                         for (int j = 0; j < QUAD; ++j)
-                            sums[down][across][i][j] += of_a[down][i] * of_b[across][j];
+                            sums[down][across][i][j] += a_values[down][i] * b_values[across][j];
         }
         __syncthreads();
         // exercise 15.2 end

@@ -22,7 +22,7 @@ using namespace nvcuda;
 
 constexpr int TILE = 128, DEPTH = 32;  // rows and columns of c, and of k
 constexpr int THREADS = 256;
-constexpr int PIECE = 8;  // elements in 16 bytes
+constexpr int CHUNK = 8;  // elements in 16 bytes
 constexpr int FRAGMENT = 16;
 constexpr int WARP_M = 32, WARP_N = 64;  // rows and columns of c, a warp
 constexpr int DOWN = WARP_M / FRAGMENT, ACROSS = WARP_N / FRAGMENT;
@@ -35,20 +35,20 @@ using FragmentC = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
 // Copy a tile of ROWS × COLUMNS to shared memory, with zeros beyond the matrix.
 template <int ROWS, int COLUMNS, typename T>
-static __device__ __forceinline__ void copy_tile(T (&to)[ROWS][COLUMNS + PIECE], const T* from,
+static __device__ __forceinline__ void copy_tile(T (&to)[ROWS][COLUMNS + CHUNK], const T* from,
                                                  int stride, int rows, int columns) {
-    constexpr int PIECES = COLUMNS / PIECE;
-    for (int i = threadIdx.x; i < ROWS * PIECES; i += THREADS) {
-        int row = i / PIECES, column = i % PIECES * PIECE;
-        Vec<T> piece = {};
-        if (row < rows && column < columns) piece = load16(from + (size_t)row * stride + column);
-        store16(&to[row][column], piece);
+    constexpr int CHUNKS = COLUMNS / CHUNK;
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {
+        int row = i / CHUNKS, column = i % CHUNKS * CHUNK;
+        Vec<T> chunk = {};
+        if (row < rows && column < columns) chunk = load16(from + (size_t)row * stride + column);
+        store16(&to[row][column], chunk);
     }
 }
 
 template <typename T>
 static __device__ __forceinline__ void multiply(const T* a, const T* b, T* c, int m, int n, int k) {
-    __shared__ alignas(32) T a_tile[TILE][DEPTH + PIECE], b_tile[DEPTH][TILE + PIECE];
+    __shared__ alignas(32) T a_tile[TILE][DEPTH + CHUNK], b_tile[DEPTH][TILE + CHUNK];
     __shared__ alignas(32) float staged[THREADS / WARP][FRAGMENT][FRAGMENT];
     int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
@@ -65,17 +65,17 @@ static __device__ __forceinline__ void multiply(const T* a, const T* b, T* c, in
                                n - first_column);
         __syncthreads();
         for (int step = 0; step < DEPTH; step += FRAGMENT) {
-            FragmentA<T> of_a[DOWN];
-            FragmentB<T> of_b[ACROSS];
+            FragmentA<T> a_parts[DOWN];
+            FragmentB<T> b_parts[ACROSS];
             for (int i = 0; i < DOWN; ++i)
-                wmma::load_matrix_sync(of_a[i], &a_tile[warp_row + i * FRAGMENT][step],
-                                       DEPTH + PIECE);
+                wmma::load_matrix_sync(a_parts[i], &a_tile[warp_row + i * FRAGMENT][step],
+                                       DEPTH + CHUNK);
             for (int j = 0; j < ACROSS; ++j)
-                wmma::load_matrix_sync(of_b[j], &b_tile[step][warp_column + j * FRAGMENT],
-                                       TILE + PIECE);
+                wmma::load_matrix_sync(b_parts[j], &b_tile[step][warp_column + j * FRAGMENT],
+                                       TILE + CHUNK);
             for (int i = 0; i < DOWN; ++i)
                 for (int j = 0; j < ACROSS; ++j)
-                    wmma::mma_sync(sums[i][j], of_a[i], of_b[j], sums[i][j]);
+                    wmma::mma_sync(sums[i][j], a_parts[i], b_parts[j], sums[i][j]);
         }
         __syncthreads();
     }
@@ -85,13 +85,13 @@ static __device__ __forceinline__ void multiply(const T* a, const T* b, T* c, in
         for (int j = 0; j < ACROSS; ++j) {
             wmma::store_matrix_sync(&staged[warp][0][0], sums[i][j], FRAGMENT, wmma::mem_row_major);
             __syncwarp();
-            int row = lane / 2, column = lane % 2 * PIECE;
-            Vec<T> piece;
-            for (int e = 0; e < PIECE; ++e)
-                piece[e] = from_float<T>(staged[warp][row][column + e]);
+            int row = lane / 2, column = lane % 2 * CHUNK;
+            Vec<T> chunk;
+            for (int e = 0; e < CHUNK; ++e)
+                chunk[e] = from_float<T>(staged[warp][row][column + e]);
             row += first_row + warp_row + i * FRAGMENT;
             column += first_column + warp_column + j * FRAGMENT;
-            if (row < m && column < n) store16(c + (size_t)row * n + column, piece);
+            if (row < m && column < n) store16(c + (size_t)row * n + column, chunk);
             __syncwarp();
         }
     }
@@ -112,7 +112,7 @@ template <typename T>
 static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
                           cudaStream_t stream) {
     if (m == 0 || n == 0) return cudaSuccess;
-    if (n % PIECE || k % PIECE || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
+    if (n % CHUNK || k % CHUNK || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
     dim3 grid(ceil_div(n, TILE), ceil_div(m, TILE));
     matmul_wmma<<<grid, THREADS, 0, stream>>>(a, b, c, m, n, k);
     return cudaGetLastError();

@@ -4,11 +4,11 @@
 //           add_rms_norm first sets total = x + residual, rounded, and norms that.
 // Shapes    x, residual, total and out [rows, size], weight [size]: float32, float16 or bfloat16
 // Owns      a thread block: a row, or several rows of up to 512 bytes, a warp each.
-//           A thread: VECS pieces of a row, 16 bytes each, blockDim.x pieces apart.
+//           A thread: VECS chunks of a row, 16 bytes each, blockDim.x chunks apart.
 // Moves     x in once, out once, weight once: (2 × rows + 1) × size × the size of an element;
 //           with a residual (4 × rows + 1)
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      a row is needed twice, for its mean and for its result. A thread's pieces fit in its
+// Idea      a row is needed twice, for its mean and for its result. A thread's chunks fit in its
 //           registers, so they are read once, by 16-byte loads that are all under way together.
 //           Rows that are too long, or begin at no multiple of 16, are read twice, by elements.
 #include "common.cuh"
@@ -17,13 +17,13 @@ constexpr int MAX_THREADS = 1024;
 
 // The sum over the threads of a row: a warp, or the whole thread block, which then all calls it.
 static __device__ float row_sum(float value) {
-    __shared__ float of_warp[MAX_THREADS / WARP];
+    __shared__ float per_warp[MAX_THREADS / WARP];
     value = warp_sum(value);
     if (blockDim.x == WARP) return value;
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
-    if (lane == 0) of_warp[warp] = value;
+    if (lane == 0) per_warp[warp] = value;
     __syncthreads();
-    return warp_sum(lane < blockDim.x / WARP ? of_warp[lane] : 0.0f);
+    return warp_sum(lane < blockDim.x / WARP ? per_warp[lane] : 0.0f);
 }
 
 template <typename T>
@@ -94,7 +94,7 @@ static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out
                                                            eps);
         return cudaGetLastError();
     }
-    // The more pieces a thread has, the more loads are under way and the fewer warps meet.
+    // The more chunks a thread has, the more loads are under way and the fewer warps meet.
     int vecs_each = vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4;
     auto kernel = rms_norm<T, 4>;
     if (vecs_each == 1) kernel = rms_norm<T, 1>;

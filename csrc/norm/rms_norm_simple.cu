@@ -13,13 +13,13 @@ constexpr int THREADS = 256;
 
 // The sum of `value` over the thread block, for every thread. All threads have to call it.
 static __device__ float block_sum(float value) {
-    __shared__ float of_warp[THREADS / WARP];
+    __shared__ float per_warp[THREADS / WARP];
     value = warp_sum(value);
     __syncthreads();  // what an earlier call left has been read
-    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = value;
+    if (threadIdx.x % WARP == 0) per_warp[threadIdx.x / WARP] = value;
     __syncthreads();
     float total = 0.0f;
-    for (int warp = 0; warp < THREADS / WARP; ++warp) total += of_warp[warp];
+    for (int warp = 0; warp < THREADS / WARP; ++warp) total += per_warp[warp];
     return total;
 }
 

@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     attend_prefix(const Paged<T> paged, int shared_tokens, float* __restrict__ parts,
                   float* __restrict__ part_lse) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = THREADS / PIECES;  // rows of a turn
-    constexpr int TURNS = TILE / AT_ONCE, SIZE = TILE * HEAD_DIM;
+    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = THREADS / CHUNKS;  // rows of a turn
+    constexpr int COPIES = TILE / COPY_ROWS, SIZE = TILE * HEAD_DIM;
     T* stages = reinterpret_cast<T*>(shared);
     let_next_begin();
     int split = blockIdx.x, kv_head = blockIdx.z, group = paged.group();
@@ -41,15 +41,15 @@ __global__ void __launch_bounds__(THREADS, 1)
     int tile = (int)((int64_t)tiles * split / gridDim.x);
     int end = (int)((int64_t)tiles * (split + 1) / gridDim.x);
 
-    // A thread copies the same piece of every AT_ONCE-th key. Tables are read a tile ahead.
+    // A thread copies the same chunk of every COPY_ROWS-th key. Tables are read a tile ahead.
     const Context context{paged.block_tables, shared_tokens};
-    int first = threadIdx.x / PIECES, piece = threadIdx.x % PIECES;
+    int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     int64_t row_size = (int64_t)paged.kv_heads * HEAD_DIM;
-    int column = kv_head * HEAD_DIM + piece * PIECE, ahead = tile, slots[TURNS];
+    int column = kv_head * HEAD_DIM + chunk * CHUNK, ahead = tile, slots[COPIES];
     auto look_up = [&] {
 #pragma unroll
-        for (int i = 0; i < TURNS; ++i) {
-            int key = ahead * TILE + i * AT_ONCE + first;
+        for (int i = 0; i < COPIES; ++i) {
+            int key = ahead * TILE + i * COPY_ROWS + first;
             bool seen = ahead < end && key < shared_tokens;
             slots[i] = seen ? (int)find_slot(context, key, paged.block_size) : -1;
         }
@@ -57,9 +57,9 @@ __global__ void __launch_bounds__(THREADS, 1)
     auto copy = [&](int stage) {
         T* keys = stages + stage * 2 * SIZE;
 #pragma unroll
-        for (int i = 0; i < TURNS; ++i) {
+        for (int i = 0; i < COPIES; ++i) {
             int64_t place = max(slots[i], 0) * row_size + column;
-            T* to = keys + piece_at<HEAD_DIM>(i * AT_ONCE + first, piece);
+            T* to = keys + chunk_at<HEAD_DIM>(i * COPY_ROWS + first, chunk);
             cp_async_16(to, paged.key_pool + place, slots[i] >= 0);
             cp_async_16(to + SIZE, paged.value_pool + place, slots[i] >= 0);
         }

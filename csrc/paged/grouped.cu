@@ -22,7 +22,7 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
     int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;  // of out and lse
     Context context = find_context(paged, token);
 
-    float q[HEADS][A_LANE];
+    float q[HEADS][PER_LANE];
     State states[HEADS];
     const T* from = paged.q + token * paged.q_stride +
                     (int64_t)(kv_head * group + first_head) * paged.head_dim;
@@ -30,12 +30,12 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
     for (int h = 0; h < HEADS; ++h)
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
-    int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
+    int first_team = threadIdx.x / WARP * team.teams_per_warp();  // of this warp
     // exercise 18.2 begin: each key of the context, read by one team, for the states of all heads
-    for (int first = first_team; first < context.length; first += WARPS * team.a_warp()) {
+    for (int first = first_team; first < context.length; first += WARPS * team.teams_per_warp()) {
         int key = first + team.number();
         bool inside = key < context.length;
-        float k[A_LANE] = {}, v[A_LANE] = {};
+        float k[PER_LANE] = {}, v[PER_LANE] = {};
         if (inside) {
             int64_t slot = find_slot(context, key, paged.block_size);
             int64_t at = (slot * paged.kv_heads + kv_head) * paged.head_dim;

@@ -39,7 +39,7 @@ static_assert(TILE <= WARP, "a lane looks up a key of a tile");
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int PIECES = HEAD_DIM / PIECE, AT_ONCE = WARP / PIECES;  // rows of a warp's copy
+    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = WARP / CHUNKS;  // rows of a warp's copy
     constexpr int SIZE = TILE * HEAD_DIM;
     const Paged<T>& paged = work.paged;
     T* stages = reinterpret_cast<T*>(shared);
@@ -63,13 +63,13 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     auto copy = [&](int stage) {
         if (left > 0) {
             T* keys = stages + stage * 2 * SIZE;
-            int piece = lane % PIECES, row_size = paged.kv_heads * HEAD_DIM;
-            int column = ahead.kv_head * HEAD_DIM + piece * PIECE;
+            int chunk = lane % CHUNKS, row_size = paged.kv_heads * HEAD_DIM;
+            int column = ahead.kv_head * HEAD_DIM + chunk * CHUNK;
 #pragma unroll
-            for (int i = 0; i < TILE; i += AT_ONCE) {
-                int row = i + lane / PIECES, from = __shfl_sync(ALL_LANES, slot, row);
+            for (int i = 0; i < TILE; i += COPY_ROWS) {
+                int row = i + lane / CHUNKS, from = __shfl_sync(ALL_LANES, slot, row);
                 int64_t place = (int64_t)max(from, 0) * row_size + column;
-                T* to = keys + piece_at<HEAD_DIM>(row, piece);
+                T* to = keys + chunk_at<HEAD_DIM>(row, chunk);
                 cp_async_16(to, paged.key_pool + place, from >= 0);
                 cp_async_16(to + SIZE, paged.value_pool + place, from >= 0);
             }

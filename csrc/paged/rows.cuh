@@ -2,21 +2,21 @@
 // shared memory, by tensor cores and with an online softmax (sm_80 on).
 //
 // A row is a query head of a query. Lane l holds parts of rows l / 4 and l / 4 + 8, as mma.cuh
-// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte pieces where `piece_at` says;
+// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte chunks where `chunk_at` says;
 // values the same. Weights are rounded to T before they meet the values; all else is float32.
 #pragma once
 
 #include "mma.cuh"
 
-constexpr int PIECE = 8;          // elements in 16 bytes
+constexpr int CHUNK = 8;          // elements in 16 bytes
 constexpr float LOWEST = -1e30f;  // a maximum before any score: finite, since -inf - -inf is NaN
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// Where a piece of a row lies in a tile, in elements. 8 pieces in a column or in a row lie in
+// Where a chunk of a row lies in a tile, in elements. 8 chunks in a column or in a row lie in
 // different banks.
 template <int HEAD_DIM>
-__device__ __forceinline__ int piece_at(int row, int piece) {
-    return (row * (HEAD_DIM / PIECE) + (piece ^ row % 8)) * PIECE;
+__device__ __forceinline__ int chunk_at(int row, int chunk) {
+    return (row * (HEAD_DIM / CHUNK) + (chunk ^ row % 8)) * CHUNK;
 }
 
 template <typename T, int HEAD_DIM>
@@ -58,7 +58,7 @@ struct Rows {
             for (int i = 0; i < TILE / 16; ++i) {
                 uint32_t k[4];
                 int row = i * 16 + lane / 16 * 8 + lane % 8;
-                ldmatrix_x4(k, keys + piece_at<HEAD_DIM>(row, step * 2 + lane / 8 % 2));
+                ldmatrix_x4(k, keys + chunk_at<HEAD_DIM>(row, step * 2 + lane / 8 % 2));
                 mma_16x8x16<T>(scores[i * 2], q[step], k[0], k[1]);
                 mma_16x8x16<T>(scores[i * 2 + 1], q[step], k[2], k[3]);
             }
@@ -81,8 +81,8 @@ struct Rows {
 #pragma unroll
             for (int j = 0; j < HEAD_DIM / 16; ++j) {
                 uint32_t v[4];
-                int piece = j * 2 + lane / 16;
-                ldmatrix_x4_trans(v, values + piece_at<HEAD_DIM>(i * 16 + lane % 16, piece));
+                int chunk = j * 2 + lane / 16;
+                ldmatrix_x4_trans(v, values + chunk_at<HEAD_DIM>(i * 16 + lane % 16, chunk));
                 mma_16x8x16<T>(out[j * 2], weights, v[0], v[1]);
                 mma_16x8x16<T>(out[j * 2 + 1], weights, v[2], v[3]);
             }

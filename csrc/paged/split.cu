@@ -34,7 +34,7 @@ __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, fl
     if (begin >= end) return;
     // exercise 18.3 end
 
-    float q[HEADS][A_LANE];
+    float q[HEADS][PER_LANE];
     State states[HEADS];
     const T* from = paged.q + token * paged.q_stride +
                     (int64_t)(kv_head * group + first_head) * paged.head_dim;
@@ -42,11 +42,11 @@ __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, fl
     for (int h = 0; h < HEADS; ++h)
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
-    int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
-    for (int first = begin + first_team; first < end; first += WARPS * team.a_warp()) {
+    int first_team = threadIdx.x / WARP * team.teams_per_warp();  // of this warp
+    for (int first = begin + first_team; first < end; first += WARPS * team.teams_per_warp()) {
         int key = first + team.number();
         bool inside = key < end;
-        float k[A_LANE] = {}, v[A_LANE] = {};
+        float k[PER_LANE] = {}, v[PER_LANE] = {};
         if (inside) {
             int64_t slot = find_slot(context, key, paged.block_size);
             int64_t at = (slot * paged.kv_heads + kv_head) * paged.head_dim;

@@ -4,36 +4,36 @@
 #include "paged/paged.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / WARP;  // of a thread block
-constexpr int A_LANE = 8;  // elements of a row that a lane holds
-constexpr int MOST_DIM = WARP * A_LANE;
+constexpr int PER_LANE = 8;  // elements of a row that a lane holds
+constexpr int MOST_DIM = WARP * PER_LANE;
 
 // A warp is divided into teams of `lanes` lanes, and a team reads a row of head_dim elements: in
-// pieces of 16 bytes if WIDE, else of one element. Neighboring lanes have neighboring pieces.
+// chunks of 16 bytes if WIDE, else of one element. Neighboring lanes have neighboring chunks.
 template <typename T, bool WIDE>
 struct Team {
-    static constexpr int SIZE = WIDE ? Vec<T>::SIZE : 1;  // elements of a piece
-    static constexpr int PIECES = A_LANE / SIZE;          // of a lane
+    static constexpr int SIZE = WIDE ? Vec<T>::SIZE : 1;  // elements of a chunk
+    static constexpr int CHUNKS = PER_LANE / SIZE;          // of a lane
     int lanes, head_dim;
 
     __device__ int number() const { return threadIdx.x % WARP / lanes; }  // of the team in its warp
-    __device__ int a_warp() const { return WARP / lanes; }                // teams
-    __device__ int place(int piece) const {  // where one of this lane's pieces begins in the row
-        return (threadIdx.x % lanes + piece * lanes) * SIZE;
+    __device__ int teams_per_warp() const { return WARP / lanes; }                // teams
+    __device__ int place(int chunk) const {  // where one of this lane's chunks begins in the row
+        return (threadIdx.x % lanes + chunk * lanes) * SIZE;
     }
 
     // This lane's elements of a row, and zeros behind the row's end.
-    __device__ void load(const T* row, float (&x)[A_LANE]) const {
+    __device__ void load(const T* row, float (&x)[PER_LANE]) const {
 #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
+        for (int chunk = 0; chunk < CHUNKS; ++chunk) {
             Vec<T> vec;
-            bool inside = place(piece) < head_dim;
+            bool inside = place(chunk) < head_dim;
             if constexpr (WIDE) {
-                if (inside) vec = load16(row + place(piece));
+                if (inside) vec = load16(row + place(chunk));
             } else {
-                if (inside) vec[0] = row[place(piece)];
+                if (inside) vec[0] = row[place(chunk)];
             }
 #pragma unroll
-            for (int i = 0; i < SIZE; ++i) x[piece * SIZE + i] = inside ? to_float(vec[i]) : 0.0f;
+            for (int i = 0; i < SIZE; ++i) x[chunk * SIZE + i] = inside ? to_float(vec[i]) : 0.0f;
         }
     }
 
@@ -45,10 +45,10 @@ struct Team {
     }
 };
 
-__device__ __forceinline__ float dot(const float (&a)[A_LANE], const float (&b)[A_LANE]) {
+__device__ __forceinline__ float dot(const float (&a)[PER_LANE], const float (&b)[PER_LANE]) {
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < A_LANE; ++i) sum += a[i] * b[i];
+    for (int i = 0; i < PER_LANE; ++i) sum += a[i] * b[i];
     return sum;
 }
 
@@ -62,16 +62,16 @@ __device__ __forceinline__ float rescale(float from, float to) {
 // first two.
 struct State {
     float best = -INFINITY, total = 0.0f;
-    float sums[A_LANE] = {};
+    float sums[PER_LANE] = {};
 
     // Take in one key.
-    __device__ void add(float score, const float (&value)[A_LANE]) {
+    __device__ void add(float score, const float (&value)[PER_LANE]) {
         float larger = fmaxf(best, score);
         float before = rescale(best, larger), weight = expf(score - larger);
         best = larger;
         total = total * before + weight;
 #pragma unroll
-        for (int i = 0; i < A_LANE; ++i) sums[i] = sums[i] * before + weight * value[i];
+        for (int i = 0; i < PER_LANE; ++i) sums[i] = sums[i] * before + weight * value[i];
     }
 };
 
@@ -86,15 +86,15 @@ template <typename T, bool WIDE, int HEADS, typename Out>
 __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], int heads, Out* out,
                        float* lse) {
     __shared__ float best[HEADS][THREADS], total[HEADS][THREADS];  // of each team
-    __shared__ float sums[HEADS][THREADS * (A_LANE + 1)];          // a row for each team, padded
+    __shared__ float sums[HEADS][THREADS * (PER_LANE + 1)];          // a row for each team, padded
     int mine = threadIdx.x / team.lanes, teams = THREADS / team.lanes;
-    int size = team.lanes * A_LANE;  // of a row
+    int size = team.lanes * PER_LANE;  // of a row
 #pragma unroll
     for (int h = 0; h < HEADS; ++h) {
         if (threadIdx.x % team.lanes == 0)
             best[h][mine] = states[h].best, total[h][mine] = states[h].total;
 #pragma unroll
-        for (int i = 0; i < A_LANE; ++i)
+        for (int i = 0; i < PER_LANE; ++i)
             sums[h][padded(mine * size + team.place(i / team.SIZE) + i % team.SIZE)] =
                 states[h].sums[i];
     }
@@ -116,7 +116,7 @@ __device__ void finish(const Team<T, WIDE>& team, const State (&states)[HEADS], 
 // Lanes that a row needs: a power of two, so that teams fill the warp.
 inline int lanes_for(int head_dim) {
     int lanes = 1;
-    while (lanes * A_LANE < head_dim) lanes *= 2;
+    while (lanes * PER_LANE < head_dim) lanes *= 2;
     return lanes;
 }
 

@@ -14,7 +14,7 @@
 
 template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
-    __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ float per_warp[32];  // at most 1024 threads are at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     // exercise 14.3 begin: of every row of this thread block the sum, by shuffles, then the quotients
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -25,11 +25,11 @@ __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
         }
         for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
 
-        if (lane == 0) of_warp[warp] = sum;
+        if (lane == 0) per_warp[warp] = sum;
         __syncthreads();
-        float total = lane < warps ? of_warp[lane] : 0.0f;
+        float total = lane < warps ? per_warp[lane] : 0.0f;
         for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(ALL_LANES, total, step);
-        __syncthreads();  // of_warp has been read, the next row may write it
+        __syncthreads();  // per_warp has been read, the next row may write it
 
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
             float value = to_float(from[column]);

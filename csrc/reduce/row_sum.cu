@@ -3,7 +3,7 @@
 // Computes  out[r] = Σ x[r][c] over c, in float32
 // Shapes    x [rows, columns] of float32, float16 or bfloat16, out [rows]
 // Owns      up to 1024 columns: a warp a row, so that a thread block has 8 rows; beyond that: a
-//           thread block a row. A row's threads take its 16-byte pieces in turn.
+//           thread block a row. A row's threads take its 16-byte chunks in turn.
 // Moves     every element once: rows × columns × the size of an element
 // Oracle    x.double().sum(-1), in tests/test_kernels.py
 // Idea      16 bytes a load, where a row begins at a multiple of 16, and warp shuffles in place of
@@ -24,18 +24,18 @@ __global__ void row_sum(const T* x, float* out, int rows, int columns) {
     float sum = 0.0f;
 #pragma unroll 4
     for (int i = threadIdx.x * Vec<T>::SIZE; i < whole; i += blockDim.x * Vec<T>::SIZE) {
-        Vec<T> piece = load16(from + i);
-        for (int k = 0; k < Vec<T>::SIZE; ++k) sum += to_float(piece[k]);
+        Vec<T> chunk = load16(from + i);
+        for (int k = 0; k < Vec<T>::SIZE; ++k) sum += to_float(chunk[k]);
     }
     for (int i = whole + threadIdx.x; i < columns; i += blockDim.x) sum += to_float(from[i]);
     sum = warp_sum(sum);
 
     if (blockDim.x > WARP) {  // a thread block a row
-        __shared__ float of_warp[THREADS / WARP];
-        if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = sum;
+        __shared__ float per_warp[THREADS / WARP];
+        if (threadIdx.x % WARP == 0) per_warp[threadIdx.x / WARP] = sum;
         __syncthreads();
         sum = 0.0f;
-        for (int warp = 0; warp < THREADS / WARP; ++warp) sum += of_warp[warp];
+        for (int warp = 0; warp < THREADS / WARP; ++warp) sum += per_warp[warp];
     }
     if (threadIdx.x == 0) out[row] = sum;
 }

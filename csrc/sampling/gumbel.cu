@@ -33,7 +33,7 @@ static __device__ Best better(Best a, Best b) {
 template <typename T>
 __global__ void gumbel_sample(const T* logits, const float* temperature, const int64_t* seed,
                               const int64_t* step, int64_t* tokens, int rows, int size) {
-    __shared__ Best of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ Best per_warp[32];  // at most 1024 threads are at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = logits + (size_t)row * size;
@@ -50,12 +50,12 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
                        __shfl_xor_sync(ALL_LANES, best.token, lanes)};
             best = better(best, other);
         }
-        if (lane == 0) of_warp[warp] = best;
+        if (lane == 0) per_warp[warp] = best;
         __syncthreads();
-        for (int w = 0; w < warps; ++w) best = better(best, of_warp[w]);
+        for (int w = 0; w < warps; ++w) best = better(best, per_warp[w]);
         if (threadIdx.x == 0) tokens[row] = best.token;
         // exercise 20.2 end
-        __syncthreads();  // of_warp has been read, the next row may write it
+        __syncthreads();  // per_warp has been read, the next row may write it
     }
 }
 

@@ -22,6 +22,6 @@ __device__ __forceinline__ unsigned random_bits(int64_t seed, int64_t step, int 
     uint64_t key = seed, place = step;
     uint4 words = philox(make_uint2((unsigned)key, key >> 32),
                          make_uint4(token / 4, (unsigned)place, place >> 32, 0));
-    unsigned of_pair[2] = {token & 1 ? words.y : words.x, token & 1 ? words.w : words.z};
-    return token & 2 ? of_pair[1] : of_pair[0];
+    unsigned chosen[2] = {token & 1 ? words.y : words.x, token & 1 ? words.w : words.z};
+    return token & 2 ? chosen[1] : chosen[0];
 }

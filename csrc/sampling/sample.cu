@@ -7,7 +7,7 @@
 //           temperature 0 takes the largest; −1 where a row has a NaN, +inf or nothing but −inf.
 // Shapes    logits [rows, size] of float32, float16 or bfloat16, size at most 2²⁴; temperature,
 //           top_p, min_p float32, top_k int32, uniform float64, tokens int64, each [rows]
-// Owns      a thread block: a row; a thread: its 16-byte pieces, 384 pieces apart
+// Owns      a thread block: a row; a thread: its 16-byte chunks, 384 chunks apart
 // Moves     the logits, for the maximum, the histogram, and each list that is gathered: 3 to 5
 //           times, but only the first time from memory for certain; 43 KiB of shared memory
 // Oracle    a sort and sums in float64, in tests/test_sample.py
@@ -66,7 +66,7 @@ struct Shared {
     Histogram<BINS> coarse;
     Histogram<DIGITS> fine;
     Token list[CAPACITY];
-    Amount of_warp[WARPS];
+    Amount per_warp[WARPS];
     Amount before, in;
     int bin;
     float best[WARPS];
@@ -106,16 +106,16 @@ static __device__ void for_each(const T* logits, int size, F f) {
     if (tail + threadIdx.x < size) f(to_float(logits[tail + threadIdx.x]), tail + threadIdx.x);
     const T* from = logits + head;
     for (int v = threadIdx.x; v < vecs; v += IN_FLIGHT * THREADS) {
-        Vec<T> pieces[IN_FLIGHT];
+        Vec<T> chunks[IN_FLIGHT];
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; ++i)
-            if (v + i * THREADS < vecs) pieces[i] = load16(from + (v + i * THREADS) * SIZE);
+            if (v + i * THREADS < vecs) chunks[i] = load16(from + (v + i * THREADS) * SIZE);
 #pragma unroll
         for (int i = 0; i < IN_FLIGHT; ++i) {
             if (v + i * THREADS >= vecs) break;
 #pragma unroll
             for (int k = 0; k < SIZE; ++k)
-                f(to_float(pieces[i][k]), head + (v + i * THREADS) * SIZE + k);
+                f(to_float(chunks[i][k]), head + (v + i * THREADS) * SIZE + k);
         }
     }
 }
@@ -129,16 +129,16 @@ static __device__ Amount sum_before(Amount mine, Amount& total, Shared& s) {
         uint64_t count = __shfl_up_sync(ALL_LANES, sum.count, step);
         if (lane >= step) sum = {sum.mass + mass, sum.count + count};
     }
-    if (lane == WARP - 1) s.of_warp[warp] = sum;
+    if (lane == WARP - 1) s.per_warp[warp] = sum;
     __syncthreads();
     sum = {sum.mass - mine.mass, sum.count - mine.count};
     total = {0, 0};
     for (int w = 0; w < WARPS; ++w) {
-        Amount of_warp = s.of_warp[w];
-        if (w < warp) sum = {sum.mass + of_warp.mass, sum.count + of_warp.count};
-        total = {total.mass + of_warp.mass, total.count + of_warp.count};
+        Amount other = s.per_warp[w];
+        if (w < warp) sum = {sum.mass + other.mass, sum.count + other.count};
+        total = {total.mass + other.mass, total.count + other.count};
     }
-    __syncthreads();  // of_warp has been read, the next call may write it
+    __syncthreads();  // per_warp has been read, the next call may write it
     return sum;
 }
 

@@ -3,12 +3,12 @@
 // Computes  out[r][c] = exp(x[r][c] − m) / Σ exp(x[r][k] − m) over k, with m the maximum of x[r],
 //           in float32, rounded once; zeros for a row with nothing but −inf
 // Shapes    x and out [rows, columns] of float32, float16 or bfloat16
-// Owns      a thread block: a row; a thread: its 16-byte pieces, blockDim.x pieces apart
+// Owns      a thread block: a row; a thread: its 16-byte chunks, blockDim.x chunks apart
 // Moves     x in once and out once; the second read of a row finds it in a cache if there is room,
 //           as there is for a few hundred rows of a vocabulary of 128,256
 // Oracle    torch.softmax in float64, in tests/test_kernels.py
 // Idea      maximum and sum come from one pass (softmax_stats.cu), so a row is read twice, not
-//           three times. A piece is summed relative to its own maximum first: one rescaling for 4
+//           three times. A chunk is summed relative to its own maximum first: one rescaling for 4
 //           or 8 elements.
 #include "common.cuh"
 
@@ -23,21 +23,21 @@ static __device__ float finite(float best) { return best == -INFINITY ? 0.0f : b
 
 static __device__ Stats merge(Stats a, Stats b) {
     float best = fmaxf(a.best, b.best);
-    float of_a = a.total == 0.0f ? 0.0f : a.total * expf(a.best - best);
-    float of_b = b.total == 0.0f ? 0.0f : b.total * expf(b.best - best);
-    return {best, of_a + of_b};
+    float a_total = a.total == 0.0f ? 0.0f : a.total * expf(a.best - best);
+    float b_total = b.total == 0.0f ? 0.0f : b.total * expf(b.best - best);
+    return {best, a_total + b_total};
 }
 
 // Of the numbers of all threads together; every thread gets it.
 static __device__ Stats merge_block(Stats mine) {
-    __shared__ Stats of_warp[MAX_THREADS / WARP];
+    __shared__ Stats per_warp[MAX_THREADS / WARP];
     for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
         mine = merge(mine, {__shfl_xor_sync(ALL_LANES, mine.best, lanes),
                             __shfl_xor_sync(ALL_LANES, mine.total, lanes)});
-    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = mine;
+    if (threadIdx.x % WARP == 0) per_warp[threadIdx.x / WARP] = mine;
     __syncthreads();
-    mine = of_warp[0];
-    for (int warp = 1; warp < blockDim.x / WARP; ++warp) mine = merge(mine, of_warp[warp]);
+    mine = per_warp[0];
+    for (int warp = 1; warp < blockDim.x / WARP; ++warp) mine = merge(mine, per_warp[warp]);
     return mine;
 }
 
@@ -52,10 +52,10 @@ __global__ void __launch_bounds__(MAX_THREADS) softmax(const T* x, T* out, int c
     Stats mine{-INFINITY, 0.0f};
 #pragma unroll 2
     for (int i = threadIdx.x * SIZE; i < whole; i += blockDim.x * SIZE) {
-        Vec<T> piece = load16(from + i);
+        Vec<T> chunk = load16(from + i);
         float best = -INFINITY, total = 0.0f;
-        for (int k = 0; k < SIZE; ++k) best = fmaxf(best, to_float(piece[k]));
-        for (int k = 0; k < SIZE; ++k) total += expf(to_float(piece[k]) - finite(best));
+        for (int k = 0; k < SIZE; ++k) best = fmaxf(best, to_float(chunk[k]));
+        for (int k = 0; k < SIZE; ++k) total += expf(to_float(chunk[k]) - finite(best));
         mine = merge(mine, {best, total});
     }
     for (int i = whole + threadIdx.x; i < columns; i += blockDim.x)
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(MAX_THREADS) softmax(const T* x, T* out, int c
 
     float best = finite(all.best), scale = all.total == 0.0f ? 0.0f : 1.0f / all.total;
     for (int i = threadIdx.x * SIZE; i < whole; i += blockDim.x * SIZE) {
-        Vec<T> piece = load16(from + i);
+        Vec<T> chunk = load16(from + i);
         for (int k = 0; k < SIZE; ++k)
-            piece[k] = from_float<T>(expf(to_float(piece[k]) - best) * scale);
-        store16(to + i, piece);
+            chunk[k] = from_float<T>(expf(to_float(chunk[k]) - best) * scale);
+        store16(to + i, chunk);
     }
     for (int i = whole + threadIdx.x; i < columns; i += blockDim.x)
         to[i] = from_float<T>(expf(to_float(from[i]) - best) * scale);
@@ -76,8 +76,8 @@ __global__ void __launch_bounds__(MAX_THREADS) softmax(const T* x, T* out, int c
 template <typename T>
 static cudaError_t launch(const T* x, T* out, int rows, int columns, cudaStream_t stream) {
     if (rows == 0 || columns == 0) return cudaSuccess;
-    int pieces = ceil_div(columns, Vec<T>::SIZE);
-    int threads = min(ceil_div(pieces, WARP) * WARP, MAX_THREADS);
+    int chunks = ceil_div(columns, Vec<T>::SIZE);
+    int threads = min(ceil_div(chunks, WARP) * WARP, MAX_THREADS);
     softmax<<<rows, threads, 0, stream>>>(x, out, columns);
     return cudaGetLastError();
 }

@@ -25,7 +25,7 @@ static __device__ float rescale(float total, float from, float to) {
 
 template <typename T>
 __global__ void softmax_stats(const T* x, float* best, float* total, int rows, int columns) {
-    __shared__ Stats of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ Stats per_warp[32];  // at most 1024 threads are at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
@@ -43,17 +43,17 @@ __global__ void softmax_stats(const T* x, float* best, float* total, int rows, i
             mine = {larger, rescale(mine.total, mine.best, larger) +
                                 rescale(other.total, other.best, larger)};
         }
-        if (lane == 0) of_warp[warp] = mine;
+        if (lane == 0) per_warp[warp] = mine;
         __syncthreads();
         mine = {-INFINITY, 0.0f};
         for (int w = 0; w < warps; ++w) {
-            float larger = fmaxf(mine.best, of_warp[w].best);
+            float larger = fmaxf(mine.best, per_warp[w].best);
             mine = {larger, rescale(mine.total, mine.best, larger) +
-                                rescale(of_warp[w].total, of_warp[w].best, larger)};
+                                rescale(per_warp[w].total, per_warp[w].best, larger)};
         }
         if (threadIdx.x == 0) best[row] = mine.best, total[row] = mine.total;
         // exercise 20.1 end
-        __syncthreads();  // of_warp has been read, the next row may write it
+        __syncthreads();  // per_warp has been read, the next row may write it
     }
 }
 

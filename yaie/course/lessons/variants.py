@@ -165,7 +165,7 @@ VARIANTS = {
         "mma, 128 × 128 × 64, 3 stages, 2 thread blocks": tiles(128, 128, 64, 3, 2),
         "mma, 4 stages": {"STAGES = 3;": "STAGES = 4;"},
         "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
-        "mma, no swizzle": {"(piece ^ (row / ROWS & MASK))": "piece"},
+        "mma, no swizzle": {"(chunk ^ (row / ROWS & MASK))": "chunk"},
         "mma, groups of 8 rows of tiles": {"GROUP = 16;": "GROUP = 8;"},
         "mma, tiles in the order of rows": {"GROUP = 16;": "GROUP = 1;"},
     }),
@@ -175,7 +175,7 @@ VARIANTS = {
                    "            for (int j = 0; j < KEY_TILES; j += 2) {\n"
         },
         "mma, rescaled whenever a maximum grows": {"LAZY = 8.0f;": "LAZY = 0.0f;"},
-        "mma, no swizzle": {"(piece ^ row % 8)": "piece"},
+        "mma, no swizzle": {"(chunk ^ row % 8)": "chunk"},
         "mma, tiles of 8 KiB": {"return 8192 / DIM;": "return 4096 / DIM;"},
         "mma, 1 head after the other": {f"{TOGETHER}16;": f"{TOGETHER}1;"},
         **{f"mma, {n} heads together": {f"{TOGETHER}16;": f"{TOGETHER}{n};"} for n in (8, 32)},

@@ -62,9 +62,9 @@ EMULATOR_INLINE void mma_sync(fragment<accumulator, 16, 16, 16, C>& d,
     double sums[8];
     for (int i = 0; i < 8; ++i) sums[i] = (float)c.x[i];
     for (int k = 0; k < 16; ++k) {
-        float of_a = __shfl_sync(~0u, a.x[k % 8], row * 2 + k / 8);
+        float a_value = __shfl_sync(~0u, a.x[k % 8], row * 2 + k / 8);
         for (int i = 0; i < 8; ++i)
-            sums[i] += (double)of_a * (float)__shfl_sync(~0u, b.x[i], k * 2 + half);
+            sums[i] += (double)a_value * (float)__shfl_sync(~0u, b.x[i], k * 2 + half);
     }
     for (int i = 0; i < 8; ++i) d.x[i] = C((float)sums[i]);
 }

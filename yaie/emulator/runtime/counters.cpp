@@ -45,10 +45,10 @@ uint64_t conflicts(const uintptr_t* addresses, size_t count, size_t size) {
 // Whether every lane's address is that of the lane whose number differs from its own by `apart`;
 // lanes that take no part do not count.
 bool paired(const uintptr_t* addresses, const uint32_t* lanes, size_t count, uint32_t apart) {
-    uintptr_t of_lane[32] = {};
-    for (size_t i = 0; i < count; ++i) of_lane[lanes[i]] = addresses[i];
+    uintptr_t by_lane[32] = {};
+    for (size_t i = 0; i < count; ++i) by_lane[lanes[i]] = addresses[i];
     for (size_t i = 0; i < count; ++i) {
-        const uintptr_t other = of_lane[lanes[i] ^ apart];
+        const uintptr_t other = by_lane[lanes[i] ^ apart];
         if (other && other != addresses[i]) return false;
     }
     return true;

@@ -25,7 +25,7 @@ NAME = "paged_grouped"
 
 BECAUSE = (
     "Every key below context.length counts once for each head. Team n of a warp, n = "
-    "team.number(), takes key first + n; then all go on by WARPS * team.a_warp()."
+    "team.number(), takes key first + n; then all go on by WARPS * team.teams_per_warp()."
 )
 FAR = "Where a row begins in a pool needs 64 bits: an int ends at 2³¹ - 1."
 SHUFFLE = (

@@ -20,7 +20,7 @@ def _race(found: Finding) -> str:
         return "One thread writes the result, once all have merged."
     if found.access == found.other_access == "store":
         return "One lane of each warp writes, into its warp's own element."
-    return "of_warp may be read when every warp has written its own element."
+    return "per_warp may be read when every warp has written its own element."
 
 
 MERGE = {
@@ -28,6 +28,6 @@ MERGE = {
     "inactive_lane": "All 32 lanes have to reach a shuffle, with a column or without one.",
     "deadlock": "A shuffle waits for all lanes in its mask: keep it out of every `if`.",
     "divergent_barrier": "Every thread has to reach every __syncthreads(), with a column or not.",
-    "uninitialized": "Only as many elements of of_warp are written as there are warps.",
+    "uninitialized": "Only as many elements of per_warp are written as there are warps.",
     "out_of_bounds": "A row's last element is at its size - 1.",
 }

@@ -114,10 +114,10 @@ EMULATOR_INLINE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t
     for (int k = 0; k < 8; ++k) {  // pairs of k
         double rows[2][2], columns[2][2];
         for (int i = 0; i < 2; ++i) {
-            uint32_t of_a = __shfl_sync(~0u, a[k / 4 * 2 + i], group * 4 + k % 4);
-            uint32_t of_b = __shfl_sync(~0u, k < 4 ? b0 : b1, (pair + i) * 4 + k % 4);
-            emulator::unpack2<T>(of_a, rows[i]);
-            emulator::unpack2<T>(of_b, columns[i]);
+            uint32_t a_pair = __shfl_sync(~0u, a[k / 4 * 2 + i], group * 4 + k % 4);
+            uint32_t b_pair = __shfl_sync(~0u, k < 4 ? b0 : b1, (pair + i) * 4 + k % 4);
+            emulator::unpack2<T>(a_pair, rows[i]);
+            emulator::unpack2<T>(b_pair, columns[i]);
         }
         for (int i = 0; i < 4; ++i)
             sums[i] += rows[i / 2][0] * columns[i % 2][0] + rows[i / 2][1] * columns[i % 2][1];
