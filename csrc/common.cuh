@@ -1,4 +1,4 @@
-// What the kernels share: 16-byte vectors, conversions to float and back, the sum of a warp.
+// Shared by all kernels: 16-byte vectors, conversions to and from float, and the sum over a warp.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@ __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// from_float<T>(x) rounds to the nearest T.
+// from_float<T>(x) rounds x to the nearest T.
 template <typename T>
 __device__ __forceinline__ T from_float(float x);
 template <>
@@ -31,7 +31,7 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
 
 // -------------------------------------------------------------------------- 16-byte vectors
 
-// As much as one load or store of a thread can move: 4 floats, or 8 elements of 16 bits.
+// The most that one load or store of a thread can move: 4 floats, or 8 elements of 16 bits.
 template <typename T>
 struct alignas(16) Vec {
     static constexpr int SIZE = 16 / sizeof(T);
@@ -40,8 +40,8 @@ struct alignas(16) Vec {
     __device__ const T& operator[](int i) const { return items[i]; }
 };
 
-// The address has to be a multiple of 16. The bytes go as a uint4, which the compiler moves in one
-// instruction; structures of __half2 it would take apart.
+// The address must be a multiple of 16. The bytes travel as a uint4, which takes one instruction,
+// where the compiler would split a structure of __half2 into several.
 template <typename T>
 __device__ __forceinline__ Vec<T> load16(const T* from) {
     uint4 bits = *reinterpret_cast<const uint4*>(from);
@@ -52,7 +52,7 @@ __device__ __forceinline__ void store16(T* to, const Vec<T>& vec) {
     *reinterpret_cast<uint4*>(to) = reinterpret_cast<const uint4&>(vec);
 }
 
-// Whether load16 and store16 may be used at all of these addresses.
+// Whether load16 and store16 may be used at every one of these addresses.
 template <typename... Pointers>
 bool aligned16(Pointers... pointers) {
     return ((reinterpret_cast<uintptr_t>(pointers) | ...) % 16) == 0;
@@ -60,7 +60,7 @@ bool aligned16(Pointers... pointers) {
 
 // -------------------------------------------------------------------------------- warps
 
-// The sum of a warp's values, in every lane. All 32 lanes have to call it.
+// The sum of `value` over the warp, returned in every lane. All 32 lanes must call it.
 __device__ __forceinline__ float warp_sum(float value) {
     for (int step = WARP / 2; step > 0; step /= 2)
         value += __shfl_xor_sync(ALL_LANES, value, step);

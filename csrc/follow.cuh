@@ -1,25 +1,25 @@
-// A kernel that is launched while the one before it still runs (programmatic dependent launch,
-// sm_90 on): its thread blocks take what room there is, and wait. What a launch takes is then over
-// when the first kernel is. Where that is not to be had it is an ordinary launch.
+// Programmatic dependent launch (sm_90 on): a kernel is launched while the kernel before it still
+// runs. Its thread blocks become resident as soon as there is room and then wait, so the launch
+// overhead overlaps with the first kernel. On older GPUs it is an ordinary launch.
 #pragma once
 
 #include <cuda_runtime.h>
 
-// In the first kernel: from here on the next one may begin.
+// Called in the first kernel: from here on the next kernel may be launched.
 __device__ __forceinline__ void let_next_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     cudaTriggerProgrammaticLaunchCompletion();
 #endif
 }
 
-// In the second: wait until all of the first is done, and what it wrote is to be seen.
+// Called in the second kernel: wait until the first has finished and its writes are visible.
 __device__ __forceinline__ void wait_for_last() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     cudaGridDependencySynchronize();
 #endif
 }
 
-// Launch a kernel that calls wait_for_last() behind one that calls let_next_begin().
+// Launch a kernel that calls wait_for_last() after one that calls let_next_begin().
 template <typename... Parameters>
 cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads, size_t bytes,
                           cudaStream_t stream, Parameters... arguments) {
@@ -38,7 +38,7 @@ cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads,
     config.attrs = &attribute;
     config.numAttrs = major >= 9 ? 1 : 0;
     return cudaLaunchKernelEx(&config, kernel, arguments...);
-#else  // the emulator knows a kernel by the name under which it is launched
+#else  // the emulator identifies a kernel by the name in its launch
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     kernel<<<grid, threads, bytes, stream>>>(arguments...);
     return cudaGetLastError();

@@ -1,12 +1,12 @@
-// Tensor cores and asynchronous copies (sm_80 on): an instruction of PTX each, under its own name.
+// Tensor cores and asynchronous copies (sm_80 on): one function per PTX instruction.
 //
-// A warp multiplies a 16 × 16 tile of A with a 16 × 8 tile of B, and adds to 16 × 8 floats of C.
-// What a lane holds of them, with group = lane / 4 and pair = 2 × (lane % 4), two numbers a
-// register; a tile of 8 × 8 is called a matrix:
-//   A  rows group and group + 8, columns pair, pair + 1, and these + 8: 4 registers, 4 matrices
-//      in the order: above left, below left, above right, below right
-//   B  rows pair, pair + 1, and these + 8, of column group: 2 registers, 2 matrices one above the
-//      other
+// A warp multiplies a 16 × 16 tile of A by a 16 × 8 tile of B and adds the product to a 16 × 8 tile
+// of C in float32. PTX calls a block of 8 × 8 elements a matrix. With group = lane / 4 and
+// pair = 2 × (lane % 4), a lane holds the following elements, two per register for A and B:
+//   A  rows group and group + 8, columns pair, pair + 1, pair + 8 and pair + 9: 4 registers, one
+//      for each matrix in the order upper left, lower left, upper right, lower right
+//   B  rows pair, pair + 1, pair + 8 and pair + 9 of column group: 2 registers, one for the upper
+//      matrix and one for the lower
 //   C  rows group and group + 8, columns pair and pair + 1: 4 floats
 #pragma once
 
@@ -18,32 +18,33 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Begin to copy 16 bytes from global to shared memory; if not valid, 16 zeros, and nothing is read.
+// Start a copy of 16 bytes from global to shared memory. If not valid, it writes 16 zeros instead
+// and reads nothing.
 __device__ __forceinline__ void cp_async_16(void* to, const void* from, bool valid) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(
                      shared_address(to)),
                  "l"(from), "r"(valid ? 16 : 0)
                  : "memory");
 }
-// What this thread began since the last commit is a group.
+// Close a group: the copies that this thread has started since the last commit.
 __device__ __forceinline__ void cp_async_commit() {
     asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
-// Wait until at most the PENDING newest groups of this thread are under way.
+// Wait until at most the PENDING newest groups of this thread are still in flight.
 template <int PENDING>
 __device__ __forceinline__ void cp_async_wait() {
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-// Four matrices from shared memory, each of 8 rows of 16 bytes. Lane l says where row l % 8 of
-// matrix l / 8 begins, and gets of each matrix the numbers `pair` and `pair` + 1 of row `group`.
+// Load four 8 × 8 matrices, with rows of 16 bytes, from shared memory. Lane l passes the address of
+// row l % 8 of matrix l / 8, and receives elements `pair` and `pair` + 1 of row `group` of each.
 __device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(shared_address(row))
                  : "memory");
 }
-// The same, turned: the numbers `group` of rows `pair` and `pair` + 1.
+// The same, transposed: the lane receives element `group` of rows `pair` and `pair` + 1.
 __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];\n"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -51,7 +52,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], const void*
                  : "memory");
 }
 
-// c += a b for tiles of 16 × 16, 16 × 8 and 16 × 8.
+// c += a b, where a is 16 × 16, b is 16 × 8 and c is 16 × 8.
 template <typename T>
 __device__ __forceinline__ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                             uint32_t b1);
@@ -74,8 +75,8 @@ __device__ __forceinline__ void mma_16x8x16<__nv_bfloat16>(float (&c)[4], const 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// 2 to the power of x, to about 2 units in the last place, and 0 for what float cannot hold without
-// loss (less than 2^-126).
+// 2 to the power of x, within about 2 units in the last place. A subnormal result (below 2^-126)
+// becomes 0.
 __device__ __forceinline__ float exp2_approx(float x) {
     float power;
     asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(power) : "f"(x));
@@ -86,7 +87,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 #include "emulator/mma.h"
 #endif
 
-// Two floats, rounded, in one register: the first in its lower half.
+// Two floats rounded to T and packed into one register, the first in its lower half.
 template <typename T>
 __device__ __forceinline__ uint32_t pack2(float low, float high) {
     alignas(4) T both[2] = {from_float<T>(low), from_float<T>(high)};

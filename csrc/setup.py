@@ -1,11 +1,11 @@
-"""Build every kernel of this folder ahead of time, for one or several GPU architectures.
+"""Compile every kernel in this folder ahead of time, for one or several GPU architectures.
 
-    python csrc/setup.py                        for all cards since Turing
-    python csrc/setup.py --arch native          for the cards of this machine
-    python csrc/setup.py --arch "8.0;9.0a"      for these; +PTX lets newer cards compile it too
+    python csrc/setup.py                        for all GPU architectures since Turing
+    python csrc/setup.py --arch native          for the GPUs in this machine
+    python csrc/setup.py --arch "8.0;9.0a"      for these; with +PTX newer GPUs can compile it too
 
-What is built lies in build/kernels/. `yaie` uses it as long as the source is the same, and compiles
-at the first use otherwise. Needs nvcc, but no GPU.
+The compiled kernels go to build/kernels/. `yaie` loads them while their sources are unchanged;
+otherwise it compiles a kernel at its first use. Needs nvcc, but no GPU.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from yaie.build.jit import CompileError
 
 
 def main() -> int:
-    """Build; the exit status is 1 if anything was not compiled."""
+    """Compile all kernels; the exit status is 1 if any file failed."""
     parser = argparse.ArgumentParser(description="Compile the kernels of csrc/ with nvcc.")
     parser.add_argument(
         "--arch",
         default=";".join(ahead.ARCHITECTURES),
         help='architectures such as "8.0;9.0a+PTX", or "native" (default: %(default)s)',
     )
-    asked = parser.parse_args().arch
+    arch = parser.parse_args().arch
     try:
-        wanted = native() if asked == "native" else nvcc.parse_architectures(asked)
-        print(f"compiling for {', '.join(wanted)}: a few seconds a file and architecture")
-        failed = ahead.build_all(wanted)
+        architectures = native() if arch == "native" else nvcc.parse_architectures(arch)
+        print(f"compiling for {', '.join(architectures)}: a few seconds per file and architecture")
+        failed = ahead.build_all(architectures)
     except (CompileError, ValueError) as error:
         print(f"build-kernels: {error}", file=sys.stderr)
         return 1
     if failed:
-        print(f"build-kernels: {failed} files were not compiled", file=sys.stderr)
+        print(f"build-kernels: {failed} files failed to compile", file=sys.stderr)
     built = len(list(ahead.BUILD.rglob("*.so")))
-    print(f"{built} files are in {ahead.BUILD}, for the GPUs that torch sees ({gpus()})")
+    print(f"{built} compiled files in {ahead.BUILD}; GPUs visible to torch: {gpus()}")
     return 1 if failed else 0
 
 
 def gpus() -> str:
-    """What torch can use here."""
+    """The names of the GPUs that torch can use, or why there are none."""
     import torch
 
     if torch.version.cuda is None:
-        return "none: this torch is a CPU build, and cannot load them"
+        return "none, since this torch is a CPU build and cannot load the kernels"
     names = [torch.cuda.get_device_name(card) for card in range(torch.cuda.device_count())]
-    return ", ".join(names) or "none here"
+    return ", ".join(names) or "none"
 
 
 def native() -> tuple[str, ...]:
-    """The architectures of the visible cards."""
+    """The architectures of the visible GPUs."""
     import torch
 
     cards = range(torch.cuda.device_count())

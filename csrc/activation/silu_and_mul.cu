@@ -1,14 +1,16 @@
-// SiLU and multiply: the activation between the two matrix products of a Llama layer.
+// SiLU and multiply, the activation between the two matrix products of a Llama MLP, rung 2 of 2:
+// 16 bytes per load; the kernel that the engine uses.
 //
 // Computes  out[r][c] = silu(x[r][c]) × x[r][size + c], with silu(g) = g / (1 + exp(-g)),
 //           in float32, rounded once
-// Shapes    x [rows, 2 × size], gates before ups; out [rows, size]; float32, float16 or bfloat16
-// Owns      a thread: 16 bytes of the gates, of the ups and of out (one element of each where rows
-//           begin at no multiple of 16); a thread block: 256 times that, across rows
-// Moves     x in once and out once: 3 × rows × size × the size of an element
+// Shapes    x [rows, 2 × size], the gates before the ups; out [rows, size]; float32, float16 or
+//           bfloat16
+// Owns      each thread: 16 bytes of the gates, of the ups and of out, or one element of each if
+//           rows do not begin at multiples of 16; each thread block: 256 times that, across rows
+// Moves     x in once and out once: 3 × rows × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      as three operators this would move twice as much. The exponential costs nothing: it is
-//           done while the memory is awaited.
+// Idea      three separate operators would move twice as many bytes. The exponential adds no time:
+//           the threads compute it while other warps wait for memory.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
@@ -19,7 +21,7 @@ template <typename T>
 __global__ void silu_and_mul_wide(const T* x, T* out, int rows, int size) {
     int first = (blockIdx.x * blockDim.x + threadIdx.x) * Vec<T>::SIZE;  // element of out
     if (first >= rows * size) return;
-    const T* gates = x + first + (size_t)(first / size) * size;  // each row before has `size` ups
+    const T* gates = x + first + (size_t)(first / size) * size;  // skip the ups of earlier rows
     Vec<T> gate = load16(gates), up = load16(gates + size);
     for (int k = 0; k < Vec<T>::SIZE; ++k)
         gate[k] = from_float<T>(silu(to_float(gate[k])) * to_float(up[k]));

@@ -1,22 +1,22 @@
-// Fused addition and ReLU, a pair of float16 numbers a thread. add_relu.cu has the other dtypes,
-// and more to a thread.
+// Fused addition and ReLU, one pair of float16 elements per thread. add_relu.cu takes the other
+// dtypes and more elements per thread.
 //
 // Computes  out[i] = max(x[i] + y[i], 0); NaN stays NaN
 // Shapes    x, y and out [n], float16, at addresses that are multiples of 4
-// Owns      a thread: two elements side by side; a thread block: 2 × THREADS
-// Moves     each input once and the output once: 6 × n bytes. A kernel for the sum and another for
-//           the ReLU would move 10 × n.
+// Owns      each thread: two adjacent elements; each thread block: 2 × THREADS
+// Moves     each input once and the output once: 6 × n bytes. One kernel for the sum and another
+//           for the ReLU would move 10 × n.
 // Oracle    torch.relu(x + y), equal in every element (yaie/course/exercises/nb13)
-// Idea      one instruction adds two numbers of 16 bits, and another compares two. The sum is
-//           rounded once to float16, as PyTorch rounds it, so the results are the same.
+// Idea      one instruction adds two 16-bit elements, and another compares two. The sum is rounded
+//           once to float16, as PyTorch rounds it, so the results are identical.
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 __global__ void add_relu(const __half* x, const __half* y, __half* out, int n) {
-    // exercise 13.3 begin: a pair, or the single element that an odd n leaves at the end
+    // exercise 13.3 begin: a pair of elements, or the single one at the end of an odd n
     int first = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (first + 2 <= n) {
         __half2 a = *reinterpret_cast<const __half2*>(x + first);

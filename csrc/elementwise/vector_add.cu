@@ -1,13 +1,15 @@
-// Vector addition in every dtype: an element a thread, then 16 bytes a thread; the engine's.
+// Vector addition in every dtype: one element per thread, and 16 bytes per thread; the kernels that
+// the engine uses.
 //
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n], float32, float16 or bfloat16
-// Owns      vector_add: a thread has one element. vector_add_wide: a thread has 16 bytes, that is
-//           4 floats or 8 elements of 16 bits. A thread block is 256 threads, whatever they own.
-// Moves     each input once and the output once: 3 × n × the size of an element
+// Owns      vector_add, each thread: one element. vector_add_wide, each thread: 16 bytes, which are
+//           4 floats or 8 elements of 16 bits. Both have 256 threads per thread block.
+// Moves     each input once and the output once: 3 × n × element size
 // Oracle    x + y in float64, in tests/test_kernels.py
-// Idea      the second asks for the same bytes in a quarter or an eighth of the instructions:
-//           each thread has more of them under way. It needs addresses that are multiples of 16.
+// Idea      vector_add_wide requests the same bytes with a quarter or an eighth of the
+//           instructions, so each thread has more bytes in flight. It needs addresses that are
+//           multiples of 16.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
@@ -26,7 +28,7 @@ __global__ void vector_add_wide(const T* x, const T* y, T* out, int n) {
         Vec<T> a = load16(x + first), b = load16(y + first), sum;
         for (int k = 0; k < SIZE; ++k) sum[k] = from_float<T>(to_float(a[k]) + to_float(b[k]));
         store16(out + first, sum);
-    } else {  // the tail: what is left of n when it is no multiple of SIZE
+    } else {  // the tail, if n is not a multiple of SIZE
         for (int i = first; i < n; ++i) out[i] = from_float<T>(to_float(x[i]) + to_float(y[i]));
     }
 }
@@ -42,7 +44,7 @@ template <typename T>
 static cudaError_t launch_wide(const T* x, const T* y, T* out, int n, cudaStream_t stream) {
     if (!aligned16(x, y, out)) return launch(x, y, out, n, stream);
     if (n == 0) return cudaSuccess;
-    int elements = THREADS * Vec<T>::SIZE;  // of a thread block
+    int elements = THREADS * Vec<T>::SIZE;  // per thread block
     vector_add_wide<<<ceil_div(n, elements), THREADS, 0, stream>>>(x, y, out, n);
     return cudaGetLastError();
 }

@@ -1,7 +1,7 @@
-// Flash attention: what the rungs share. Their arguments, and how a tile finds its sequence and a
-// key its place.
+// Flash attention: the arguments that the rungs share, and how a tile finds its sequence and a key
+// its place in memory.
 //
-// A rung exports, for the dtypes that it takes, with T float, __half or __nv_bfloat16:
+// A rung exports, for each dtype that it takes, with T float, __half or __nv_bfloat16:
 //
 //   extern "C" cudaError_t flash_<rung>_<f32|f16|bf16>(
 //       const T* q, const T* k, const T* v, T* out, float* lse, const int* starts_q,
@@ -10,25 +10,24 @@
 //       int64_t k_stride, int64_t v_stride, int block_size, int max_blocks, float scale,
 //       int causal, cudaStream_t stream)
 //
-//   q [tokens, heads, head_dim] at q_stride elements from token to token, heads and their elements
-//   side by side: so q, k and v may be slices of one matrix. out [tokens, heads, head_dim] without
-//   gaps, lse [tokens, heads] the natural logarithm of the sum of exponentials. Query head h reads
-//   KV head h / (heads / kv_heads). A row that sees no key gets zeros, and -infinity in lse.
-//   scale is positive. If causal, the queries are the last of their sequence's tokens, and see the
-//   keys up to their own position (aligned bottom-right).
+//   q [tokens, heads, head_dim] with q_stride elements from one token to the next; the heads of a
+//   token and their elements are contiguous, so q, k and v may be slices of one matrix. out
+//   [tokens, heads, head_dim] is contiguous; lse [tokens, heads] receives the natural logarithm of
+//   the sum of exponentials. Query head h reads KV head h / (heads / kv_heads). A row that sees no
+//   key gets zeros, and -infinity in lse. scale is positive. If causal, the queries are the last
+//   tokens of their sequence, and each sees the keys up to its own position (aligned bottom-right).
 //
-//   The sequences lie in one of three ways; pointers that are not named are null:
-//   dense   one sequence: batch 1, k and v [keys, kv_heads, head_dim] at k_stride and v_stride
-//   ragged  end to end: sequence i has the queries starts_q[i] to starts_q[i + 1], and the keys
-//           starts_k[i] to starts_k[i + 1]; [batch + 1] each, from 0 to tokens and to keys; either
-//           may be none
-//   paged   queries by starts_q; k and v are pools [blocks, block_size, kv_heads, head_dim], with
-//           k_stride and v_stride from slot to slot; key j of sequence i lies in block
-//           block_tables[i][j / block_size], table rows of max_blocks, and there are
-//           context_lens[i] keys. Nothing beyond them is read, of the tables or of the pools.
+//   The sequences are stored in one of three ways; pointers that are not named are null: dense
+//   one sequence: batch 1, k and v [keys, kv_heads, head_dim] with k_stride and v_stride ragged
+//   end to end: sequence i has queries starts_q[i] to starts_q[i + 1] and keys starts_k[i] to
+//   starts_k[i + 1]; both arrays are [batch + 1], from 0 to tokens and to keys; a sequence may have
+//   no queries or no keys paged   queries by starts_q; k and v are pools [blocks, block_size,
+//   kv_heads, head_dim], with k_stride and v_stride from slot to slot; key j of sequence i lies in
+//   block block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence i
+//   has context_lens[i] keys, and nothing past them is read, of the tables or of the pools
 //
-// The host never learns the lengths: the grid has room for every way to cut `tokens` into `batch`
-// sequences, and each thread block finds its own.
+// The host does not know the lengths: the grid has room for every way to divide `tokens` among
+// `batch` sequences, and each thread block finds its own sequence.
 #pragma once
 
 #include "common.cuh"
@@ -48,33 +47,33 @@ struct Flash {
     __host__ __device__ int group() const { return heads / kv_heads; }
 };
 
-// Tiles of `height` rows that are enough for any lengths, if a sequence's tiles begin at its start.
-// `rows` are those of a token: 1, or the query heads that share a KV head.
+// The number of tiles of `height` rows that suffices for any lengths, where each sequence begins a
+// new tile. `rows` is the number of rows per token: 1, or the query heads that share a KV head.
 template <typename T>
 int most_tiles(const Flash<T>& flash, int height, int rows = 1) {
     int64_t all = (int64_t)flash.tokens * rows;
     return (int)(all / height) + flash.batch;
 }
 
-// What a tile of rows works on.
+// The sequence that a tile of rows belongs to.
 struct Sequence {
     int first_query, num_queries;
     int first_key, num_keys;
-    const int* table;  // its row of the block tables; null if the keys lie side by side
-    int first_row;     // of the tile, in the sequence; if num_queries × rows or more, it is empty
+    const int* table;  // its row of the block tables; null if the keys are contiguous
+    int first_row;     // where the tile begins; an empty tile if num_queries × rows or more
 
-    // Keys that query `query` sees, from 0 on.
+    // How many keys query `query` sees, counted from key 0.
     __device__ int seen_by(int query, bool causal) const {
         return causal ? max(0, num_keys - num_queries + query + 1) : num_keys;
     }
-    // Where key `key` lies: how many strides behind k and behind v.
+    // Where key `key` lies, as a multiple of the strides from k and v.
     __device__ int place(int key, int block_size) const {
         if (!table) return first_key + key;
         return table[key / block_size] * block_size + key % block_size;
     }
 };
 
-// The sequence of a tile, by binary search: sequence i's tiles begin at number
+// Find the sequence of a tile by binary search. The tiles of sequence i begin at tile
 // starts_q[i] × rows / height + i, which leaves room for all of them.
 template <typename T>
 __device__ Sequence find_sequence(const Flash<T>& flash, int tile, int height, int rows = 1) {

@@ -1,60 +1,63 @@
-// Flash attention, rung 3 of 3: tensor cores, which multiply while the weights are computed; the
-// engine's.
+// Flash attention, rung 3 of 3: tensor cores that multiply while the weights are computed; the
+// kernel that the engine uses.
 //
-// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16), 96 KiB of shared memory if head_dim is
+// Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16); 96 KiB of shared memory if head_dim is
 //           above 64, else 48 KiB
-// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as flash.cuh says. Weights are
-//           rounded to the dtype of v; all sums are float32.
-// Shapes    as flash.cuh says, float16 or bfloat16; head_dim at most 128, else
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as specified in flash.cuh.
+//           Weights are rounded to the dtype of v; all sums are float32.
+// Shapes    as specified in flash.cuh, float16 or bfloat16; head_dim at most 128, else
 //           cudaErrorInvalidValue; head_dim and the strides multiples of 8, and q, k, v and out at
 //           multiples of 16 bytes, else cudaErrorMisalignedAddress
-// Owns      a thread block of 4 warps: 128 rows of a KV head, a row being a query of one of the
-//           query heads that share it. A warp: 32 rows. A lane: of 4 rows, a quarter of the scores
-//           of a tile of keys and a quarter of the output, where mma.sync leaves them.
-// Moves     q and out once; keys and values once for every 128 rows: at head_dim 128 and 4096 keys
-//           128 operations a byte, from the L2 cache if the rows that share keys run together
-// Reaches   398 TFLOP/s, causal 382, with 32 heads of 128 and 4 × 4096 tokens in bfloat16 on an H200:
-//           1.21 and 1.23 of FlashAttention-2; with heads of 64 357 and 339, 1.18 and 1.19
+// Owns      each thread block of 4 warps: 128 rows of a KV head, where a row is a query of one of
+//           the query heads that share it; each warp: 32 rows; each lane: in each of 4 rows, a
+//           quarter of the scores of a tile of keys and a quarter of the output, where mma.sync
+//           leaves them
+// Moves     q and out once; keys and values once per 128 rows: with head_dim 128 and 4096 keys that
+//           is 128 operations per byte, from the L2 cache if the rows that share keys run at the
+//           same time
+// Reaches   398 TFLOP/s, 382 if causal, with 32 heads of 128 and 4 × 4096 tokens in bfloat16 on an
+//           H200: 1.21 and 1.23 of FlashAttention-2; with heads of 64, 357 and 339 TFLOP/s, 1.18
+//           and 1.19 of it
 // Oracle    attention in float64, in tests/test_flash_kernels.py
-// Idea      four, and each keeps the tensor cores from waiting.
-//           - The scores of a tile are where mma.sync wants the weights: the columns that a lane
-//             holds of c, packed in pairs, are those that it must hold of a. They never leave
-//             the registers.
-//           - 16 keys at a time become weights and are multiplied by their values: while the
-//             tensor cores work on 16 keys, the exponentials of the next 16 are computed.
-//           - out is rescaled only if a maximum grew by more than LAZY powers of 2. Until then the
-//             old one serves: a weight may be up to 2^LAZY, which any dtype holds.
-//           - While a tile is used, the next is on its way; one barrier a tile.
+// Idea      each of four measures removes one reason for the tensor cores to wait:
+//           - The scores of a tile are left where the next mma.sync expects the weights: the
+//             columns that a lane holds of C, packed in pairs, are those that it must hold of A. So
+//             the weights never leave the registers.
+//           - The weights of 16 keys are computed and multiplied by their values: while the tensor
+//             cores multiply for 16 keys, the warp computes the exponentials of the next 16.
+//           - out is rescaled only when a maximum has grown by more than LAZY powers of 2. Until
+//             then the old maximum is used: a weight may reach 2^LAZY, which every dtype can hold.
+//           - The next tile is copied while this one is used, with one barrier per tile.
 #include "flash/flash.cuh"
 #include "mma.cuh"
 
 constexpr int WARPS = 4, THREADS = WARPS * WARP;
-constexpr int WARP_Q = 32, TILE_Q = WARPS * WARP_Q;  // rows of a warp, of a thread block
-constexpr int MIN_BLOCKS = 2;       // thread blocks that should fit on a multiprocessor
-constexpr int HEADS_TOGETHER = 16;  // KV heads whose tiles are walked together
-constexpr float LAZY = 8.0f;        // powers of 2 by which a weight may pass 1
+constexpr int WARP_Q = 32, TILE_Q = WARPS * WARP_Q;  // rows per warp and per thread block
+constexpr int MIN_BLOCKS = 2;       // thread blocks per streaming multiprocessor that must fit
+constexpr int HEADS_TOGETHER = 16;  // KV heads that consecutive thread blocks alternate between
+constexpr float LAZY = 8.0f;        // a weight may reach 2 to this power
 
 constexpr int CHUNK = 8;                // elements in 16 bytes
 constexpr int ROW_TILES = WARP_Q / 16;  // of mma.sync
-constexpr float LOWEST = -3.0e38f;      // a maximum before any score: finite, as inf - inf is NaN
+constexpr float LOWEST = -3.0e38f;      // the initial maximum: finite, as inf - inf is NaN
 constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
 
-// Where chunk `chunk` of row `row` lies in a tile of shared memory whose rows have CHUNKS chunks
-// of 16 bytes, a multiple of 8. Eight chunks one below the other meet different banks. 16 rows
-// below a place is the place + 16 * CHUNKS, and 16 columns to the right of one that is even is the
-// place ^ 2.
+// The place of chunk `chunk` of row `row` in a tile in shared memory, counted in chunks. A row has
+// CHUNKS 16-byte chunks, a multiple of 8. The same chunk of 8 successive rows lies in different
+// banks. The place 16 rows down is place + 16 * CHUNKS, and the place d chunks to the right, for
+// even d and chunk < 2, is place ^ d.
 template <int CHUNKS>
 __device__ __forceinline__ int swizzle(int row, int chunk) {
     return row * CHUNKS + (chunk ^ row % 8);
 }
 
-// Keys of a tile: 16 KiB of them.
+// Keys per tile: 16 KiB of them.
 template <int DIM>
 __host__ __device__ constexpr int tile_k() {
     return 8192 / DIM;
 }
 
-// DIM is the length of a row in shared memory, head_dim or more: the rest is zeros.
+// DIM is the length of a row in shared memory: head_dim, padded with zeros to 64 or 128.
 template <typename T, int DIM, bool PAGED>
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
     constexpr int TILE_K = tile_k<DIM>(), KV_TILE = TILE_K * DIM;
@@ -65,16 +68,16 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     T* v_tiles = k_tiles + 2 * KV_TILE;
     __shared__ int places[3][TILE_K];  // of the keys of three tiles, if paged
 
-    // The last tiles of a sequence have most keys if causal: they are first, or all would wait for
-    // them. Before the next tile come the same rows of HEADS_TOGETHER heads; not of all heads,
-    // whose keys and values the L2 cache could not hold.
+    // If causal, the last tiles of a sequence have the most keys, so they start first; otherwise
+    // the launch would end with them alone. Each tile is done for HEADS_TOGETHER heads before the
+    // next tile. More heads would have more keys and values than the L2 cache holds.
     int tiles_q = gridDim.x / flash.kv_heads, group = flash.group();
     int first_head = blockIdx.x / (HEADS_TOGETHER * tiles_q) * HEADS_TOGETHER;
     int within = blockIdx.x % (HEADS_TOGETHER * tiles_q);
     int width = min(HEADS_TOGETHER, flash.kv_heads - first_head);
     int kv_head = first_head + within % width;
-    // What no thread needs to keep in registers: the sequence, and of each row its token, its head
-    // and how many keys it sees.
+    // Kept in shared memory to save registers: the sequence, and for each row its token, its head
+    // and the number of keys that it sees.
     __shared__ Sequence sequence;
     __shared__ int tokens[TILE_Q], heads[TILE_Q], seen[TILE_Q], num_keys;
     if (threadIdx.x == 0) {
@@ -84,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     __syncthreads();
     int num_rows = min(TILE_Q, sequence.num_queries * group - sequence.first_row);
     if (num_rows <= 0) return;
-    static_assert(TILE_Q == THREADS, "a thread looks after a row");
+    static_assert(TILE_Q == THREADS, "one thread per row");
     int row_of_all = sequence.first_row + threadIdx.x;
     tokens[threadIdx.x] = sequence.first_query + row_of_all / group;
     heads[threadIdx.x] = kv_head * group + row_of_all % group;
@@ -95,9 +98,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     int warp_row = threadIdx.x / WARP * WARP_Q, lane = threadIdx.x % WARP;
     bool idle = warp_row >= num_rows;
 
-    // Of every tile this thread copies a chunk in each STEP-th row.
+    // This thread copies one chunk in every STEP-th row of each tile.
     constexpr int STEP = THREADS / CHUNKS;
-    static_assert(STEP % 8 == 0 && TILE_K % STEP == 0, "a thread keeps to its column");
+    static_assert(STEP % 8 == 0 && TILE_K % STEP == 0, "a thread stays in its column");
     int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     int to = swizzle<CHUNKS>(first, chunk) * CHUNK;
     bool inside = chunk * CHUNK < flash.head_dim;
@@ -114,7 +117,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     auto copy_tile = [&](T* tiles, const T* from, int64_t stride, int tile) {
         T* target = tiles + tile % 2 * KV_TILE + to;
         const int* place = places[tile % 3] + first;
-        int rows = inside ? num_keys - tile * TILE_K - first : 0;  // that there are
+        int rows = inside ? num_keys - tile * TILE_K - first : 0;  // that exist
         from += column;
         if (!PAGED) from += (sequence.first_key + first + tile * TILE_K) * stride;
 #pragma unroll
@@ -126,7 +129,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         copy_tile(v_tiles, flash.v, flash.v_stride, tile);
         cp_async_commit();
     };
-    // A thread looks up a key, two tiles before the tile is used and one before it is copied.
+    // Each thread looks up one key, two tiles before the tile is used and one before it is copied.
     bool looks_up = PAGED && threadIdx.x < TILE_K;
     auto place_in = [&](int tile) {
         int key = tile * TILE_K + threadIdx.x;
@@ -142,7 +145,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     float scores[ROW_TILES][KEY_TILES][4], out[ROW_TILES][DIM_TILES][4] = {};
     float maximum[ROW_TILES][2], total[ROW_TILES][2] = {};  // of rows i * 16 + half * 8 + lane / 4
     for (int i = 0; i < ROW_TILES; ++i) maximum[i][0] = maximum[i][1] = LOWEST;
-    // Where the lane's row of the first fragment of keys lies, and of queries and values.
+    // The place of the lane's row in the first fragment of keys, and of queries and values.
     int k_place = swizzle<CHUNKS>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
     int place = swizzle<CHUNKS>(lane % 16, lane / 16);
 
@@ -173,7 +176,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         }
     };
     auto mask = [&](int tile) {
-        int key = tile * TILE_K + lane % 4 * 2;  // the lane's first
+        int key = tile * TILE_K + lane % 4 * 2;  // the lane's first key
 #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
@@ -217,7 +220,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                     out[i][d][half * 2] *= factor, out[i][d][half * 2 + 1] *= factor;
             }
     };
-    // The weights of 16 keys from tile j of the scores on, as mma.sync wants them.
+    // The weights of the 16 keys from tile j of the scores on, in the layout of operand A.
     auto weigh = [&](int j, uint32_t (&weights)[ROW_TILES][4]) {
 #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i)
@@ -248,7 +251,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     for (int tile = 0; tile * TILE_K < num_keys; ++tile) {
         int place_later = place_in(tile + 2);
         cp_async_wait<0>();
-        __syncthreads();  // this tile is there, and nobody needs the one before it any more
+        __syncthreads();  // this tile has arrived, and all warps are done with the one before
         copy_tiles(tile + 1);
         if (!idle) {
             multiply_keys(tile);
@@ -264,12 +267,12 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         if (looks_up) places[(tile + 2) % 3][threadIdx.x] = place_later;
     }
     cp_async_wait<0>();
-    __syncthreads();  // no copy is under way to where out will lie
+    __syncthreads();  // no copy is in flight to the memory that out will use
     if (idle) return;
 
-    // Out through the memory of this warp's queries, so that a lane stores 16 bytes.
+    // Write out through the memory of this warp's queries, so that a lane stores 16 bytes.
     T* part = q_tile + warp_row * DIM;
-    auto result_of = [&](int row) {  // a row of the warp, in out and lse
+    auto result_of = [&](int row) {  // where a row of the warp lies in out and lse
         return (size_t)tokens[warp_row + row] * flash.heads + heads[warp_row + row];
     };
 #pragma unroll

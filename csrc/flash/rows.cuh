@@ -3,11 +3,11 @@
 
 #include "common.cuh"
 
-constexpr int MOST_PARTS = 8;  // so head_dim is 256 at most
+constexpr int MOST_PARTS = 8;  // so head_dim is at most 256
 
 template <int PARTS>
 struct Row {
-    float parts[PARTS] = {};  // of this lane; 0 beyond head_dim
+    float parts[PARTS] = {};  // this lane's elements; 0 past head_dim
 
     template <typename T>
     __device__ void load(const T* from, int head_dim) {
@@ -17,7 +17,7 @@ struct Row {
             parts[i] = d < head_dim ? to_float(from[d]) : 0.0f;
         }
     }
-    // factor × this row, rounded.
+    // Store factor × this row, rounded to T.
     template <typename T>
     __device__ void store(T* to, int head_dim, float factor) const {
 #pragma unroll
@@ -37,7 +37,7 @@ struct Row {
     }
 };
 
-// The sum of the products of two rows' elements, in every lane. All 32 lanes have to call it.
+// The dot product of two rows, returned in every lane. All 32 lanes must call it.
 template <int PARTS>
 __device__ __forceinline__ float dot(const Row<PARTS>& a, const Row<PARTS>& b) {
     float sum = 0.0f;

@@ -1,32 +1,35 @@
-// Copies of blocks within the paged cache, rung 2: the engine's.
+// Copy blocks within the paged cache, rung 2 of 2: all pairs in parallel; the kernel that the
+// engine uses.
 //
 // Computes  block target = block source in every pool, for each pair, as if all sources were read
-//           before any target is written. No target may stand twice.
+//           before any target is written. No block may be the target of two pairs.
 // Shapes    as in copy_blocks_simple.cu, at most 4096 pairs
-// Owns      blockIdx.x: a part of the block, blockIdx.y: a pair, blockIdx.z: every gridDim.z-th pool.
-//           A thread: IN_FLIGHT units of that part, the same ones in every pair.
-// Moves     2 × pools × pairs × block_bytes, and 16 bytes a pair; each thread block reads the pairs
+// Owns      blockIdx.x: a part of the block; blockIdx.y: a pair; blockIdx.z: every gridDim.z-th
+//           pool. Each thread: IN_FLIGHT units of that part, the same ones in every pair.
+// Moves     2 × pools × pairs × block_bytes, and 16 bytes per pair; each thread block reads all
+//           pairs
 // Oracle    indexing in PyTorch, equal in every bit (tests/test_kv_kernels.py)
-// Idea      pairs go side by side, for in the engine's lists no block is both source and target: a
-//           copy-on-write goes to a block that was just taken. Each thread block makes sure, and
-//           nobody on the host has to look. Pairs that do meet are left to the thread blocks of the
-//           first of them, which put them in order.
+// Idea      in the engine's lists no block is both a source and a target, since copy-on-write
+//           copies to a block that was just allocated, so all pairs can be copied in parallel. Each
+//           thread block checks this for its pair, and the host does not have to. Pairs that do
+//           share a block are left to the thread blocks of the first such pair, which copy them in
+//           a valid order.
 #include "kv/units.cuh"
 
-constexpr int THREADS = 256;     // of a thread block
-constexpr int IN_FLIGHT = 4;       // loads of a thread that are under way together
+constexpr int THREADS = 256;     // per thread block
+constexpr int IN_FLIGHT = 4;       // loads per thread in flight together
 constexpr int MOST_PAIRS = 4096;
-// A thread block takes a pool, and one more for each PAIRS_PER_POOL pairs: the list, which it reads
-// once for all of them, is shorter than what it moves.
+// A thread block copies one pool, and one more for every PAIRS_PER_POOL pairs. It reads the list of
+// pairs once for all its pools, so the list stays shorter than what the thread block copies.
 constexpr int PAIRS_PER_POOL = 512;
 constexpr int DONE = -1;
 
-// The blocks of all pools, and the part of them that a thread moves.
+// The pools, and the part of a block that a thread copies.
 template <typename V>
 struct Cache {
     V* const* pools;
     int num_pools;
-    unsigned size;  // units of a block
+    unsigned size;  // units per block
 
     static __device__ unsigned first() { return blockIdx.x * THREADS * IN_FLIGHT + threadIdx.x; }
 };
@@ -53,7 +56,8 @@ __device__ void exchange_blocks(const Cache<V>& cache, int64_t one, int64_t othe
     for (int p = blockIdx.z; p < cache.num_pools; p += gridDim.z) {
         V* a = cache.pools[p] + one * cache.size;
         V* b = cache.pools[p] + other * cache.size;
-        for (unsigned k = 0, i = cache.first(); k < IN_FLIGHT && i < cache.size; ++k, i += THREADS) {
+        unsigned i = cache.first();
+        for (int k = 0; k < IN_FLIGHT && i < cache.size; ++k, i += THREADS) {
             V kept = a[i];
             a[i] = b[i];
             b[i] = kept;
@@ -61,19 +65,20 @@ __device__ void exchange_blocks(const Cache<V>& cache, int64_t one, int64_t othe
     }
 }
 
-// Whether `other` reads what `pair` writes. A pair that copies a block onto itself does neither.
+// Whether `other` reads the block that `pair` writes. A pair that copies a block to itself does not
+// count.
 __device__ bool reads(const int64_t* mapping, int other, int pair) {
     return mapping[2 * other] == mapping[2 * pair + 1] && other != pair &&
            mapping[2 * other] != mapping[2 * other + 1];
 }
 
-// The pairs that meet others, in an order that is right. All threads of the thread block call it;
-// each moves its own units, so the barriers are for the lists alone.
+// Copy the pairs that share a block with another pair, in a valid order. All threads of the thread
+// block call it. Each copies its own units of every pair, so only the lists need barriers.
 template <typename V>
 __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int num_pairs,
                             int mine, int* readers, int* source) {
     __shared__ int ready, waiting;
-    // How many pairs still have to read each pair's target.
+    // readers[pair]: how many pairs have yet to read the target of `pair`.
     for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
         bool meets = false;
         int count = 0;
@@ -87,7 +92,7 @@ __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int n
     }
     __syncthreads();
     for (int pair = 0; pair < mine; ++pair)
-        if (readers[pair] != DONE) return;  // those thread blocks do it
+        if (readers[pair] != DONE) return;  // the thread blocks of that pair copy them all
 
     while (true) {
         if (threadIdx.x == 0) ready = waiting = num_pairs;
@@ -98,12 +103,12 @@ __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int n
         }
         __syncthreads();
         if (ready == num_pairs && waiting == num_pairs) return;
-        // A target that nobody has to read any more may be written. If there is none, the pairs
-        // that are left go in circles: exchange two blocks, and the circle is one shorter.
-        bool circle = ready == num_pairs;
+        // A target without readers may be written. If there is none, the remaining pairs form
+        // cycles: exchanging two blocks makes a cycle one pair shorter.
+        bool cycle = ready == num_pairs;
         int now = circle ? waiting : ready;
         int64_t from = source[now], to = mapping[2 * now + 1];
-        if (circle) {
+        if (cycle) {
             exchange_blocks(cache, from, to);
         } else {
             copy_block(cache, from, to);
@@ -112,10 +117,10 @@ __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int n
         for (int pair = threadIdx.x; pair < num_pairs; pair += THREADS) {
             if (pair == now) {
                 readers[pair] = DONE;
-            } else if (circle && readers[pair] > 0 && source[pair] == to) {
-                source[pair] = (int)from;  // where the old content of `to` is now
+            } else if (cycle && readers[pair] > 0 && source[pair] == to) {
+                source[pair] = (int)from;  // the old content of `to` is there now
                 if (mapping[2 * pair + 1] == from) readers[pair] = DONE;
-            } else if (!circle && readers[pair] > 0 && mapping[2 * pair + 1] == from) {
+            } else if (!cycle && readers[pair] > 0 && mapping[2 * pair + 1] == from) {
                 --readers[pair];
             }
         }
@@ -126,7 +131,7 @@ __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int n
 template <typename V>
 __global__ void copy_blocks(V* const* __restrict__ pools, const int64_t* __restrict__ mapping,
                             int num_pairs, int num_pools, unsigned size) {
-    extern __shared__ int lists[];  // two numbers for each pair
+    extern __shared__ int lists[];  // two values per pair
     const Cache<V> cache{pools, num_pools, size};
     int mine = blockIdx.y;
     int64_t source = mapping[2 * mine], target = mapping[2 * mine + 1];

@@ -1,26 +1,27 @@
-// The keys and values of some sequences, out of the paged cache into contiguous memory.
+// Gather the keys and values of several sequences from the paged cache into contiguous memory.
 //
 // Computes  keys[starts[b] + t] = key_pool[slot of token t of sequence b]; values likewise
-// Shapes    pools [num_blocks, block_size, KV heads, head_dim]; tables int32 [batch, max_blocks],
-//           starts int32 [batch + 1], both contiguous; keys and values
-//           [starts[batch], KV heads, head_dim]. A row, all heads of a token, is `row_bytes` long,
-//           of any dtype.
-// Owns      a thread block: a block of a sequence, which is contiguous on both sides.
-//           A thread: every THREADS-th unit of it, of the keys and of the values.
-// Moves     the sequences in and out once: 4 × tokens × row_bytes, and 4 bytes a block
+// Shapes    pools [num_blocks, block_size, KV heads, head_dim]; tables int32 [batch, max_blocks]
+//           and starts int32 [batch + 1], both contiguous; keys and values [starts[batch], KV
+//           heads, head_dim]. A row holds all heads of a token and has `row_bytes` bytes, of any
+//           dtype.
+// Owns      each thread block: a block of a sequence, which is contiguous on both sides; each
+//           thread: every THREADS-th unit of it, in the keys and in the values
+// Moves     the sequences in and out once: 4 × tokens × row_bytes, and 4 bytes per block
 // Oracle    indexing by slots, equal in every bit (tests/test_kv_kernels.py)
-// Idea      a table is read once a block, not once a token. Thread blocks behind a sequence's end
-//           return at once, so nobody on the host has to know the lengths.
+// Idea      an entry of the block table is read once per block, not once per token. A thread block
+//           past the end of its sequence returns immediately, so the host need not know the
+//           lengths.
 #include "kv/units.cuh"
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 template <typename V>
 __global__ void gather_kv(const V* __restrict__ key_pool, const V* __restrict__ value_pool,
                           const int* tables, const int* starts, V* __restrict__ keys,
                           V* __restrict__ values, int max_blocks, int block_size, int size) {
     int sequence = blockIdx.x / max_blocks, number = blockIdx.x % max_blocks;
-    int64_t first = starts[sequence] + (int64_t)number * block_size;  // token, of all
+    int64_t first = starts[sequence] + (int64_t)number * block_size;  // its first token
     int tokens = (int)min((int64_t)block_size, starts[sequence + 1] - first);
     if (tokens <= 0) return;
     int64_t from = (int64_t)tables[blockIdx.x] * block_size * size, to = first * size;

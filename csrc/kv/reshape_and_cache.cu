@@ -1,19 +1,20 @@
-// New keys and values to their slots in the paged cache, rung 2: the engine's.
+// Write new keys and values to their slots in the paged cache, rung 2 of 2: several rows per
+// thread; the kernel that the engine uses.
 //
-// Computes  key_pool[slots[t]] = keys[t] and value_pool[slots[t]] = values[t]. A negative slot is a
-//           row of padding, of which nothing is written.
-// Shapes    as in reshape_and_cache_simple.cu; of any dtype
-// Owns      a thread: the same unit of TOKENS rows, of their keys and of their values. A thread block:
-//           threadIdx.y is a row, threadIdx.x a unit of it, so that short rows leave no thread idle
-//           and nobody divides.
-// Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes a slot
+// Computes  key_pool[slots[t]] = keys[t] and value_pool[slots[t]] = values[t]. A negative slot
+//           marks a row of padding, which is not written.
+// Shapes    as in reshape_and_cache_simple.cu; any dtype
+// Owns      each thread: the same unit of TOKENS rows, of their keys and of their values. In a
+//           thread block threadIdx.y is a row and threadIdx.x a unit of it, so short rows leave no
+//           thread idle and no thread divides.
+// Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes per slot
 // Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
-// Idea      2 × TOKENS loads of 16 bytes are under way before the first store waits for one, and none
-//           of them waits for the slot, whose load goes beside them.
+// Idea      2 × TOKENS loads of 16 bytes are in flight before the first store waits for one, and
+//           none of them waits for the slot, which is loaded at the same time.
 #include "kv/units.cuh"
 
-constexpr int THREADS = 256;  // of a thread block, at most
-constexpr int TOKENS = 2;     // of a thread
+constexpr int THREADS = 256;  // per thread block, at most
+constexpr int TOKENS = 2;     // per thread
 
 template <typename V>
 __global__ void reshape_and_cache(const V* __restrict__ keys, const V* __restrict__ values,

@@ -1,17 +1,17 @@
-// Copies that do not care what they copy: in units as wide as all addresses and sizes allow.
+// Copies of bytes of any meaning, in units as wide as all addresses and sizes allow.
 #pragma once
 
 #include "common.cuh"
 
 // The widest unit of 1, 2, 4, 8 or 16 bytes that divides all of these sizes and addresses: the
-// lowest bit that any of them has.
+// lowest bit that is set in any of them.
 template <typename... Numbers>
 int widest_unit(Numbers... numbers) {
     uintptr_t all = (16 | ... | (uintptr_t)numbers);
     return (int)(all & -all);
 }
 
-// Calls `run` with a number of the unsigned type that is so many bytes wide.
+// Call `run` with a value of the unsigned type that is `bytes` wide.
 template <typename Run>
 void with_unit(int bytes, Run run) {
     if (bytes == 16) run(uint4());

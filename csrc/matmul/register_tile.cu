@@ -1,28 +1,28 @@
-// Matrix product, rung 3 of 5: 8 × 8 elements a thread, in its registers.
+// Matrix product, rung 3 of 5: 8 × 8 elements per thread, in its registers.
 //
 // Computes  c = a b, summed in float32, rounded once
 // Shapes    a [m, k], b [k, n], c [m, n]: float32, float16 or bfloat16
-// Owns      a thread block of 256 threads: a tile of 128 × 128 elements of c; a thread: four
+// Owns      each thread block of 256 threads: a tile of 128 × 128 elements of c; each thread: four
 //           squares of 4 × 4 elements of it, 64 elements apart
 // Moves     for each tile of c, 128 rows of a and 128 columns of b: m × n × k / 64 elements, four
-//           times fewer than rung 2; and from shared memory 16 floats a thread for 64
-//           multiplications, where rung 2 reads 2 for one
+//           times fewer than rung 2. From shared memory a thread reads 16 floats for 64
+//           multiplications, where rung 2 reads 2 for each.
 // Reaches   36.6 TFLOP/s at 4096³ in float32 on an H200, 0.72 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
-// Idea      a thread that has 8 elements of a column of a and 8 of a row of b can multiply them in
-//           64 ways. Shared memory is read 8 times less often, 16 bytes at a time, and the
-//           multiplications do not wait for one another. The tile of a lies turned in shared
-//           memory, so that a column of it is read in one chunk; its rows are 4 longer than the
-//           tile, so that the threads which turn it write to 32 different banks.
+// Idea      8 elements of a column of a and 8 of a row of b give 64 products. Shared memory is read
+//           8 times less often, 16 bytes at a time, and the multiplications are independent of each
+//           other. The tile of a is stored transposed, so that a column of it is contiguous; its
+//           rows are padded by 4 elements, so that the threads that transpose it write to 32
+//           different banks.
 #include "common.cuh"
 
-constexpr int TILE = 128;            // rows and columns of c, a thread block
-constexpr int DEPTH = 8;             // of k, in shared memory
+constexpr int TILE = 128;            // rows and columns of c, per thread block
+constexpr int DEPTH = 8;             // of k, per tile
 constexpr int THREADS = 256;         // 16 × 16
-constexpr int QUAD = 4, HALF = 64;   // a thread's squares, and how far apart they are
+constexpr int QUAD = 4, HALF = 64;   // the side of a thread's squares, and their distance
 constexpr int PADDED = TILE + QUAD;
 
-// Elements of a row that go to shared memory together; 0 for those from `valid` on.
+// The 16-byte chunk of a row that goes to shared memory; its elements from `valid` on are 0.
 template <typename T, bool WIDE>
 static __device__ __forceinline__ Vec<T> load_chunk(const T* from, int valid) {
     Vec<T> chunk;
@@ -31,7 +31,7 @@ static __device__ __forceinline__ Vec<T> load_chunk(const T* from, int valid) {
     return chunk;
 }
 
-// Four neighbors of a row of c, those below `valid`.
+// Store four adjacent elements of a row of c, of which the first `valid` exist.
 template <typename T, bool WIDE>
 static __device__ __forceinline__ void store_quad(T* to, const float (&sums)[QUAD], int valid) {
     alignas(16) T items[QUAD];
@@ -49,13 +49,13 @@ static __device__ __forceinline__ void store_quad(T* to, const float (&sums)[QUA
 template <typename T, bool WIDE>
 __global__ void __launch_bounds__(THREADS, 2)
     matmul_register_tile(const T* a, const T* b, T* c, int m, int n, int k) {
-    constexpr int SIZE = Vec<T>::SIZE, CHUNKS = TILE * DEPTH / SIZE;  // of a tile
+    constexpr int SIZE = Vec<T>::SIZE, CHUNKS = TILE * DEPTH / SIZE;  // per tile
     __shared__ alignas(16) float a_tile[DEPTH][PADDED], b_tile[DEPTH][TILE];
     int first_row = blockIdx.y * TILE, first_column = blockIdx.x * TILE;
-    // Of the thread's first square; a warp has 8 of them side by side, in 4 rows.
+    // Where the thread's first square begins; a warp has 4 rows of 8 squares.
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int x = (warp % 2 * 8 + lane % 8) * QUAD, y = (warp / 2 * 4 + lane / 8) * QUAD;
-    float sums[2][2][QUAD][QUAD] = {};  // of the squares, by row and column
+    float sums[2][2][QUAD][QUAD] = {};  // by square, down and across; then by row and column
 
     for (int start = 0; start < k; start += DEPTH) {
         if (threadIdx.x < CHUNKS) {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(THREADS, 2)
         // exercise 15.2 end
     }
 
-#pragma unroll  // else the sums, which the loop would have to look up, are put in memory
+#pragma unroll  // otherwise the sums are indexed at run time, and so placed in local memory
     for (int down = 0; down < 2; ++down) {
 #pragma unroll
         for (int i = 0; i < QUAD; ++i) {

@@ -1,17 +1,19 @@
-// Matrix product, rung 4 of 5: tensor cores, by CUDA's own interface to them.
+// Matrix product, rung 4 of 5: tensor cores, through the wmma interface of CUDA C++.
 //
 // Computes  c = a b, summed in float32, rounded once
 // Shapes    a [m, k], b [k, n], c [m, n]: float16 from sm_75 on, bfloat16 from sm_80 on; n and k
-//           multiples of 8, and every tensor at a multiple of 16 bytes: else
+//           must be multiples of 8 and all addresses multiples of 16, or the launcher returns
 //           cudaErrorMisalignedAddress
-// Owns      a thread block of 8 warps: a tile of 128 × 128 elements of c; a warp: 32 × 64 of it, in
-//           eight fragments of 16 × 16. What a lane holds of a fragment is not told.
+// Owns      each thread block of 8 warps: a tile of 128 × 128 elements of c; each warp: 32 × 64 of
+//           it, in eight fragments of 16 × 16. CUDA does not specify which elements of a fragment a
+//           lane holds.
 // Moves     for each tile of c, 128 rows of a and 128 columns of b: m × n × k / 64 elements
 // Reaches   99 TFLOP/s at 4096³ in bfloat16 on an H200, 0.13 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      one instruction of a warp multiplies tiles of 16 × 16. The tiles of a and b stay in 16
-//           bits in shared memory, in rows that are 16 bytes longer, so that a fragment's rows lie
-//           in different banks. The warps still wait for memory, then multiply, then wait.
+//           bits in shared memory, and their rows are padded by 16 bytes, so that the rows of a
+//           fragment lie in different banks. The warps still alternate between waiting for memory
+//           and multiplying.
 #include <mma.h>
 
 #include <type_traits>
@@ -24,7 +26,7 @@ constexpr int TILE = 128, DEPTH = 32;  // rows and columns of c, and of k
 constexpr int THREADS = 256;
 constexpr int CHUNK = 8;  // elements in 16 bytes
 constexpr int FRAGMENT = 16;
-constexpr int WARP_M = 32, WARP_N = 64;  // rows and columns of c, a warp
+constexpr int WARP_M = 32, WARP_N = 64;  // rows and columns of c, per warp
 constexpr int DOWN = WARP_M / FRAGMENT, ACROSS = WARP_N / FRAGMENT;
 
 template <typename T>
@@ -33,7 +35,7 @@ template <typename T>
 using FragmentB = wmma::fragment<wmma::matrix_b, 16, 16, 16, T, wmma::row_major>;
 using FragmentC = wmma::fragment<wmma::accumulator, 16, 16, 16, float>;
 
-// Copy a tile of ROWS × COLUMNS to shared memory, with zeros beyond the matrix.
+// Copy a tile of ROWS × COLUMNS to shared memory, with zeros past the edges of the matrix.
 template <int ROWS, int COLUMNS, typename T>
 static __device__ __forceinline__ void copy_tile(T (&to)[ROWS][COLUMNS + CHUNK], const T* from,
                                                  int stride, int rows, int columns) {
@@ -80,7 +82,7 @@ static __device__ __forceinline__ void multiply(const T* a, const T* b, T* c, in
         __syncthreads();
     }
 
-    // Nobody is told where a fragment's elements are: through shared memory, then, in float32.
+    // The layout of a fragment is unspecified, so its elements go through shared memory (float32).
     for (int i = 0; i < DOWN; ++i) {
         for (int j = 0; j < ACROSS; ++j) {
             wmma::store_matrix_sync(&staged[warp][0][0], sums[i][j], FRAGMENT, wmma::mem_row_major);

@@ -1,35 +1,37 @@
-// Metadata of draft-extend, rung 2 of 2: all of it in one launch; the engine's.
+// Metadata of draft-extend, rung 2 of 2: everything in one launch; the kernel that the engine uses.
 //
-// Computes  with ends[b] = lengths[0] + … + lengths[b], for token t of all requests' tokens end to
-//           end, with b the first request whose end is beyond t:
-//           expanded[t] = how many keys it sees = max(kv[b] + 1 + t - ends[b], 0)
+// Computes  with ends[b] = lengths[0] + … + lengths[b], for token t, counted over the tokens of all
+//           requests, and its request b, the first whose end lies past t:
+//           expanded[t] = max(kv[b] + 1 + t - ends[b], 0), the number of keys that it sees
 //           cached[t] = min(expanded[t], topk)
-// Shapes    lengths [batch], kv [batch], expanded and cached [at least num_tokens], all of int32;
+// Shapes    lengths [batch], kv [batch], expanded and cached [at least num_tokens], all int32;
 //           batch up to MOST_REQUESTS
-// Owns      a thread: a token; nothing beyond the last request's end is written. Every thread block
-//           sums the lengths for itself.
-// Moves     4 × (2 × batch + 2 × num_tokens) bytes, the inputs once more for each thread block
+// Owns      each thread: a token; nothing is written past the end of the last request. Every thread
+//           block sums the lengths for itself.
+// Moves     4 × (2 × batch + 2 × num_tokens) bytes, and the inputs once more for each further
+//           thread block
 // Oracle    two loops in Python, in tests/test_draft_metadata.py
-// Idea      the bytes are few, so time is launches and waits. The sums need no launch of their own,
-//           both inputs are under way at once, and the search stays in shared memory. Counting the
-//           requests that end at or before t takes a step a request, but none waits for another, so
-//           for few of them it beats bisection, whose steps wait for each other.
+// Idea      the bytes are few, so the time goes to launches and latency. The sums need no launch of
+//           their own, both inputs are in flight together, and the search stays in shared memory.
+//           Counting the requests that end at or before t takes one step per request, but the steps
+//           are independent of each other; with few requests it beats bisection, whose steps are
+//           not.
 #include "scan/scan.cuh"
 
 constexpr int THREADS = 256;
-constexpr int ITEMS = 4;             // requests of a thread, at a time
-constexpr int LINEAR_UP_TO = 16;     // requests: beyond, bisection
+constexpr int ITEMS = 4;             // requests per thread and iteration
+constexpr int LINEAR_UP_TO = 16;     // requests; with more, bisection
 constexpr int MOST_REQUESTS = 4096;  // whose ends fit in 32 KiB of shared memory
 
 struct Request {
-    int end;    // tokens of all requests up to this one
-    int shift;  // its token t sees shift + t keys
+    int end;    // tokens of all requests up to and including this one
+    int shift;  // token t of this request sees shift + t keys
 };
 
 template <bool BISECT>
 static __device__ int find_request(const Request* requests, int batch, int t) {
     if (!BISECT) {
-        int before = 0;  // how many end at or before t
+        int before = 0;  // requests that end at or before t
 #pragma unroll 4
         for (int b = 0; b < batch; ++b) before += requests[b].end <= t;
         return before;

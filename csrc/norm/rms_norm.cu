@@ -1,21 +1,22 @@
-// RMSNorm, rung 2: the row stays in registers; the engine's.
+// RMSNorm, rung 2 of 2: the row stays in registers; the kernel that the engine uses.
 //
 // Computes  out[r][c] = x[r][c] / √(mean of x[r]² + eps) × weight[c], in float32, rounded once.
-//           add_rms_norm first sets total = x + residual, rounded, and norms that.
+//           add_rms_norm first sets total = x + residual, rounded, and normalizes total.
 // Shapes    x, residual, total and out [rows, size], weight [size]: float32, float16 or bfloat16
-// Owns      a thread block: a row, or several rows of up to 512 bytes, a warp each.
-//           A thread: VECS chunks of a row, 16 bytes each, blockDim.x chunks apart.
-// Moves     x in once, out once, weight once: (2 × rows + 1) × size × the size of an element;
-//           with a residual (4 × rows + 1)
+// Owns      each thread block: a row, or several rows of up to 512 bytes, one per warp. Each
+//           thread: VECS chunks of a row, 16 bytes each, blockDim.x chunks apart.
+// Moves     x in once, out once, weight once: (2 × rows + 1) × size × element size; with a residual
+//           (4 × rows + 1) × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
 // Idea      a row is needed twice, for its mean and for its result. A thread's chunks fit in its
-//           registers, so they are read once, by 16-byte loads that are all under way together.
-//           Rows that are too long, or begin at no multiple of 16, are read twice, by elements.
+//           registers, so they are read once, by 16-byte loads that are all in flight together. A
+//           row that is too long, or does not begin at a multiple of 16, is read twice, element by
+//           element.
 #include "common.cuh"
 
 constexpr int MAX_THREADS = 1024;
 
-// The sum over the threads of a row: a warp, or the whole thread block, which then all calls it.
+// The sum over the threads of a row: a warp, or the whole thread block. All of them must call it.
 static __device__ float row_sum(float value) {
     __shared__ float per_warp[MAX_THREADS / WARP];
     value = warp_sum(value);
@@ -35,7 +36,7 @@ template <typename T, int VECS>
 __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out, T* total,
                          int rows, int size, float eps) {
     int row = blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows) return;  // a whole warp, whose thread block has no barrier then
+    if (row >= rows) return;  // a whole warp returns; with one warp per row there is no barrier
     size_t start = (size_t)row * size;
     int first = threadIdx.x * Vec<T>::SIZE, step = blockDim.x * Vec<T>::SIZE;  // columns
 
@@ -65,7 +66,7 @@ __global__ void rms_norm(const T* x, const T* residual, const T* weight, T* out,
     }
 }
 
-// Any size and any address: by elements, and the second time from a cache.
+// Any size and any address, element by element; the second read of a row hits a cache.
 template <typename T>
 __global__ void rms_norm_by_elements(const T* x, const T* residual, const T* weight, T* out,
                                      T* total, int size, float eps) {
@@ -86,7 +87,7 @@ template <typename T>
 static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out, T* total,
                           int rows, int size, float eps, cudaStream_t stream) {
     if (rows == 0 || size == 0) return cudaSuccess;
-    int vecs = size / Vec<T>::SIZE;  // of a row
+    int vecs = size / Vec<T>::SIZE;  // per row
     bool wide = size % Vec<T>::SIZE == 0 && aligned16(x, residual, weight, out, total);
     if (!wide || vecs > 4 * MAX_THREADS) {
         int threads = min(ceil_div(size, WARP) * WARP, MAX_THREADS);
@@ -94,13 +95,13 @@ static cudaError_t launch(const T* x, const T* residual, const T* weight, T* out
                                                            eps);
         return cudaGetLastError();
     }
-    // The more chunks a thread has, the more loads are under way and the fewer warps meet.
+    // More chunks per thread mean more loads in flight and fewer warps to synchronize.
     int vecs_each = vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4;
     auto kernel = rms_norm<T, 4>;
     if (vecs_each == 1) kernel = rms_norm<T, 1>;
     if (vecs_each == 2) kernel = rms_norm<T, 2>;
-    int threads = ceil_div(ceil_div(vecs, vecs_each), WARP) * WARP;  // of a row
-    int rows_each = threads == WARP ? 4 : 1;                         // of a thread block
+    int threads = ceil_div(ceil_div(vecs, vecs_each), WARP) * WARP;  // per row
+    int rows_each = threads == WARP ? 4 : 1;                         // per thread block
     kernel<<<ceil_div(rows, rows_each), dim3(threads, rows_each), 0, stream>>>(
         x, residual, weight, out, total, rows, size, eps);
     return cudaGetLastError();

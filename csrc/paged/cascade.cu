@@ -1,29 +1,32 @@
 // Shared-prefix (cascade) attention: the tokens that all sequences have in common are read once.
 //
 // Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 64 KiB of shared memory
-// Computes  for every query the attention over the first `shared` tokens of the first sequence,
-//           merged with what `out` and `lse` hold of the tokens behind them, of each sequence's own
-// Shapes    as in mma.cu, one query a sequence; `shared` is at least 1; workspace:
+// Computes  the attention of every query over the first `shared` tokens of the first sequence,
+//           merged with what `out` and `lse` hold: the attention over each sequence's own tokens
+//           after them
+// Shapes    as in mma.cu, one query per sequence; `shared` is at least 1; workspace:
 //           splits × tokens × heads × (head_dim + 1) floats
-// Owns      a thread block: 128 rows, which are query heads of one KV head, of any sequences, and
-//           one of `splits` parts of the shared tokens; a warp: 16 rows. In the merge a warp: a row
-// Moves     the shared keys and values once for each 128 rows, the partial states there and back
-// Reaches   on an H200, bfloat16, 32 query heads, 8 KV heads, head_dim 128: 81.5 µs for 64 sequences
-//           that share 8192 tokens and have 256 of their own, 3.9 times as fast as mma.cu alone,
-//           whose 313.8 µs are few because the L2 cache keeps what 64 sequences read alike
+// Owns      each thread block: 128 rows, which are query heads of one KV head, of any sequences,
+//           and one of `splits` parts of the shared tokens; each warp: 16 rows. In the merge, each
+//           warp: a row
+// Moves     the shared keys and values once per 128 rows; the partial states out and in
+// Reaches   81.5 µs on an H200 for 64 sequences that share 8192 tokens and have 256 of their own,
+//           in bfloat16, 32 query heads, 8 KV heads, head_dim 128: 3.9 times as fast as mma.cu
+//           alone, which takes 313.8 µs although the L2 cache serves most of its 64 reads of the
+//           shared tokens
 // Oracle    attention in float64 (tests/test_paged.py)
-// Idea      a decode step reads every context for its own queries, 16 rows at the most, and waits
-//           for memory. With a prefix that all share, the queries of all sequences are the rows of
-//           one matrix product: what is read is used by 128 rows, as in the prefill of a prompt.
-//           Softmax over both parts comes out of their log-sum-exps (Hydragen, Juravsky et al.,
+// Idea      a decode step reads each context for the queries of one sequence, at most 16 rows, and
+//           is limited by memory. With a shared prefix the queries of all sequences are rows of one
+//           matrix product: each key that is read serves 128 rows, as in the prefill of a prompt.
+//           The softmax over both parts follows from their log-sum-exps (Hydragen, Juravsky et al.,
 //           2024; FlashInfer's cascade, Ye et al., 2024).
 #include "follow.cuh"
 #include "mma.cuh"
 #include "paged/paged.cuh"
 #include "paged/rows.cuh"
 
-constexpr int WARPS = 8;   // of a thread block
-constexpr int TILE = 64;   // keys of a tile
+constexpr int WARPS = 8;   // per thread block
+constexpr int TILE = 64;   // keys per tile
 constexpr int STAGES = 2;  // tiles in shared memory
 constexpr int ROWS = WARPS * 16, THREADS = WARPS * WARP;
 
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     attend_prefix(const Paged<T> paged, int shared_tokens, float* __restrict__ parts,
                   float* __restrict__ part_lse) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = THREADS / CHUNKS;  // rows of a turn
+    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = THREADS / CHUNKS;
     constexpr int COPIES = TILE / COPY_ROWS, SIZE = TILE * HEAD_DIM;
     T* stages = reinterpret_cast<T*>(shared);
     let_next_begin();
@@ -41,7 +44,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     int tile = (int)((int64_t)tiles * split / gridDim.x);
     int end = (int)((int64_t)tiles * (split + 1) / gridDim.x);
 
-    // A thread copies the same chunk of every COPY_ROWS-th key. Tables are read a tile ahead.
+    // A thread copies the same chunk of every COPY_ROWS-th key. Tables are read one tile ahead.
     const Context context{paged.block_tables, shared_tokens};
     int first = threadIdx.x / CHUNKS, chunk = threadIdx.x % CHUNKS;
     int64_t row_size = (int64_t)paged.kv_heads * HEAD_DIM;
@@ -82,7 +85,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     float scale = paged.scale * LOG2_E;
     for (int stage = 0; tile < end; ++tile) {
         cp_async_wait<STAGES - 2>();
-        __syncthreads();  // this tile is there, of all threads; and all are done with the last one
+        __syncthreads();  // this tile has arrived, and all threads are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
         const T* keys = stages + stage * 2 * SIZE;
         if (first_row < num_rows)
@@ -90,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
     rows.finish();
-    wait_for_last();  // who waits for this kernel waits for that one too; and `parts` may be its
+    wait_for_last();  // `parts` may be in use there; and kernels after this one wait for both
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
         int row = first_row + threadIdx.x % WARP / 4 + below * 8;
@@ -106,7 +109,7 @@ template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS, 4)
     merge_prefix(const Paged<T> paged, const float* __restrict__ parts,
                  const float* __restrict__ part_lse, int splits) {
-    constexpr int EACH = HEAD_DIM / WARP;  // numbers of a lane
+    constexpr int EACH = HEAD_DIM / WARP;  // elements per lane
     int num_rows = paged.tokens * paged.heads, lane = threadIdx.x % WARP;
     int row = blockIdx.x * WARPS + threadIdx.x / WARP;
     wait_for_last();
@@ -127,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 #pragma unroll
     for (int j = 0; j < EACH; ++j) out[j] = from_float<T>(sum[j] / total);
-    __syncwarp();  // every lane has read the old one
+    __syncwarp();  // wait until every lane has read the old lse
     if (lane == 0) paged.lse[row] = largest + logf(total);
 }
 

@@ -1,45 +1,43 @@
-// Paged attention, rung 4 of 4: tensor cores, and equal shares of all contexts; the engine's.
+// Paged attention, rung 4 of 4: tensor cores, and equal shares of all contexts; the kernel that the
+// engine uses.
 //
 // Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 48 KiB of shared memory
-// Computes  attention of single queries over the paged cache, as in paged.cuh; without the first
-//           `skip` tokens of every context, a multiple of block_size
-// Shapes    as in paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads a KV
-//           head; pools at multiples of 16 bytes, queries of 4; fewer than 2^31 slots;
+// Computes  the attention of each query over the keys that it sees, and the log-sum-exp; see
+//           paged.cuh; without the first `skip` tokens of every context, a multiple of block_size
+// Shapes    see paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads per KV
+//           head; pools at multiples of 16 bytes, queries at multiples of 4; fewer than 2^31 slots;
 //           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats
-// Owns      a thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`, for
-//           the query heads of a KV head: they are rows of a tile of 16, what is missing is zeros
-// Moves     keys and values once, q, out and lse; and for each warp at most two partial states
-// Reaches   bfloat16, 32 query heads, 8 KV heads, head_dim 128, blocks of 16, on an H200: 0.88 of a
-//           copy at batch 16, context 4096. An earlier version, the same but for its merge, beside
-//           the better of FlashInfer's kernels: 0.97 of it at batch 64, context 4096 (0.96 of a
-//           copy), 0.98 at 16 and 8192 (0.91 of a copy), 0.97 at 1 and 32768, 1.43 where one
-//           context has 65536 tokens and 31 have 512. A merge for each head, as it is now, saved
-//           1.8 of 45.6 µs at 1 and 32768 (notebooks/data/18_paged_h200.json).
+// Owns      each thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`,
+//           for the query heads of a KV head, which are rows of a tile of 16; missing rows are
+//           zeros
+// Moves     keys and values once, q, out and lse; and at most two partial states per warp
+// Reaches   0.88 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
+//           KV heads, head_dim 128, blocks of 16
 // Oracle    attention in float64 (tests/test_paged.py)
-// Idea      three.
-//           - The work is laid out in one line: token after token, KV head after KV head, tile
-//             after tile. Each warp finds its share of the line from context_lens, so all are done
-//             at the same time, be the contexts as different as they like, and nobody on the host
-//             has to know them. What a boundary between shares cuts, a second kernel merges.
-//           - A warp copies its own tiles and waits for no other: there is no barrier. The copies
-//             of the STAGES - 1 tiles to come are under way all the time, across the ends of
-//             contexts, and entries of the tables are read a tile earlier than they are needed.
-//           - Scores and sums are products of matrices, of 16 × 16 × head_dim.
+// Idea      three measures keep every warp loading until the end:
+//           - Equal shares. All work forms one sequence of tiles (shares.cuh). Each warp finds its
+//             share of the sequence from context_lens, so all warps finish together however
+//             different the contexts are, and the host need not know the lengths. A second kernel
+//             merges the items that a boundary between shares cuts.
+//           - No barrier. A warp copies its own tiles and does not wait for other warps. The copies
+//             of the next STAGES - 1 tiles are always in flight, even across the ends of contexts,
+//             and the entries of the block tables are read one tile earlier than they are needed.
+//           - Tensor cores. Scores and weighted sums are matrix products, 16 × 16 × head_dim.
 #include "follow.cuh"
 #include "mma.cuh"
 #include "paged/rows.cuh"
 #include "paged/shares.cuh"
 
-constexpr int TILE = 32;            // keys of a tile
-constexpr int STAGES = 3;           // tiles of a warp in shared memory
-constexpr int MERGE_THREADS = 128;  // of a thread block that merges
+constexpr int TILE = 32;            // keys per tile
+constexpr int STAGES = 3;           // tiles per warp in shared memory
+constexpr int MERGE_THREADS = 128;  // per thread block of the merge
 
-static_assert(TILE <= WARP, "a lane looks up a key of a tile");
+static_assert(TILE <= WARP, "one lane looks up each key of a tile");
 
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = WARP / CHUNKS;  // rows of a warp's copy
+    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = WARP / CHUNKS;
     constexpr int SIZE = TILE * HEAD_DIM;
     const Paged<T>& paged = work.paged;
     T* stages = reinterpret_cast<T*>(shared);
@@ -53,7 +51,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
                                         count ? now.tiles : 0, total);
     if (count == 0) return;
 
-    Place ahead = now;  // what is copied next
+    Place ahead = now;  // the next tile to copy
     int left = count, slot;
     auto look_up = [&] {
         int key = ahead.tile * TILE + lane % TILE;
@@ -78,7 +76,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
                 look_up();
             }
         }
-        cp_async_commit();  // a group a tile, be it empty: so they can be counted
+        cp_async_commit();  // one group per tile, even if empty, so that groups can be counted
     };
     look_up();
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
@@ -90,10 +88,10 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     };
     begin_item();
     float scale = paged.scale * LOG2_E;
-    bool first = true, cut = now.tile > 0;  // the share's first item; one that began before it
+    bool first = true, cut = now.tile > 0;  // is it the share's first item; did it begin before
     for (int i = 0, stage = 0; i < count; ++i) {
         cp_async_wait<STAGES - 2>();
-        __syncwarp();  // this tile is there, for all lanes; and all are done with the last one
+        __syncwarp();  // this tile has arrived for all lanes, and all are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
         const T* keys = stages + stage * 2 * SIZE;
         rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
@@ -128,10 +126,10 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     }
 }
 
-// A thread block merges, for a head of the group, the parts of the item in which the share of
-// `worker` begins: the last part of the worker before, the first ones of it and of those behind it.
-// If several shares begin in an item, the first of them does it. A thread has 4 numbers of the head,
-// and every so many-th part.
+// A thread block merges, for one head of the group, the parts of the item in which the share of
+// `worker` begins: the last part of the preceding worker, and the first parts of `worker` and of
+// those after it. If several shares begin in an item, the thread block of the first merges it. A
+// thread owns 4 elements of the head and every SLICES-th part.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TILE> work) {
     constexpr int COLUMNS = HEAD_DIM / 4, SLICES = MERGE_THREADS / COLUMNS;
@@ -140,12 +138,12 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TI
     const Paged<T>& paged = work.paged;
     int worker = blockIdx.x + 1, row = blockIdx.y, group = gridDim.y;
     int4 place = work.places[worker];  // item, tile, tiles, total
-    if (place.y == 0) return;          // nothing is cut here
+    if (place.y == 0) return;          // no item is cut here
     int workers = min(work.workers, place.w);
     int item_begin = begin_of(worker, workers, place.w) - place.y;
     int begin_before = begin_of(worker - 1, workers, place.w);
     if (begin_before > item_begin) return;
-    // The last worker that has a part of it.
+    // The last worker that owns a part of the item.
     int last = (int)(((int64_t)(item_begin + place.z) * workers - 1) / place.w);
     int count = last - worker + 2;
     int slice = threadIdx.x / COLUMNS, column = threadIdx.x % COLUMNS;
@@ -189,7 +187,7 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TI
 
 template <typename T, int HEAD_DIM>
 static cudaError_t launch(const Work<T, TILE>& work, cudaStream_t stream) {
-    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(T);  // 48 KiB at most: nobody has to ask
+    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(T);  // at most 48 KiB, the default limit
     paged_mma<T, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || work.workers == 1) return error;

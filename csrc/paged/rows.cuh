@@ -1,19 +1,20 @@
-// Attention of 16 rows of queries in the registers of one warp, over tiles of keys and values in
-// shared memory, by tensor cores and with an online softmax (sm_80 on).
+// Attention of 16 query rows in the registers of one warp, over tiles of keys and values in shared
+// memory, by tensor cores and with an online softmax (sm_80 on).
 //
-// A row is a query head of a query. Lane l holds parts of rows l / 4 and l / 4 + 8, as mma.cuh
-// lays them out. A tile of TILE keys is [TILE, HEAD_DIM], its 16-byte chunks where `chunk_at` says;
-// values the same. Weights are rounded to T before they meet the values; all else is float32.
+// A row is a query head of a query. Lane l holds parts of rows l / 4 and l / 4 + 8, in the layout
+// that mma.cuh describes. A tile of TILE keys is [TILE, HEAD_DIM], with its 16-byte chunks where
+// `chunk_at` says; a tile of values likewise. Weights are rounded to T before they are multiplied
+// by the values; everything else is float32.
 #pragma once
 
 #include "mma.cuh"
 
 constexpr int CHUNK = 8;          // elements in 16 bytes
-constexpr float LOWEST = -1e30f;  // a maximum before any score: finite, since -inf - -inf is NaN
+constexpr float LOWEST = -1e30f;  // the initial maximum: finite, since -inf - -inf is NaN
 constexpr float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
 
-// Where a chunk of a row lies in a tile, in elements. 8 chunks in a column or in a row lie in
-// different banks.
+// The place of a chunk of a row in a tile, in elements. 8 adjacent chunks of a row, or the same
+// chunk of 8 successive rows, lie in different banks.
 template <int HEAD_DIM>
 __device__ __forceinline__ int chunk_at(int row, int chunk) {
     return (row * (HEAD_DIM / CHUNK) + (chunk ^ row % 8)) * CHUNK;
@@ -23,10 +24,10 @@ template <typename T, int HEAD_DIM>
 struct Rows {
     uint32_t q[HEAD_DIM / 16][4];
     float maximum[2];  // of the scaled scores so far, times log2(e)
-    float total[2];    // of this lane's weights, relative to the maximum; of all after finish()
+    float total[2];    // sum of this lane's weights relative to the maximum; of all after finish()
     float out[HEAD_DIM / 8][4];
 
-    // Take queries, and forget all keys. `row_at(row)` is the address of a row, or null: zeros.
+    // Load queries and reset the state. `row_at(row)` is the address of a row, or null for zeros.
     template <typename RowAt>
     __device__ __forceinline__ void begin(RowAt row_at) {
         int group = threadIdx.x % WARP / 4, pair = threadIdx.x % 4 * 2;
@@ -46,8 +47,8 @@ struct Rows {
             for (int j = 0; j < 4; ++j) out[i][j] = 0.0f;
     }
 
-    // Take in a tile, of which the first `count` keys are seen. `scale` is positive, and includes
-    // log2(e).
+    // Include a tile, of which the first `count` keys are seen. `scale` is positive and includes
+    // the factor log2(e).
     template <int TILE>
     __device__ __forceinline__ void attend(const T* keys, const T* values, int count, float scale) {
         int lane = threadIdx.x % WARP;
@@ -73,7 +74,7 @@ struct Rows {
         soften<TILE>(scores, 1, scale);
 #pragma unroll
         for (int i = 0; i < TILE / 16; ++i) {
-            uint32_t weights[4];  // where products leave scores is where factors are expected
+            uint32_t weights[4];  // mma.sync left the scores where it expects operand A
 #pragma unroll
             for (int j = 0; j < 4; ++j)
                 weights[j] = pack2<T>(scores[i * 2 + j / 2][j % 2 * 2],
@@ -89,7 +90,7 @@ struct Rows {
         }
     }
 
-    // Scores of row l / 4, or 8 below it, to weights, relative to the largest score so far.
+    // Turn the scores of row l / 4, or of the row 8 below, into weights relative to the maximum.
     template <int TILE>
     __device__ __forceinline__ void soften(float (&scores)[TILE / 8][4], int below, float scale) {
         float largest = -INFINITY;
@@ -112,7 +113,7 @@ struct Rows {
         for (int i = 0; i < HEAD_DIM / 4; ++i) out[i / 2][below * 2 + i % 2] *= rescale;
     }
 
-    // Divide by the sum of the weights. Afterwards out, and lse(), are those of the keys so far.
+    // Divide by the sum of the weights. Then out and lse() are the result for the keys so far.
     __device__ __forceinline__ void finish() {
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
@@ -125,12 +126,12 @@ struct Rows {
         }
     }
 
-    // The natural log-sum-exp of row l / 4, or 8 below it; -inf if it saw nothing.
+    // The natural log-sum-exp of row l / 4, or of the row 8 below; -inf if it saw no key.
     __device__ __forceinline__ float lse(int below) const {
         return total[below] > 0.0f ? (maximum[below] + log2f(total[below])) * LN_2 : -INFINITY;
     }
 
-    // Store row l / 4, or 8 below it, in float32 or rounded to T; its lanes together.
+    // Store row l / 4, or the row 8 below, in float32 or rounded to T. All lanes must call it.
     template <typename To>
     __device__ __forceinline__ void store(To* row, int below) const {
         int pair = threadIdx.x % 4 * 2;

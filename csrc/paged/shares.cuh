@@ -1,39 +1,40 @@
-// Equal shares of all contexts of a batch, which the warps find that work on them.
+// Equal shares of the contexts of a batch: each warp computes its own share.
 //
-// The work lies in one line: token after token, KV head after KV head, tile after tile of keys. A
-// KV head of a token is an item. Worker w of n has what lies from w / n of the line to (w + 1) / n,
-// so an item may be cut into parts, and a share has at most two parts of items: its first, where
-// it ends an item, and its last, where it begins one. All else in it is whole items.
+// An item is a KV head of a token. All work forms one sequence of tiles: token by token, KV head by
+// KV head, tile by tile of keys. Worker w of n owns the tiles from w / n to (w + 1) / n of the
+// sequence, so an item may be cut into parts. A share contains at most two partial items: its first
+// item, if the share begins in the middle of it, and its last, if the share ends in the middle. All
+// others are whole.
 #pragma once
 
 #include "paged/paged.cuh"
 
-// TILE is the number of keys of a tile.
+// TILE is the number of keys per tile.
 template <typename T, int TILE>
 struct Work {
     Paged<T> paged;
-    int skip;         // tokens at the beginning of every context that are left out, whole blocks
+    int skip;         // tokens to skip at the start of every context, whole blocks
     int workers;
-    int4* places;     // [workers]: item, tile and number of tiles where a share begins, all tiles
-    float* parts;     // [2 × workers, group, head_dim], a share's first part and its last
+    int4* places;     // [workers]: the item and tile where a share begins, its tiles, all tiles
+    float* parts;     // [2 × workers, group, head_dim], a share's first and last part
     float* part_lse;  // [2 × workers, group]
 
     __device__ Context context(int token) const {
         Context found = find_context(paged, token);
         return {found.table + skip / paged.block_size, max(found.length - skip, 0)};
     }
-    // Nothing has a tile too: somebody has to say that there is nothing.
+    // An empty context counts as one tile, so that some worker writes its zeros.
     __device__ int tiles(const Context& context) const {
         return max(ceil_div(context.length, TILE), 1);
     }
 };
 
-// Where the share of one of `workers` begins in a line of `total` tiles.
+// Where the share of a worker begins in a sequence of `total` tiles.
 __device__ __forceinline__ int begin_of(int worker, int workers, int total) {
     return (int)((int64_t)total * worker / workers);
 }
 
-// A tile in the line of all.
+// A tile, and where it lies in the sequence of all tiles.
 struct Place {
     int token, kv_head, tile, tiles;
     Context context;
@@ -54,9 +55,9 @@ struct Place {
     }
 };
 
-// Find the share of a worker: its first place, and how many tiles it has; and how many there are in
-// all. A warp looks together, first at all tokens in 32 parts, then at the part in which the share
-// begins, and so on.
+// Find the share of a worker: returns its first place; `count` becomes its number of tiles and
+// `total` that of all shares. The lanes of a warp search together: each sums one of 32 parts of the
+// tokens, then they divide the part in which the share begins, and so on.
 template <typename Work>
 __device__ Place find_share(const Work& work, int worker, int& count, int& total) {
     int lane = threadIdx.x % WARP, kv_heads = work.paged.kv_heads;

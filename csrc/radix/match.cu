@@ -1,23 +1,25 @@
-// Longest cached prefix, rung 2 of 2: a warp walks down the tree for a prompt; the engine's.
+// Longest cached prefix, rung 2 of 2: one warp per prompt walks down the tree; the kernel that the
+// engine uses.
 //
-// Computes  for each prompt, cut to whole blocks and to max_blocks of them: how many tokens of it
-//           the tree holds, the node in which that ends, and the values (KV blocks) of these tokens
-// Shapes    tokens and cu_seqlens [prompts + 1]: the prompts end to end, and where each begins;
-//           edges, starts, children, values: the tree, as yaie/course/lessons/ops/reference/radix.py describes it;
-//           lengths [prompts], nodes [prompts], table [prompts, max_blocks]. All int32. What a row
-//           of the table has no value for becomes -1.
-// Owns      a warp: a prompt; a lane: every 32nd token of an edge
-// Moves     4 bytes for each token found, from the prompt and from the tree, and for each node on
-//           the way one block of log2(its children) keys
+// Computes  for each prompt, cut to whole blocks and to at most max_blocks of them: the number of
+//           its tokens that the tree holds, the node where that prefix ends, and the values (KV
+//           blocks) of the prefix
+// Shapes    tokens, the prompts end to end, and cu_seqlens [prompts + 1], where each begins; edges,
+//           starts, children, values: the tree, as described in
+//           yaie/course/lessons/ops/reference/radix.py; lengths [prompts], nodes [prompts], table
+//           [prompts, max_blocks]. All int32. Entries of a row of the table past its values are -1.
+// Owns      each warp: a prompt; each lane: every 32nd token of an edge
+// Moves     4 bytes per matched token, from the prompt and from the tree; for each node on the path
+//           one block each of log2(number of children) keys
 // Oracle    RadixTree.match, in tests/test_flat_tree.py
-// Idea      32 lanes compare 32 neighboring tokens of an edge in two coalesced loads, and one vote
-//           tells all of them where the first difference is. Children are in the order of their
-//           keys, so the right one is found by bisection.
+// Idea      32 lanes compare 32 adjacent tokens of an edge with two coalesced loads, and one vote
+//           tells all of them where the first difference is. Children are sorted by their keys, so
+//           bisection finds the right one.
 #include "common.cuh"
 
-constexpr int WARPS = 4;  // of a thread block
+constexpr int WARPS = 4;  // per thread block
 
-// How many of n tokens agree before the first that differ. All 32 lanes have to call it.
+// How many of n tokens agree before the first difference. All 32 lanes must call it.
 static __device__ int shared_tokens(const int* a, const int* b, int n) {
     for (int first = 0; first < n; first += WARP) {
         int i = first + threadIdx.x;
@@ -31,7 +33,7 @@ __global__ void match(const int* tokens, const int* cu_seqlens, const int* edges
                       const int* starts, const int* children, const int* values, int* lengths,
                       int* nodes, int* table, int prompts, int block_size, int max_blocks) {
     int p = blockIdx.x * WARPS + threadIdx.y, lane = threadIdx.x;
-    if (p >= prompts) return;  // a whole warp
+    if (p >= prompts) return;  // a whole warp returns
     const int* prompt = tokens + cu_seqlens[p];
     int whole = min((cu_seqlens[p + 1] - cu_seqlens[p]) / block_size, max_blocks) * block_size;
     int* row = table + (size_t)p * max_blocks;
@@ -40,7 +42,7 @@ __global__ void match(const int* tokens, const int* cu_seqlens, const int* edges
     while (went_on && length < whole) {
         went_on = false;
         int low = children[node], high = children[node + 1];
-        while (low < high) {  // the child that begins with the next block is one of low … high - 1
+        while (low < high) {  // the child that begins with the next block is in low … high - 1
             int middle = (low + high) / 2;
             const int *key = edges + starts[middle], *next = prompt + length;
             int shared = shared_tokens(key, next, block_size);

@@ -1,16 +1,18 @@
-// Longest cached prefix, rung 1 of 2: a thread walks down the tree for a prompt.
+// Longest cached prefix, rung 1 of 2: one thread per prompt walks down the tree.
 //
-// Computes  for each prompt, cut to whole blocks and to max_blocks of them: how many tokens of it
-//           the tree holds, the node in which that ends, and the values (KV blocks) of these tokens
-// Shapes    tokens and cu_seqlens [prompts + 1]: the prompts end to end, and where each begins;
-//           edges, starts, children, values: the tree, as yaie/course/lessons/ops/reference/radix.py describes it;
-//           lengths [prompts], nodes [prompts], table [prompts, max_blocks]. All int32. What a row
-//           of the table has no value for becomes -1.
-// Owns      a thread: a prompt
-// Moves     4 bytes for each token found, from the prompt and from the tree, and what is read of
-//           edges that do not fit
+// Computes  for each prompt, cut to whole blocks and to at most max_blocks of them: the number of
+//           its tokens that the tree holds, the node where that prefix ends, and the values (KV
+//           blocks) of the prefix
+// Shapes    tokens, the prompts end to end, and cu_seqlens [prompts + 1], where each begins; edges,
+//           starts, children, values: the tree, as described in
+//           yaie/course/lessons/ops/reference/radix.py; lengths [prompts], nodes [prompts], table
+//           [prompts, max_blocks]. All int32. Entries of a row of the table past its values are -1.
+// Owns      each thread: a prompt
+// Moves     4 bytes per matched token, from the prompt and from the tree, and the tokens that are
+//           read of edges that do not match
 // Oracle    RadixTree.match, in tests/test_flat_tree.py
-// Idea      a pointer becomes a number, a dictionary of children a range of numbers.
+// Idea      node numbers replace pointers, and a range of consecutive numbers replaces a dictionary
+//           of children.
 #include "common.cuh"
 
 constexpr int THREADS = 64;
@@ -24,7 +26,7 @@ __global__ void match_simple(const int* tokens, const int* cu_seqlens, const int
     const int* prompt = tokens + cu_seqlens[p];
     int whole = min((cu_seqlens[p + 1] - cu_seqlens[p]) / block_size, max_blocks) * block_size;
     int* row = table + (size_t)p * max_blocks;
-    // exercise 19.3 begin: go down from node 0; then lengths[p], nodes[p] and row[0 … max_blocks - 1]
+    // exercise 19.3 begin: walk from node 0; set lengths[p], nodes[p], row[0 … max_blocks - 1]
     int node = 0, length = 0;
     for (int child = children[0]; length < whole && child < children[node + 1];) {
         const int* key = edges + starts[child];
@@ -32,7 +34,7 @@ __global__ void match_simple(const int* tokens, const int* cu_seqlens, const int
         while (shared < size && key[shared] == prompt[length + shared]) ++shared;
         shared = shared / block_size * block_size;
         if (shared == 0) {
-            ++child;  // not this one
+            ++child;  // try the next child
             continue;
         }
         for (int i = 0; i < shared; i += block_size)

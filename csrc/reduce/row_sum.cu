@@ -1,13 +1,13 @@
-// Row sums, rung 2 of 2: the engine's.
+// Row sums, rung 2 of 2: 16-byte loads and warp shuffles; the kernel that the engine uses.
 //
 // Computes  out[r] = Σ x[r][c] over c, in float32
-// Shapes    x [rows, columns] of float32, float16 or bfloat16, out [rows]
-// Owns      up to 1024 columns: a warp a row, so that a thread block has 8 rows; beyond that: a
-//           thread block a row. A row's threads take its 16-byte chunks in turn.
-// Moves     every element once: rows × columns × the size of an element
+// Shapes    x [rows, columns], float32, float16 or bfloat16; out [rows]
+// Owns      up to 1024 columns, each warp: a row, so each thread block: 8 rows. With more columns,
+//           each thread block: a row. The threads of a row take its 16-byte chunks in rotation.
+// Moves     every element once: rows × columns × element size
 // Oracle    x.double().sum(-1), in tests/test_kernels.py
-// Idea      16 bytes a load, where a row begins at a multiple of 16, and warp shuffles in place of
-//           the tree: a short row needs neither shared memory nor a barrier.
+// Idea      each load takes 16 bytes where a row begins at a multiple of 16, and warp shuffles
+//           replace the tree of rung 1: a short row needs neither shared memory nor a barrier.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
@@ -16,7 +16,7 @@ constexpr int SHORT_ROW = 1024;
 template <typename T>
 __global__ void row_sum(const T* x, float* out, int rows, int columns) {
     int row = blockIdx.x * blockDim.y + threadIdx.y;
-    if (row >= rows) return;  // a whole warp, whose thread block has no barrier then
+    if (row >= rows) return;  // a whole warp returns; with one warp per row there is no barrier
     const T* from = x + (size_t)row * columns;
     bool wide = reinterpret_cast<uintptr_t>(from) % 16 == 0;
     int whole = wide ? columns / Vec<T>::SIZE * Vec<T>::SIZE : 0;
@@ -30,7 +30,7 @@ __global__ void row_sum(const T* x, float* out, int rows, int columns) {
     for (int i = whole + threadIdx.x; i < columns; i += blockDim.x) sum += to_float(from[i]);
     sum = warp_sum(sum);
 
-    if (blockDim.x > WARP) {  // a thread block a row
+    if (blockDim.x > WARP) {  // one thread block per row
         __shared__ float per_warp[THREADS / WARP];
         if (threadIdx.x % WARP == 0) per_warp[threadIdx.x / WARP] = sum;
         __syncthreads();

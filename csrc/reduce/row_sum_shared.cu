@@ -1,20 +1,20 @@
 // Row sums, rung 1 of 2: a tree in shared memory.
 //
 // Computes  out[r] = Σ x[r][c] over c, in float32
-// Shapes    x [rows, columns] of float32, float16 or bfloat16, out [rows]; the caller says how many
-//           thread blocks there are and how many threads each has, any number from 1 to 1024
-// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
-//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     every element once: rows × columns × the size of an element
+// Shapes    x [rows, columns], float32, float16 or bfloat16; out [rows]; the caller chooses the
+//           number of thread blocks and the number of threads per thread block, from 1 to 1024
+// Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
+//           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
+// Moves     every element once: rows × columns × element size
 // Oracle    x.double().sum(-1), in tests/test_kernels.py
-// Idea      partial sums meet in shared memory: in each step the upper half of them is added to the
-//           lower half, so that 256 become one in 8 steps, with a barrier after each.
+// Idea      the threads put their partial sums in shared memory. Each step adds the upper half of
+//           them to the lower half, so 256 sums become one in 8 steps, with a barrier after each.
 #include "common.cuh"
 
 template <typename T>
 __global__ void row_sum_shared(const T* x, float* out, int rows, int columns) {
-    extern __shared__ float partial[];  // a place for each thread
-    // exercise 14.2 begin: of every row of this thread block the sum, by a tree
+    extern __shared__ float partial[];  // one sum per thread
+    // exercise 14.2 begin: each row of this thread block: its sum, by a tree
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         float sum = 0.0f;
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
@@ -23,7 +23,7 @@ __global__ void row_sum_shared(const T* x, float* out, int rows, int columns) {
         partial[threadIdx.x] = sum;
         __syncthreads();
         for (int count = blockDim.x; count > 1;) {
-            int half = (count + 1) / 2;  // of an odd count the middle one waits
+            int half = (count + 1) / 2;  // if count is odd, the middle sum stays
             if (threadIdx.x + half < count) partial[threadIdx.x] += partial[threadIdx.x + half];
             __syncthreads();
             count = half;

@@ -1,18 +1,21 @@
-// Rotary position embedding, half-split: queries or keys are turned by their positions.
+// Rotary position embedding, half-split: rotates queries or keys by angles that grow with position.
 //
-// Computes  for each pair i < half of a head of token t, with c = cos[positions[t]][i] and s alike:
+// Computes  for each pair i < half of a head of token t, with c = cos[positions[t]][i] and
+//           s = sin[positions[t]][i]:
 //           out[i] = x[i] × c - x[half + i] × s,   out[half + i] = x[half + i] × c + x[i] × s
 //           in float32, rounded once
-// Shapes    x [tokens, heads, 2 × half]: its tokens and heads lie token_stride and head_stride
-//           elements apart, a head is contiguous; so x may be a part of a larger tensor.
-//           positions int64 [tokens]; cos and sin float32 [max_positions, half];
-//           out [tokens, heads, 2 × half], contiguous. x and out float32, float16 or bfloat16
-// Owns      a thread: WIDTH pairs side by side, in 16 bytes of either half of a head (one pair if
-//           an address does not allow that); a thread block: 256 times that, across heads
-// Moves     x in once, out once: 4 × tokens × heads × half × the size of an element. A row of the
-//           tables comes from memory once a token and from the caches for its other heads.
+// Shapes    x [tokens, heads, 2 × half], tokens and heads token_stride and head_stride elements
+//           apart and each head contiguous, so x may be a slice of a larger tensor; positions int64
+//           [tokens]; cos and sin float32 [max_positions, half]; out [tokens, heads, 2 × half],
+//           contiguous. x and out float32, float16 or bfloat16
+// Owns      each thread: WIDTH adjacent pairs, which are 16 bytes in each half of a head, or one
+//           pair if an address is not a multiple of 16; each thread block: 256 times that, across
+//           heads
+// Moves     x in once and out once: 4 × tokens × heads × half × element size. The first head of a
+//           token reads its rows of cos and sin from memory; its other heads hit a cache.
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      the pair of an element is half a head away, so a thread that has both reads each once.
+// Idea      the two elements of a pair are half a head apart. A thread that owns both reads each
+//           once.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
@@ -21,7 +24,7 @@ template <typename T, int WIDTH>
 __global__ void rotary(const T* x, const int64_t* positions, const float* cos, const float* sin,
                        T* out, int tokens, int heads, int half, int token_stride,
                        int head_stride) {
-    int first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;  // of all pairs
+    int first = (blockIdx.x * blockDim.x + threadIdx.x) * WIDTH;  // pair, counted over all heads
     int head = first / half, pair = first % half;
     int token = head / heads;
     if (token >= tokens) return;

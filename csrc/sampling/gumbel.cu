@@ -1,21 +1,22 @@
-// A draw from softmax(logits / temperature) in one pass: Gumbel-max.
+// Sample from softmax(logits / temperature) in one pass: Gumbel-max.
 //
 // Computes  tokens[r] = the token with the largest logits[r][token] + temperature[r] × noise, the
-//           first of equals; noise = −log(−log(u)), with u from seed[r], step[r] and the token.
-//           A NaN is never drawn; −1 where a row has nothing above −inf.
-// Shapes    logits [rows, size] of float32, float16 or bfloat16; temperature float32, seed, step
-//           and tokens int64, each [rows]; the caller says how many thread blocks there are and
-//           how many threads each has, a multiple of 32 up to 1024
-// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
-//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     every logit once: rows × size × the size of an element
-// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in tests/test_sample.py
-// Idea      a draw becomes a maximum. Nothing has to be summed or normalized, so one pass will do,
-//           and threads share nothing until the end. Every token's random number is computed from
-//           a counter where it is needed, and is the same in every batch and with any number of
-//           threads.
-// Reaches   236 µs for 256 × 128,256 float32 logits on an H200, where a read takes 30: each token
-//           computes four random words and takes one
+//           first of equals; noise = −log(−log(u)), with u drawn from seed[r], step[r] and the
+//           token. A NaN is never chosen; −1 if a row has nothing above −inf.
+// Shapes    logits [rows, size], float32, float16 or bfloat16; temperature float32, seed, step and
+//           tokens int64, each [rows]; the caller chooses the number of thread blocks and the
+//           number of threads per thread block, a multiple of 32 up to 1024
+// Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
+//           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
+// Moves     every logit once: rows × size × element size
+// Reaches   236 µs for 256 × 128,256 float32 logits on an H200, where one read of them takes 30 µs:
+//           each token computes four random words and uses one of them
+// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in
+//           tests/test_sample.py
+// Idea      sampling becomes a maximum. Nothing is summed or normalized, so one pass is enough, and
+//           the threads exchange nothing until the end. Each random number is computed from a
+//           counter where it is needed, so a token's number is the same in every batch and with any
+//           number of threads.
 #include "common.cuh"
 #include "sampling/philox.cuh"
 
@@ -24,7 +25,7 @@ struct Best {
     int token;
 };
 
-// The larger score, of equals the first token. A row may have nothing to offer: then token is −1.
+// The larger score; of equal scores the first token. A token of −1 means none was found.
 static __device__ Best better(Best a, Best b) {
     if (a.score == b.score) return (unsigned)a.token < (unsigned)b.token ? a : b;
     return a.score > b.score ? a : b;
@@ -33,14 +34,14 @@ static __device__ Best better(Best a, Best b) {
 template <typename T>
 __global__ void gumbel_sample(const T* logits, const float* temperature, const int64_t* seed,
                               const int64_t* step, int64_t* tokens, int rows, int size) {
-    __shared__ Best per_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ Best per_warp[32];  // at most 1024 threads, so at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = logits + (size_t)row * size;
         // exercise 20.2 begin
         Best best{-INFINITY, -1};
         for (int id = threadIdx.x; id < size; id += blockDim.x) {
-            // A bit more and the half would be rounded away: u could be 1, its noise infinite.
+            // 23 bits: with more the 0.5 is rounded away, u can be 1, and its noise infinite.
             float u = ((random_bits(seed[row], step[row], id) >> 9) + 0.5f) * 0x1p-23f;
             float score = to_float(from[id]) - temperature[row] * logf(-logf(u));
             if (score > best.score) best = {score, id};
@@ -55,7 +56,7 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
         for (int w = 0; w < warps; ++w) best = better(best, per_warp[w]);
         if (threadIdx.x == 0) tokens[row] = best.token;
         // exercise 20.2 end
-        __syncthreads();  // per_warp has been read, the next row may write it
+        __syncthreads();  // wait until per_warp is read: the next row overwrites it
     }
 }
 

@@ -1,11 +1,11 @@
-// Random numbers without a state: a bijection scrambles a counter, so any of them can be had at
-// once. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
+// Random numbers without state: a bijection scrambles a counter, so any of them can be computed
+// directly. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011.
 #pragma once
 
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-// 128 random bits for each key and counter: Philox4x32 with 10 rounds.
+// 128 random bits per key and counter: Philox4x32 with 10 rounds.
 __device__ __forceinline__ uint4 philox(uint2 key, uint4 counter) {
     for (int round = 0; round < 10; ++round) {
         uint64_t a = (uint64_t)counter.x * 0xD2511F53u, c = (uint64_t)counter.z * 0xCD9E8D57u;
@@ -17,7 +17,7 @@ __device__ __forceinline__ uint4 philox(uint2 key, uint4 counter) {
     return counter;
 }
 
-// 32 random bits for each seed, step and token.
+// 32 random bits per seed, step and token: one of the four words that token / 4 gives.
 __device__ __forceinline__ unsigned random_bits(int64_t seed, int64_t step, int token) {
     uint64_t key = seed, place = step;
     uint4 words = philox(make_uint2((unsigned)key, key >> 32),

@@ -1,38 +1,41 @@
-// From logits to tokens without a sort; the engine's.
+// Sample tokens from logits without a sort; the kernel that the engine uses.
 //
-// Computes  tokens[r]: of row r in descending order, of equals the first first, the token at which
-//           the cumulative probability exceeds uniform[r] × that of all tokens kept by
-//           top-k (with all that tie), then top-p (of ties the first), then min-p. Each keeps the
-//           head of that order, so that a filter is no more than the mass that it leaves.
-//           temperature 0 takes the largest; −1 where a row has a NaN, +inf or nothing but −inf.
-// Shapes    logits [rows, size] of float32, float16 or bfloat16, size at most 2²⁴; temperature,
-//           top_p, min_p float32, top_k int32, uniform float64, tokens int64, each [rows]
-// Owns      a thread block: a row; a thread: its 16-byte chunks, 384 chunks apart
-// Moves     the logits, for the maximum, the histogram, and each list that is gathered: 3 to 5
-//           times, but only the first time from memory for certain; 43 KiB of shared memory
-// Oracle    a sort and sums in float64, in tests/test_sample.py
-// Idea      a histogram of the masses says which bin a threshold is in, and what lies before it.
-//           Only that bin's tokens are looked at again: gathered into shared memory if they fit,
-//           and divided by the next 8 bits of their keys until one is left. Masses are integers,
-//           of which the largest is 2³¹: sums do not depend on the order of the threads. A token
-//           less likely than the largest by 2³² is never drawn.
+// Computes  tokens[r] = the first token of row r, in descending order with equals in the order of
+//           their ids, at which the cumulative probability exceeds uniform[r] × the probability of
+//           all tokens kept by top-k (with all ties), then top-p (of ties the first ones), then
+//           min-p. Each filter keeps the head of that order, so its result is described by the mass
+//           that it keeps. Temperature 0 takes the largest logit; −1 if a row has a NaN, +inf or
+//           nothing above −inf.
+// Shapes    logits [rows, size], float32, float16 or bfloat16, size at most 2²⁴; temperature, top_p
+//           and min_p float32, top_k int32, uniform float64, tokens int64, each [rows]
+// Owns      each thread block: a row; each thread: its 16-byte chunks, 384 chunks apart
+// Moves     the logits 3 to 5 times: for the maximum, for the histogram, and for each list that is
+//           gathered. The first time comes from memory, the others from a cache that has room for
+//           them. 43 KiB of shared memory
 // Reaches   146 µs for 256 × 128,256 float32 logits with top-k 50 and top-p 0.9 on an H200, where
-//           FlashInfer takes 639 from probabilities; 184 with top-p alone, 139 without a filter
+//           FlashInfer takes 639 µs from probabilities; 184 µs with top-p alone, 139 µs without a
+//           filter
+// Oracle    a sort and sums in float64, in tests/test_sample.py
+// Idea      a histogram of the masses tells which bin holds a threshold and how much precedes the
+//           bin. Only the tokens of that bin are examined again: they are gathered in shared memory
+//           if they fit, and divided by the next 8 bits of their keys until one is left. Masses are
+//           integers up to 2³¹, so sums do not depend on the order of the threads. A token less
+//           likely than the largest by a factor of 2³² is never drawn.
 #include "common.cuh"
 
 constexpr int THREADS = 384, WARPS = THREADS / WARP;
-constexpr int BINS = 2048, LAST = BINS - 1;  // 64 bins each time that the mass halves; the last: 0
+constexpr int BINS = 2048, LAST = BINS - 1;  // 64 bins per factor of 2 in mass; the last: mass 0
 constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
 constexpr int INDEX_BITS = 24, KEY_BITS = 32 + INDEX_BITS;
-constexpr int CAPACITY = 2048;  // tokens in the list
-constexpr int IN_FLIGHT = 3;    // loads of a thread
+constexpr int CAPACITY = 2048;  // tokens that the list can hold
+constexpr int IN_FLIGHT = 3;    // loads per thread in flight together
 constexpr float LOG2_E = 1.44269504f, LARGEST = 3.4e38f;
 
 struct alignas(16) Amount {
     uint64_t mass, count;
 };
 
-// Sums of 64 bits from atomics of 32: who makes the lower half overflow carries.
+// 64-bit sums by 32-bit atomics: the thread whose addition overflows the lower half adds the carry.
 template <int SIZE>
 struct Histogram {
     unsigned count[SIZE], low[SIZE], high[SIZE];
@@ -53,7 +56,7 @@ struct Histogram {
 };
 
 struct Bin {
-    Amount before, in;  // before: in all bins to the left
+    Amount before, in;  // before: of all bins to the left
     int bin;
 };
 
@@ -70,37 +73,37 @@ struct Shared {
     Amount before, in;
     int bin;
     float best[WARPS];
-    int listed, first, end;  // tokens in the list: all of the coarse bins from first to end - 1
+    int listed, first, end;  // the list holds coarse bins first to end - 1
     int token;
 };
 
-// What a thread has to know of its row.
+// What a thread needs to know about its row.
 template <typename T>
 struct Row {
     const T* logits;
     int size;
     float best, scale;  // the largest logit; log2(e) / temperature
 
-    __device__ float exponent(float x) const { return (x - best) * scale; }  // of 2, at most 0
+    __device__ float exponent(float x) const { return (x - best) * scale; }  // of 2; at most 0
     __device__ int bin(float x) const { return (int)fminf(exponent(x) * -64.0f, (float)LAST); }
     __device__ unsigned mass(float x) const {
         return bin(x) == LAST ? 0 : __float2uint_rn(exp2f(exponent(x)) * 2147483648.0f);
     }
 };
 
-// Ascending keys are descending logits, and then ascending ids; all keys are different.
+// Keys in ascending order are logits in descending order, equals by ascending id. No two are equal.
 static __device__ uint64_t key(float x, int id) {
     unsigned bits = __float_as_uint(x + 0.0f);  // −0 becomes 0
     unsigned descending = bits >> 31 ? bits : ~bits & 0x7fffffffu;
     return (uint64_t)descending << INDEX_BITS | id;
 }
 
-// f(logit, id) for every token of the row, each in one thread.
+// Call f(logit, id) for every token of the row, each in one thread.
 template <typename T, typename F>
 static __device__ void for_each(const T* logits, int size, F f) {
     constexpr int SIZE = Vec<T>::SIZE;
-    int behind = reinterpret_cast<uintptr_t>(logits) % 16 / sizeof(T);
-    int head = min(size, (SIZE - behind) % SIZE), vecs = (size - head) / SIZE;
+    int past_boundary = reinterpret_cast<uintptr_t>(logits) % 16 / sizeof(T);
+    int head = min(size, (SIZE - past_boundary) % SIZE), vecs = (size - head) / SIZE;
     int tail = head + vecs * SIZE;
     if (threadIdx.x < head) f(to_float(logits[threadIdx.x]), threadIdx.x);
     if (tail + threadIdx.x < size) f(to_float(logits[tail + threadIdx.x]), tail + threadIdx.x);
@@ -120,7 +123,7 @@ static __device__ void for_each(const T* logits, int size, F f) {
     }
 }
 
-// The sum over the threads before this one, and in `total` over all; the thread block calls it.
+// The sum over the threads before this one; `total` becomes the sum over all. All threads call it.
 static __device__ Amount sum_before(Amount mine, Amount& total, Shared& s) {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     Amount sum = mine;
@@ -138,11 +141,11 @@ static __device__ Amount sum_before(Amount mine, Amount& total, Shared& s) {
         if (w < warp) sum = {sum.mass + other.mass, sum.count + other.count};
         total = {total.mass + other.mass, total.count + other.count};
     }
-    __syncthreads();  // per_warp has been read, the next call may write it
+    __syncthreads();  // wait until per_warp is read: the next call overwrites it
     return sum;
 }
 
-// The first bin where the sum, of counts or of masses, passes `target`. There must be one.
+// The first bin at which the cumulative count or mass exceeds `target`. There must be one.
 template <int SIZE>
 static __device__ Bin passing(const Histogram<SIZE>& bins, bool counts, uint64_t target,
                               Shared& s) {
@@ -168,13 +171,13 @@ static __device__ Bin passing(const Histogram<SIZE>& bins, bool counts, uint64_t
     return {s.before, s.in, s.bin};
 }
 
-// Gathers the tokens of a coarse bin in the list, with all those before it if there is room.
+// Gather the tokens of a coarse bin in the list, and those of all bins before it if there is room.
 template <typename T>
 static __device__ void gather(const Row<T>& row, Bin found, Shared& s) {
     if (s.first <= found.bin && found.bin < s.end) return;
     if (found.in.count > CAPACITY) return;
     int first = found.before.count + found.in.count <= CAPACITY ? 0 : found.bin;
-    __syncthreads();  // nobody reads the old list any more
+    __syncthreads();  // wait until all threads have read the old list
     if (threadIdx.x == 0) s.listed = 0, s.first = first, s.end = found.bin + 1;
     __syncthreads();
     for_each(row.logits, row.size, [&](float x, int id) {
@@ -184,7 +187,7 @@ static __device__ void gather(const Row<T>& row, Bin found, Shared& s) {
     __syncthreads();
 }
 
-// f(logit, id) for every token of a coarse bin, from the list if it is there.
+// Call f(logit, id) for every token of a coarse bin, from the list if the bin is in it.
 template <typename T, typename F>
 static __device__ void for_each_of(const Row<T>& row, int bin, Shared& s, F f) {
     if (s.first <= bin && bin < s.end) {
@@ -197,14 +200,15 @@ static __device__ void for_each_of(const Row<T>& row, int bin, Shared& s, F f) {
     }
 }
 
-// Where the sum, of counts or of masses, passes `target`: the one token, or at least all tokens
-// with its logit, which `ties` allows. What lies before them and in them; and s.token, if asked.
+// Find the token at which the cumulative count or mass exceeds `target`; with `ties`, stop at the
+// group of tokens with that logit. Returns the amounts before and in it; without `ties`, s.token is
+// the token.
 template <typename T>
 static __device__ Bin search(const Row<T>& row, bool counts, uint64_t target, bool ties,
                              Shared& s) {
     Bin found = passing(s.coarse, counts, target, s);
     int bin = found.bin;
-    if (bin == LAST) return found;  // only by counts: its tokens have no mass
+    if (bin == LAST) return found;  // possible with counts only: its tokens have no mass
     gather(row, found, s);
     uint64_t prefix = 0;
     int shift = KEY_BITS;
@@ -240,7 +244,7 @@ static __device__ float block_max(float value, Shared& s) {
     return value;
 }
 
-// The mass that is left of `all` by top-k, top-p and min-p, which leaves `likely` of all.
+// The mass of `all` that top-k, top-p and min-p keep; min-p alone would keep `likely`.
 template <typename T>
 static __device__ uint64_t kept_mass(const Row<T>& row, int top_k, float top_p, uint64_t all,
                                      uint64_t likely, Shared& s) {
@@ -251,7 +255,7 @@ static __device__ uint64_t kept_mass(const Row<T>& row, int top_k, float top_p, 
     if (top_p < 1.0f) {
         uint64_t enough = max((uint64_t)ceil((double)top_p * all), (uint64_t)1);
         Bin last = search(row, false, enough - 1, true, s);
-        uint64_t each = last.in.mass / last.in.count;  // they tie, and the first of them are kept
+        uint64_t each = last.in.mass / last.in.count;  // ties: top-p keeps the first of them
         all = last.before.mass + ((enough - 1 - last.before.mass) / each + 1) * each;
     }
     return min(all, likely);
@@ -269,7 +273,7 @@ __global__ void __launch_bounds__(THREADS, 2)
     row.best = block_max(best, s);
     if (isinf(row.best)) {
         if (threadIdx.x == 0) tokens[r] = -1;
-        return;  // the whole thread block
+        return;  // the whole thread block returns
     }
     if (threadIdx.x == 0) s.token = size, s.first = s.end = 0;
     s.coarse.clear();
@@ -277,7 +281,7 @@ __global__ void __launch_bounds__(THREADS, 2)
 
     if (temperature[r] > 0.0f) {
         row.scale = fminf(LOG2_E / temperature[r], LARGEST);
-        float least = log2f(min_p[r]);  // −∞ of 0
+        float least = log2f(min_p[r]);  // −∞ if min_p is 0
         uint64_t mine = 0, likely = 0;
         for_each(row.logits, size, [&](float x, int) {
             unsigned mass = row.mass(x);

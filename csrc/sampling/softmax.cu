@@ -1,15 +1,15 @@
-// Softmax of rows of any length, rung 2: 16 bytes a load; the engine's.
+// Softmax of rows of any length, 16 bytes per load; the kernel that the engine uses.
 //
 // Computes  out[r][c] = exp(x[r][c] − m) / Σ exp(x[r][k] − m) over k, with m the maximum of x[r],
-//           in float32, rounded once; zeros for a row with nothing but −inf
-// Shapes    x and out [rows, columns] of float32, float16 or bfloat16
-// Owns      a thread block: a row; a thread: its 16-byte chunks, blockDim.x chunks apart
-// Moves     x in once and out once; the second read of a row finds it in a cache if there is room,
-//           as there is for a few hundred rows of a vocabulary of 128,256
+//           in float32, rounded once; zeros for a row with nothing above −inf
+// Shapes    x and out [rows, columns], float32, float16 or bfloat16
+// Owns      each thread block: a row; each thread: its 16-byte chunks, blockDim.x chunks apart
+// Moves     x in once and out once; the second read of a row hits a cache that has room for it, as
+//           the L2 cache has for a few hundred rows of a vocabulary of 128,256
 // Oracle    torch.softmax in float64, in tests/test_kernels.py
-// Idea      maximum and sum come from one pass (softmax_stats.cu), so a row is read twice, not
-//           three times. A chunk is summed relative to its own maximum first: one rescaling for 4
-//           or 8 elements.
+// Idea      maximum and sum come from one pass (as in softmax_stats.cu), so a row is read twice
+//           instead of three times. A chunk is first summed relative to its own maximum, so one
+//           rescaling serves 4 or 8 elements.
 #include "common.cuh"
 
 constexpr int MAX_THREADS = 1024;
@@ -18,7 +18,7 @@ struct Stats {
     float best, total;
 };
 
-// What to subtract: from −∞ nothing, so that exp gives 0 and not NaN.
+// The value to subtract before exp: 0 if the maximum is −∞, since −∞ − −∞ is NaN.
 static __device__ float finite(float best) { return best == -INFINITY ? 0.0f : best; }
 
 static __device__ Stats merge(Stats a, Stats b) {
@@ -28,7 +28,7 @@ static __device__ Stats merge(Stats a, Stats b) {
     return {best, a_total + b_total};
 }
 
-// Of the numbers of all threads together; every thread gets it.
+// Merge the stats of all threads; every thread receives the result.
 static __device__ Stats merge_block(Stats mine) {
     __shared__ Stats per_warp[MAX_THREADS / WARP];
     for (int lanes = WARP / 2; lanes > 0; lanes /= 2)

@@ -1,26 +1,27 @@
-// The threshold of top-p, rung 1: no sort, four passes.
+// The threshold of top-p without a sort, in four passes.
 //
 // Computes  threshold[r] = the smallest logit that top-p keeps of row r, and above[r] = the mass of
-//           all tokens larger than it. Masses are integers, 2²⁴ × exp(x − max of the row), so that
-//           sums are exact in any order. The threshold is where the cumulative mass, in descending
-//           order, first is enough[r].
-// Shapes    x [rows, columns] of float32, float16 or bfloat16, without NaN or +inf; best float32
-//           and enough int64 [rows]: the maximum of each row, and the mass that has to be kept, at
-//           least 1 and at most the whole; threshold float32 and above int64 [rows]
-// Owns      a thread block of 256 threads: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a
-//           thread: of each row the columns threadIdx.x, threadIdx.x + 256, …, and one of 256 bins
-// Moves     every element four times, the last three from a cache if there is room
+//           all tokens with larger logits. A token's mass is an integer, 2²⁴ × exp(x − max of the
+//           row), so sums are exact in any order. The threshold is the logit at which the
+//           cumulative mass, in descending order, first reaches enough[r].
+// Shapes    x [rows, columns], float32, float16 or bfloat16, without NaN or +inf; best float32
+//           [rows], the maximum of each row; enough int64 [rows], the mass to be kept, from 1 to
+//           the mass of the row; threshold float32 and above int64 [rows]
+// Owns      each thread block of 256 threads: rows blockIdx.x, blockIdx.x + gridDim.x, …; each
+//           thread: columns threadIdx.x, threadIdx.x + 256, … of each of these rows, and one of 256
+//           bins
+// Moves     every element four times, the last three times from a cache that has room for the row
 // Oracle    a sort in float64, in tests/test_sample.py
-// Idea      the bits of a float, a little changed, are an integer of the same order. A histogram of
-//           the masses by the first 8 bits says in which of 256 bins the threshold is, and how
-//           much lies before it; then that bin alone is divided by the next 8 bits, until all 32
-//           are known.
+// Idea      the bits of a float, slightly changed, form an integer of the same order. A histogram
+//           of the masses by the first 8 bits tells which of 256 bins holds the threshold and how
+//           much mass precedes that bin. The next 8 bits divide only that bin, and so on until all
+//           32 bits of the threshold are known.
 #include "common.cuh"
 
 constexpr int THREADS = 256, BINS = 256;
-typedef unsigned long long Mass;  // what atomicAdd calls 64 bits
+typedef unsigned long long Mass;  // the 64-bit type that atomicAdd takes
 
-// Ascending integers are descending floats.
+// Keys in ascending order are floats in descending order.
 static __device__ unsigned descending(float x) {
     unsigned bits = __float_as_uint(x + 0.0f);  // −0 becomes 0
     return bits >> 31 ? bits : ~bits & 0x7fffffffu;
@@ -40,7 +41,7 @@ __global__ void top_p_threshold(const T* x, const float* best, const int64_t* en
         const T* from = x + (size_t)row * columns;
         Mass wanted = enough[row];
         // exercise 20.3 begin
-        Mass before = 0;  // the mass of all keys that are less than those that begin with prefix
+        Mass before = 0;  // the mass of all keys less than those that begin with prefix
         unsigned prefix = 0;
         for (int shift = 24; shift >= 0; shift -= 8) {
             bins[threadIdx.x] = 0;

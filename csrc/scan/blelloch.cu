@@ -1,14 +1,15 @@
-// Prefix sum, rung 1 of 2: Blelloch's scan, in shared memory.
+// Prefix sum, rung 1 of 2: Blelloch's scan in shared memory.
 //
-// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0, and out[n] the sum of all
-// Shapes    x [n] and out [n + 1] of int32; the caller says how many threads, a power of two
-// Owns      one thread block has all of x, tile after tile of 2 × blockDim.x numbers; a thread has
-//           one pair of places in every step
+// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0 and out[n] is the sum of all
+// Shapes    x [n] and out [n + 1], int32; the caller chooses the number of threads, a power of two
+// Owns      one thread block: all of x, in tiles of 2 × blockDim.x elements; each thread: one pair
+//           of elements in every step
 // Moves     4 × (2 × n + 1) bytes
 // Oracle    a loop in Python, in tests/test_scan.py
-// Idea      a sum of all by pairs, pairs of pairs, … leaves the sums of these groups behind. On the
-//           way back down, a group hands its left half what lies before the group, and its right
-//           half that and the left half's sum: about 2 × n additions in 2 × log2(n) steps.
+// Idea      on the way up, sums are built of pairs, of pairs of pairs, and so on, and each group's
+//           sum stays in its last element. On the way down, each group passes the sum of everything
+//           before it to its left half, and that plus the sum of the left half to its right half.
+//           That takes about 2 × n additions in 2 × log2(n) steps.
 // Source    Blelloch, "Prefix sums and their applications", 1990
 #include "common.cuh"
 
@@ -17,13 +18,13 @@ constexpr int MAX_THREADS = 1024;
 __global__ void blelloch(const int* x, int* out, int n) {
     extern __shared__ int sums[];
     __shared__ int total;
-    int width = 2 * blockDim.x, carry = 0;  // numbers of a tile; the sum of the tiles before it
-    // exercise 19.1 begin: tile after tile, up and down; then out[n]
+    int width = 2 * blockDim.x, carry = 0;  // elements per tile; the sum of the tiles before it
+    // exercise 19.1 begin: each tile up and down; then out[n]
     for (int first = 0; first < n; first += width) {
         for (int i = threadIdx.x; i < width; i += blockDim.x) {
             sums[i] = i < n - first ? x[first + i] : 0;
         }
-        for (int half = 1; half < width; half *= 2) {  // up: groups of 2 × half places
+        for (int half = 1; half < width; half *= 2) {  // up: groups of 2 × half elements
             __syncthreads();
             int last = (threadIdx.x + 1) * 2 * half - 1;
             if (last < width) sums[last] += sums[last - half];
@@ -31,7 +32,7 @@ __global__ void blelloch(const int* x, int* out, int n) {
         __syncthreads();
         if (threadIdx.x == 0) {
             total = sums[width - 1];
-            sums[width - 1] = 0;  // nothing lies before the group of all
+            sums[width - 1] = 0;  // nothing precedes the whole tile
         }
         for (int half = width / 2; half > 0; half /= 2) {  // down
             __syncthreads();

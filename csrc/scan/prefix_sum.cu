@@ -1,25 +1,27 @@
-// Prefix sum, rung 2 of 2: warp shuffles, and any number of thread blocks; the engine's.
+// Prefix sum, rung 2 of 2: warp shuffles and any number of thread blocks; the kernels that the
+// engine uses.
 //
-// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0, and out[n] the sum of all
-// Shapes    x [n] and out [n + 1] of int32, starts [number of tiles + 1] to work in
-// Owns      a thread block: a tile of 4096 numbers; a thread: 4 neighbors of each 1024
-// Moves     4 × (2 × n + 1) bytes; beyond one thread block's share x is read twice, 4 × (3 × n + 1)
+// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0 and out[n] is the sum of all
+// Shapes    x [n] and out [n + 1], int32; starts [number of tiles + 1], workspace
+// Owns      each thread block: a tile of 4096 elements; each thread: 4 adjacent elements of each
+//           1024
+// Moves     4 × (2 × n + 1) bytes; with more than one thread block x is read twice, 4 × (3 × n + 1)
 // Oracle    a loop in Python, in tests/test_scan.py
-// Idea      a lane gets its neighbor's sum by a shuffle: five of them scan a warp, five more the
-//           sums of the warps, and there are two barriers, not two for each step. Thread blocks
-//           cannot wait for each other within a launch, so there are three: the sum of each tile,
-//           the scan of these sums, and the tiles again, each from where it starts.
+// Idea      a lane gets another lane's sum by a shuffle: five shuffles scan a warp and five more
+//           scan the sums of the warps, so there are two barriers instead of two per step. Thread
+//           blocks cannot wait for each other within a launch, so there are three launches: the sum
+//           of each tile, the scan of these sums, and the scan of each tile from its start.
 // Source    Merrill and Garland, "Single-pass parallel prefix scan with decoupled look-back", 2016,
-//           shows how to do it in one launch, by thread blocks that do wait.
+//           does it in one launch, with thread blocks that wait for each other.
 #include "scan/scan.cuh"
 
 constexpr int THREADS = 256;
-constexpr int ITEMS = Vec<int>::SIZE;     // of a thread
-constexpr int SLICE = THREADS * ITEMS;    // what a thread block loads at once
-constexpr int TILE = 4 * SLICE;           // what it has
-constexpr int ALONE = 2 * TILE;           // up to here one thread block is as fast as three launches
+constexpr int ITEMS = Vec<int>::SIZE;     // per thread and slice
+constexpr int SLICE = THREADS * ITEMS;    // elements that a thread block loads together
+constexpr int TILE = 4 * SLICE;           // elements that a thread block owns
+constexpr int ALONE = 2 * TILE;           // up to here one thread block is as fast as 3 launches
 
-// This thread's numbers of the slice at `first`; beyond n they are 0. 16 bytes at once if `wide`.
+// This thread's elements of the slice at `first`, and 0 beyond n; in one 16-byte load if `wide`.
 static __device__ Vec<int> load_items(const int* x, int first, int n, bool wide) {
     int i = first + threadIdx.x * ITEMS;
     if (wide && i + ITEMS <= n) return load16(x + i);
@@ -28,8 +30,8 @@ static __device__ Vec<int> load_items(const int* x, int first, int n, bool wide)
     return items;
 }
 
-// Scans x[first] … x[end - 1] by a thread block: out[i] is `sum` and what lies between first and i.
-// Returns `sum` and all of them. x and out may be the same.
+// A thread block scans x[first] … x[end - 1]: out[i] = sum + x[first] + … + x[i - 1]. Returns `sum`
+// plus all of these elements. x and out may be the same.
 static __device__ int scan_range(const int* x, int* out, int first, int end, int sum, bool wide) {
     for (; first < end; first += SLICE) {
         Vec<int> items = load_items(x, first, end, wide);

@@ -1,16 +1,16 @@
-// Transpose, rung 1 of 3: every element on its own.
+// Transpose, rung 1 of 3: each element is copied directly.
 //
 // Computes  out[c][r] = in[r][c]
 // Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
-// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
-// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Owns      each thread block: a tile of 32 × 32 elements; each thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × element size
 // Oracle    x.t(), in tests/test_kernels.py
-// Idea      none yet. A warp reads 32 elements that lie side by side, and writes them `rows`
-//           elements apart: 32 sectors, of each of which it fills one element.
+// Idea      none yet. A warp reads 32 adjacent elements and writes them `rows` elements apart, to
+//           32 sectors, each of which receives one element.
 #include "common.cuh"
 
 constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
-constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+constexpr int STEP = 8;   // rows of threads: a thread takes every eighth row of the tile
 
 template <typename T>
 __global__ void transpose_naive(const T* in, T* out, int rows, int columns) {

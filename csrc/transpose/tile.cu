@@ -2,16 +2,16 @@
 //
 // Computes  out[c][r] = in[r][c]
 // Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
-// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
-// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Owns      each thread block: a tile of 32 × 32 elements; each thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × element size
 // Oracle    x.t(), in tests/test_kernels.py
-// Idea      both sides of the copy go by rows: a warp reads a row of the tile from `in`, and writes
-//           a row of the turned tile to `out`. The turn itself happens in shared memory, where
-//           32 threads that read one column meet in one bank: 32 wavefronts.
+// Idea      both sides of the copy go by rows: a warp reads a row of the tile from `in` and writes
+//           a row of the transposed tile to `out`. The transposition happens in shared memory,
+//           where the 32 lanes read one column, whose elements all lie in one bank: 32 wavefronts.
 #include "common.cuh"
 
 constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
-constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+constexpr int STEP = 8;   // rows of threads: a thread takes every eighth row of the tile
 
 template <typename T>
 __global__ void transpose_tile(const T* in, T* out, int rows, int columns) {

@@ -10,28 +10,28 @@
 //
 // The reference is vector_add in csrc/elementwise/vector_add_scalar.cu.
 
-// Vector addition, one element a thread: the first kernel of the course. In float32 only;
-// vector_add.cu has the other dtypes.
+// Vector addition, one element per thread: the first kernel of the course. In float32 only;
+// vector_add.cu takes the other dtypes.
 //
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n]
-// Owns      a thread: one element; a thread block: THREADS of them, side by side
+// Owns      each thread: one element; each thread block: THREADS adjacent elements
 // Moves     each input once and the output once: 12 × n bytes
 // Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
-// Idea      none yet: as many threads as elements, and a few more to fill the last thread block.
+// Idea      none yet: there are as many threads as elements, rounded up to whole thread blocks.
 #include <cuda_runtime.h>
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 __global__ void vector_add(const float* x, const float* y, float* out, int n) {
-    // exercise 13.1 begin: which element is this thread's, is there one, and its sum
+    // exercise 13.1 begin: this thread's element, whether it exists, and its sum
     // your lines
     // exercise 13.1 end
 }
 
 extern "C" cudaError_t vector_add_scalar_f32(const float* x, const float* y, float* out, int n,
                                              cudaStream_t stream) {
-    if (n == 0) return cudaSuccess;  // a grid without thread blocks would be refused
+    if (n == 0) return cudaSuccess;  // CUDA rejects a grid without thread blocks
     // exercise 13.1 begin: how many thread blocks, and the launch
     // your lines
     // exercise 13.1 end

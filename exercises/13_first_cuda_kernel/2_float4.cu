@@ -12,21 +12,20 @@
 //
 // The reference is vector_add_float4 in csrc/elementwise/vector_add_float4.cu.
 
-// Vector addition, four elements a thread, by one load of 16 bytes from each input. In float32
-// only; vector_add.cu has the other dtypes.
+// Vector addition, four elements per thread: one 16-byte load from each input. In float32 only;
+// vector_add.cu takes the other dtypes.
 //
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n], float32
-// Owns      a thread: four elements side by side; a thread block: 4 × THREADS
-// Moves     each input once and the output once: 12 × n bytes, as one element a thread does
+// Owns      each thread: four adjacent elements; each thread block: 4 × THREADS
+// Moves     each input once and the output once: 12 × n bytes, as with one element per thread
 // Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
-// Idea      the same bytes in a quarter of the requests, so that each thread has more of them under
-//           way. The addresses have to be multiples of 16; where they are not, each thread takes one
-//           element.
+// Idea      the same bytes take a quarter of the requests, so each thread has more bytes in flight.
+//           The addresses must be multiples of 16; otherwise each thread takes one element.
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 __global__ void vector_add(const float* x, const float* y, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -34,7 +33,7 @@ __global__ void vector_add(const float* x, const float* y, float* out, int n) {
 }
 
 __global__ void vector_add_float4(const float* x, const float* y, float* out, int n) {
-    // exercise 13.2 begin: four elements at once, or one by one those that are left at the end
+    // exercise 13.2 begin: four elements together, or the last few one by one
     // your lines
     // exercise 13.2 end
 }
@@ -44,7 +43,7 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointe
 extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
                                              cudaStream_t stream) {
     if (n == 0) return cudaSuccess;
-    // exercise 13.2 begin: which of the two kernels, and how many thread blocks of it
+    // exercise 13.2 begin: which of the two kernels, with how many thread blocks
     // your lines
     // exercise 13.2 end
     return cudaGetLastError();

@@ -2,7 +2,7 @@
 //
 // Divide each row by its sum. The rows are shared out as in exercise 14.2, and there are whole
 // warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the
-// warps' sums together in `of_warp`, and make sure that every thread of the thread block knows the
+// warps' sums together in `per_warp`, and make sure that every thread of the thread block knows the
 // total, since each has columns to divide. `warp`, `lane` and `warps` are there for you.
 //
 // Check it:     yaie check 14.3
@@ -11,25 +11,26 @@
 //
 // The reference is normalize_rows in csrc/reduce/normalize_rows.cu.
 
-// Divide each row by its sum, as a sampler does once it has thrown tokens out: warp shuffles.
+// Divide each row by its sum, as a sampler does after it has dropped tokens: warp shuffles.
 //
-// Computes  out[r][c] = x[r][c] / Σ x[r][k] over k, the sum in float32
-// Shapes    x and out [rows, columns] of float32, float16 or bfloat16; the caller says how many
-//           thread blocks there are and how many threads each has, a multiple of 32 up to 1024
-// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
-//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     every element in once and out once; the second read of a row finds it in a cache
+// Computes  out[r][c] = x[r][c] / Σ x[r][k] over k, with the sum in float32
+// Shapes    x and out [rows, columns], float32, float16 or bfloat16; the caller chooses the number
+//           of thread blocks and the number of threads per thread block, a multiple of 32 up to
+//           1024
+// Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
+//           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
+// Moves     every element in once and out once; the second read of a row hits a cache
 // Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
-// Idea      the lanes of a warp hand each other their registers. Five exchanges give every lane the
-//           warp's sum, with no barrier; only one number for each warp goes through shared memory.
-//           (Five lines that recur in every kernel; common.cuh has them as warp_sum.)
+// Idea      the lanes of a warp read each other's registers. Five exchanges give every lane the sum
+//           of its warp, without a barrier; only one value per warp goes through shared memory.
+//           (common.cuh has the exchanges, which recur in many kernels, as warp_sum.)
 #include "common.cuh"
 
 template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
-    __shared__ float of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ float per_warp[32];  // at most 1024 threads, so at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-    // exercise 14.3 begin: of every row of this thread block the sum, by shuffles, then the quotients
+    // exercise 14.3 begin: each row of this thread block: its sum by shuffles, the quotients
     // your lines
     // exercise 14.3 end
 }

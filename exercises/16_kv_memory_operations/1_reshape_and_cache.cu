@@ -12,35 +12,36 @@
 //
 // The reference is reshape_and_cache in csrc/kv/reshape_and_cache_simple.cu.
 
-// New keys and values to their slots in the paged cache, rung 1: a thread block for each token.
+// Write new keys and values to their slots in the paged cache, rung 1 of 2: one thread block per
+// token.
 //
-// Computes  key_pool[slots[t]] = keys[t] and value_pool[slots[t]] = values[t]. A negative slot is a
-//           row of padding, of which nothing is written.
+// Computes  key_pool[slots[t]] = keys[t] and value_pool[slots[t]] = values[t]. A negative slot
+//           marks a row of padding, which is not written.
 // Shapes    keys and values [tokens, KV heads, head_dim], whose tokens lie `key_stride` and
 //           `value_stride` bytes apart; pools [num_blocks, block_size, KV heads, head_dim]; slots
-//           int64 [tokens], block × block_size + offset. A row, all heads of a token, is
-//           `row_bytes` long. Of any dtype: a copy moves bytes.
-// Owns      a thread block: a token. A thread: every THREADS-th unit of its row.
-// Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes a slot
+//           int64 [tokens], block × block_size + offset. A row holds all heads of a token and has
+//           `row_bytes` bytes. Any dtype, since the kernel copies bytes.
+// Owns      each thread block: a token; each thread: every THREADS-th unit of its row
+// Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes per slot
 // Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
-// Idea      the slot is all that the kernel has to know of paging. 16 bytes a thread where all
-//           addresses allow it, else the widest unit that they do.
+// Idea      the slot is all that the kernel needs to know about paging. A thread moves 16 bytes
+//           where all addresses allow it, and otherwise the widest unit that they allow.
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-constexpr int THREADS = 128;  // of a thread block
+constexpr int THREADS = 128;  // per thread block
 
 // `size` and the strides count units of type V.
 template <typename V>
 __global__ void reshape_and_cache(const V* keys, const V* values, V* key_pool, V* value_pool,
                                   const int64_t* slots, int size, int64_t key_stride,
                                   int64_t value_stride) {
-    // exercise 16.1 begin: this thread's units of the token's row, to the token's slot
+    // exercise 16.1 begin: copy this thread's units of the token's row to the token's slot
     // your lines
     // exercise 16.1 end
 }
 
-// The address as a number.
+// An address as a number.
 static int64_t number(const void* pointer) { return reinterpret_cast<int64_t>(pointer); }
 
 template <typename V>
@@ -60,7 +61,7 @@ extern "C" cudaError_t reshape_and_cache_simple(const void* keys, const void* va
                                                 int64_t key_stride, int64_t value_stride,
                                                 cudaStream_t stream) {
     if (tokens == 0 || row_bytes == 0) return cudaSuccess;
-    int unit = 1;  // bytes that a thread moves at once: 1, 2, 4, 8 or 16
+    int unit = 1;  // bytes per load and store: 1, 2, 4, 8 or 16
     // exercise 16.1 begin: the widest unit that divides every address, the row and the strides
     // your lines
     // exercise 16.1 end

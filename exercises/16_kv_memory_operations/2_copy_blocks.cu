@@ -12,30 +12,30 @@
 //
 // The reference is copy_blocks in csrc/kv/copy_blocks_simple.cu.
 
-// Copies of blocks within the paged cache, rung 1: a grid of any size, pair after pair.
+// Copy blocks within the paged cache, rung 1 of 2: a grid of any size, one pair after another.
 //
-// Computes  block target = block source in every pool, for each pair, one after the other as they
-//           are listed
+// Computes  block target = block source in every pool, for each pair in the order of the list
 // Shapes    pools: addresses of `num_pools` tensors [num_blocks, block_size, KV heads, head_dim],
-//           the keys and the values of all layers; mapping int64 [pairs, 2], source and target;
-//           a block is `block_bytes` long, of any dtype. `unit` divides that and every address: 1,
-//           2, 4, 8 or 16 bytes.
-// Owns      a thread: a unit at one place of the block, in one pool, of every pair; then the next
-//           place that no thread has (a grid-stride loop)
-// Moves     2 × pools × pairs × block_bytes, and 16 bytes a pair
+//           the keys and the values of all layers; mapping int64 [pairs, 2], source and target; a
+//           block has `block_bytes` bytes, of any dtype. `unit`, which is 1, 2, 4, 8 or 16 bytes,
+//           must divide block_bytes and every address.
+// Owns      each thread: one unit of the block, at one place in one pool, for every pair; then the
+//           next place in a grid-stride loop
+// Moves     2 × pools × pairs × block_bytes, and 16 bytes per pair
 // Oracle    a loop over the pairs in PyTorch, equal in every bit (tests/test_kv_kernels.py)
-// Idea      a block may be the target of one pair and the source of another. Between two threads
-//           there is no order; within one there is. So one thread carries a place through all pairs.
+// Idea      a block may be the target of one pair and the source of another. Two threads run in no
+//           particular order, but one thread runs in program order, so one thread carries a place
+//           through all pairs.
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 // `size` counts the units of a block.
 template <typename V>
 __global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_pools, int num_pairs,
                             int64_t size) {
-    // exercise 16.2 begin: every place of the block in every pool, from source to target
+    // exercise 16.2 begin: copy every place of the block in every pool from source to target
     // your lines
     // exercise 16.2 end
 }

@@ -4,7 +4,7 @@
 // keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`
 // times flash.scale, and update maximum, total and `sum` as the online softmax does.
 // sequence.place(key, flash.block_size) says how many strides behind k and v the row of key `key`
-// lies; the KV head begins `of_head` elements further. Then write the row of out, which begins at
+// lies; the KV head begins `head_start` elements further. Then write the row of out, which begins at
 // row × head_dim: the sum divided by the total. One lane writes lse at `row`: maximum + log(total).
 // A query that sees no key gets zeros and -INFINITY.
 //
@@ -14,20 +14,21 @@
 //
 // The reference is flash_row in csrc/flash/row.cu.
 
-// Flash attention, rung 1 of 3: a warp has a row of scores, and sees it one score at a time.
+// Flash attention, rung 1 of 3: a warp owns a row of scores and computes them one at a time.
 //
-// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as flash.cuh says
-// Shapes    as flash.cuh says; float32, float16 or bfloat16; head_dim is 256 at most, else
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as specified in flash.cuh
+// Shapes    as specified in flash.cuh; float32, float16 or bfloat16; head_dim at most 256, else
 //           cudaErrorInvalidValue
-// Owns      a warp: a query of a head; a lane: every 32nd element of the query's row and of its
-//           output's; a thread block: 4 queries that follow one another
-// Moves     a warp asks for all keys and values that its query sees: 2 × num_q × num_k × head_dim
-//           elements a head, half of them if causal. The caches serve most of it.
-// Reaches   5.1 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.015
-//           of torch's FlashAttention-2
+// Owns      each warp: a query of a head; each lane: every 32nd element of the query's row and of
+//           the output row; each thread block: 4 successive queries
+// Moves     a warp requests all keys and values that its query sees: 2 × num_q × num_k × head_dim
+//           elements per head, half of that if causal. The caches serve most of it.
+// Reaches   5.1 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.015 of
+//           torch's FlashAttention-2
 // Oracle    attention in float64, in tests/test_flash_kernels.py
-// Idea      the online softmax: the row of scores never exists, only its maximum, its sum and its
-//           sum of values so far. Five shuffles for each score make the warp wait for itself.
+// Idea      the online softmax: the row of scores is never stored, only its maximum, its sum and
+//           the weighted sum of the values so far. The limit is latency: each score takes five
+//           shuffles, and each shuffle waits for the one before it.
 #include "flash/flash.cuh"
 #include "flash/rows.cuh"
 
@@ -37,9 +38,9 @@ template <int PARTS, typename T>
 __global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
     Sequence sequence = find_sequence(flash, blockIdx.x, WARPS);
     int query = sequence.first_row + threadIdx.x / WARP, head = blockIdx.y;
-    if (query >= sequence.num_queries) return;  // a warp at a time, and no barrier follows
+    if (query >= sequence.num_queries) return;  // a whole warp returns, and no barrier follows
     int token = sequence.first_query + query, head_dim = flash.head_dim;
-    int of_head = head / flash.group() * head_dim;  // where the KV head begins in a row of k or v
+    int head_start = head / flash.group() * head_dim;  // of the KV head in a row of k or v
     int seen = sequence.seen_by(query, flash.causal);
     Row<PARTS> q_row, k_row, v_row, sum;
     q_row.load(flash.q + token * flash.q_stride + head * head_dim, head_dim);

@@ -13,25 +13,26 @@
 //
 // The reference is backward_keys in csrc/flash/backward.cu.
 
-// Gradients of attention: every weight computed again from the log-sum-exp.
+// Gradients of attention: every weight is recomputed from the log-sum-exp.
 //
 // Computes  from the gradient dO of the output, with P = exp(q kᵀ · scale - lse) and
 //           dS = P ∘ (dO vᵀ - delta):  dQ = dS k · scale,  dK = dSᵀ q · scale,  dV = Pᵀ dO
-// Shapes    grad_out, q and grad_q [num_q, heads, head_dim]; k, v, grad_k and grad_v
-//           [num_k, kv_heads, head_dim], of one dtype: float32, float16 or bfloat16; lse and delta,
-//           which is the sum of grad_out ∘ out over a row, float32 [num_q, heads]. head_dim is 256
-//           at most, else cudaErrorInvalidValue. Causal queries are the last of the num_k tokens.
-// Owns      a warp: in the first kernel a query and its row of grad_q, in the second a key and its
-//           rows of grad_k and grad_v; a lane: every 32nd element of a row
-// Moves     a warp asks for every row that its own row meets: in each kernel num_q × num_k × 2 ×
-//           head_dim elements a head, half of them if causal. The caches serve most of it.
+// Shapes    grad_out, q and grad_q [num_q, heads, head_dim]; k, v, grad_k and grad_v [num_k,
+//           kv_heads, head_dim]; all of one dtype: float32, float16 or bfloat16; lse and delta, the
+//           sum of grad_out ∘ out over a row, float32 [num_q, heads]. head_dim at most 256, else
+//           cudaErrorInvalidValue. Causal queries are the last of the num_k tokens.
+// Owns      each warp: in the first kernel a query and its row of grad_q, in the second a key and
+//           its rows of grad_k and grad_v; each lane: every 32nd element of a row
+// Moves     a warp requests every row that its own row is multiplied by: in each kernel num_q ×
+//           num_k × 2 × head_dim elements per head, half of that if causal. The caches serve most
+//           of it.
 // Oracle    autograd of plain attention in float64, in tests/test_attention_gradient.py
-// Idea      dQ has a sum over keys, dK and dV have one over queries. Whoever owns a row adds up all
-//           of its sum, in registers: two kernels, each computing all weights, and no atomics. So
-//           the result is the same, bit by bit, in every run.
+// Idea      dQ is a sum over keys; dK and dV are sums over queries. The warp that owns a row
+//           computes the whole sum in registers. That takes two kernels, which both compute all
+//           weights, but no atomics, so the result is the same in every bit in every run.
 #include "flash/rows.cuh"
 
-constexpr int WARPS = 4;  // rows of a thread block
+constexpr int WARPS = 4;  // per thread block, one row each
 
 template <int PARTS, typename T>
 __global__ void __launch_bounds__(WARPS* WARP)
@@ -39,14 +40,14 @@ __global__ void __launch_bounds__(WARPS* WARP)
                      const float* delta, T* grad_q, int num_q, int num_k, int heads, int kv_heads,
                      int head_dim, float scale, int causal) {
     int query = blockIdx.x * WARPS + threadIdx.x / WARP, head = blockIdx.y;
-    if (query >= num_q) return;  // a warp at a time, and no barrier follows
+    if (query >= num_q) return;  // a whole warp returns, and no barrier follows
     size_t row = (size_t)query * heads + head;
     Row<PARTS> q_row, grad_row, sum, k_row, v_row;
     q_row.load(q + row * head_dim, head_dim);
     grad_row.load(grad_out + row * head_dim, head_dim);
     float row_lse = lse[row], row_delta = delta[row];
 
-    int seen = causal ? num_k - num_q + query + 1 : num_k;  // keys; none if it is not above 0
+    int seen = causal ? num_k - num_q + query + 1 : num_k;  // number of keys; none if negative
     for (int key = 0; key < seen; ++key) {
         size_t from = ((size_t)key * kv_heads + head / (heads / kv_heads)) * head_dim;
         k_row.load(k + from, head_dim);

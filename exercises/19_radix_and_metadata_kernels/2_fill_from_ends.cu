@@ -12,27 +12,28 @@
 //
 // The reference is fill_from_ends in csrc/metadata/fill_from_ends.cu.
 
-// Metadata of draft-extend, rung 1 of 2: a thread a token, the request by binary search.
+// Metadata of draft-extend, rung 1 of 2: one thread per token, which finds its request by binary
+// search.
 //
-// Computes  for token t of all requests' tokens end to end, with b the request that it is of:
-//           expanded[t] = how many keys it sees = max(kv[b] + 1 + t - ends[b], 0)
+// Computes  for token t, counted over the tokens of all requests, and its request b:
+//           expanded[t] = max(kv[b] + 1 + t - ends[b], 0), the number of keys that it sees
 //           cached[t] = min(expanded[t], topk)
-// Shapes    ends [batch], kv [batch], expanded and cached [at least num_tokens], all of int32.
-//           ends[b] is how many tokens the requests 0 … b have together; kv[b] how many keys request
-//           b has, its own tokens included
-// Owns      a thread: a token; nothing beyond the last request's end is written
+// Shapes    ends [batch], kv [batch], expanded and cached [at least num_tokens], all int32. ends[b]
+//           is the number of tokens of requests 0 … b together; kv[b] is the number of keys of
+//           request b, its own tokens included
+// Owns      each thread: a token; nothing is written past the end of the last request
 // Moves     4 × (2 × batch + 2 × num_tokens) bytes
 // Oracle    two loops in Python, in tests/test_draft_metadata.py
-// Idea      which request a token is of follows from where the requests end: it is the first that
-//           ends beyond the token. One that has no tokens ends where the one before it does, and is
-//           passed over. Ends rise, so bisection finds it in log2(batch) steps.
+// Idea      the request of a token is the first whose end lies past the token. A request without
+//           tokens ends where the request before it does, so it is never found. The ends are
+//           sorted, so bisection takes log2(batch) steps.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
 
 __global__ void fill_from_ends(const int* ends, const int* kv, int topk, int* expanded,
                                int* cached, int batch, int num_tokens) {
-    // exercise 19.2 begin: token t's request b, the keys that t sees, both outputs
+    // exercise 19.2 begin: the request of token t, the keys that t sees, both outputs
     // your lines
     // exercise 19.2 end
 }
@@ -41,7 +42,7 @@ extern "C" cudaError_t fill_from_ends_i32(const int* ends, const int* kv, int to
                                           int* cached, int batch, int num_tokens,
                                           cudaStream_t stream) {
     if (batch == 0 || num_tokens == 0) return cudaSuccess;
-    // exercise 19.2 begin: the launch, with a thread for each of num_tokens tokens
+    // exercise 19.2 begin: the launch, with one thread per token
     // your lines
     // exercise 19.2 end
     return cudaGetLastError();

@@ -4,7 +4,7 @@
 // −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
 // temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row],
 // id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, share the tokens of the
-// row at `from`; `better(a, b)` compares two of them. `of_warp`, `warp`, `lane` and `warps` are
+// row at `from`; `better(a, b)` compares two of them. `per_warp`, `warp`, `lane` and `warps` are
 // there for you.
 //
 // Check it:     yaie check 20.2
@@ -13,24 +13,25 @@
 //
 // The reference is gumbel_sample in csrc/sampling/gumbel.cu.
 
-// A draw from softmax(logits / temperature) in one pass: Gumbel-max.
+// Sample from softmax(logits / temperature) in one pass: Gumbel-max.
 //
 // Computes  tokens[r] = the token with the largest logits[r][token] + temperature[r] × noise, the
-//           first of equals; noise = −log(−log(u)), with u from seed[r], step[r] and the token.
-//           A NaN is never drawn; −1 where a row has nothing above −inf.
-// Shapes    logits [rows, size] of float32, float16 or bfloat16; temperature float32, seed, step
-//           and tokens int64, each [rows]; the caller says how many thread blocks there are and
-//           how many threads each has, a multiple of 32 up to 1024
-// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
-//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     every logit once: rows × size × the size of an element
-// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in tests/test_sample.py
-// Idea      a draw becomes a maximum. Nothing has to be summed or normalized, so one pass will do,
-//           and threads share nothing until the end. Every token's random number is computed from
-//           a counter where it is needed, and is the same in every batch and with any number of
-//           threads.
-// Reaches   236 µs for 256 × 128,256 float32 logits on an H200, where a read takes 30: each token
-//           computes four random words and takes one
+//           first of equals; noise = −log(−log(u)), with u drawn from seed[r], step[r] and the
+//           token. A NaN is never chosen; −1 if a row has nothing above −inf.
+// Shapes    logits [rows, size], float32, float16 or bfloat16; temperature float32, seed, step and
+//           tokens int64, each [rows]; the caller chooses the number of thread blocks and the
+//           number of threads per thread block, a multiple of 32 up to 1024
+// Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
+//           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
+// Moves     every logit once: rows × size × element size
+// Reaches   236 µs for 256 × 128,256 float32 logits on an H200, where one read of them takes 30 µs:
+//           each token computes four random words and uses one of them
+// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in
+//           tests/test_sample.py
+// Idea      sampling becomes a maximum. Nothing is summed or normalized, so one pass is enough, and
+//           the threads exchange nothing until the end. Each random number is computed from a
+//           counter where it is needed, so a token's number is the same in every batch and with any
+//           number of threads.
 #include "common.cuh"
 #include "sampling/philox.cuh"
 
@@ -39,7 +40,7 @@ struct Best {
     int token;
 };
 
-// The larger score, of equals the first token. A row may have nothing to offer: then token is −1.
+// The larger score; of equal scores the first token. A token of −1 means none was found.
 static __device__ Best better(Best a, Best b) {
     if (a.score == b.score) return (unsigned)a.token < (unsigned)b.token ? a : b;
     return a.score > b.score ? a : b;
@@ -48,14 +49,14 @@ static __device__ Best better(Best a, Best b) {
 template <typename T>
 __global__ void gumbel_sample(const T* logits, const float* temperature, const int64_t* seed,
                               const int64_t* step, int64_t* tokens, int rows, int size) {
-    __shared__ Best of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ Best per_warp[32];  // at most 1024 threads, so at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = logits + (size_t)row * size;
         // exercise 20.2 begin
         // your lines
         // exercise 20.2 end
-        __syncthreads();  // of_warp has been read, the next row may write it
+        __syncthreads();  // wait until per_warp is read: the next row overwrites it
     }
 }
 

@@ -12,17 +12,17 @@
 //
 // The reference is silu_and_mul_simple in csrc/activation/silu_and_mul_simple.cu.
 
-// SiLU and multiply, rung 1: an element a thread, whatever the sizes.
+// SiLU and multiply, rung 1 of 2: one element per thread, for any size.
 //
 // Computes  out[r][c] = silu(x[r][c]) × x[r][size + c], with silu(g) = g / (1 + exp(-g)),
 //           in float32, rounded once
-// Shapes    x [rows, 2 × size], gates before ups; out [rows, size]; float32, float16 or bfloat16;
-//           fewer than 2**31 elements
-// Owns      a thread: an element of out; a thread block: 256 of them, across rows
-// Moves     x in once and out once: 3 × rows × size × the size of an element
+// Shapes    x [rows, 2 × size], the gates before the ups; out [rows, size]; float32, float16 or
+//           bfloat16; fewer than 2³¹ elements
+// Owns      each thread: one element of out; each thread block: 256 of them, across rows
+// Moves     x in once and out once: 3 × rows × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      one kernel for what would be three operators. A warp reads 32 gates that are neighbors,
-//           and 32 ups that are.
+// Idea      one kernel replaces three operators. A warp reads 32 adjacent gates and 32 adjacent
+//           ups.
 #include "common.cuh"
 
 constexpr int THREADS = 256;

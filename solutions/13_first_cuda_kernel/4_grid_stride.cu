@@ -7,23 +7,23 @@
 // Generated from vector_add in csrc/elementwise/vector_add_stride.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Vector addition with a grid that is smaller than the vector: a grid-stride loop.
+// Vector addition with a grid smaller than the vector: a grid-stride loop.
 //
 // Computes  out[i] = x[i] + y[i]
-// Shapes    x, y and out [n], float32; thread_blocks: as many as the caller wants
-// Owns      a thread: every (thread_blocks × THREADS)-th element
+// Shapes    x, y and out [n], float32; the caller chooses thread_blocks
+// Owns      each thread: every (thread_blocks × THREADS)-th element
 // Moves     each input once and the output once: 12 × n bytes
 // Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
-// Idea      the size of the grid follows the machine instead of the data. In every turn of the loop
-//           a warp's elements still lie side by side.
+// Idea      the size of the grid follows the GPU instead of the data. In every iteration of the
+//           loop the elements of a warp are still adjacent.
 #include <cuda_runtime.h>
 
-constexpr int THREADS = 256;  // of a thread block
+constexpr int THREADS = 256;  // per thread block
 
 __global__ void vector_add(const float* x, const float* y, float* out, int n) {
     // exercise 13.4 begin: the elements of this thread, one after another
     int stride = gridDim.x * blockDim.x;
-    // long long, since the last step may pass the largest int
+    // long long, since the last step may exceed the largest int
     for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
         out[i] = x[i] + y[i];
     }

@@ -9,23 +9,23 @@
 // Generated from transpose in csrc/transpose/transpose.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Transpose, rung 3 of 3: through a padded tile; the engine's.
+// Transpose, rung 3 of 3: through a padded tile; the kernel that the engine uses.
 //
 // Computes  out[c][r] = in[r][c]
 // Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
-// Owns      a thread block: a tile of 32 × 32 elements; a thread: four elements of it
-// Moves     each element in once and out once: 2 × rows × columns × the size of an element
+// Owns      each thread block: a tile of 32 × 32 elements; each thread: four elements of it
+// Moves     each element in once and out once: 2 × rows × columns × element size
 // Oracle    x.t(), in tests/test_kernels.py
-// Idea      every row of the tile has one word of 4 bytes more, and so begins one bank further on
-//           than the row before: a column lies in 32 different banks, one wavefront.
+// Idea      each row of the tile is padded by one 4-byte word, so it begins one bank after the row
+//           above it. The elements of a column then lie in 32 different banks: one wavefront.
 #include "common.cuh"
 
 constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp
-constexpr int STEP = 8;   // rows of threads: each thread takes every eighth row of the tile
+constexpr int STEP = 8;   // rows of threads: a thread takes every eighth row of the tile
 
 template <typename T>
 __global__ void transpose(const T* in, T* out, int rows, int columns) {
-    // exercise 14.1 begin: fill the tile, wait, and write it turned
+    // exercise 14.1 begin: fill the tile, wait, and write it transposed
     __shared__ T tile[TILE][TILE + 4 / sizeof(T)];
 
     int column = blockIdx.x * TILE + threadIdx.x;

@@ -8,28 +8,28 @@
 // Generated from rms_norm_simple in csrc/norm/rms_norm_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// RMSNorm, rung 1: a thread block for each row, its threads' sums added up in shared memory.
+// RMSNorm, rung 1 of 2: one thread block per row, whose sums meet in shared memory.
 //
 // Computes  out[r][c] = x[r][c] / √(mean of x[r]² + eps) × weight[c], in float32, rounded once
 // Shapes    x and out [rows, size], weight [size]: float32, float16 or bfloat16
-// Owns      a thread block: a row; a thread: the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     x in once, out once, weight once: (2 × rows + 1) × size × the size of an element
+// Owns      each thread block: a row; each thread: columns threadIdx.x, threadIdx.x + blockDim.x, …
+// Moves     x in once, out once, weight once: (2 × rows + 1) × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      one kernel for what would be five operators, each of which reads and writes the whole
-//           tensor. The row is read twice, but the second time it comes from a cache.
+// Idea      one kernel replaces five operators, each of which would read and write the whole
+//           tensor. The row is read twice, but the second read hits a cache.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
 
-// The sum of `value` over the thread block, for every thread. All threads have to call it.
+// The sum of `value` over the thread block, returned in every thread. All threads must call it.
 static __device__ float block_sum(float value) {
-    __shared__ float of_warp[THREADS / WARP];
+    __shared__ float per_warp[THREADS / WARP];
     value = warp_sum(value);
-    __syncthreads();  // what an earlier call left has been read
-    if (threadIdx.x % WARP == 0) of_warp[threadIdx.x / WARP] = value;
+    __syncthreads();  // wait until the sums of an earlier call are read
+    if (threadIdx.x % WARP == 0) per_warp[threadIdx.x / WARP] = value;
     __syncthreads();
     float total = 0.0f;
-    for (int warp = 0; warp < THREADS / WARP; ++warp) total += of_warp[warp];
+    for (int warp = 0; warp < THREADS / WARP; ++warp) total += per_warp[warp];
     return total;
 }
 
@@ -37,7 +37,7 @@ template <typename T>
 __global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, float eps) {
     const T* from = x + (size_t)blockIdx.x * size;
     T* to = out + (size_t)blockIdx.x * size;
-    // exercise 14.4 begin: the squares, their sum, the scale, and the row
+    // exercise 14.4 begin: the sum of the squares, the scale, and the scaled row
     float sum = 0.0f;
     for (int column = threadIdx.x; column < size; column += THREADS) {
         float value = to_float(from[column]);

@@ -13,14 +13,15 @@
 //
 // Computes  c = a b, summed in float32, rounded once
 // Shapes    a [m, k], b [k, n], c [m, n]: float32, float16 or bfloat16
-// Owns      a thread block: a tile of 32 × 32 elements of c; a thread: one of them
+// Owns      each thread block: a tile of 32 × 32 elements of c; each thread: one of them
 // Moves     for each tile of c, 32 rows of a and 32 columns of b: m × n × k / 16 elements, 32 times
-//           fewer than the threads of rung 1 ask for
+//           fewer than the threads of rung 1 request
 // Reaches   8.7 TFLOP/s at 4096³ in float32 on an H200, 0.17 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
-// Idea      the 32 elements of c in a row of the tile need the same row of a, and those in a column
-//           the same column of b. So the thread block walks along k: it brings a tile of a and a
-//           tile of b to shared memory, an element a thread, and all of its threads use them.
+// Idea      the 32 elements of c in one row of the tile need the same row of a, and those in one
+//           column need the same column of b. So the thread block walks along k: it copies a tile
+//           of a and a tile of b to shared memory, one element per thread, and all of its threads
+//           use them.
 #include "common.cuh"
 
 constexpr int TILE = 32;  // rows and columns of each tile
@@ -33,13 +34,13 @@ __global__ void matmul_shared_tile(const T* a, const T* b, T* c, int m, int n, i
     // exercise 15.1 begin
     float sum = 0.0f;
     for (int start = 0; start < k; start += TILE) {
-        // Beyond the edges of a and b there are zeros, which add nothing.
+        // Past the edges of a and b the tiles hold zeros, which add nothing.
         bool in_a = row < m && start + x < k, in_b = start + y < k && column < n;
         a_tile[y][x] = in_a ? to_float(a[(size_t)row * k + start + x]) : 0.0f;
         b_tile[y][x] = in_b ? to_float(b[(size_t)(start + y) * n + column]) : 0.0f;
-        __syncthreads();  // nobody reads before all have written
+        __syncthreads();  // wait until the whole tile is written
         for (int i = 0; i < TILE; ++i) sum += a_tile[y][i] * b_tile[i][x];
-        __syncthreads();  // nobody writes the next tiles before all have read these
+        __syncthreads();  // wait until all threads have read it
     }
     if (row < m && column < n) c[(size_t)row * n + column] = from_float<T>(sum);
     // exercise 15.1 end

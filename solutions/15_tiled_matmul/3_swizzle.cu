@@ -1,70 +1,71 @@
-// Solution of exercise 15.3: An order of pieces in which no two lanes meet.
+// Solution of exercise 15.3: An order of chunks in which no two lanes meet.
 //
-// A tile in shared memory has rows of PIECES pieces of 16 bytes (PIECES is 4, 8, 16 or 32). Set
-// `place` to where piece `piece` of row `row` lies, counted in pieces from the beginning of the
-// tile. Each row keeps to its own places, row * PIECES … row * PIECES + PIECES - 1, but changes
-// their order, so that one and the same piece of 8 rows that follow one another (from row 0, 8, 16,
+// A tile in shared memory has rows of CHUNKS chunks of 16 bytes (CHUNKS is 4, 8, 16 or 32). Set
+// `place` to where chunk `chunk` of row `row` lies, counted in chunks from the beginning of the
+// tile. Each row keeps to its own places, row * CHUNKS … row * CHUNKS + CHUNKS - 1, but changes
+// their order, so that one and the same chunk of 8 rows that follow one another (from row 0, 8, 16,
 // …) lies in 8 different groups of four banks.
 //
 // Generated from swizzle in csrc/matmul/mma.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Matrix product, rung 5 of 5: tensor cores that never wait; the engine's.
+// Matrix product, rung 5 of 5: tensor cores that do not wait for memory; the kernel that the engine
+// uses.
 //
 // Needs     sm_80 (cp.async, ldmatrix, mma.sync m16n8k16) and 72 KiB of shared memory
 // Computes  c = a b, summed in float32, rounded once
-// Shapes    a [m, k], b [k, n], c [m, n]: float16 or bfloat16; n and k multiples of 8, and every
-//           tensor at a multiple of 16 bytes: else cudaErrorMisalignedAddress
-// Owns      a thread block of 8 warps: a tile of 256 × 128 elements of c; a warp: 64 × 64 of it; a
-//           lane: 128 elements, in the registers where mma.sync leaves them
+// Shapes    a [m, k], b [k, n], c [m, n]: float16 or bfloat16; n and k must be multiples of 8 and
+//           all addresses multiples of 16, or the launcher returns cudaErrorMisalignedAddress
+// Owns      each thread block of 8 warps: a tile of 256 × 128 elements of c; each warp: 64 × 64 of
+//           it; each lane: 128 elements, in the registers where mma.sync leaves them
 // Moves     for each tile of c, 256 rows of a and 128 columns of b: m × n × k × 3 / 256 elements,
-//           1 / 85 byte an operation, and from shared memory 1 / 32 byte an operation
-// Reaches   475 TFLOP/s at 4096³ in bfloat16 on an H200, 0.616 of cuBLAS; with tiles of 128 × 256
-//           459, and 453 if the turn of stages is not unrolled; then with no swizzle 141
+//           which is 1 / 85 byte per operation; from shared memory 1 / 32 byte per operation
+// Reaches   475 TFLOP/s at 4096³ in bfloat16 on an H200, 0.616 of cuBLAS
 // Oracle    a b in float64, in tests/test_kernels.py
-// Idea      four, and each keeps the tensor cores from waiting for something.
-//           - cp.async brings tiles from global to shared memory past the registers: while a tile
-//             is used, the STAGES - 1 after it are on their way (global memory).
-//           - ldmatrix takes a fragment in one instruction, and the swizzle sees to it that its
-//             rows lie in different banks (shared memory).
-//           - The fragments of the next step of k are loaded while this one's are multiplied
-//             (latency of ldmatrix): two sets of registers, in turn.
-//             And a turn through the stages is unrolled, so that their addresses are constants.
-//           - Thread blocks that run together lie near each other in c: they share rows of a and
-//             columns of b in the L2 cache.
+// Idea      each of four measures removes one reason for the tensor cores to wait:
+//           - Latency of global memory: cp.async copies tiles from global to shared memory without
+//             passing through registers. While one tile is used, the next STAGES - 1 are in flight.
+//           - Bank conflicts: ldmatrix loads a fragment in one instruction, and the swizzle places
+//             the rows of the fragment in different banks.
+//           - Latency of ldmatrix: the fragments of the next step of k are loaded while those of
+//             this step are multiplied, into the other of two sets of registers. The loop over the
+//             stages is unrolled, so their addresses are constants.
+//           - Bandwidth of global memory: thread blocks that run at the same time own tiles that
+//             are close together in c, so they share rows of a and columns of b in the L2 cache.
 #include "mma.cuh"
 
-constexpr int TILE_M = 256, TILE_N = 128, TILE_K = 32;  // of a thread block
+constexpr int TILE_M = 256, TILE_N = 128, TILE_K = 32;  // per thread block
 constexpr int STAGES = 3;
 constexpr int WARP_M = 64, WARP_N = 64;
-constexpr int MIN_BLOCKS = 1;  // thread blocks that should fit on a multiprocessor
-constexpr int GROUP = 16;      // rows of tiles that are walked together
+constexpr int MIN_BLOCKS = 1;  // thread blocks per streaming multiprocessor that must fit
+constexpr int GROUP = 16;      // rows of tiles that consecutive thread blocks share
 
 constexpr int WARPS_N = TILE_N / WARP_N, WARPS = TILE_M / WARP_M * WARPS_N;
 constexpr int THREADS = WARPS * WARP;
 constexpr int STEPS = TILE_K / 16;
-constexpr int PIECE = 8;  // elements in 16 bytes
-// Pieces of a row of each tile, and of a warp's part of c.
-constexpr int A_PIECES = TILE_K / PIECE, B_PIECES = TILE_N / PIECE, C_PIECES = WARP_N / PIECE;
+constexpr int CHUNK = 8;  // elements in 16 bytes
+// Chunks per row of each tile, and of a warp's part of c.
+constexpr int A_CHUNKS = TILE_K / CHUNK, B_CHUNKS = TILE_N / CHUNK, C_CHUNKS = WARP_N / CHUNK;
 constexpr int STAGE = TILE_K * (TILE_M + TILE_N);  // elements
 constexpr int SHARED = STAGES * STAGE > TILE_M * TILE_N ? STAGES * STAGE : TILE_M * TILE_N;
-constexpr int TILES_16 = WARP_M / 16, TILES_8 = WARP_N / 8;  // of a warp's part of c
+constexpr int TILES_16 = WARP_M / 16, TILES_8 = WARP_N / 8;  // per warp's part of c
 
-static_assert(STEPS % 2 == 0, "two sets of fragments take turns");
-static_assert(TILE_M * A_PIECES % THREADS == 0 && TILE_K * B_PIECES % THREADS == 0, "whole turns");
-static_assert(THREADS % A_PIECES == 0 && THREADS % B_PIECES == 0, "a thread keeps to its column");
+static_assert(STEPS % 2 == 0, "two sets of fragments alternate");
+static_assert(TILE_M * A_CHUNKS % THREADS == 0 && TILE_K * B_CHUNKS % THREADS == 0,
+              "whole iterations");
+static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread stays in its column");
 
-// Where piece `piece` of row `row` lies in a tile of shared memory whose rows have PIECES pieces of
-// 16 bytes; PIECES is a power of two. Eight lanes go to memory together. Whether their pieces are
-// neighbors in a row, from a multiple of 8 on or a whole row of fewer, or one below the other in 8
-// rows, they meet eight different groups of four banks.
-template <int PIECES>
-__host__ __device__ __forceinline__ int swizzle(int row, int piece) {
+// The place of chunk `chunk` of row `row` in a tile in shared memory, counted in chunks. A row has
+// CHUNKS 16-byte chunks, a power of two. Shared memory serves eight lanes at a time. Their chunks
+// lie in eight different groups of four banks both when they are adjacent in a row (eight from a
+// multiple of 8 on, or a whole shorter row) and when they are the same chunk of 8 successive rows.
+template <int CHUNKS>
+__host__ __device__ __forceinline__ int swizzle(int row, int chunk) {
     int place = 0;
     // exercise 15.3 begin
-    constexpr int ROWS = PIECES < 8 ? 8 / PIECES : 1;  // in the 128 bytes of all banks
-    constexpr int MASK = PIECES < 8 ? PIECES - 1 : 7;
-    place = row * PIECES + (piece ^ (row / ROWS & MASK));
+    constexpr int ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;  // per 128 bytes, the width of all banks
+    constexpr int MASK = CHUNKS < 8 ? CHUNKS - 1 : 7;
+    place = row * CHUNKS + (chunk ^ (row / ROWS & MASK));
     // exercise 15.3 end
     return place;
 }
@@ -76,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     extern __shared__ __align__(128) unsigned char shared[];
     T* stages = reinterpret_cast<T*>(shared);
 
-    // Tiles go down the GROUP rows of a group before they go on to the next column.
+    // Consecutive thread blocks go down the GROUP rows of a group, then on to the next column.
     int tiles_m = ceil_div(m, TILE_M), tiles_n = ceil_div(n, TILE_N);
     int first = blockIdx.x / (GROUP * tiles_n) * GROUP, within = blockIdx.x % (GROUP * tiles_n);
     int height = min(GROUP, tiles_m - first);
@@ -85,31 +86,31 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int warp_row = warp / WARPS_N * WARP_M, warp_column = warp % WARPS_N * WARP_N;
 
-    // What this thread copies of each tile: a piece in every A_STEP-th row of a, and of b alike.
-    constexpr int A_STEP = THREADS / A_PIECES, B_STEP = THREADS / B_PIECES;
-    int a_row = threadIdx.x / A_PIECES, a_piece = threadIdx.x % A_PIECES;
-    int b_row = threadIdx.x / B_PIECES, b_piece = threadIdx.x % B_PIECES;
-    const T* a_from = a + (size_t)(first_row + a_row) * k + a_piece * PIECE;
-    const T* b_from = b + (size_t)b_row * n + first_column + b_piece * PIECE;
-    int rows = m - first_row - a_row;  // those that there are from a_row on
-    bool b_inside = first_column + b_piece * PIECE < n;
+    // What this thread copies: one chunk in every A_STEP-th row of a tile of a; likewise for b.
+    constexpr int A_STEP = THREADS / A_CHUNKS, B_STEP = THREADS / B_CHUNKS;
+    int a_row = threadIdx.x / A_CHUNKS, a_chunk = threadIdx.x % A_CHUNKS;
+    int b_row = threadIdx.x / B_CHUNKS, b_chunk = threadIdx.x % B_CHUNKS;
+    const T* a_from = a + (size_t)(first_row + a_row) * k + a_chunk * CHUNK;
+    const T* b_from = b + (size_t)b_row * n + first_column + b_chunk * CHUNK;
+    int rows = m - first_row - a_row;  // rows of a from a_row on
+    bool b_inside = first_column + b_chunk * CHUNK < n;
 
     auto copy_tiles = [&](int tile, int place) {
         T* to = stages + place * STAGE;
-        int left = k - tile * TILE_K;  // of k; beyond it come zeros
-        bool a_inside = a_piece * PIECE < left;
+        int left = k - tile * TILE_K;  // what remains of k; past it the tile is zero
+        bool a_inside = a_chunk * CHUNK < left;
 #pragma unroll
         for (int i = 0; i < TILE_M; i += A_STEP)
-            cp_async_16(to + swizzle<A_PIECES>(a_row + i, a_piece) * PIECE, a_from + (size_t)i * k,
+            cp_async_16(to + swizzle<A_CHUNKS>(a_row + i, a_chunk) * CHUNK, a_from + (size_t)i * k,
                         a_inside && i < rows);
         to += TILE_M * TILE_K;
 #pragma unroll
         for (int i = 0; i < TILE_K; i += B_STEP)
-            cp_async_16(to + swizzle<B_PIECES>(b_row + i, b_piece) * PIECE, b_from + (size_t)i * n,
+            cp_async_16(to + swizzle<B_CHUNKS>(b_row + i, b_chunk) * CHUNK, b_from + (size_t)i * n,
                         b_inside && b_row + i < left);
         a_from += TILE_K;
         b_from += (size_t)TILE_K * n;
-        cp_async_commit();  // a group a tile, be it all zeros: so they can be counted
+        cp_async_commit();  // one group per tile, even past k, so that groups can be counted
     };
 
     uint32_t a_parts[2][TILES_16][4], b_parts[2][TILES_8 / 2][4];
@@ -117,16 +118,16 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         const T* a_tile = stages + stage * STAGE;
         const T* b_tile = a_tile + TILE_M * TILE_K;
         int row = lane % 16, half = lane / 16;
-        int a_column = step * 2 + half, b_column = warp_column / PIECE + half;  // in pieces
+        int a_column = step * 2 + half, b_column = warp_column / CHUNK + half;  // counted in chunks
 #pragma unroll
         for (int j = 0; j < TILES_8 / 2; ++j)
             ldmatrix_x4_trans(
                 b_parts[set][j],
-                b_tile + swizzle<B_PIECES>(step * 16 + row, b_column + j * 2) * PIECE);
+                b_tile + swizzle<B_CHUNKS>(step * 16 + row, b_column + j * 2) * CHUNK);
 #pragma unroll
         for (int i = 0; i < TILES_16; ++i)
             ldmatrix_x4(a_parts[set][i],
-                        a_tile + swizzle<A_PIECES>(warp_row + i * 16 + row, a_column) * PIECE);
+                        a_tile + swizzle<A_CHUNKS>(warp_row + i * 16 + row, a_column) * CHUNK);
     };
 
     float sums[TILES_16][TILES_8][4] = {};
@@ -136,10 +137,10 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     load_fragments(0, 0, 0);
 
     int tiles = ceil_div(k, TILE_K);
-    for (int turn = 0; turn < tiles; turn += STAGES) {
+    for (int first_tile = 0; first_tile < tiles; first_tile += STAGES) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
-            int tile = turn + stage;
+            int tile = first_tile + stage;
             if (tile >= tiles) break;
 #pragma unroll
             for (int step = 0; step < STEPS; ++step) {
@@ -148,8 +149,8 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                 else
                     load_fragments(0, (stage + 1) % STAGES, 0);
                 if (step == STEPS - 2) {
-                    // All of this tile is in registers now, in every warp's after the barrier: the
-                    // place is free. And the next tile is there, long before it is asked for.
+                    // This warp has all of this tile in registers; after the barrier every warp
+                    // has, so its stage may be overwritten. The next tile has arrived as well.
                     cp_async_wait<STAGES - 2>();
                     __syncthreads();
                     copy_tiles(tile + STAGES, stage);
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     cp_async_wait<0>();
     __syncthreads();
 
-    // To c through the same memory, so that a lane stores 16 bytes and 8 lanes a whole line.
+    // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;
     int group = lane / 4, pair = lane % 4 * 2;
 #pragma unroll
@@ -176,17 +177,17 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int j = 0; j < TILES_8; ++j)
 #pragma unroll
             for (int below = 0; below < 2; ++below) {
-                T* to = part + swizzle<C_PIECES>(i * 16 + below * 8 + group, j) * PIECE + pair;
+                T* to = part + swizzle<C_CHUNKS>(i * 16 + below * 8 + group, j) * CHUNK + pair;
                 *reinterpret_cast<uint32_t*>(to) =
                     pack2<T>(sums[i][j][below * 2], sums[i][j][below * 2 + 1]);
             }
     __syncwarp();
-    int piece = lane % C_PIECES, column = first_column + warp_column + piece * PIECE;
-    for (int row = lane / C_PIECES; row < WARP_M; row += WARP / C_PIECES) {
+    int chunk = lane % C_CHUNKS, column = first_column + warp_column + chunk * CHUNK;
+    for (int row = lane / C_CHUNKS; row < WARP_M; row += WARP / C_CHUNKS) {
         int c_row = first_row + warp_row + row;
         if (c_row < m && column < n)
             store16(c + (size_t)c_row * n + column,
-                    load16(part + swizzle<C_PIECES>(row, piece) * PIECE));
+                    load16(part + swizzle<C_CHUNKS>(row, chunk) * CHUNK));
     }
 }
 
@@ -194,7 +195,7 @@ template <typename T>
 static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
                           cudaStream_t stream) {
     if (m == 0 || n == 0) return cudaSuccess;
-    if (n % PIECE || k % PIECE || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
+    if (n % CHUNK || k % CHUNK || !aligned16(a, b, c)) return cudaErrorMisalignedAddress;
     int bytes = SHARED * sizeof(T), tiles = ceil_div(m, TILE_M) * ceil_div(n, TILE_N);
     cudaError_t error = cudaFuncSetAttribute(
         matmul_mma<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);

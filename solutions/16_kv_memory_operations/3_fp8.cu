@@ -9,24 +9,24 @@
 // Generated from reshape_and_cache_fp8 in csrc/kv/reshape_and_cache_fp8.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// New keys and values to their slots in a cache of 8-bit floats (e4m3), with scales.
+// Write new keys and values to their slots in a cache of 8-bit floats (e4m3) with scales.
 //
-// Computes  key_pool[slots[t]] = e4m3(keys[t] / scale), the nearest; values likewise. What is
-//           beyond ±448, the largest e4m3, becomes ±448; NaN stays NaN. A negative slot is a row
-//           of padding, of which nothing is written.
-// Shapes    keys and values [tokens, KV heads, head_dim], float32, float16 or bfloat16, whose tokens
-//           lie `key_stride` and `value_stride` elements apart; pools
-//           [num_blocks, block_size, KV heads, head_dim] e4m3; slots int64 [tokens]; scales float32,
-//           one for each KV head, or one for all if `per_head` is 0
-// Owns      a thread block: a token. A thread: every THREADS-th element of its row.
-// Moves     2 × tokens × KV heads × head_dim × (the size of an element + 1), and 8 bytes a slot
-// Oracle    the nearest of the 256 codes, searched for in float64 (tests/test_kv_kernels.py)
-// Idea      e4m3 has codes for 2⁻⁹ to 448, and three bits of fraction everywhere: a scale brings the
-//           numbers that come into that range.
+// Computes  key_pool[slots[t]] = the e4m3 nearest to keys[t] / scale; values likewise. A quotient
+//           past ±448, the largest e4m3, becomes ±448; NaN stays NaN. A negative slot marks a row
+//           of padding, which is not written.
+// Shapes    keys and values [tokens, KV heads, head_dim], float32, float16 or bfloat16, whose
+//           tokens lie `key_stride` and `value_stride` elements apart; pools [num_blocks,
+//           block_size, KV heads, head_dim] e4m3; slots int64 [tokens]; scales float32, one per KV
+//           head, or one for all heads if `per_head` is 0
+// Owns      each thread block: a token; each thread: every THREADS-th element of its row
+// Moves     2 × tokens × KV heads × head_dim × (element size + 1), and 8 bytes per slot
+// Oracle    the nearest of the 256 codes, found by a search in float64 (tests/test_kv_kernels.py)
+// Idea      e4m3 covers 2⁻⁹ to 448 with three fraction bits per value (fewer below 2⁻⁶). The scale
+//           brings the values to be stored into that range.
 #include "common.cuh"
 #include <cuda_fp8.h>
 
-constexpr int THREADS = 128;  // of a thread block
+constexpr int THREADS = 128;  // per thread block
 
 __device__ __nv_fp8_storage_t to_fp8(float x, float scale) {
     __nv_fp8_storage_t code = 0;
@@ -85,9 +85,10 @@ extern "C" cudaError_t reshape_and_cache_fp8_f16(
                   head_dim, per_head, key_stride, value_stride, stream);
 }
 extern "C" cudaError_t reshape_and_cache_fp8_bf16(
-    const __nv_bfloat16* keys, const __nv_bfloat16* values, __nv_fp8_e4m3* key_pool, __nv_fp8_e4m3* value_pool,
-    const int64_t* slots, const float* key_scale, const float* value_scale, int tokens, int heads,
-    int head_dim, int per_head, int64_t key_stride, int64_t value_stride, cudaStream_t stream) {
+    const __nv_bfloat16* keys, const __nv_bfloat16* values, __nv_fp8_e4m3* key_pool,
+    __nv_fp8_e4m3* value_pool, const int64_t* slots, const float* key_scale,
+    const float* value_scale, int tokens, int heads, int head_dim, int per_head,
+    int64_t key_stride, int64_t value_stride, cudaStream_t stream) {
     return launch(keys, values, key_pool, value_pool, slots, key_scale, value_scale, tokens, heads,
                   head_dim, per_head, key_stride, value_stride, stream);
 }

@@ -8,35 +8,35 @@
 // Generated from flash_shared_tile in csrc/flash/shared_tile.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Flash attention, rung 2 of 3: tiles of keys and values in shared memory, for a tile of queries.
+// Flash attention, rung 2 of 3: a tile of queries, and tiles of keys and values in shared memory.
 //
-// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as flash.cuh says
-// Shapes    as flash.cuh says; float32, float16 or bfloat16; head_dim is 128 at most, else
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as specified in flash.cuh
+// Shapes    as specified in flash.cuh; float32, float16 or bfloat16; head_dim at most 128, else
 //           cudaErrorInvalidValue
-// Owns      a thread block of 8 warps: a tile of queries of one head, 32 of them (16 in float32
-//           with head_dim above 64); a warp: 4 rows of it (2); a lane: the scores of one key of
-//           each tile, and every 32nd element of each row of the output
-// Moves     for each tile of queries all keys and values that one of them sees: 2 × num_q × num_k ×
-//           head_dim / 32 elements a head, half of them if causal
+// Owns      each thread block of 8 warps: a tile of 32 queries of one head (16 in float32 with
+//           head_dim above 64); each warp: 4 rows of it (2); each lane: the scores of one key of
+//           each tile, and every 32nd element of each output row
+// Moves     for each tile of queries all keys and values that any of them sees: 2 × num_q × num_k ×
+//           head_dim / 32 elements per head, half of that if causal
 // Reaches   18.9 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.058
 //           of torch's FlashAttention-2
 // Oracle    attention in float64, in tests/test_flash_kernels.py
-// Idea      all queries of the tile use what was fetched once. And a warp sees 32 scores at a time,
-//           a lane one of each row: a maximum and a sum over them are ten shuffles for 32 scores,
-//           where rung 1 had five for each. The scores stay in registers and never meet memory.
+// Idea      all queries of the tile use what was loaded once. A warp handles 32 scores of a row at
+//           a time, one per lane: their maximum and their sum take ten shuffles for 32 scores,
+//           where rung 1 took five for each. The scores stay in registers and never go to memory.
 #include "flash/flash.cuh"
 
 constexpr int WARPS = 8, THREADS = WARPS * WARP;
-constexpr int KEYS = WARP;  // of a tile: one for each lane
+constexpr int KEYS = WARP;  // per tile: one per lane
 
-// The largest of a warp's values, in every lane. All 32 lanes have to call it.
+// The maximum of `value` over the warp, returned in every lane. All 32 lanes must call it.
 __device__ __forceinline__ float warp_max(float value) {
     for (int step = WARP / 2; step > 0; step /= 2)
         value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, step));
     return value;
 }
 
-// A tile of k or v, a row a warp at a time; zeros beyond the keys and beyond head_dim.
+// Load a tile of k or v, one row per warp at a time, with zeros past the keys and past head_dim.
 template <int WIDTH, typename T>
 __device__ void load_tile(T (&tile)[KEYS][WIDTH], const T* from, int64_t stride, int start,
                           int num_keys, const Sequence& sequence, const Flash<T>& flash) {
@@ -49,27 +49,27 @@ __device__ void load_tile(T (&tile)[KEYS][WIDTH], const T* from, int64_t stride,
     }
 }
 
-// The scores of this lane's key: the products of its row of k_tile with some rows of q_tile.
+// The scores of this lane's key: the dot products of its row of k_tile with ROWS rows of q_tile.
 template <int DIMS, int ROWS, int WIDTH, typename T>
 __device__ void multiply(float (&scores)[ROWS], const float (*q_rows)[DIMS],
                          const T (&k_tile)[KEYS][WIDTH]) {
     for (int r = 0; r < ROWS; ++r) scores[r] = 0.0f;
 #pragma unroll 4
     for (int d = 0; d < DIMS; d += Vec<T>::SIZE) {
-        Vec<T> of_k = load16(&k_tile[threadIdx.x % WARP][d]);
+        Vec<T> k_values = load16(&k_tile[threadIdx.x % WARP][d]);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r)
 #pragma unroll
             for (int i = 0; i < Vec<T>::SIZE; i += Vec<float>::SIZE) {
-                Vec<float> of_q = load16(&q_rows[r][d + i]);
+                Vec<float> q_values = load16(&q_rows[r][d + i]);
 #pragma unroll
                 for (int j = 0; j < Vec<float>::SIZE; ++j)
-                    scores[r] += of_q[j] * to_float(of_k[i + j]);
+                    scores[r] += q_values[j] * to_float(k_values[i + j]);
             }
     }
 }
 
-// A row of out, its sums times a factor, and of lse.
+// Store a row of out, which is `sums` times `factor`, and its element of lse.
 template <int PARTS, typename T>
 __device__ void store_row(const Flash<T>& flash, size_t row, const float (&sums)[PARTS],
                           float factor, float lse) {
@@ -83,18 +83,18 @@ __device__ void store_row(const Flash<T>& flash, size_t row, const float (&sums)
 template <int DIMS, int ROWS, typename T>
 __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     constexpr int HEIGHT = WARPS * ROWS, PARTS = DIMS / WARP;
-    // Rows of k_tile are 16 bytes longer: a warp reads 32 of them at once, from different banks.
+    // Rows of k_tile are padded by 16 bytes: a warp reads 32 of them together, in different banks.
     __shared__ alignas(16) float q_tile[HEIGHT][DIMS];
     __shared__ alignas(16) T k_tile[KEYS][DIMS + Vec<T>::SIZE];
     __shared__ alignas(16) T v_tile[KEYS][DIMS];
 
     Sequence sequence = find_sequence(flash, blockIdx.x, HEIGHT);
-    if (sequence.first_row >= sequence.num_queries) return;  // all threads alike
-    int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * ROWS;  // of this warp's rows
+    if (sequence.first_row >= sequence.num_queries) return;  // the whole thread block returns
+    int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * ROWS;  // this warp's first row
     int head = blockIdx.y, head_dim = flash.head_dim;
 
-    // Of this tile: the KV head that it reads, how many queries it has, how many keys it walks
-    // along, and how many keys each row of this warp sees; a row beyond the queries sees none.
+    // The KV head that this tile reads, its number of queries, the number of keys that its loop
+    // covers, and how many keys each row of this warp sees: none for a row past the queries.
     int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
     kv_head = head / flash.group();
     queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     for (int start = 0; start < num_keys; start += KEYS) {
         load_tile(k_tile, k, flash.k_stride, start, num_keys, sequence, flash);
         load_tile(v_tile, v, flash.v_stride, start, num_keys, sequence, flash);
-        __syncthreads();  // nobody reads before all have written
+        __syncthreads();  // wait until the whole tile is written
         multiply(scores, &q_tile[first], k_tile);
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
                 for (int i = 0; i < PARTS; ++i) sums[r][i] += weight * value[i];
             }
         }
-        __syncthreads();  // nobody writes the next tiles before all have read these
+        __syncthreads();  // wait until all threads have read it
     }
     for (int r = 0; r < ROWS && first + r < queries; ++r) {
         size_t row = (size_t)(first_token + first + r) * flash.heads + head;
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
 
 template <int DIMS, typename T>
 static cudaError_t launch_wide(const Flash<T>& flash, cudaStream_t stream) {
-    constexpr int ROWS = DIMS * sizeof(T) > 256 ? 2 : 4;  // so that the tiles fit into 48 KB
+    constexpr int ROWS = DIMS * sizeof(T) > 256 ? 2 : 4;  // so that the tiles fit in 48 KB
     dim3 grid(most_tiles(flash, WARPS * ROWS), flash.heads);
     flash_shared_tile<DIMS, ROWS><<<grid, THREADS, 0, stream>>>(flash);
     return cudaGetLastError();

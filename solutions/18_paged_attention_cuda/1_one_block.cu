@@ -11,23 +11,25 @@
 // Generated from paged_one_block in csrc/paged/one_block.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Decoding over the paged cache, rung 1 of 4: a thread block for each query and query head.
+// Paged attention, rung 1 of 4: one thread block per query and query head.
 //
-// Computes  attention of each query over the keys that it sees, and the log-sum-exp; see paged.cuh
+// Computes  the attention of each query over the keys that it sees, and the log-sum-exp; see
+//           paged.cuh
 // Shapes    see paged.cuh; float32, float16 or bfloat16, any head_dim up to 4096
-// Owns      a thread block: a query head of a query. A warp: every WARPS-th key of a chunk, whose
-//           elements its lanes share. A thread: every THREADS-th element of the output.
-// Moves     keys and values of a context once for each query head, so heads / KV heads times as
-//           often as they have to: tokens × heads × context × 2 × head_dim elements
-// Reaches   0.045 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
-//           32 query heads, 8 KV heads, head_dim 128
+// Owns      each thread block: a query head of a query; each warp: every WARPS-th key of a chunk,
+//           whose elements its lanes share; each thread: every THREADS-th element of the output
+// Moves     keys and values of a context once per query head, so heads / KV heads times as often as
+//           necessary: tokens × heads × context × 2 × head_dim elements
+// Reaches   0.045 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
+//           KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      the scores of a chunk of the context lie in shared memory. There all threads of the
-//           thread block find their maximum and their sum, and there the values meet their weights.
+// Idea      the scores of a chunk of the context are stored in shared memory. There all threads of
+//           the thread block find their maximum and their sum, and multiply the weights by the
+//           values.
 #include "paged/paged.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / WARP;
-constexpr int CHUNK = 1024;  // keys whose scores are in shared memory at a time
+constexpr int CHUNK = 1024;  // keys whose scores shared memory holds at a time
 
 template <typename T>
 __global__ void paged_one_block(Paged<T> paged) {
@@ -38,7 +40,7 @@ __global__ void paged_one_block(Paged<T> paged) {
     float* query = shared;            // [head_dim]
     float* sums = shared + head_dim;  // [head_dim], of weight × value, relative to `best`
     Context context = find_context(paged, token);
-    int64_t row_size = (int64_t)paged.kv_heads * head_dim;  // of all KV heads of a token
+    int64_t row_size = (int64_t)paged.kv_heads * head_dim;  // all KV heads of a token
     const T* keys = paged.key_pool + head / paged.group() * head_dim;
     const T* values = paged.value_pool + head / paged.group() * head_dim;
 
@@ -47,7 +49,7 @@ __global__ void paged_one_block(Paged<T> paged) {
         sums[d] = 0.0f;
     }
     __syncthreads();
-    float best = -INFINITY, total = 0.0f;  // of the chunks before; the same in every thread
+    float best = -INFINITY, total = 0.0f;  // of the chunks so far; the same in every thread
     for (int first = 0; first < context.length; first += CHUNK) {
         int count = min(CHUNK, context.length - first);
         for (int i = warp; i < count; i += WARPS) {
@@ -57,8 +59,8 @@ __global__ void paged_one_block(Paged<T> paged) {
             sum = warp_sum(sum);
             if (lane == 0) scores[i] = sum * paged.scale;
         }
-        float rescale = 1.0f;  // what the sums before have to be multiplied by
-        // exercise 18.1 begin: from scores to weights exp(score − best), best and total up to date
+        float rescale = 1.0f;  // the factor for the sums of the chunks so far
+        // exercise 18.1 begin: scores become weights exp(score − best); update best, total, rescale
         __syncthreads();
         float mine = -INFINITY;
         for (int i = threadIdx.x; i < count; i += THREADS) mine = fmaxf(mine, scores[i]);
@@ -89,7 +91,7 @@ __global__ void paged_one_block(Paged<T> paged) {
             }
             sums[d] = sum;
         }
-        __syncthreads();  // the weights have been used, the next scores may come
+        __syncthreads();  // wait until the weights are used: the next scores overwrite them
     }
     int64_t row = (int64_t)token * paged.heads + head;
     // exercise 18.1 begin: out[row * head_dim + d] and lse[row]; zeros and −INFINITY without keys

@@ -11,31 +11,32 @@
 // Generated from paged_grouped in csrc/paged/grouped.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Decoding over the paged cache, rung 2 of 4: a thread block for each query and KV head.
+// Paged attention, rung 2 of 4: one thread block per query and KV head.
 //
-// Computes  attention of each query over the keys that it sees, and the log-sum-exp; see paged.cuh
+// Computes  the attention of each query over the keys that it sees, and the log-sum-exp; see
+//           paged.cuh
 // Shapes    see paged.cuh; float32, float16 or bfloat16, any head_dim up to 256
-// Owns      a thread block: the query heads that share a KV head, up to 8 of them. A team of lanes
-//           (team.cuh): every key whose number leaves the same remainder, and for each query head
-//           what it knows of those keys. A lane: 8 elements of each row.
+// Owns      each thread block: the query heads that share a KV head, up to 8 of them. Each team of
+//           lanes (team.cuh): every n-th key, n being the number of teams, and for each query head
+//           the softmax state of those keys. Each lane: 8 elements of each row.
 // Moves     keys and values of a context once, if up to 8 query heads share a KV head:
 //           tokens × KV heads × context × 2 × head_dim elements
-// Reaches   0.061 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
-//           32 query heads, 8 KV heads, head_dim 128
+// Reaches   0.061 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
+//           KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      a key that is in registers serves all query heads that want it. No score is stored:
-//           each team has an online softmax, and the teams' states are merged at the end.
+// Idea      a key in registers serves all query heads that share it. No score is stored: each team
+//           keeps an online softmax, and the states of the teams are merged at the end.
 #include "paged/team.cuh"
 
 template <typename T, bool WIDE, int HEADS>
 __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
     int token = blockIdx.x, group = paged.group(), parts = ceil_div(group, HEADS);
-    int kv_head = blockIdx.y / parts, first_head = blockIdx.y % parts * HEADS;  // of the group
+    int kv_head = blockIdx.y / parts, first_head = blockIdx.y % parts * HEADS;  // in the group
     int heads = min(HEADS, group - first_head);
-    int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;  // of out and lse
+    int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;  // in out and lse
     Context context = find_context(paged, token);
 
-    float q[HEADS][A_LANE];
+    float q[HEADS][PER_LANE];
     State states[HEADS];
     const T* from = paged.q + token * paged.q_stride +
                     (int64_t)(kv_head * group + first_head) * paged.head_dim;
@@ -43,12 +44,12 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
     for (int h = 0; h < HEADS; ++h)
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
-    int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
-    // exercise 18.2 begin: each key of the context, read by one team, for the states of all heads
-    for (int first = first_team; first < context.length; first += WARPS * team.a_warp()) {
+    int first_team = threadIdx.x / WARP * team.teams_per_warp();  // this warp's first
+    // exercise 18.2 begin: one team reads each key of the context, for the states of all heads
+    for (int first = first_team; first < context.length; first += WARPS * team.teams_per_warp()) {
         int key = first + team.number();
         bool inside = key < context.length;
-        float k[A_LANE] = {}, v[A_LANE] = {};
+        float k[PER_LANE] = {}, v[PER_LANE] = {};
         if (inside) {
             int64_t slot = find_slot(context, key, paged.block_size);
             int64_t at = (slot * paged.kv_heads + kv_head) * paged.head_dim;

@@ -11,43 +11,46 @@
 // Generated from paged_split in csrc/paged/split.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// Decoding over the paged cache, rung 3 of 4: several thread blocks for each query and KV head.
+// Paged attention, rung 3 of 4: several thread blocks per query and KV head.
 //
-// Computes  attention of each query over the keys that it sees, and the log-sum-exp; see paged.cuh
-// Shapes    see paged.cuh; float32, float16 or bfloat16, any head_dim up to 256; room for what the
-//           splits find: parts float32 [splits, tokens, heads, head_dim], part_lse float32
-//           [splits, tokens, heads]
-// Owns      split s: keys s × part to (s + 1) × part of a context, the last one all that are left.
-//           A thread block: a split of a query, for up to 8 query heads that share a KV head; what
-//           its teams of lanes own is as in rung 2. Merging, a thread block: a query head.
-// Moves     as rung 2, and head_dim + 1 floats out and in for each query head of each split
-// Reaches   0.20 of a copy on an H200: 16 contexts of 4,096 in bfloat16,
-//           32 query heads, 8 KV heads, head_dim 128
+// Computes  the attention of each query over the keys that it sees, and the log-sum-exp; see
+//           paged.cuh
+// Shapes    see paged.cuh; float32, float16 or bfloat16, any head_dim up to 256; workspace for the
+//           results of the splits: parts float32 [splits, tokens, heads, head_dim] and part_lse
+//           float32 [splits, tokens, heads]
+// Owns      split s: keys s × part to (s + 1) × part of a context, and the last split all that
+//           remain. Each thread block: a split of a query, for up to 8 query heads that share a KV
+//           head; its teams of lanes own the same as in rung 2. In the merge, each thread block: a
+//           query head.
+// Moves     as rung 2, and head_dim + 1 floats out and in per query head of each split
+// Reaches   0.20 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
+//           KV heads, head_dim 128
 // Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      one sequence has few KV heads, and a GPU has many multiprocessors. Attention over
-//           different keys can be merged by the log-sum-exp. So each context is cut into parts, and
-//           a second kernel merges what they leave. Thread blocks behind a context's end return.
+// Idea      one sequence has few KV heads, and a GPU has many streaming multiprocessors. Attention
+//           over disjoint sets of keys can be merged by the log-sum-exp. So each context is cut
+//           into parts, and a second kernel merges their results. Thread blocks past the end of a
+//           context return.
 #include "paged/team.cuh"
 
-constexpr int MERGERS = 128;  // threads of a thread block that merges
+constexpr int MERGERS = 128;  // threads per thread block of the merge
 
 template <typename T, bool WIDE, int HEADS>
 __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, float* part_lse,
                             int part, int splits) {
     int token = blockIdx.x, split = blockIdx.z, group = paged.group();
     int tiles = ceil_div(group, HEADS);
-    int kv_head = blockIdx.y / tiles, first_head = blockIdx.y % tiles * HEADS;  // of the group
+    int kv_head = blockIdx.y / tiles, first_head = blockIdx.y % tiles * HEADS;  // in the group
     int heads = min(HEADS, group - first_head);
     int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;
     Context context = find_context(paged, token);
     int begin = 0, end = 0;  // the keys of this split
-    // exercise 18.3 begin: which keys are this split's; a whole thread block without any may return
+    // exercise 18.3 begin: the keys of this split; a whole thread block without keys may return
     begin = split * part;
     end = split == splits - 1 ? context.length : min(begin + part, context.length);
     if (begin >= end) return;
     // exercise 18.3 end
 
-    float q[HEADS][A_LANE];
+    float q[HEADS][PER_LANE];
     State states[HEADS];
     const T* from = paged.q + token * paged.q_stride +
                     (int64_t)(kv_head * group + first_head) * paged.head_dim;
@@ -55,11 +58,11 @@ __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, fl
     for (int h = 0; h < HEADS; ++h)
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
-    int first_team = threadIdx.x / WARP * team.a_warp();  // of this warp
-    for (int first = begin + first_team; first < end; first += WARPS * team.a_warp()) {
+    int first_team = threadIdx.x / WARP * team.teams_per_warp();  // this warp's first
+    for (int first = begin + first_team; first < end; first += WARPS * team.teams_per_warp()) {
         int key = first + team.number();
         bool inside = key < end;
-        float k[A_LANE] = {}, v[A_LANE] = {};
+        float k[PER_LANE] = {}, v[PER_LANE] = {};
         if (inside) {
             int64_t slot = find_slot(context, key, paged.block_size);
             int64_t at = (slot * paged.kv_heads + kv_head) * paged.head_dim;
@@ -77,14 +80,14 @@ __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, fl
     finish(team, states, heads, parts + row * paged.head_dim, part_lse + row);
 }
 
-// Row r of split s is parts[(s × rows + r) × head_dim] and behind, and part_lse[s × rows + r].
+// Row r of split s begins at parts[(s × rows + r) × head_dim]; its lse is part_lse[s × rows + r].
 template <typename T>
 __global__ void paged_merge(Paged<T> paged, const float* parts, const float* part_lse, int part,
                             int splits) {
     int64_t row = (int64_t)blockIdx.x * paged.heads + blockIdx.y;
     int64_t rows = (int64_t)paged.tokens * paged.heads;
     int length = find_context(paged, blockIdx.x).length;
-    int count = min(ceil_div(length, part), splits);  // splits that have keys: those before it
+    int count = min(ceil_div(length, part), splits);  // the first `count` splits have keys
     // exercise 18.3 begin: out[row] and lse[row] from parts and part_lse of `count` splits
     float larger = -INFINITY, total = 0.0f;
     for (int s = 0; s < count; ++s) larger = fmaxf(larger, part_lse[s * rows + row]);

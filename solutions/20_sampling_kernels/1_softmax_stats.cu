@@ -3,40 +3,41 @@
 // Write the maximum of each row to best[row], and the sum of exp(x − maximum) to total[row], reading
 // the row once. `from` is the row; the threads of the thread block, whole warps, share its columns.
 // `rescale(total, from, to)` brings a sum that is relative to one maximum to another, and gives 0
-// where there is nothing yet. `of_warp` has room for a pair of each warp; `warp`, `lane` and `warps`
-// are there for you.
+// where there is nothing yet. `per_warp` has room for a pair of each warp; `warp`, `lane` and
+// `warps` are there for you.
 //
 // Generated from softmax_stats in csrc/sampling/softmax_stats.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// What a softmax has to know of a row, rung 1: its maximum and its sum, in one pass.
+// The maximum and the sum that a softmax needs of each row, in one pass.
 //
-// Computes  best[r] = max of x[r], total[r] = Σ exp(x[r][c] − best[r]) over c, in float32; of a row
-//           with nothing but −inf, −inf and 0
-// Shapes    x [rows, columns] of float32, float16 or bfloat16, best and total [rows]; the caller
-//           says how many thread blocks there are and how many threads each has, a multiple of 32
-//           up to 1024
-// Owns      a thread block: the rows blockIdx.x, blockIdx.x + gridDim.x, …; a thread: of each row
-//           the columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     every element once: rows × columns × the size of an element
+// Computes  best[r] = max of x[r] and total[r] = Σ exp(x[r][c] − best[r]) over c, in float32; −inf
+//           and 0 for a row with nothing above −inf
+// Shapes    x [rows, columns], float32, float16 or bfloat16; best and total [rows]; the caller
+//           chooses the number of thread blocks and the number of threads per thread block, a
+//           multiple of 32 up to 1024
+// Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
+//           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
+// Moves     every element once: rows × columns × element size
 // Oracle    amax and logsumexp in float64, in tests/test_sample.py
-// Idea      each thread keeps a maximum and a sum relative to it (notebook 07), and whoever finds a
-//           larger maximum rescales the sum. Two such pairs merge into one, in any order: so the
-//           lanes of a warp merge theirs by shuffles, then the warps through shared memory.
+// Idea      each thread keeps a maximum and a sum relative to it, and rescales the sum when it
+//           finds a larger maximum (notebook 07). Two such pairs merge into one, in any order: the
+//           lanes of a warp merge theirs by shuffles, and the warps merge theirs through shared
+//           memory.
 #include "common.cuh"
 
 struct Stats {
     float best, total;
 };
 
-// A sum of exp(x − from) as a sum of exp(x − to); 0 if there is nothing in it.
+// Turn a sum of exp(x − from) into a sum of exp(x − to); 0 if the sum is empty.
 static __device__ float rescale(float total, float from, float to) {
     return from == -INFINITY ? 0.0f : total * expf(from - to);
 }
 
 template <typename T>
 __global__ void softmax_stats(const T* x, float* best, float* total, int rows, int columns) {
-    __shared__ Stats of_warp[32];  // at most 1024 threads are at most 32 warps
+    __shared__ Stats per_warp[32];  // at most 1024 threads, so at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
@@ -54,17 +55,17 @@ __global__ void softmax_stats(const T* x, float* best, float* total, int rows, i
             mine = {larger, rescale(mine.total, mine.best, larger) +
                                 rescale(other.total, other.best, larger)};
         }
-        if (lane == 0) of_warp[warp] = mine;
+        if (lane == 0) per_warp[warp] = mine;
         __syncthreads();
         mine = {-INFINITY, 0.0f};
         for (int w = 0; w < warps; ++w) {
-            float larger = fmaxf(mine.best, of_warp[w].best);
+            float larger = fmaxf(mine.best, per_warp[w].best);
             mine = {larger, rescale(mine.total, mine.best, larger) +
-                                rescale(of_warp[w].total, of_warp[w].best, larger)};
+                                rescale(per_warp[w].total, per_warp[w].best, larger)};
         }
         if (threadIdx.x == 0) best[row] = mine.best, total[row] = mine.total;
         // exercise 20.1 end
-        __syncthreads();  // of_warp has been read, the next row may write it
+        __syncthreads();  // wait until per_warp is read: the next row overwrites it
     }
 }
 

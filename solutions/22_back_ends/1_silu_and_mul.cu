@@ -9,17 +9,17 @@
 // Generated from silu_and_mul_simple in csrc/activation/silu_and_mul_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.
 
-// SiLU and multiply, rung 1: an element a thread, whatever the sizes.
+// SiLU and multiply, rung 1 of 2: one element per thread, for any size.
 //
 // Computes  out[r][c] = silu(x[r][c]) × x[r][size + c], with silu(g) = g / (1 + exp(-g)),
 //           in float32, rounded once
-// Shapes    x [rows, 2 × size], gates before ups; out [rows, size]; float32, float16 or bfloat16;
-//           fewer than 2**31 elements
-// Owns      a thread: an element of out; a thread block: 256 of them, across rows
-// Moves     x in once and out once: 3 × rows × size × the size of an element
+// Shapes    x [rows, 2 × size], the gates before the ups; out [rows, size]; float32, float16 or
+//           bfloat16; fewer than 2³¹ elements
+// Owns      each thread: one element of out; each thread block: 256 of them, across rows
+// Moves     x in once and out once: 3 × rows × size × element size
 // Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      one kernel for what would be three operators. A warp reads 32 gates that are neighbors,
-//           and 32 ups that are.
+// Idea      one kernel replaces three operators. A warp reads 32 adjacent gates and 32 adjacent
+//           ups.
 #include "common.cuh"
 
 constexpr int THREADS = 256;
@@ -30,8 +30,8 @@ __global__ void silu_and_mul_simple(const T* x, T* out, int rows, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= rows * size) return;
     int row = i / size, column = i % size;
-    const T* of_row = x + (size_t)row * 2 * size;
-    float gate = to_float(of_row[column]), up = to_float(of_row[size + column]);
+    const T* x_row = x + (size_t)row * 2 * size;
+    float gate = to_float(x_row[column]), up = to_float(x_row[size + column]);
     out[i] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
 }
 // exercise 22.1 end
