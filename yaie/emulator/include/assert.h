@@ -1,4 +1,4 @@
-// The C library's assert, made the kernel's own. Like the library's it may be included again.
+// The C library's assert, replaced by one that reports the thread. It may be included repeatedly.
 #include_next <assert.h>
 
 #include "emulator/api.h"

@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's cooperative_groups.h: the thread block and its tiles of one warp or less.
+// Replaces NVIDIA's cooperative_groups.h: the thread block, and tiles of up to one warp.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -20,7 +20,7 @@ class thread_block {
 
 EMULATOR_INLINE thread_block this_thread_block() { return {}; }
 
-// A tile of `Size` lanes, a power of two, that lie side by side in one warp.
+// A tile of `Size` adjacent lanes of one warp; Size is a power of two.
 template <unsigned int Size, class Parent = thread_block>
 class thread_block_tile {
     static_assert(Size && Size <= 32 && (Size & (Size - 1)) == 0,

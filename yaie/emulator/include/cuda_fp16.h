@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's cuda_fp16.h.
+// Replaces NVIDIA's cuda_fp16.h.
 #pragma once
 
 #include "cuda_runtime.h"

@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's cuda_fp8.h: eight-bit floating point to store numbers in, not to compute.
+// Replaces NVIDIA's cuda_fp8.h: eight-bit floating point, for storage and not for arithmetic.
 #pragma once
 
 #include "cuda_bf16.h"
@@ -12,7 +12,7 @@ typedef enum __nv_fp8_interpretation_t { __NV_E4M3, __NV_E5M2 } __nv_fp8_interpr
 
 namespace emulator {
 
-// A sign, `exponent` bits, `fraction` bits. E4M3 has no infinity, and one NaN of each sign.
+// A sign bit, `exponent` bits and `fraction` bits. E4M3 has no infinity, and one NaN per sign.
 template <int exponent, int fraction, bool has_infinity>
 struct EightBits {
     static constexpr int bias = (1 << (exponent - 1)) - 1, dropped = 23 - fraction;
@@ -23,7 +23,7 @@ struct EightBits {
         unsigned int bits = float_bits(value), sign = (bits >> 24) & 0x80u;
         bits &= 0x7fffffffu;
         if (value != value) return (unsigned char)(sign | nan);
-        if (bits < (unsigned int)(128 - bias) << 23) {  // subnormal: a multiple of the least
+        if (bits < (unsigned int)(128 - bias) << 23) {  // subnormal: a multiple of the smallest
             const float units = bits_float(bits) * (float)(1 << (bias - 1 + fraction));
             return (unsigned char)(sign | (unsigned int)nearbyintf(units));
         }

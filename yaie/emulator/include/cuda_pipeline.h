@@ -1,5 +1,5 @@
-// Stands in for NVIDIA's cuda_pipeline.h: copies to shared memory that run beside the threads. Here
-// each is over at once, so a wait that is missing does not show.
+// Replaces NVIDIA's cuda_pipeline.h: asynchronous copies to shared memory. Here each copy completes
+// immediately, so a missing wait is not noticed.
 #pragma once
 
 #include "cuda_runtime.h"

@@ -1,3 +1,3 @@
-// In NVIDIA's kit a part of cuda_pipeline.h.
+// A part of cuda_pipeline.h in NVIDIA's toolkit.
 #pragma once
 #include "cuda_pipeline.h"

@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's cuda_runtime.h: CUDA C++ for an ordinary C++ compiler.
+// Replaces NVIDIA's cuda_runtime.h: CUDA C++ for an ordinary C++ compiler.
 #pragma once
 
 #include <assert.h>
@@ -21,7 +21,7 @@
 #define __host__
 #define __constant__
 #define __managed__
-// One copy for each core, which runs one thread block at a time.
+// One copy per core, since a core runs one thread block at a time.
 #define __shared__ static __thread __attribute__((used))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

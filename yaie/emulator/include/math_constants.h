@@ -1,4 +1,4 @@
-// Stands in for NVIDIA's math_constants.h.
+// Replaces NVIDIA's math_constants.h.
 #pragma once
 
 #define CUDART_INF_F __builtin_inff()

@@ -1,5 +1,5 @@
-// Stands in for NVIDIA's mma.h, for tiles of 16 × 16 × 16. A lane holds 8 neighbors of half a row,
-// which is not how the tensor cores hold them: programs may not rely on either.
+// Replaces NVIDIA's mma.h, for tiles of 16 × 16 × 16. A lane holds 8 adjacent elements of a row.
+// The layout on tensor cores is different and unspecified, so programs must not rely on either.
 #pragma once
 
 #include "cuda_bf16.h"
@@ -17,7 +17,7 @@ enum layout_t { mem_row_major, mem_col_major };
 
 template <class Use, int M, int N, int K, class T, class Layout = void>
 struct fragment {
-    static_assert(M == 16 && N == 16 && K == 16, "the emulator has tiles of 16 x 16 x 16");
+    static_assert(M == 16 && N == 16 && K == 16, "the emulator supports tiles of 16 x 16 x 16 only");
     static constexpr int num_elements = 8;
     T x[num_elements];
 };
@@ -52,7 +52,7 @@ EMULATOR_INLINE void store_matrix_sync(T* to, const fragment<accumulator, 16, 16
     __syncwarp();
 }
 
-// The products are exact, and rounded once with the sum.
+// The products are exact, and the sum is rounded once.
 template <class T, class LayoutA, class LayoutB, class C>
 EMULATOR_INLINE void mma_sync(fragment<accumulator, 16, 16, 16, C>& d,
                               const fragment<matrix_a, 16, 16, 16, T, LayoutA>& a,

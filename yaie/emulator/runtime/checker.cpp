@@ -7,7 +7,7 @@
 
 #include "grid.h"
 
-// Where this library's code begins and ends; the linker knows.
+// Where this library's code begins and ends; the linker defines these symbols.
 extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" char etext[] __attribute__((visibility("hidden")));
 
@@ -18,9 +18,9 @@ Checker checker;
 namespace {
 
 constexpr size_t most_findings = 256;
-constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was meant for it
+constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was probably meant for it
 
-// Where the file that holds `code` lies in memory.
+// The segments in memory of the compiled file that contains `code`.
 struct Module {
     uintptr_t code = 0;
     std::vector<Range> segments;
@@ -53,7 +53,7 @@ int visit(dl_phdr_info* info, size_t, void* data) {
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
 
-// What the checker allocates must not be lost to a signal that gives the thread block up.
+// While it exists, the time limit does not abandon the thread block, so no allocation is lost.
 class Busy {
   public:
     explicit Busy(Core& core) : core_(core) { core_.busy = 1; }
@@ -133,7 +133,7 @@ const Range* Checker::find(uintptr_t address, size_t size) {
     return nullptr;
 }
 
-// For cudaMemcpy and cudaMemset: a range that begins in device memory must end there.
+// For cudaMemcpy and cudaMemset: bytes that begin in a range of device memory must end in it.
 bool Checker::host_range_is_valid(const void* begin, size_t size) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
     return !find(address, 1) || find(address, size);
@@ -150,8 +150,8 @@ void Checker::begin_launch() {
     released_.clear();
 }
 
-// The shared arrays of this launch become ranges. The compiled file has the arrays of all its
-// kernels side by side, so only those that this kernel can name are let in.
+// Makes ranges of the shared arrays of this launch. The compiled file holds the arrays of all its
+// kernels side by side, so only those that this kernel can access are added.
 void Checker::add_shared(const Launch& launch) {
     ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(),
                                  [](const Range& range) { return range.memory != Memory::global; }),
@@ -231,7 +231,7 @@ Failure Checker::describe(Core& core, Kind kind, const void* site, const Range& 
     return finding;
 }
 
-// One finding for each kind and pair of places; the rest is counted.
+// Keeps one finding per kind and pair of source locations, and counts the repetitions.
 void Checker::add(const Failure& finding) {
     for (Failure& known : findings) {
         if (known.kind == finding.kind && known.site == finding.site &&
@@ -245,7 +245,8 @@ void Checker::add(const Failure& finding) {
     findings.back().count = 1;
 }
 
-// The access would do harm, so its thread ends here. What it leaves undone is no further fault.
+// The access would corrupt memory, so its thread ends here. What the thread no longer does is not
+// reported.
 void Checker::refuse(Core& core, Failure finding) {
     add(finding);
     threads_were_killed_ = true;
@@ -303,7 +304,7 @@ void Checker::arrive(Core& core, bool first) {
         return;
     }
     if (first_arrived_->site == core.current->site) return;
-    // Python drops the finding if both are one line, which the compiler may have copied.
+    // Python drops the finding if both sites are on one line: the compiler may have duplicated it.
     Failure finding = describe(core, Kind::divergent_barrier, core.current->site);
     finding.other_site = first_arrived_->site;
     finding.other_thread = first_arrived_->index;

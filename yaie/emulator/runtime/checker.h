@@ -1,4 +1,4 @@
-// Checked mode: every load and store of a kernel comes here before it happens.
+// Checked mode: every load and store of a kernel is reported here before it happens.
 #pragma once
 
 #include <stdint.h>
@@ -14,16 +14,16 @@
 
 namespace emulator {
 
-// Memory that a kernel may touch.
+// A range of memory that a kernel may access.
 struct Range {
     uintptr_t begin, end;
     Memory memory;
     bool writable;
-    int id;          // what Python knows it by, or -1
-    Shadow* shadow;  // null: no races are looked for
+    int id;          // the number by which Python knows it, or -1
+    Shadow* shadow;  // null: not checked for races
 };
 
-// Range ids that need no name from Python, which has the same numbers.
+// Ids of ranges that Python does not name; runtime.py has the same numbers.
 constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5;
 
 struct SharedSymbol {  // a `__shared__` array of the compiled file
@@ -35,7 +35,7 @@ struct SharedSymbol {  // a `__shared__` array of the compiled file
 class Checker final : public Observer {
   public:
     std::vector<Failure> findings;
-    std::vector<int> untracked;  // ranges too large for cells: no races were looked for
+    std::vector<int> untracked;  // ranges too large for cells, not checked for races
     Counters counters;
 
     void begin();
@@ -77,20 +77,21 @@ class Checker final : public Observer {
 
     std::vector<Range> ranges_;
     std::vector<SharedSymbol> symbols_;
-    std::vector<Shadow*> shadows_;  // kept from call to call; the first `num_shadows_` are in use
+    std::vector<Shadow*> shadows_;  // kept between calls; the first `num_shadows_` are in use
     size_t num_shadows_ = 0;
     Shadow* static_shadow_ = nullptr;
     Shadow* dynamic_shadow_ = nullptr;
-    std::vector<std::pair<uintptr_t, Shadow*>> variables_;  // of the file's writable segments
+    std::vector<std::pair<uintptr_t, Shadow*>> variables_;  // for the file's writable segments
     size_t last_found_ = 0;
     Clocks clocks_;
-    uint32_t next_block_ = 1, first_block_ = 1;  // a running number, over all calls
+    uint32_t next_block_ = 1, first_block_ = 1;  // numbers of thread blocks, over all calls
     uintptr_t shared_base_ = 0;  // of the file's static shared arrays
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
     const Thread* first_arrived_ = nullptr;
-    // Thread blocks of the launch, counted as they ran, whose stores are visible after an atomic on
-    // an address, and to the present one; see order_by_atomic.
+    // Thread blocks of the launch, in the order in which they ran. released_ holds per address
+    // those whose stores are visible after an atomic on it; acquired_ holds those whose stores are
+    // visible to the current thread block. See order_by_atomic.
     Table<NumberSet> released_;
     NumberSet acquired_;
 };

@@ -96,13 +96,13 @@ void Core::start(Thread* thread) {
     thread->state = State::ready;
 }
 
-// Runs threads, one after another, on the stack it was started on.
+// Runs threads, one after another, on the stack on which it was started.
 void Core::thread_main() {
     for (;;) {
         launch->body(launch->arguments);
         Thread* ended = current;
         end_thread(ended);
-        if (started_ < count) {  // the next one takes over this stack
+        if (started_ < count) {  // the next thread takes over this stack
             become(&threads[order_[started_++]]);
             current->stack = ended->stack;
             current->state = State::ready;
@@ -146,8 +146,8 @@ bool Core::can_run(const Thread* thread) const {
            (thread->state == State::at_barrier && thread->epoch != epoch);
 }
 
-// The thread to run next: one that has not begun, else the next on the ring that can run. Threads
-// that have ended leave the ring here.
+// The thread to run next: one that has not started, or else the next in the ring that can run.
+// Threads that have ended are removed from the ring here.
 Thread* Core::pick(Thread* after) {
     if (started_ < count) {
         Thread* fresh = &threads[order_[started_++]];
@@ -179,7 +179,7 @@ void Core::end_thread(Thread* thread) {
     const uint32_t warp = thread->linear / 32;
     warps_[warp].alive &= ~(1u << thread->lane());
     if (arrived_ && arrived_ == alive_) release_barrier();
-    // Lanes that waited for this one wait no longer.
+    // Lanes that waited for this one need not wait any longer.
     for (uint32_t lanes = warps_[warp].waiting; lanes; lanes &= lanes - 1) {
         const uint32_t lane = __builtin_ctz(lanes);
         if (warps_[warp].waiting >> lane & 1) try_collective(warp, threads[warp * 32 + lane].mask);
@@ -216,7 +216,7 @@ void Core::release_barrier() {
     ++epoch;
 }
 
-// No thread can run and some wait: names two that wait for each other.
+// No thread can run and some are waiting: reports two that wait in different places.
 void Core::stuck() {
     const Thread* first = nullptr;
     const Thread* second = nullptr;

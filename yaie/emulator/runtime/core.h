@@ -1,7 +1,7 @@
-// A core of the CPU runs one thread block at a time: all its threads, in turns.
+// A CPU core runs one thread block at a time, by switching between its threads.
 //
-// A thread runs until it has to wait (at a barrier, or for the lanes of its warp) or ends; then
-// the core goes straight on with the next one that can run. Threads that never wait share one
+// A thread runs until it ends or must wait, at a barrier or for the lanes of its warp. Then the
+// core switches directly to the next thread that can run. Threads that never wait use the same
 // stack, one after another.
 #pragma once
 
@@ -15,24 +15,24 @@
 
 namespace emulator {
 
-constexpr size_t most_shared = 227 * 1024;  // bytes that a thread block may have, as on Hopper
+constexpr size_t most_shared = 227 * 1024;  // bytes per thread block, as on Hopper
 
 enum class State : uint8_t { fresh, ready, at_barrier, at_collective, done };
 
 struct Thread {
     uint3 index;      // threadIdx
-    uint32_t linear;  // its place in the thread block
+    uint32_t linear;  // its index in the thread block, counted along x, y, z
     State state;
-    bool killed;      // ended by the checker: its absence is not the kernel's fault
-    bool fenced;      // __threadfence since its last store to global memory
+    bool killed;      // ended by the checker; its absence is not a fault of the kernel
+    bool fenced;      // has executed __threadfence since its last store to global memory
     int stack;
     Context context;
-    Thread* next;       // the ring of threads, in the order of the schedule
-    const void* site;   // the call that it waits in
-    uint64_t epoch;     // of the barrier it waits at
+    Thread* next;       // in the ring of threads, in the order of the schedule
+    const void* site;   // return address of the call in which it waits
+    uint64_t epoch;     // of the barrier at which it waits
     Collective operation;
     uint32_t mask;
-    bool outside_mask;  // passed a mask without itself
+    bool outside_mask;  // passed a mask that does not include itself
     int parameter, width;
     uint64_t value, result;
 
@@ -63,7 +63,7 @@ class Core {
                         int width, const void* site);
     uint32_t active_lanes() const { return warps_[current->linear / 32].alive; }
 
-    [[noreturn]] void leave();        // gives the whole thread block up
+    [[noreturn]] void leave();        // abandons the whole thread block
     [[noreturn]] void kill_current(); // ends the current thread
     [[noreturn]] void time_is_up(const void* site);
     bool running() const { return current != nullptr; }
@@ -71,7 +71,7 @@ class Core {
 
     const Launch* launch = nullptr;
     uint3 block = {};            // blockIdx
-    uint64_t block_number = 0;   // its place in the grid
+    uint64_t block_number = 0;   // its index in the grid, counted along x, y, z
     Thread* current = nullptr;
     std::vector<Thread> threads;
     uint32_t count = 0;          // threads of the thread block
@@ -79,7 +79,7 @@ class Core {
     Stacks stacks;
     unsigned char* const dynamic_shared;
     bool checking = false;
-    // A signal may not throw a thread away while the runtime holds something: it asks instead.
+    // While the runtime is busy, a signal must not abandon the thread: it sets stop_asked instead.
     volatile sig_atomic_t busy = 0, stop_asked = 0;
 
   private:
@@ -103,7 +103,7 @@ class Core {
     Context main_ = nullptr;
 };
 
-// The core that this OS thread is, while it runs a kernel.
+// The core that this OS thread represents while it runs a kernel.
 extern __thread Core* this_core __attribute__((tls_model("initial-exec")));
 
 }  // namespace emulator

@@ -8,13 +8,13 @@ namespace {
 constexpr size_t most_logged = 1 << 23;  // accesses of a thread block between two barriers
 constexpr size_t most_sites = 0xffff;
 
-// How many values differ. Sorts them.
+// The number of distinct values. Sorts them.
 size_t distinct(uintptr_t* values, size_t count) {
     if (!std::is_sorted(values, values + count)) std::sort(values, values + count);
     return std::unique(values, values + count) - values;
 }
 
-// Sectors of 32 bytes that the lanes touch, and the fewest that hold as many different bytes.
+// The sectors of 32 bytes that the lanes access, and the fewest that hold as many distinct bytes.
 void count_sectors(const uintptr_t* addresses, size_t count, size_t size, uint64_t* units,
                    uint64_t* ideal) {
     uintptr_t sectors[64], places[32];
@@ -28,7 +28,7 @@ void count_sectors(const uintptr_t* addresses, size_t count, size_t size, uint64
     *ideal = (distinct(places, count) * size + 31) / 32;
 }
 
-// The most words of 4 bytes that fall into one of the 32 banks.
+// The largest number of distinct 4-byte words in one of the 32 banks.
 uint64_t conflicts(const uintptr_t* addresses, size_t count, size_t size) {
     uintptr_t words[128];
     size_t num_words = 0;
@@ -42,8 +42,8 @@ uint64_t conflicts(const uintptr_t* addresses, size_t count, size_t size) {
     return most;
 }
 
-// Whether every lane's address is that of the lane whose number differs from its own by `apart`;
-// lanes that take no part do not count.
+// Whether every lane has the same address as the lane whose number differs in the bit `apart`.
+// Inactive lanes do not count.
 bool paired(const uintptr_t* addresses, const uint32_t* lanes, size_t count, uint32_t apart) {
     uintptr_t by_lane[32] = {};
     for (size_t i = 0; i < count; ++i) by_lane[lanes[i]] = addresses[i];
@@ -55,7 +55,7 @@ bool paired(const uintptr_t* addresses, const uint32_t* lanes, size_t count, uin
 }
 
 // Wavefronts of a request to shared memory. Accesses of 8 bytes are served for half a warp at a
-// time, of 16 bytes for a quarter; loads for twice as many lanes if neighbors read the same.
+// time, of 16 bytes for a quarter; loads for twice as many lanes if paired lanes read the same.
 uint64_t count_wavefronts(const uintptr_t* addresses, const uint32_t* lanes, size_t count,
                           const Site& site) {
     uint32_t part = site.size <= 4 ? 32 : site.size <= 8 ? 16 : 8;
@@ -162,8 +162,8 @@ void Counters::flush(const Core& core, uint32_t warp) {
     }
 }
 
-// Lanes of a warp mostly do the same: as long as they do, their n-th accesses are one request.
-// Returns how many entries were counted.
+// As long as the lanes of a warp execute the same instructions, their n-th accesses are one
+// request. Returns how many entries were counted.
 size_t Counters::flush_together(const Core& core, uint32_t warp) {
     const uint32_t begin = warp * 32, end = std::min(begin + 32, core.count);
     for (size_t n = 0;; ++n) {
@@ -183,14 +183,14 @@ size_t Counters::flush_together(const Core& core, uint32_t warp) {
     }
 }
 
-// Where lanes went different ways, the k-th time that each lane executes an instruction since
-// they last met counts as one request.
+// Where lanes have diverged, the k-th execution of an instruction by each lane since they last
+// synchronized counts as one request.
 void Counters::flush_apart(const Core& core, uint32_t warp, size_t from) {
     const uint32_t begin = warp * 32, end = std::min(begin + 32, core.count);
     std::vector<Request> requests;
-    Table<uint32_t> numbers;  // of requests, by site and time
+    Table<uint32_t> numbers;  // of requests, by site and k
     for (uint32_t thread = begin; thread < end; ++thread) {
-        Table<uint32_t> times;  // by site
+        Table<uint32_t> times;  // executions so far, by site
         const auto& log = logs_[thread];
         for (size_t n = from; n < log.size(); ++n) {
             bool added;

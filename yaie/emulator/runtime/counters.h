@@ -1,5 +1,5 @@
-// What the memory system would be asked: sectors for each request of a warp to global memory,
-// wavefronts for each request to shared memory.
+// Counts what the memory system would do: sectors per request of a warp to global memory, and
+// wavefronts per request to shared memory.
 #pragma once
 
 #include <stddef.h>
@@ -13,17 +13,17 @@
 
 namespace emulator {
 
-// One instruction of the compiled kernel that touches one kind of memory.
+// One instruction of the compiled kernel that accesses one kind of memory.
 struct Site {
     const void* address;
     Memory memory;
     Access access;
-    int size;           // bytes a lane
+    int size;           // bytes per lane
     int range;
     uint64_t requests;  // how often a warp executed it
-    uint64_t lanes;     // active lanes, over all requests
+    uint64_t lanes;     // active lanes, summed over all requests
     uint64_t units, ideal_units;  // sectors of 32 bytes, or wavefronts
-    // The worst request: which lanes, which offsets in the range, how many units.
+    // The worst request: its lanes, their offsets in the range, its units.
     uint32_t worst_lanes;
     uint32_t worst_units;
     int64_t worst_offsets[32];
@@ -38,9 +38,9 @@ class Counters {
     void clear();
     void begin_block(uint32_t num_threads);
     uint16_t site(const void* address, Memory memory, Access access, int size, int range);
-    // Notes an access of a thread, to be counted when its warp meets.
+    // Notes an access of a thread, to be counted when its warp next synchronizes.
     void note(uint32_t thread, uint16_t site, uintptr_t address, uintptr_t range_begin);
-    // Counts what the lanes of a warp have done since they last met.
+    // Counts the accesses of the lanes of a warp since they last synchronized.
     void flush(const Core& core, uint32_t warp);
 
   private:
@@ -53,7 +53,7 @@ class Counters {
         const Entry* entries[32];
     };
 
-    struct Recent {  // a few sites that need no look into the index
+    struct Recent {  // a cache of recent sites in front of the index
         uint64_t key = 0;
         uint16_t site = 0;
     };
@@ -67,7 +67,7 @@ class Counters {
 
     Table<uint16_t> index_;
     Recent recent_[num_recent];
-    std::vector<std::vector<Entry>> logs_;  // for each thread
+    std::vector<std::vector<Entry>> logs_;  // per thread
     size_t logged_ = 0;
 };
 

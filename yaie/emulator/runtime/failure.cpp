@@ -1,5 +1,5 @@
-// Faults of the CPU and the time limit. A signal handler gives the thread block up by going back
-// to where it was started: the stacks of its threads are simply used anew.
+// CPU faults and the time limit. The signal handler abandons the thread block by switching back to
+// the context that started it; the stacks of its threads are reused.
 #include "failure.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 #include "grid.h"
 #include "observer.h"
 
-// Where this library's code begins and ends; the linker knows.
+// Where this library's code begins and ends; the linker defines these symbols.
 extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
 extern "C" char etext[] __attribute__((visibility("hidden")));
 
@@ -50,7 +50,7 @@ Failure failure_at(Kind kind, int error, void* context) {
 
 void on_fault(int signal, siginfo_t* info, void* context) {
     Core* core = this_core;
-    if (!core || !core->running() || core->busy) {  // not the kernel's doing
+    if (!core || !core->running() || core->busy) {  // not a fault of the kernel
         struct sigaction standard = {};
         standard.sa_handler = SIG_DFL;
         sigaction(signal, &standard, nullptr);
@@ -68,8 +68,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     fail(*core, failure);
 }
 
-// Time is up. In the midst of the runtime nothing can be given up, and no line be named: there
-// the next barrier, shuffle or checked access ends the launch.
+// The time limit has passed. Inside the runtime the thread block cannot be abandoned and no source
+// line can be named; there the next barrier, shuffle or checked access ends the launch.
 void on_alarm(int, siginfo_t*, void* context) {
     Core* core = this_core;
     if (!core || !core->running()) return;
@@ -82,8 +82,8 @@ void on_alarm(int, siginfo_t*, void* context) {
     fail(*core, failure_at(Kind::time_limit, 702, context));
 }
 
-// A timer that rings on this very thread, by the time that it has computed: on a busy machine a
-// kernel may take its time. Made once for each thread, and again after a fork.
+// A timer that signals this thread and measures its CPU time, so that a busy machine does not
+// shorten the limit. Created once per thread, and again after a fork.
 struct Timer {
     timer_t timer;
     pid_t process = 0;
@@ -105,7 +105,7 @@ struct Timer {
         struct itimerspec when = {};
         when.it_value.tv_sec = (time_t)seconds;
         when.it_value.tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9);
-        if (seconds > 0) when.it_interval.tv_nsec = 20'000'000;  // again if it came at a bad time
+        if (seconds > 0) when.it_interval.tv_nsec = 20'000'000;  // repeat if it was busy
         timer_settime(timer, 0, &when, nullptr);
     }
 };

@@ -1,4 +1,4 @@
-// What went wrong, as both the checker and the runtime tell it to Python.
+// What went wrong, as the checker and the runtime report it to Python.
 #pragma once
 
 #include <stdint.h>
@@ -26,17 +26,17 @@ struct Failure {
     Memory memory;
     Access access, other_access;
     int size;        // bytes
-    int range;       // of the checker's ranges, or -1
-    int64_t offset;  // from the range's beginning; a lane for kinds that speak of one
+    int range;       // id of one of the checker's ranges, or -1
+    int64_t offset;  // from the start of the range; for kinds about a lane, the lane
     uint64_t address;
-    uint64_t count;  // how often
+    uint64_t count;  // occurrences
     char text[256];  // an assertion's expression
 };
 
 // Keeps the first failure of the launch, stops all cores, and never returns.
 [[noreturn]] void fail(Core& core, Failure failure);
 
-// The signals by which the CPU tells of a fault, and a time limit, for one launch on one thread.
+// The signal stack and the time limit of one launch on one thread.
 class Watch {
   public:
     explicit Watch(double seconds);
@@ -44,7 +44,7 @@ class Watch {
     Watch(const Watch&) = delete;
 };
 
-// Installs the handlers of faults for a launch and puts back what was there.
+// Installs the fault handlers for a launch, and restores the previous ones afterwards.
 class Handlers {
   public:
     Handlers();

@@ -24,12 +24,12 @@ Observer* observer = nullptr;
 
 namespace {
 
-constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer are done before a core wakes
+constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish before a core wakes
 
 std::mutex launch_mutex;  // one launch at a time
 int last_error = 0;
 
-// How much dynamic shared memory a kernel was allowed, by cudaFuncSetAttribute.
+// The dynamic shared memory that cudaFuncSetAttribute has allowed a kernel.
 struct Allowance {
     const char* file;
     std::string kernel;
@@ -57,7 +57,7 @@ struct Grid {
     const Launch* launch;
     Schedule schedule;
     uint64_t num_blocks;
-    uint64_t num_running;  // of these, the first in the order
+    uint64_t num_running;  // how many of them run, the first in the order
     std::atomic<uint64_t> next{0};
     std::atomic<bool> stop{false};
 };
@@ -70,7 +70,7 @@ uint64_t nth_block(const Grid& grid, uint64_t n) {
         case Order::reverse: return grid.num_blocks - 1 - n;
         case Order::random: break;
     }
-    // A stride without a factor in common with the number visits every thread block once.
+    // A stride that shares no factor with the number of thread blocks visits each of them once.
     uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_blocks + 1;
     auto common = [](uint64_t a, uint64_t b) {
         while (b) {
@@ -84,7 +84,7 @@ uint64_t nth_block(const Grid& grid, uint64_t n) {
     return (n * stride + grid.schedule.seed) % grid.num_blocks;
 }
 
-// Takes thread blocks until there are none: what each core does in a launch.
+// What each core does in a launch: takes thread blocks until none are left.
 void work(Grid& grid) {
     static thread_local std::unique_ptr<Core> core(new Core);
     Watch watch(settings.time_limit);
@@ -99,7 +99,7 @@ void work(Grid& grid) {
     this_core = nullptr;
 }
 
-// Threads that sleep between launches, one for each further core.
+// OS threads that sleep between launches, one for each further core.
 class Pool {
   public:
     void run(Grid& grid, int helpers) {
@@ -140,8 +140,8 @@ class Pool {
     uint64_t launch_ = 0;
 };
 
-// Never destroyed: its threads live as long as the process. A fork has none of them, so a child
-// begins with a new one.
+// Never destroyed: its threads live as long as the process. After a fork the child process has none
+// of them, so it starts with a new pool.
 Pool* pool() {
     static Pool* only = nullptr;
     static bool registered = false;
@@ -181,7 +181,7 @@ void run_grid(const Launch& launch) {
     Grid grid{&launch, settings.schedule, all, most && most < all ? most : all};
     const bool checking = launch.checked && observer;
     const uint64_t threads = grid.num_running * b.x * b.y * b.z;
-    // Checking needs one order of events, so it stays on one core.
+    // The checker needs a single order of events, so it runs on one core.
     uint64_t cores = checking || threads < worth_waking ? 1 : (uint64_t)num_cores();
     if (cores > grid.num_running) cores = grid.num_running;
     Handlers handlers;
@@ -240,7 +240,7 @@ uint32_t emulator_active_lanes() { return this_core->active_lanes(); }
 int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels
     std::lock_guard<std::mutex> lock(launch_mutex);
-    if (has_failed) return last_error;  // after a fault nothing runs until Python has heard of it
+    if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
     if (int error = check(*launch)) {
         set_error(error);
         return error;
@@ -264,7 +264,7 @@ void emulator_fence() {
     if (this_core) this_core->current->fenced = true;
 }
 
-// Kernels print into a buffer, which Python shows after the launch: a notebook then has it too.
+// Kernels print into a buffer that Python prints after the launch, so that it shows in notebooks.
 int emulator_print(const char* format, ...) {
     char line[4096];
     va_list arguments;
@@ -327,7 +327,7 @@ void emulator_configure(int order, uint64_t seed, double time_limit, int cores,
     settings = {{(Order)order, seed}, time_limit, cores, most_blocks};
 }
 
-// Forgets errors; called before each call of a launcher.
+// Clears errors; called before each call of a launcher.
 void emulator_begin() {
     has_failed = false;
     last_error = 0;
@@ -338,7 +338,7 @@ int emulator_failure(Failure* failure) {
     return has_failed;
 }
 
-// Moves what kernels printed into `to`; returns how much there was.
+// Moves what kernels printed into `to`; returns its length.
 size_t emulator_take_text(char* to, size_t size) {
     std::lock_guard<std::mutex> lock(text_mutex);
     const size_t length = text.size();

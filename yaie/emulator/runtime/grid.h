@@ -1,4 +1,4 @@
-// A launch: its thread blocks over the cores, its errors, and what Python may set.
+// A launch: distributes its thread blocks over the cores, and keeps its errors and settings.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace emulator {
 
 struct Settings {
     Schedule schedule;
-    double time_limit = 60;  // seconds that a core computes
-    int num_cores = 0;       // 0: as many as the machine lends
-    uint64_t most_blocks = 0;  // of a launch that run, the first in the order; 0: all
+    double time_limit = 60;  // CPU seconds per core
+    int num_cores = 0;       // 0: all that this process may use
+    uint64_t most_blocks = 0;  // run only so many thread blocks of a launch; 0: all
 };
 
 extern Settings settings;
 
-std::string base_name(const char* kernel);  // of "a::fill<float, 4>, 1", "fill"
+std::string base_name(const char* kernel);  // "fill" for "a::fill<float, 4>, 1"
 void grid_failed(const Failure& failure);
 void set_error(int error);
 void print_text(const char* text);

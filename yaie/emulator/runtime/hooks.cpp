@@ -1,5 +1,5 @@
-// The functions that code compiled with -fsanitize=thread calls before each load and store. The
-// sanitizer's own library is not linked: these take its place.
+// The functions that code compiled with -fsanitize=thread calls before each load and store. They
+// replace the sanitizer's own library, which is not linked.
 #include "checker.h"
 
 using namespace emulator;
@@ -8,7 +8,7 @@ namespace {
 
 inline void report(void* address, size_t size, Access kind, const void* site) {
     Core* core = this_core;
-    if (!core || !core->checking || !core->current) return;  // a launcher, on the host
+    if (!core || !core->checking || !core->current) return;  // a launcher on the host
     checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site);
     if (core->stop_asked) core->time_is_up(site);
 }

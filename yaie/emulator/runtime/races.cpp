@@ -1,4 +1,4 @@
-// Accesses to one place in no order, and reads of what no thread has written.
+// Finds races, which are unordered accesses to one address, and reads of uninitialized memory.
 #include <algorithm>
 
 #include "checker.h"
@@ -8,8 +8,8 @@ namespace emulator {
 
 namespace {
 
-// Keeps one reader of the present interval, and a second one of another thread, best of another
-// warp: a later writer races with at least one of them if it races with any.
+// Keeps one reader of the current interval between barriers and a second reader of another thread,
+// preferably of another warp. A later write that races with any reader races with one of these.
 void note_reader(Cell& cell, const Stamp& now) {
     const Stamp& first = cell.reader;
     const bool same_interval = first.block == now.block && first.epoch == now.epoch;
@@ -26,8 +26,9 @@ void note_reader(Cell& cell, const Stamp& now) {
 
 }  // namespace
 
-// The pattern "the last thread block sums up": each writes its part, fences, and counts itself in
-// with an atomic. The thread block that finds the count complete may read all parts.
+// Recognizes the pattern "the last thread block adds up": each thread block writes its part,
+// executes a fence and increments a counter atomically; the one that finds the count complete may
+// read all parts.
 void Checker::order_by_atomic(Core& core, uintptr_t address) {
     bool added;
     NumberSet& released = released_.at(address, &added);

@@ -13,7 +13,7 @@ void Shadow::cover(size_t bytes) {
     if (needed > mapped_) map(needed);
 }
 
-// Lazily backed: costs memory only where a kernel reaches.
+// The pages are backed lazily, so only what a kernel accesses costs memory.
 void Shadow::map(size_t bytes) {
     unmap();
     if (bytes > most_bytes) return;
@@ -30,7 +30,7 @@ void Shadow::unmap() {
     mapped_ = 0;
 }
 
-// Splits granules until an access of `part` bytes, or at that offset, is a whole number of them.
+// Splits granules until an access of `part` bytes, or at that offset, covers whole granules.
 void Shadow::refine(size_t part) {
     const unsigned before = shift_;
     shift_ = part & 1 ? 0 : 1;
@@ -52,7 +52,7 @@ void Clocks::begin_block(uint32_t num_threads) {
     for (uint32_t thread = 0; thread < num_threads; ++thread) known_[thread * 32 + thread % 32] = 1;
 }
 
-// After __syncwarp each lane knows what any of them knew; what it does next is new to the others.
+// After __syncwarp each lane has seen all that any of them had seen; its next accesses are unseen.
 void Clocks::join(uint32_t warp, uint32_t lanes) {
     uint32_t joined[32] = {};
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {

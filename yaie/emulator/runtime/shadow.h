@@ -1,5 +1,5 @@
-// Races. For each granule of memory a cell remembers who wrote and who read it last; an access that
-// is not ordered after those is a race, whether or not it went well this time.
+// Race detection. For each granule of memory a cell records its last writers and readers. An access
+// that is not ordered after them is a race, even if this run computed the right result.
 //
 // Threads of one thread block are ordered by its barriers, lanes of one warp also by __syncwarp
 // (vector clocks, as in FastTrack, Flanagan and Freund 2009), thread blocks by fences and atomics.
@@ -16,7 +16,7 @@
 namespace emulator {
 
 struct Stamp {  // one access
-    uint32_t block;  // a running number of the thread block; 0: none yet
+    uint32_t block;  // number of the thread block, over all calls; 0: none yet
     uint16_t thread;
     uint16_t site;
     uint32_t epoch : 30, kind : 2;
@@ -24,7 +24,7 @@ struct Stamp {  // one access
 };
 
 struct Cell {
-    Stamp writer, other_writer;  // the second: an atomic that another atomic followed
+    Stamp writer, other_writer;  // the second: an atomic that was followed by another atomic
     Stamp reader, other_reader;
 };
 
@@ -33,7 +33,7 @@ struct Conflict {
     Stamp earlier = {};
 };
 
-// How often each lane had met the others of its warp, as every lane knows it.
+// Vector clocks: for each thread, how often each lane of its warp had synchronized when last seen.
 class Clocks {
   public:
     void begin_block(uint32_t num_threads);
@@ -47,18 +47,19 @@ class Clocks {
     std::vector<uint32_t> known_;  // [thread][lane]
 };
 
-// The cells of a stretch of memory. A granule is 4 bytes, until an access touches part of one: then
-// it becomes as small as that. Nothing is lost, since all bytes of a granule have one history.
+// The cells of a contiguous region of memory. A granule is 4 bytes until an access covers only a
+// part of one; then granules become that small. Nothing is lost, since all bytes of a granule have
+// the same history.
 class Shadow {
   public:
-    static constexpr size_t most_bytes = 1ull << 33;  // of cells, for one stretch
+    static constexpr size_t most_bytes = 1ull << 33;  // of cells, per Shadow
 
     Shadow() = default;
     ~Shadow() { unmap(); }
     Shadow(const Shadow&) = delete;
 
-    // Covers `bytes` of memory from now on. What the cells held before stays: it is of thread
-    // blocks that ran earlier.
+    // Covers `bytes` of memory from now on. The cells keep their contents, which belong to thread
+    // blocks that ran earlier and are ignored.
     void cover(size_t bytes);
     bool usable() const { return cells_ != nullptr; }
     bool is_large() const { return mapped_ > most_kept; }
@@ -67,7 +68,7 @@ class Shadow {
         Cell* first;
         size_t count;
     };
-    // The cells of an access; none if memory for them cannot be had.
+    // The cells of an access; none if memory for them could not be mapped.
     Cells at(size_t offset, size_t size) {
         if ((offset | size) & ((1u << shift_) - 1)) refine(offset | size);
         return {cells_ + (offset >> shift_), cells_ ? size >> shift_ : 0};

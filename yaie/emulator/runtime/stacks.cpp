@@ -17,7 +17,7 @@ namespace emulator {
 
 #ifndef EMULATOR_UCONTEXT
 
-// The ABI has a callee keep six registers and the stack pointer; nothing else needs saving.
+// By the ABI a callee preserves six registers and the stack pointer; nothing else must be saved.
 extern "C" void emulator_switch(Context* from, Context to);
 asm(R"(
     .text
@@ -45,10 +45,10 @@ emulator_switch:
 void switch_context(Context* from, Context to) { emulator_switch(from, to); }
 
 Context Stacks::start(int stack, void (*function)()) {
-    // Stacks that all began at one offset in a page would share a few sets of the L1 cache.
+    // Stacks that all start at one offset in a page would compete for a few sets of the L1 cache.
     char* top = low(stack) + bytes - (size_t)(stack % 32) * 128;
     void** slot = reinterpret_cast<void**>(top);
-    *--slot = nullptr;  // where a caller's return address would be: keeps the alignment
+    *--slot = nullptr;  // in place of a caller's return address, for the alignment
     *--slot = reinterpret_cast<void*>(function);
     for (int i = 0; i < 6; ++i) *--slot = nullptr;  // the registers that emulator_switch pops
     return slot;

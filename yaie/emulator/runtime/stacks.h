@@ -1,4 +1,4 @@
-// Stacks for the threads of a kernel, and the few instructions that go from one to another.
+// Stacks for the threads of a kernel, and the few instructions that switch between them.
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ namespace emulator {
 // A suspended flow of control: on x86-64 its stack pointer, elsewhere a ucontext_t.
 using Context = void*;
 
-// Leaves the present flow of control, keeping it in `from`, and goes on with `to`.
+// Suspends the current flow of control, stores it in `from`, and resumes `to`.
 void switch_context(Context* from, Context to);
 
 class Stacks {
@@ -19,10 +19,10 @@ class Stacks {
     static constexpr size_t bytes = 128 * 1024;
 
     ~Stacks();
-    void reserve(int count);             // makes at least `count` stacks, all free
-    int take();                          // the number of a free stack
+    void reserve(int count);             // creates at least `count` stacks, all free
+    int take();                          // returns the number of a free stack
     void give(int stack) { free_.push_back(stack); }
-    Context start(int stack, void (*function)());  // a flow that will call function, once
+    Context start(int stack, void (*function)());  // a flow that will call the function once
     // The lowest usable address.
     char* low(int stack) const { return memory_ + stride * stack + guard; }
     bool holds(int stack, const void* address) const {
@@ -31,7 +31,7 @@ class Stacks {
     bool in_guard(const void* address) const;  // just below one of the stacks
 
   private:
-    static constexpr size_t guard = 4096 * 4;  // faults, so that an overflow is noticed
+    static constexpr size_t guard = 4096 * 4;  // inaccessible, so that an overflow faults
     static constexpr size_t stride = bytes + guard;
 
     char* memory_ = nullptr;

@@ -1,4 +1,4 @@
-// Two small containers. The standard library's would take longer to compile than all the rest.
+// Two small containers. Those of the standard library would take longer to compile than all else.
 #pragma once
 
 #include <stddef.h>
@@ -9,11 +9,11 @@
 
 namespace emulator {
 
-// From numbers to values: a hash table with open addressing.
+// A hash table from numbers to values, with open addressing.
 template <class Value>
 class Table {
   public:
-    // The value of a key; a new one is Value().
+    // The value of a key; Value() if the key is new.
     Value& at(uint64_t key, bool* added) {
         if (count_ * 2 >= slots_.size()) grow();
         Slot* slot = find(key);
@@ -53,7 +53,7 @@ class Table {
     size_t count_ = 0;
 };
 
-// A set of small numbers, a bit for each.
+// A set of small numbers, one bit each.
 class NumberSet {
   public:
     bool has(size_t n) const { return n / 64 < words_.size() && words_[n / 64] >> n % 64 & 1; }

@@ -1,5 +1,5 @@
-// Shuffles, votes and reductions. A lane that arrives leaves its value and waits; the last lane
-// of the mask works every lane's result out, so that no lane reads a value that is gone.
+// Shuffles, votes and reductions. A lane that arrives stores its value and waits; the last lane of
+// the mask computes the results of all lanes, while all their values are still stored.
 #include "core.h"
 #include "observer.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr uint64_t undefined = ~0ull;  // a NaN in every floating-point format
 
-// The lane that a shuffle reads, by the rules of CUDA's programming guide.
+// The lane that a shuffle reads, by the rules of the CUDA programming guide.
 uint32_t source_lane(const Thread& thread) {
     const int lane = (int)thread.lane(), width = thread.width;
     const int first = lane & ~(width - 1), last = first + width - 1;
@@ -33,7 +33,7 @@ bool is_shuffle(Collective operation) {
     return operation >= Collective::shuffle && operation <= Collective::shuffle_xor;
 }
 
-// The result of an operation that gives every lane the same.
+// The result of an operation that returns the same value to every lane.
 uint64_t reduce(Collective operation, const Thread* warp, uint32_t lanes) {
     uint32_t total = 0, ballot = 0, both = ~0u, any = 0, odd = 0;
     uint32_t smallest = ~0u, largest = 0;
@@ -103,7 +103,7 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
     return me->result;
 }
 
-// Completes the collective if every lane of the mask that is alive has come with that mask.
+// Completes the collective if every live lane of the mask has arrived with that mask.
 void Core::try_collective(uint32_t warp, uint32_t mask) {
     const uint32_t needed = mask & warps_[warp].alive;
     if (!needed || (warps_[warp].waiting & needed) != needed) return;

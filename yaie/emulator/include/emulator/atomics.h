@@ -12,8 +12,8 @@ template <> struct Word<2> { using type = unsigned short; };
 template <> struct Word<4> { using type = unsigned int; };
 template <> struct Word<8> { using type = unsigned long long; };
 
-// Replaces *address by update(*address) and returns what was there. Not inlined and not
-// instrumented: the checker hears of it once, as an atomic, from the caller's line.
+// Replaces *address by update(*address) and returns the old value. Neither inlined nor
+// instrumented, so that the checker receives it once, as an atomic, from the caller's line.
 template <class T, class Update>
 __attribute__((noinline, no_sanitize("thread"))) T atomic_update(T* address, Update update) {
     using Bits = typename Word<sizeof(T)>::type;
@@ -39,7 +39,7 @@ template <class T> struct Same { using type = T; };
 
 }  // namespace emulator
 
-// The value's type follows the pointer's, so that atomicAdd(&counter, 1) means what it says.
+// The type of the value follows from the pointer, so that atomicAdd(&counter, 1) compiles.
 #define EMULATOR_ATOMIC(name, expression)                                                     \
     template <class T>                                                                        \
     EMULATOR_INLINE T name(T* address, typename emulator::Same<T>::type value) {              \

@@ -21,7 +21,7 @@ inline float bits_float(unsigned int bits) {
     return value;
 }
 
-// To float, rounded to odd: a second rounding to 16 bits then cannot go wrong.
+// To float, rounded to odd, so that a second rounding to 16 bits gives the correct result.
 inline float to_odd(double value) {
     float nearest = (float)value;
     if ((double)nearest == value || value != value || isinf(nearest)) return nearest;

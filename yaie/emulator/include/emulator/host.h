@@ -1,5 +1,5 @@
-// The part of the CUDA runtime library that launchers use. Streams have no meaning here: every
-// call is over when it returns.
+// The part of the CUDA runtime library that launchers use. Streams have no effect: every call has
+// completed when it returns.
 #pragma once
 
 #include <stdlib.h>
@@ -96,7 +96,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
     return cudaSuccess;
 }
 
-// The kernel's name is taken from the text: it is what a launch has of it as well.
+// A kernel is identified by its name in the source text, as in a launch.
 #define cudaFuncSetAttribute(...) emulator::set_attribute(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
 
 namespace emulator {
@@ -107,7 +107,7 @@ cudaError_t set_attribute(const char* text, Kernel*, cudaFuncAttribute attribute
 }
 }  // namespace emulator
 
-// As many as 2048 threads and 228 KB of shared memory allow: registers are not modeled.
+// As many as 2048 threads and 228 KB of shared memory allow; registers are not modeled.
 template <class Kernel>
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, Kernel, int threads,
                                                           size_t shared_bytes) {

@@ -9,7 +9,7 @@
 
 typedef struct CUstream_st* cudaStream_t;
 
-// Two steps, so that a kernel named by a macro's parameter has its own name.
+// Two steps, so that a macro parameter expands to the kernel's own name.
 #define EMULATOR_NAME(...) EMULATOR_QUOTE(__VA_ARGS__)
 #define EMULATOR_QUOTE(...) #__VA_ARGS__
 
@@ -55,12 +55,12 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
              checked}};
 }
 
-// Memory of a `__shared__` variable: it is never constructed.
+// Memory for a `__shared__` variable, whose constructor is not called.
 template <class T>
 struct alignas(alignof(T)) Raw {
     unsigned char bytes[sizeof(T)];
 
-    // The variable, at an address that the compiler may not work out again.
+    // The variable, at an address that the compiler must not recompute.
     inline __attribute__((always_inline)) T& once() {
         unsigned char* address = bytes;
         asm("" : "+r"(address));

@@ -1,4 +1,4 @@
-// Device mathematics that the C library does not have under CUDA's names.
+// Mathematical device functions that the C library does not have under CUDA's names.
 #pragma once
 
 #include <limits.h>
@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-// The C library declares some of these names itself, hence macros. The GPU's fast versions are
-// less exact than these.
+// Macros, because the C library declares some of these names itself. The fast versions on a GPU are
+// less accurate than these.
 #define __expf(x) expf(x)
 #define __exp10f(x) exp10f(x)
 #define __logf(x) logf(x)
@@ -30,7 +30,7 @@ EMULATOR_MINMAX(unsigned long)
 EMULATOR_MINMAX(long long)
 EMULATOR_MINMAX(unsigned long long)
 #undef EMULATOR_MINMAX
-// As fminf: of a number and NaN, the number.
+// As fminf and fmaxf: if one argument is NaN, the result is the other.
 inline float min(float a, float b) { return fminf(a, b); }
 inline float max(float a, float b) { return fmaxf(a, b); }
 inline double min(double a, double b) { return fmin(a, b); }
@@ -104,7 +104,7 @@ inline unsigned int __funnelshift_l(unsigned int low, unsigned int high, unsigne
 inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int shift) {
     return (unsigned int)((((unsigned long long)high << 32) | low) >> (shift & 31u));
 }
-// c plus the products of four signed bytes.
+// c plus the dot product of four signed bytes.
 inline int __dp4a(int a, int b, int c) {
     for (int shift = 0; shift < 32; shift += 8) {
         c += (int)(signed char)(a >> shift) * (int)(signed char)(b >> shift);

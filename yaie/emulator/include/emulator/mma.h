@@ -1,6 +1,6 @@
-// Stands in for the instructions of tensor cores in csrc/mma.cuh: the lanes of a warp hand each
-// other what an instruction would take from all of them. An asynchronous copy is made when it is
-// waited for, so that what reads too early gets what was there before.
+// Replaces the tensor-core instructions of csrc/mma.cuh: the lanes of a warp exchange by shuffles
+// what an instruction would take from all of them. An asynchronous copy is executed when it is
+// waited for, so a thread that reads too early gets the old contents.
 #pragma once
 
 #include <string.h>
@@ -20,21 +20,21 @@ EMULATOR_INLINE void unpack2(uint32_t pair, double (&to)[2]) {
 
 }  // namespace emulator
 
-#ifdef EMULATOR_CHECKED  // at once, on the line that asks: that is where it is counted
+#ifdef EMULATOR_CHECKED  // copy immediately, so that the access is counted on the calling line
 EMULATOR_INLINE void cp_async_16(void* to, const void* from, bool valid) {
     *static_cast<uint4*>(to) = valid ? *static_cast<const uint4*>(from) : uint4{};
 }
 EMULATOR_INLINE void cp_async_commit() {}
 template <int PENDING>
 EMULATOR_INLINE void cp_async_wait() {}
-#else  // as late as may be: when it is waited for
+#else  // copy as late as possible: when the copy is waited for
 namespace emulator {
 
 struct Copy {
     void* to;
     const void* from;
     bool valid;
-    int group;  // how many groups the thread had committed before
+    int group;  // groups that the thread had committed before
 };
 
 struct Copies {
@@ -43,12 +43,12 @@ struct Copies {
     std::vector<Copy> pending;
 };
 
-// Of the running thread, in its present thread block.
+// The copies of the running thread in its current thread block.
 inline Copies& copies() {
-    static __thread Copies* of_threads = nullptr;  // one thread block at a time on each core
-    if (!of_threads) of_threads = new Copies[1024]();
+    static __thread Copies* per_thread = nullptr;  // a core runs one thread block at a time
+    if (!per_thread) per_thread = new Copies[1024]();
     const unsigned number = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    Copies& found = of_threads[number];
+    Copies& found = per_thread[number];
     if (memcmp(&found.block, &blockIdx, sizeof(uint3)) != 0) {
         found.block = blockIdx;
         found.groups = 0;
@@ -57,12 +57,12 @@ inline Copies& copies() {
     return found;
 }
 
-inline void finish_copies(int groups_under_way) {
+inline void finish_copies(int groups_in_flight) {
     Copies& mine = copies();
     size_t done = 0;
     for (; done < mine.pending.size(); ++done) {
         const Copy& copy = mine.pending[done];
-        if (copy.group >= mine.groups - groups_under_way) break;
+        if (copy.group >= mine.groups - groups_in_flight) break;
         *static_cast<uint4*>(copy.to) =
             copy.valid ? *static_cast<const uint4*>(copy.from) : uint4{};
     }
@@ -106,7 +106,7 @@ EMULATOR_INLINE float exp2_approx(float x) {
     return power < 1.17549435e-38f ? 0.0f : power;
 }
 
-// The products are exact, and rounded once with the sum; the tensor cores' own sums are less exact.
+// The products are exact and the sum is rounded once; tensor cores sum less accurately.
 template <class T>
 EMULATOR_INLINE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     int group = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2;

@@ -1,4 +1,4 @@
-// Barriers, shuffles, votes and reductions: what threads do together.
+// Barriers, shuffles, votes and reductions.
 #pragma once
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 #include "api.h"
 
-// Inlined into the kernel, so that the runtime sees the learner's own line as the caller.
+// Inlined into the kernel, so that the runtime sees the line of the kernel as the caller.
 #define EMULATOR_INLINE inline __attribute__((always_inline))
 
 static const int warpSize = 32;
