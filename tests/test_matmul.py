@@ -10,7 +10,7 @@ from launches import each_device
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, able, emulated
-from yaie.course.lessons.data_nb15 import PIECES, Tiling, count_loads, owners, places
+from yaie.course.lessons.data_nb15 import CHUNKS, Tiling, count_loads, owners, places
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.viz.tensor_core import pipeline
 from yaie.ops.registry import Unsupported
@@ -135,14 +135,14 @@ def test_a_fragment_holds_every_number_once():
         assert held == sorted([(lane, r) for lane in range(32) for r in range(registers)] * numbers)
 
 
-@pytest.mark.parametrize("pieces", PIECES)
-def test_swizzle_keeps_rows_and_avoids_conflicts(pieces):
-    table = places(MMA, pieces, 64)
+@pytest.mark.parametrize("chunks", CHUNKS)
+def test_swizzle_keeps_rows_and_avoids_conflicts(chunks):
+    table = places(MMA, chunks, 64)
     for row in range(64):
-        assert sorted(table[row].tolist()) == list(range(row * pieces, (row + 1) * pieces))
-    for first, piece in itertools.product(range(0, 64, 8), range(pieces)):
-        assert len(set((table[first : first + 8, piece] % 8).tolist())) == 8
-    with pytest.raises(ValueError, match="pieces must be one of"):
+        assert sorted(table[row].tolist()) == list(range(row * chunks, (row + 1) * chunks))
+    for first, chunk in itertools.product(range(0, 64, 8), range(chunks)):
+        assert len(set((table[first : first + 8, chunk] % 8).tolist())) == 8
+    with pytest.raises(ValueError, match="chunks must be one of"):
         places(MMA, 5)
 
 

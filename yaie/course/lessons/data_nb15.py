@@ -11,20 +11,20 @@ from yaie.course.core import paths
 
 kept = partial(paths.kept, "15_matmul_h200")  # the figures of the ladder matmul
 TABLE = """
-__global__ void fill_places(int* out, int pieces, int rows) {
+__global__ void fill_places(int* out, int chunks, int rows) {
     for (int row = 0; row < rows; ++row)
-        for (int piece = 0; piece < pieces; ++piece)
-            *out++ = pieces == 4    ? swizzle<4>(row, piece)
-                     : pieces == 8  ? swizzle<8>(row, piece)
-                     : pieces == 16 ? swizzle<16>(row, piece)
-                                    : swizzle<32>(row, piece);
+        for (int chunk = 0; chunk < chunks; ++chunk)
+            *out++ = chunks == 4    ? swizzle<4>(row, chunk)
+                     : chunks == 8  ? swizzle<8>(row, chunk)
+                     : chunks == 16 ? swizzle<16>(row, chunk)
+                                    : swizzle<32>(row, chunk);
 }
-extern "C" cudaError_t swizzle_places(int* out, int pieces, int rows, cudaStream_t stream) {
-    fill_places<<<1, 1, 0, stream>>>(out, pieces, rows);
+extern "C" cudaError_t swizzle_places(int* out, int chunks, int rows, cudaStream_t stream) {
+    fill_places<<<1, 1, 0, stream>>>(out, chunks, rows);
     return cudaGetLastError();
 }
 """
-PIECES = (4, 8, 16, 32)
+CHUNKS = (4, 8, 16, 32)
 
 
 @dataclass(frozen=True)
@@ -62,22 +62,22 @@ def count_loads(m: int, n: int, k: int, tile: Tiling) -> int:
     return loads
 
 
-def places(path: Path, pieces: int, rows: int = 16) -> Any:
-    """Where a kernel's `swizzle` puts each piece of the first rows of a tile, int `[rows, pieces]`.
+def places(path: Path, chunks: int, rows: int = 16) -> Any:
+    """Where a kernel's `swizzle` puts each chunk of the first rows of a tile, int `[rows, chunks]`.
 
     Args:
-        path: a file that defines `template <int PIECES> int swizzle(int row, int piece)`.
-        pieces: of a row, one of `PIECES`.
+        path: a file that defines `template <int CHUNKS> int swizzle(int row, int chunk)`.
+        chunks: of a row, one of `CHUNKS`.
     """
     import torch
 
     from yaie.emulator import Module
 
-    if pieces not in PIECES:
-        raise ValueError(f"pieces must be one of {PIECES}, got {pieces}")
-    out = torch.full((rows, pieces), -1, dtype=torch.int32)
+    if chunks not in CHUNKS:
+        raise ValueError(f"chunks must be one of {CHUNKS}, got {chunks}")
+    out = torch.full((rows, chunks), -1, dtype=torch.int32)
     module = Module(path.read_text(encoding="utf-8") + TABLE, path, apart=True)
-    module.swizzle_places(out, pieces, rows)
+    module.swizzle_places(out, chunks, rows)
     return out
 
 

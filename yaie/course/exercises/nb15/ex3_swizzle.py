@@ -15,29 +15,29 @@ from yaie.course.lessons.data_nb15 import places
 NAME = "matmul_mma"
 SIZES = ((128, 256, 32), (40, 264, 72))
 ROWS = 64
-OWN = "A row keeps to its own PIECES places, from row * PIECES on, each of which takes one piece."
+OWN = "A row keeps to its own CHUNKS places, from row * CHUNKS on, each of which takes one chunk."
 EXPLAIN = {"race": OWN, "out_of_bounds": OWN, "uninitialized": OWN}
-MEET = "Lanes that access memory together should not meet in a bank: 8 pieces fill all banks once."
+MEET = "Lanes that access memory together should not meet in a bank: 8 chunks fill all banks once."
 KINDS = ("global load", "global store", "shared load", "shared store")
 
 
 def cases() -> Iterator[Case]:
-    for pieces in (4, 8, 32):
-        yield Case(f"rows of {pieces} pieces", pieces=pieces)
+    for chunks in (4, 8, 32):
+        yield Case(f"rows of {chunks} chunks", chunks=chunks)
     for size in SIZES:
         case = product_of(*size, "f16", costs=size == SIZES[0])
-        case.pieces = 0
+        case.chunks = 0
         yield case
 
 
 def observe(path: Path, case: Case, see: Observer) -> None:
-    if case.pieces:
-        table = places(path, case.pieces, ROWS).tolist()
-        outside = outside_of_its_row(table, case.pieces)
-        because = OWN if outside else orders(case.pieces)
+    if case.chunks:
+        table = places(path, case.chunks, ROWS).tolist()
+        outside = outside_of_its_row(table, case.chunks)
+        because = OWN if outside else orders(case.chunks)
         problem = outside or meet_in_a_column(table) or meet_in_a_row(table)
         if problem:
-            problem = problem.replace("swizzle(", f"swizzle<{case.pieces}>(")
+            problem = problem.replace("swizzle(", f"swizzle<{case.chunks}>(")
         see.note("", table, problem, because)
         return
     report = see_product(see, path, NAME, case, EXPLAIN, OWN)
@@ -45,38 +45,38 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         cheap(see, report, dict.fromkeys(KINDS, MEET))
 
 
-def outside_of_its_row(table: list[list[int]], pieces: int) -> str:
-    """Each row's pieces lie in that row's places, each in one of its own."""
+def outside_of_its_row(table: list[list[int]], chunks: int) -> str:
+    """Each row's chunks lie in that row's places, each in one of its own."""
     for row, found in enumerate(table):
-        first, last = row * pieces, row * pieces + pieces - 1
-        for piece, place in enumerate(found):
-            call = f"swizzle({row}, {piece})"
+        first, last = row * chunks, row * chunks + chunks - 1
+        for chunk, place in enumerate(found):
+            call = f"swizzle({row}, {chunk})"
             if not first <= place <= last:
                 return f"{call} is {place}, and row {row} has the places {first} to {last}"
-            if found.index(place) != piece:
+            if found.index(place) != chunk:
                 return f"{call} and swizzle({row}, {found.index(place)}) are both {place}"
     return ""
 
 
 def meet_in_a_column(table: list[list[int]]) -> str:
-    """ldmatrix: the same piece of 8 rows that follow one another lies in different banks."""
+    """ldmatrix: the same chunk of 8 rows that follow one another lies in different banks."""
     for first in range(0, len(table), 8):
-        for piece in range(len(table[0])):
-            groups = [table[row][piece] % 8 for row in range(first, first + 8)]
+        for chunk in range(len(table[0])):
+            groups = [table[row][chunk] % 8 for row in range(first, first + 8)]
             for row, group in enumerate(groups):
                 one, other = first + groups.index(group), first + row
                 if one != other:
-                    lie = f"{table[one][piece]} and {table[other][piece]}"
+                    lie = f"{table[one][chunk]} and {table[other][chunk]}"
                     banks = f"{group * 4} to {group * 4 + 3}"
                     return (
-                        f"rows {one} and {other} meet: their piece {piece} lies at {lie}, both in "
+                        f"rows {one} and {other} meet: their chunk {chunk} lies at {lie}, both in "
                         f"banks {banks}"
                     )
     return ""
 
 
 def meet_in_a_row(table: list[list[int]]) -> str:
-    """A warp that writes rows: 8 pieces that follow one another lie in different banks."""
+    """A warp that writes rows: 8 chunks that follow one another lie in different banks."""
     width = min(len(table[0]), 8)
     for row, found in enumerate(table):
         for first in range(0, len(found), width):
@@ -84,28 +84,28 @@ def meet_in_a_row(table: list[list[int]]) -> str:
             if len({place % 8 for place in part}) < width:
                 listed = ", ".join(map(str, part))
                 return (
-                    f"pieces {first} to {first + width - 1} of row {row} meet: they lie at {listed}"
+                    f"chunks {first} to {first + width - 1} of row {row} meet: they lie at {listed}"
                 )
     return ""
 
 
-def orders(pieces: int) -> str:
+def orders(chunks: int) -> str:
     """Which rows have to be told apart."""
-    if pieces == 4:
+    if chunks == 4:
         return (
-            "A row of 4 pieces has 64 bytes, half of the banks: every second row begins in the "
+            "A row of 4 chunks has 64 bytes, half of the banks: every second row begins in the "
             "same bank, and 4 of these need 4 orders."
         )
     return (
-        f"A row of {pieces} pieces has {pieces * 16} bytes and begins in bank 0, as all others do: "
+        f"A row of {chunks} chunks has {chunks * 16} bytes and begins in bank 0, as all others do: "
         "8 rows that follow one another need 8 different orders."
     )
 
 
 def draw(path: Path) -> Any:
-    """Where the pieces of the first rows lie, by the learner's function."""
+    """Where the chunks of the first rows lie, by the learner's function."""
     from yaie.course.viz.film import compose
     from yaie.course.viz.matmul import draw_places
 
-    panels = [partial(draw_places, places(path, pieces, 16)) for pieces in (4, 8)]
-    return compose(panels, [("1", "rows of 4 pieces, as of a"), ("2", "rows of 8 pieces")])
+    panels = [partial(draw_places, places(path, chunks, 16)) for chunks in (4, 8)]
+    return compose(panels, [("1", "rows of 4 chunks, as of a"), ("2", "rows of 8 chunks")])
