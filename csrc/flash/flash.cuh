@@ -17,14 +17,15 @@
 //   key gets zeros, and -infinity in lse. scale is positive. If causal, the queries are the last
 //   tokens of their sequence, and each sees the keys up to its own position (aligned bottom-right).
 //
-//   The sequences are stored in one of three ways; pointers that are not named are null: dense
-//   one sequence: batch 1, k and v [keys, kv_heads, head_dim] with k_stride and v_stride ragged
-//   end to end: sequence i has queries starts_q[i] to starts_q[i + 1] and keys starts_k[i] to
-//   starts_k[i + 1]; both arrays are [batch + 1], from 0 to tokens and to keys; a sequence may have
-//   no queries or no keys paged   queries by starts_q; k and v are pools [blocks, block_size,
-//   kv_heads, head_dim], with k_stride and v_stride from slot to slot; key j of sequence i lies in
-//   block block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence i
-//   has context_lens[i] keys, and nothing past them is read, of the tables or of the pools
+//   The sequences are stored in one of three ways; pointers that are not named are null:
+//   dense   one sequence: batch 1, k and v [keys, kv_heads, head_dim] with k_stride and v_stride
+//   ragged  end to end: sequence i has queries starts_q[i] to starts_q[i + 1] and keys starts_k[i]
+//           to starts_k[i + 1]; both arrays are [batch + 1], from 0 to tokens and to keys; a
+//           sequence may have no queries or no keys
+//   paged   queries by starts_q; k and v are pools [blocks, block_size, kv_heads, head_dim], with
+//           k_stride and v_stride from slot to slot; key j of sequence i lies in block
+//           block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence
+//           i has context_lens[i] keys, and nothing past them is read, of tables or pools
 //
 // The host does not know the lengths: the grid has room for every way to divide `tokens` among
 // `batch` sequences, and each thread block finds its own sequence.

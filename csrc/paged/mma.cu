@@ -15,10 +15,10 @@
 //           KV heads, head_dim 128, blocks of 16
 // Oracle    attention in float64 (tests/test_paged.py)
 // Idea      three measures keep every warp loading until the end:
-//           - Equal shares. All work forms one sequence of tiles (shares.cuh). Each warp finds its
-//             share of the sequence from context_lens, so all warps finish together however
-//             different the contexts are, and the host need not know the lengths. A second kernel
-//             merges the items that a boundary between shares cuts.
+//           - Equal shares. All work forms one list of tiles (shares.cuh). Each warp finds its
+//             share of the list from context_lens, so all warps finish together however different
+//             the contexts are, and the host need not know the lengths. A second kernel merges the
+//             items that a boundary between shares cuts.
 //           - No barrier. A warp copies its own tiles and does not wait for other warps. The copies
 //             of the next STAGES - 1 tiles are always in flight, even across the ends of contexts,
 //             and the entries of the block tables are read one tile earlier than they are needed.

@@ -2,7 +2,8 @@
 //
 // In a decode step each sequence has one new token, whose query sees all keys of the sequence, its
 // own included. With keys k_j and values v_j of KV head h / (heads / KV heads), head h of the query
-// gets out = sum of exp(s_j - lse) v_j,    s_j = scale × (q · k_j),    lse = log(sum of exp(s_j))
+// gets
+//     out = sum of exp(s_j - lse) v_j,    s_j = scale × (q · k_j),    lse = log(sum of exp(s_j))
 // in float32, rounded once. A query that sees no key gets zeros, and lse = -inf.
 #pragma once
 

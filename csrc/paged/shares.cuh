@@ -1,8 +1,8 @@
 // Equal shares of the contexts of a batch: each warp computes its own share.
 //
-// An item is a KV head of a token. All work forms one sequence of tiles: token by token, KV head by
-// KV head, tile by tile of keys. Worker w of n owns the tiles from w / n to (w + 1) / n of the
-// sequence, so an item may be cut into parts. A share contains at most two partial items: its first
+// An item is a KV head of a token. All work forms one list of tiles: token by token, KV head by KV
+// head, tile by tile of keys. Worker w of n owns the tiles from w / n to (w + 1) / n of the list,
+// so an item may be cut into parts. A share contains at most two partial items: its first
 // item, if the share begins in the middle of it, and its last, if the share ends in the middle. All
 // others are whole.
 #pragma once
@@ -29,12 +29,12 @@ struct Work {
     }
 };
 
-// Where the share of a worker begins in a sequence of `total` tiles.
+// Where the share of a worker begins in a list of `total` tiles.
 __device__ __forceinline__ int begin_of(int worker, int workers, int total) {
     return (int)((int64_t)total * worker / workers);
 }
 
-// A tile, and where it lies in the sequence of all tiles.
+// A tile, and its place in the list of all tiles.
 struct Place {
     int token, kv_head, tile, tiles;
     Context context;
