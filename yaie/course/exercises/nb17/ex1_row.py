@@ -45,9 +45,9 @@ ALL_LANES = "All 32 lanes have to reach `dot`: they share the elements of a row,
 EXPLAIN = {
     "race": "A warp writes its own row of out, a lane its own elements, and one lane writes lse.",
     "out_of_bounds": (
-        "A key's row begins `place` strides behind k, and its KV head `head_start` elements further, "
-        "where `place` is sequence.place of a key from 0 to seen - 1. out has head_dim elements "
-        "per row, and lse has one: their row is `row`."
+        "The row of a key begins `place` strides after k, and its KV head `head_start` elements "
+        "later, where `place` is sequence.place of a key from 0 to seen - 1. out has head_dim "
+        "elements per row, and lse has one: their row is `row`."
     ),
     "inactive_lane": ALL_LANES,
     "wrong_mask": ALL_LANES,
