@@ -40,8 +40,8 @@ each_kernel = pytest.mark.parametrize(
 )
 each_back_end = pytest.mark.parametrize(
     ("case", "backend"),
-    [(case, "cuda") for case in OPERATORS]
-    + [pytest.param(case, "triton", marks=NEEDS_TRITON) for case in IN_TRITON],
+    [pytest.param(case, "cuda", id=f"{case}-cuda") for case in OPERATORS]
+    + [pytest.param(case, "triton", id=f"{case}-triton", marks=NEEDS_TRITON) for case in IN_TRITON],
 )
 
 
