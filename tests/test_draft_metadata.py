@@ -223,21 +223,6 @@ def test_a_wrong_count_writes_no_other_memory(backend: str, said: int, device: s
         assert got == written + [LEAST] * (300 - len(written))
 
 
-def test_compiled_as_one_graph() -> None:
-    lengths, keys = lists(20)
-    n = sum(lengths)
-
-    def step(q, kv, a, b):
-        fill_draft_extend_metadata(q, kv, TOPK, a, b, n, backend="cuda")
-        return a + b
-
-    torch._dynamo.reset()
-    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    got = compiled(ints(lengths), ints(keys), poisoned(n), poisoned(n))
-    a, b = both(lengths, keys, TOPK)
-    assert got.tolist() == [x + y for x, y in zip(a, b, strict=True)]
-
-
 @pytest.mark.parametrize("place", [0, 1])
 @pytest.mark.parametrize("function", [fill_draft_extend_metadata, "reference"])
 def test_an_output_that_is_too_short(place: int, function) -> None:

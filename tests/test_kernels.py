@@ -26,6 +26,7 @@ from launches import (
 )
 
 from yaie.build import jit
+from yaie.course.lessons.custom import launch_silu_and_mul
 from yaie.course.lessons.ops import elementwise as sums
 from yaie.ops import elementwise, norm, rotary
 from yaie.ops.cuda.launching import SUFFIXES
@@ -224,6 +225,8 @@ def test_bad_arguments() -> None:
         norm.rms_norm(x.double(), weight.double(), backend="cuda")
     with pytest.raises(TypeError, match=r"argument 'y' must be a tensor of float32, got float16"):
         jit.load("elementwise/add_relu.cu").add_relu_f32(x, x.half(), x, 32)
+    with pytest.raises(TypeError, match=r"float32, float16 or bfloat16, got .*float64"):
+        launch_silu_and_mul(x.double(), x.double()[:, :4])
 
 
 @gpu_only

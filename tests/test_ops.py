@@ -184,22 +184,6 @@ def test_a_bad_pool_is_named_by_its_layer():
     assert torch.equal(key_pools[0], pools()[0])
 
 
-# ------------------------------------------------------------------------------------- tracing
-
-
-def test_a_layer_of_the_cache_compiles_as_one_graph():
-    def layer(keys, values, key_pool, value_pool, slots, q, tables, lengths, starts):
-        reshape_and_cache(keys, values, key_pool, value_pool, slots)
-        return paged_attention_forward(q, key_pool, value_pool, tables, lengths, starts)[0]
-
-    rest = [value for name, value in paged().items() if "pool" not in name]
-    inputs = [*cached().values(), *rest]
-    eager, traced = ([x.clone() for x in inputs] for _ in range(2))
-    out = torch.compile(layer, fullgraph=True, backend="aot_eager")(*traced)
-    torch.testing.assert_close(out, layer(*eager))
-    assert all(torch.equal(a, b) for a, b in zip(eager, traced, strict=True))
-
-
 # ------------------------------------------------------------------------------------- ragged
 
 
