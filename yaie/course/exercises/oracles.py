@@ -37,11 +37,21 @@ def attention(
     return torch.einsum("hqk,khd->qhd", weights, v), lse.T
 
 
-def rotary(x: Tensor, positions: Iterable[int], base: float = 10000.0) -> Tensor:
-    """Rotation of `[tokens, heads, head_dim]` as a product with complex numbers of modulus 1."""
+def rotary(
+    x: Tensor,
+    positions: Iterable[int],
+    base: float = 10000.0,
+    frequencies: Tensor | None = None,
+) -> Tensor:
+    """Rotation of `[tokens, heads, head_dim]` as a product with complex numbers of modulus 1.
+
+    Args:
+        frequencies: the angle of each pair at position 1, instead of those that follow from `base`.
+    """
     half = x.shape[-1] // 2
     pairs = torch.complex(x[..., :half].double(), x[..., half:].double())
-    frequencies = base ** (-torch.arange(half).double() / half)
+    if frequencies is None:
+        frequencies = base ** (-torch.arange(half).double() / half)
     angles = torch.tensor(list(positions)).double().unsqueeze(1) * frequencies
     turned = pairs * torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
     return torch.cat((turned.real, turned.imag), dim=-1)

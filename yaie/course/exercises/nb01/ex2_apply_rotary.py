@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +16,7 @@ from yaie.course.exercises import oracles
 from yaie.course.exercises.nb01.oracle import tables
 
 BASE = 10000.0
+QUARTERS = torch.tensor([1.0, 2.0, 3.0]).double() * math.pi / 2  # exact in any dtype, and by hand
 
 # positions, heads, head_dim
 SHAPES = [
@@ -28,6 +30,10 @@ SHAPES = [
 
 
 def cases() -> Iterator[Case]:
+    quarters = "float32, with tables of quarter turns"
+    axis, two = torch.tensor([[[1.0, 2.0, 3.0, 0.0, 0.0, 0.0]]]), torch.arange(12.0).view(2, 1, 6)
+    yield case(axis, [0], kind=quarters, frequencies=QUARTERS)
+    yield case(two, [0, 1], kind=quarters, frequencies=QUARTERS)
     new = partial(torch.randn, generator=torch.Generator().manual_seed(0))
     for positions, heads, dim in SHAPES:
         yield case(new(len(positions), heads, dim), positions)
@@ -44,31 +50,45 @@ def cases() -> Iterator[Case]:
         yield case(new(len(positions), heads, dim), positions)
 
 
-def case(x: Any, positions: list[int], room: int = 0, base: float = BASE, kind: str = "") -> Case:
+def case(
+    x: Any,
+    positions: list[int],
+    room: int = 0,
+    base: float = BASE,
+    kind: str = "",
+    frequencies: Any = None,
+) -> Case:
     heads = f"{x.shape[1]} {'head' if x.shape[1] == 1 else 'heads'} of {x.shape[2]}"
     where = positions if len(positions) < 20 else f"{positions[0]} to {positions[-1]}"
     name = f"apply_rotary at positions {where}, {heads}, {kind or dtype_name(x)}"
-    return Case(name, x=x, positions=positions, room=room or max(positions) + 8, base=base)
+    room = room or max(positions) + 8
+    return Case(name, x=x, positions=positions, room=room, angles=(base, frequencies))
 
 
 def observe(apply_rotary: Callable[..., Any], case: Case, see: Observer) -> None:
     x = case.x.clone()
-    cos, sin = tables(x.shape[2], case.room, case.base)
+    cos, sin = tables(x.shape[2], case.room, *case.angles)
     with see.call("the call"):
         got = apply_rotary(x, torch.tensor(case.positions), cos, sin)
-    see.equal("x after the call", x, case.x, "Leave the argument as it is.")
-    want = oracles.rotary(case.x, case.positions, case.base)
-    pairs = (
+    kept = torch.equal(x, case.x)
+    see.true("x after the call", kept, "is not what it was", "Leave the argument as it is.")
+    see.kind("the call", got, torch.Tensor, "a tensor")
+    see.equal("the list of the result's sizes", list(got.shape), list(x.shape), "They are x's.")
+    see.stop_if_wrong()
+    because = (
         f"Components i and i + {x.shape[2] // 2} are the coordinates of a point, which turns by "
         "the angle of the token's position."
     )
-    if x.dtype == torch.float32:
-        see.close("the result", got, want.float(), pairs)
-        return
-    see.equal("the result's dtype", getattr(got, "dtype", None), x.dtype, "It is that of x.")
-    once = "Only the last rounding may be seen: the tables stay in float32."
-    step = torch.finfo(x.dtype).eps
-    see.close("the result", got.double(), want, once, rtol=0.6 * step, atol=1e-6)
+    step = 1e-4
+    if x.dtype != torch.float32:
+        because = "Only the last rounding may be seen: the tables stay in float32."
+        step = 0.6 * torch.finfo(x.dtype).eps
+    see.equal("the result's dtype", got.dtype, x.dtype, "It is that of x.")
+    want = oracles.rotary(case.x, case.positions, *case.angles)
+    halves = zip(("first", "second"), got.chunk(2, -1), want.chunk(2, -1), strict=True)
+    for name, mine, right in halves:
+        what = f"the {name} half of the result"
+        see.close(what, mine.double(), right, because, rtol=step, atol=1e-5)
 
 
 def draw(apply_rotary: Callable[..., Any]) -> Any:

@@ -8,10 +8,12 @@ from torch import Tensor
 from yaie.course.exercises.oracles import rotary
 
 
-def tables(dim: int, positions: int, base: float) -> tuple[Tensor, Tensor]:
+def tables(
+    dim: int, positions: int, base: float, frequencies: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Cosines and sines `[positions, dim / 2]`, computed in float64, kept in float32."""
     axis = torch.eye(2).repeat_interleave(dim // 2, dim=1)[0]  # each pair lies at (1, 0)
-    turned = rotary(axis.expand(positions, 1, dim), range(positions), base)
+    turned = rotary(axis.expand(positions, 1, dim), range(positions), base, frequencies)
     cos, sin = turned.squeeze(1).float().chunk(2, dim=1)
     return cos, sin
 

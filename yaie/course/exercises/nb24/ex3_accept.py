@@ -13,10 +13,11 @@ from yaie.course.lessons.speculative import prompt_lookup
 
 def cases() -> Iterator[Case]:
     for draft, chosen in (
+        ([], [7]),
+        ([4], [5, 6]),
+        ([6, 9], [5, 6, 9]),
         ([5, 6], [5, 6, 7]),
         ([5, 6, 9], [5, 8, 9, 1]),
-        ([4], [5, 6]),
-        ([], [7]),
         ([1, 2, 3, 4], [1, 9, 3, 4, 5]),
         ([3, 3, 3], [3, 3, 4, 3]),
         ([0, 5], [0, 5, 7]),
