@@ -7,15 +7,15 @@ and always the same by default, many and fresh ones with `YAIE_LONG_TESTS=1` in 
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from yaie.course.exercises import oracles
 from yaie.engine.radix import RadixNode, RadixTree
 
 LONG = os.environ.get("YAIE_LONG_TESTS", "") not in ("", "0")
@@ -177,33 +177,7 @@ def agrees(tree: RadixTree, oracle: PrefixOracle) -> None:
 # ------------------------------------------------------------------------------------- attention
 
 
-def naive_attention(q, k, v, causal=True, scale=None):
-    """Attention in float64 with every score in memory: output, and log-sum-exp `[queries, heads]`.
-
-    A query that sees no key has 0 and -inf. Differentiable.
-    """
-    scale = q.shape[2] ** -0.5 if scale is None else scale
-    q, k, v = q.double(), k.double(), v.double()
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
-    scores = torch.einsum("qhd,khd->hqk", q, k) * scale
-    seen = torch.ones(len(q), len(k), dtype=torch.bool, device=q.device)
-    if causal:
-        seen = seen.tril(len(k) - len(q))
-    scores = scores.masked_fill(~seen, -1e30)  # finite: its gradient is 0
-    weights = scores.softmax(-1) * seen
-    lse = scores.logsumexp(-1).masked_fill(~seen.any(-1), -math.inf)
-    return torch.einsum("hqk,khd->qhd", weights, v), lse.T
-
-
-def naive_rotary(x: torch.Tensor, positions: Iterable[int], base: float = 10000.0) -> torch.Tensor:
-    """Rotation as multiplication by complex numbers of modulus 1, in float64."""
-    half = x.shape[-1] // 2
-    pairs = torch.complex(x[..., :half].double(), x[..., half:].double())
-    frequencies = torch.tensor([base ** (-2 * i / x.shape[-1]) for i in range(half)]).double()
-    angles = torch.tensor(list(positions), dtype=torch.float64).unsqueeze(1) * frequencies
-    turned = pairs * torch.polar(torch.ones_like(angles), angles).unsqueeze(1)
-    return torch.cat((turned.real, turned.imag), dim=-1)
-
+naive_attention, naive_rotary = oracles.attention, oracles.rotary
 
 # ------------------------------------------------------------------------------------- sampling
 
