@@ -26,7 +26,7 @@ from yaie.course.viz.style import BODY, DPI, FAINT, FONT, INK, MUTED, PAPER, SMA
 
 DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
 HALO = [withStroke(linewidth=2.5, foreground=PAPER)]  # path effects: no line strikes a word out
-Interval = tuple[float, float]
+Interval = tuple[float, float]  # from, to
 
 
 class Sheet(Axes):
@@ -98,7 +98,12 @@ class Sheet(Axes):
         self.add_artist(Rectangle((x, y), width, height, **{"facecolor": face, **options}))
 
     def arrow(
-        self, start: Interval, end: Interval, color: Any = INK, bend: float = 0.0, **options: Any
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        color: Any = INK,
+        bend: float = 0.0,
+        **options: Any,
     ) -> None:
         """Draw an arrow from point to point, bent to the left by `bend` of its length."""
         options = {"arrowstyle": "-|>", "mutation_scale": 8, "shrinkA": 0, "shrinkB": 0} | options

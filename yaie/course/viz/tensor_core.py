@@ -107,7 +107,7 @@ def pipeline(stages: int, tiles: int, copy: float = 3.0, product: float = 1.0) -
     """A loop over tiles that copies ahead as far as there is room.
 
     Args:
-        copy: from asking for a tile until it is there. Any number can be under way at once.
+        copy: from asking for a tile until it is there. Any number can be under way together.
         product: of one tile.
     """
     if stages < 1:

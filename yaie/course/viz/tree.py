@@ -19,7 +19,7 @@ TAG_COLORS = {
 }
 MARGIN = 0.12
 CAPTION = 0.3
-MOST_SAID = 24  # nodes that are told with their children
+MOST_SAID = 24  # nodes that are described with their children
 DASHES = (0, (3, 2))
 
 
