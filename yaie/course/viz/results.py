@@ -193,9 +193,7 @@ def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = 
             edge=style.BLUE if entry.chosen else style.FAINT,
             radius=0.03,
         )
-    page.say(
-        f"A table of {style.count(len(operators), 'operator')} and the back ends that compute them here"
-    )
+    page.say(f"A table of {style.count(len(operators), 'operator')} and their back ends here")
     for name in columns:
         own = [entry for entry in entries if entry.backend == name]
         first = [entry.operator for entry in own if entry.chosen]
