@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from yaie.bench.ceilings import Ceilings
 from yaie.course.core import paths
+from yaie.course.lessons.intensity import ADD_RMS_NORM, ROTARY, SILU_AND_MUL
 from yaie.course.viz.roofline import Point, Roof
 
 KEPT = "bench_kernels_h200"
@@ -16,12 +17,12 @@ KEPT = "bench_kernels_h200"
 SMALL = {
     "add": 1,
     "add_relu": 2,
-    "silu_and_mul": 4,
-    "rotary": 3,
+    "silu_and_mul": SILU_AND_MUL,
+    "rotary": ROTARY,
     "row_sum": 1,
     "softmax": 5,  # the maximum, a difference, exp, the sum, a division
-    "rms_norm": 4,
-    "add_rms_norm": 5,
+    "rms_norm": ADD_RMS_NORM - 1,
+    "add_rms_norm": ADD_RMS_NORM,
 }
 
 

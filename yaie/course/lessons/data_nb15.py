@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+
+import torch
 
 from yaie.course.core import paths
+from yaie.emulator import Module
 
 kept = partial(paths.kept, "15_matmul_h200")  # the figures of the ladder matmul
 TABLE = """
@@ -62,17 +64,13 @@ def count_loads(m: int, n: int, k: int, tile: Tiling) -> int:
     return loads
 
 
-def places(path: Path, chunks: int, rows: int = 16) -> Any:
+def places(path: Path, chunks: int, rows: int = 16) -> torch.Tensor:
     """Where a kernel's `swizzle` puts each chunk of the first rows of a tile, int `[rows, chunks]`.
 
     Args:
         path: a file that defines `template <int CHUNKS> int swizzle(int row, int chunk)`.
         chunks: of a row, one of `CHUNKS`.
     """
-    import torch
-
-    from yaie.emulator import Module
-
     if chunks not in CHUNKS:
         raise ValueError(f"chunks must be one of {CHUNKS}, got {chunks}")
     out = torch.full((rows, chunks), -1, dtype=torch.int32)

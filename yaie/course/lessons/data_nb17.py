@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from yaie.course.core import paths
+from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
+from yaie.course.viz.tiles import TileOwners, TileStep
 from yaie.ops.cuda.flash import Sequences as Layout
 from yaie.ops.cuda.launching import suffix
 
@@ -20,13 +22,13 @@ ALONE = Layout()
 def attend(
     kernels: Any,
     rung: str,
-    q: Any,
-    k: Any,
-    v: Any,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     causal: bool = True,
     scale: float | None = None,
     layout: Layout = ALONE,
-) -> tuple[Any, Any]:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Output and log-sum-exp by a launcher of csrc/flash, into memory that held NaN.
 
     Args:
@@ -50,7 +52,9 @@ def attend(
     return out, lse
 
 
-def naive(q: Any, k: Any, v: Any, causal: bool = True) -> tuple[Any, Any]:
+def naive(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool = True
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of one sequence with every score in memory, in float64."""
     group = q.shape[1] // k.shape[1]
     k, v = (x.double().repeat_interleave(group, dim=1) for x in (k, v))
@@ -101,11 +105,8 @@ def tiles_brought(
     return rows, queries, past + queries
 
 
-def walk(path: Path) -> list[Any]:
+def walk(path: Path) -> list[TileStep]:
     """The steps of `viz.tiles.draw_tiles` for the tiles of keys that a kernel brings."""
-    from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
-    from yaie.course.viz.tiles import TileStep
-
     head_dim = 64
     rows, queries, keys = tiles_brought(path, tiles=3)
     size = 32 * head_dim * 4  # bytes of any tile in float32
@@ -129,10 +130,8 @@ def walk(path: Path) -> list[Any]:
 # ---------------------------------------------------------------------------------------- owners
 
 
-def owners() -> list[Any]:
+def owners() -> list[TileOwners]:
     """Who holds what in each rung, with head_dim 64, as states of `yaie.course.viz.tiles`."""
-    from yaie.course.viz.tiles import TileOwners
-
     lane = 5
     columns = (lane, lane + 32)
     row = TileOwners(
@@ -147,7 +146,7 @@ def owners() -> list[Any]:
     return [row, tile]
 
 
-def rescales(scores: Any, tile: int, slack: float) -> tuple[int, float]:
+def rescales(scores: torch.Tensor, tile: int, slack: float) -> tuple[int, float]:
     """An online softmax whose maximum moves only when a score exceeds it by more than `slack`.
 
     Args:

@@ -9,6 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from yaie.course import viz
+from yaie.engine.config import EngineConfig
+from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
+from yaie.engine.request import Request
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -37,21 +43,15 @@ class Simulation:
     def __init__(
         self, scheduler_class: type, num_blocks: int = 32, block_size: int = 4, **options: Any
     ) -> None:
-        from yaie.engine.config import EngineConfig
-        from yaie.engine.kv_cache import KVCacheManager
-        from yaie.engine.prefix_cache import RadixCache
-
         self.kv = KVCacheManager(num_blocks, block_size, 1, 1)
         self.cache = RadixCache(self.kv.pool, block_size)
         options = {"max_num_seqs": 8, "max_num_batched_tokens": 16, **options}
         self.scheduler = scheduler_class(self.kv, self.cache, EngineConfig(**options))
-        self.requests: dict[str, Any] = {}
+        self.requests: dict[str, Request] = {}
         self._next_token = 100_000
 
-    def add(self, name: str, prompt: int | list[int]) -> Any:
+    def add(self, name: str, prompt: int | list[int]) -> Request:
         """Queue a request with these tokens, or with that many new ones."""
-        from yaie.engine.request import Request
-
         if isinstance(prompt, int):
             prompt = [self.new_token() for _ in range(prompt)]
         self.requests[name] = Request(name, prompt)
@@ -59,20 +59,20 @@ class Simulation:
         return self.requests[name]
 
     def new_token(self) -> int:
-        """A token that came nowhere before."""
+        """A token that no prompt or answer has had."""
         self._next_token += 1
         return self._next_token
 
     def compute(self, step: Any) -> None:
-        """Do with a step what the engine does: who has all tokens computed gets one more."""
+        """Do with a step what the engine does: a request with all tokens computed gets one more."""
         self.scheduler.advance(step)
         for request in step.scheduled:
             if request.num_new_tokens == 0:
                 request.token_ids.append(self.new_token())
 
-    def run(self, arrivals: dict[str, Arrival], limit: int = 500) -> list[Any]:
+    def run(self, arrivals: dict[str, Arrival], limit: int = 500) -> list[viz.Step]:
         """Step until all requests are served, or `limit` is reached; the steps, for pictures."""
-        steps: list[Any] = []
+        steps: list[viz.Step] = []
         while len(steps) < limit:
             for name, arrival in arrivals.items():
                 if arrival.step == len(steps):
@@ -82,9 +82,7 @@ class Simulation:
             steps.append(self._step(arrivals))
         return steps
 
-    def _step(self, arrivals: dict[str, Arrival]) -> Any:
-        from yaie.course import viz
-
+    def _step(self, arrivals: dict[str, Arrival]) -> viz.Step:
         decoding = {r.request_id for r in self.scheduler.running if r.is_decoding}
         step = self.scheduler.schedule()
         work = tuple(

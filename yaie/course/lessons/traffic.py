@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from yaie.course.core.memory import Memory
+
 
 def unfused_bytes(rows: int, size: int) -> dict[str, int]:
     """Bytes read and written in float32 if every operator of PyTorch is a kernel of its own."""
-    import torch
-
-    from yaie.course.core.memory import Memory
-
     memory = Memory()
     x, residual = (memory.place(torch.randn(rows, size), name) for name in ("x", "residual"))
     weight = memory.place(torch.randn(size), "weight")
@@ -22,9 +22,7 @@ def unfused_bytes(rows: int, size: int) -> dict[str, int]:
 
 def fused_bytes(kernel: Any, rows: int, size: int) -> dict[str, int]:
     """Bytes that the programs of the fused kernel load and store, one program per row."""
-    import torch
-
-    from yaie.course.core.triton import launch, triton
+    from yaie.course.core.triton import launch, triton  # only where there is Triton
 
     x, residual, weight = torch.randn(rows, size), torch.randn(rows, size), torch.randn(size)
     out, total = torch.empty_like(x), torch.empty_like(x)

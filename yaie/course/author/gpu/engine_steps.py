@@ -3,7 +3,7 @@
 A step is launched kernel by kernel and as a CUDA graph, and compared with the time to read all
 weights and all keys and values once, at the rate of a copy on the same device. The first token
 comes with and without a cached prefix, where steps with parts of prompts are launched and where
-they are graphs. Weights are random; those who decode have prompts that are in the cache already.
+they are graphs. Weights are random; the prompts of decoding requests are in the cache already.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch.profiler import ProfilerActivity, profile
 from yaie.bench import ceilings, files, kernels
 from yaie.bench.drawn import LLAMA_8B
 from yaie.bench.protocol import CudaClock, InARow, clock_for
+from yaie.course.lessons.costs import kv_bytes_per_token
 from yaie.engine import graphs
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
@@ -48,7 +49,7 @@ BLOCK_SIZE, STEPS = 16, 40
 
 
 class Wordless:
-    """A tokenizer of a model that says nothing."""
+    """Stands in for a tokenizer: every token is an x."""
 
     eos_token_id = None
 
@@ -200,8 +201,7 @@ def bytes_of_a_step(model: Llama, batch: int, context: int) -> int:
     weights = sum(p.nbytes for p in model.parameters())
     if not config.tie_word_embeddings:
         weights -= model.embed.nbytes
-    numbers = 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim
-    return weights + batch * context * numbers * model.dtype.itemsize
+    return weights + batch * context * kv_bytes_per_token(config, model.dtype.itemsize)
 
 
 if __name__ == "__main__":
