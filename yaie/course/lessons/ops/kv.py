@@ -101,13 +101,12 @@ def gather_kv(
     wanted = (len(block_tables) + 1,)
     check_tensor("cu_seqlens", cu_seqlens, wanted, (torch.int32,), like=key_pool)
     _check_sequences(block_tables, cu_seqlens, num_tokens, shape)
-    scales = _check_scales(key_pool, key_scale, value_scale)
+    if not _check_scales(key_pool, key_scale, value_scale):
+        dtype = key_pool.dtype
+    elif dtype not in FLOATS:
+        raise TypeError(f"dtype must be float32, float16, bfloat16 or float64, got {dtype}")
     arguments = (key_pool, value_pool, block_tables, cu_seqlens, num_tokens)
-    if scales:
-        if dtype not in FLOATS:
-            raise TypeError(f"dtype must be float32, float16, bfloat16 or float64, got {dtype}")
-        return _gather_kv_fp8(*arguments, *scales, dtype, backend=backend)
-    return _gather_kv(*arguments, backend=backend)
+    return _gather_kv(*arguments, key_scale, value_scale, dtype, backend=backend)
 
 
 def _check_sequences(
@@ -142,17 +141,7 @@ _reshape_and_cache_fp8 = define(
 
 _gather_kv = define(
     "gather_kv(Tensor key_pool, Tensor value_pool, Tensor block_tables, Tensor cu_seqlens, "
-    'SymInt num_tokens, *, str backend="auto") -> (Tensor, Tensor)',
-    lambda key_pool, value_pool, tables, starts, num_tokens: (
-        key_pool.new_empty(num_tokens, *key_pool.shape[2:]),
-        value_pool.new_empty(num_tokens, *key_pool.shape[2:]),
-    ),
-)
-
-
-_gather_kv_fp8 = define(
-    "gather_kv_fp8(Tensor key_pool, Tensor value_pool, Tensor block_tables, Tensor cu_seqlens, "
-    "SymInt num_tokens, Tensor key_scale, Tensor value_scale, ScalarType dtype, *, "
+    "SymInt num_tokens, Tensor? key_scale, Tensor? value_scale, ScalarType dtype, *, "
     'str backend="auto") -> (Tensor, Tensor)',
     lambda key_pool, value_pool, tables, starts, num_tokens, key_scale, value_scale, dtype: (
         key_pool.new_empty(num_tokens, *key_pool.shape[2:], dtype=dtype),

@@ -32,38 +32,25 @@ def gather_kv(
     block_tables: torch.Tensor,
     cu_seqlens: torch.Tensor,
     num_tokens: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The keys and values of some sequences, contiguous."""
-    keys, values = (pool.new_empty(num_tokens, *pool.shape[2:]) for pool in (key_pool, value_pool))
-    row = key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
-    call(
-        *("kv/gather_kv.cu", "gather_kv", key_pool, value_pool, block_tables.contiguous()),
-        *(cu_seqlens.contiguous(), keys, values, *block_tables.shape, key_pool.shape[1], row),
-    )
-    return keys, values
-
-
-def gather_kv_fp8(
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    num_tokens: int,
-    key_scale: torch.Tensor,
-    value_scale: torch.Tensor,
+    key_scale: torch.Tensor | None,
+    value_scale: torch.Tensor | None,
     dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same from pools of float8_e4m3fn, multiplied by their scales."""
+    """The keys and values of some sequences, contiguous; those of 8 bits times their scales."""
     keys, values = (
-        torch.empty(num_tokens, *pool.shape[2:], dtype=dtype, device=pool.device)
-        for pool in (key_pool, value_pool)
+        pool.new_empty(num_tokens, *pool.shape[2:], dtype=dtype) for pool in (key_pool, value_pool)
     )
-    call(
-        *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{suffix(dtype)}", key_pool, value_pool),
-        *(block_tables.contiguous(), cu_seqlens.contiguous()),
-        *(key_scale.contiguous(), value_scale.contiguous(), keys, values),
-        *(*block_tables.shape, *key_pool.shape[1:], _per_head(key_scale)),
-    )
+    given = (key_pool, value_pool, block_tables.contiguous(), cu_seqlens.contiguous())
+    if key_scale is None:
+        row = key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
+        sizes = (*block_tables.shape, key_pool.shape[1], row)
+        call("kv/gather_kv.cu", "gather_kv", *given, keys, values, *sizes)
+    else:
+        call(
+            *("kv/gather_kv_fp8.cu", f"gather_kv_fp8_{suffix(dtype)}", *given),
+            *(key_scale.contiguous(), value_scale.contiguous(), keys, values),
+            *(*block_tables.shape, *key_pool.shape[1:], _per_head(key_scale)),
+        )
     return keys, values
 
 

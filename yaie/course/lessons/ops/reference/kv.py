@@ -43,6 +43,9 @@ def gather_kv(
     block_tables: torch.Tensor,
     cu_seqlens: torch.Tensor,
     num_tokens: int,
+    key_scale: torch.Tensor | None,
+    value_scale: torch.Tensor | None,
+    dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The keys and values of some sequences, end to end; see `lessons.ops.kv`."""
     block_size = key_pool.shape[1]
@@ -51,23 +54,11 @@ def gather_kv(
     position = token - cu_seqlens.long()[sequence]
     block = block_tables.long()[sequence, position // block_size]
     slots = block * block_size + position % block_size
-    return key_pool.flatten(0, 1)[slots], value_pool.flatten(0, 1)[slots]
 
+    def gathered(pool: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+        if scale is None:
+            return pool.flatten(0, 1)[slots]
+        codes = pool.view(torch.uint8).flatten(0, 1)[slots]
+        return from_fp8(codes.view(torch.float8_e4m3fn), scale, dtype)
 
-def gather_kv_fp8(
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    num_tokens: int,
-    key_scale: torch.Tensor,
-    value_scale: torch.Tensor,
-    dtype: torch.dtype,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`gather_kv` from pools of float8_e4m3fn, in `dtype`."""
-    codes = (pool.view(torch.uint8) for pool in (key_pool, value_pool))
-    keys, values = (
-        found.view(torch.float8_e4m3fn)
-        for found in gather_kv(*codes, block_tables, cu_seqlens, num_tokens)
-    )
-    return from_fp8(keys, key_scale, dtype), from_fp8(values, value_scale, dtype)
+    return gathered(key_pool, key_scale), gathered(value_pool, value_scale)
