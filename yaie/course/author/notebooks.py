@@ -70,6 +70,9 @@ def normalize(notebook) -> None:
     its state, which code hosts cannot draw: it is dropped, and if it had a text beside it, which
     would be missed, nbval is told not to compare that cell.
     """
+    from nbconvert.preprocessors import CoalesceStreamsPreprocessor
+
+    join_streams = CoalesceStreamsPreprocessor()
     notebook.metadata = type(notebook.metadata)(METADATA)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
@@ -77,30 +80,14 @@ def normalize(notebook) -> None:
             widgets = [o.data for o in cell.outputs if WIDGET_VIEW in o.get("data", {})]
             if any(len(data) > 1 for data in widgets) and IGNORE_OUTPUT not in tags(cell):
                 cell.metadata["tags"] = [*tags(cell), IGNORE_OUTPUT]
-            outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
-            cell.outputs = merge_streams(outputs)
+            cell.outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
+            join_streams.preprocess_cell(cell, {}, 0)  # how they were cut depends on timing
             for output in cell.outputs:
                 if "metadata" in output:
                     alt = alternative_text(output)
                     output.metadata = type(cell.metadata)({PNG: {"alt": alt}} if alt else {})
         kept = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
         cell.metadata = type(cell.metadata)(kept)
-
-
-def merge_streams(outputs: list) -> list:
-    """Join neighboring pieces of one stream: how they were cut depends on timing."""
-    merged = []
-    for output in outputs:
-        last = merged[-1] if merged else None
-        if (
-            last is not None
-            and output.output_type == last.output_type == "stream"
-            and output.name == last.name
-        ):
-            last.text += output.text
-        else:
-            merged.append(output)
-    return merged
 
 
 def problems(notebook, size: int = 0) -> list[str]:
@@ -206,7 +193,6 @@ def run(name: str) -> float:
         config=Config(KernelManager={"transport_encryption": "auto"}),
         skip_cells_with_tag="gpu",
         record_timing=False,
-        coalesce_streams=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
     started = time.perf_counter()
