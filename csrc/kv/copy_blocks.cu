@@ -106,7 +106,7 @@ __device__ void copy_chains(const Cache<V>& cache, const int64_t* mapping, int n
         // A target without readers may be written. If there is none, the remaining pairs form
         // cycles: exchanging two blocks makes a cycle one pair shorter.
         bool cycle = ready == num_pairs;
-        int now = circle ? waiting : ready;
+        int now = cycle ? waiting : ready;
         int64_t from = source[now], to = mapping[2 * now + 1];
         if (cycle) {
             exchange_blocks(cache, from, to);
