@@ -172,7 +172,7 @@ def test_bad_copies_change_nothing(mapping, message):
 
 
 def test_copies_need_keys_and_values_of_every_layer():
-    with pytest.raises(ValueError, match="key_pools and value_pools must be one a layer"):
+    with pytest.raises(ValueError, match="key_pools and value_pools must be one per layer"):
         copy_blocks(pools(2), pools(1), torch.tensor([[0, 1]]))
 
 

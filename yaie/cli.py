@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Annotated, NoReturn
 
 import typer
@@ -120,6 +121,7 @@ def chat(
 
 @app.command()
 def serve(
+    context: typer.Context,
     model: Model = DEFAULT_MODEL,
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
@@ -189,6 +191,7 @@ def serve(
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
 
+    options = {field.name for field in fields(EngineConfig)}
     run(
         model,
         Settings(
@@ -198,23 +201,7 @@ def serve(
             max_tokens=max_tokens,
             allowed_hosts=tuple(allowed_host) if allowed_host else None,
         ),
-        EngineConfig(
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            device=device,
-            dtype=dtype,
-            num_blocks=num_blocks,
-            block_size=block_size,
-            kv_cache_memory_bytes=kv_cache_memory_bytes,
-            gpu_memory_utilization=gpu_memory_utilization,
-            max_model_len=max_model_len,
-            enforce_eager=enforce_eager,
-            enable_prefix_caching=enable_prefix_caching,
-            enable_chunked_prefill=enable_chunked_prefill,
-            policy=policy,
-            tensor_parallel_size=tensor_parallel_size,
-            backend=backend,
-        ),
+        EngineConfig(**{name: value for name, value in context.params.items() if name in options}),
         host=host,
         port=port,
         shutdown_timeout=shutdown_timeout,

@@ -16,7 +16,6 @@ import ctypes
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from typing import Any
 
 from yaie import emulator
 from yaie.build import ahead, nvcc
-from yaie.build.cache import Built, content_hash
+from yaie.build.cache import Built
 from yaie.emulator import CompileError, KernelError, Report
 from yaie.emulator.launch import error_name
 from yaie.emulator.rewrite import CSRC, rewrite
@@ -80,24 +79,17 @@ def load(
         parameter that Python cannot pass; CompileError if a launch `<<<…>>>` has no end. All other
         errors of compiling are raised by the first call.
     """
-    options = (checked, name, tuple(flags), verbose)
     is_source = isinstance(path_or_source, str) and "\n" in path_or_source
     path = Path(name or "kernel.cu") if is_source else _find(path_or_source)
-    known = _known.get((path_or_source if is_source else path, options))
-    if known is not None and known.up_to_date():
-        return known.module
     source = path_or_source if is_source else path.read_text(encoding="utf-8")
-    with _short_names(path):
-        files = rewrite(source, path).files
-    headers = files[1:]
-    stamps = _stamps(headers if is_source else files)
-    key = (path, options, content_hash(source, *(header.read_text() for header in headers)))
-    if key not in _modules:
-        _modules[key] = Module(source, path, checked, flags, verbose)
-    _known[path_or_source if is_source else path, options] = _Known(
-        _modules[key], headers if is_source else files, stamps
-    )
-    return _modules[key]
+    key = (path, source, checked, name, tuple(flags), verbose)
+    module, headers = _loaded.get(key, (None, {}))
+    if module is None or any(_text(file) != text for file, text in headers.items()):
+        with _short_names(path):
+            headers = {file: _text(file) for file in rewrite(source, path).files[1:]}
+        module = Module(source, path, checked, flags, verbose)
+        _loaded[key] = module, headers
+    return module
 
 
 @dataclass(frozen=True)
@@ -282,33 +274,16 @@ def _stream(index: int) -> int:
 
 # ------------------------------------------------------------------------------- sources
 
-_modules: dict[tuple, Module] = {}  # by path, options and content
+# By path, source and options: the module, and the text of every header that it was made with.
+_loaded: dict[tuple, tuple[Module, dict[Path, str | None]]] = {}
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The module of a request, and the files that it was made of as they were then."""
-
-    module: Module
-    files: Sequence[Path]
-    stamps: tuple | None
-
-    def up_to_date(self) -> bool:
-        return self.stamps is not None and self.stamps == _stamps(self.files)
-
-
-_known: dict[tuple, _Known] = {}  # by path or source, and options
-
-
-def _stamps(files: Sequence[Path]) -> tuple | None:
-    """What changes when a file does; None if it may yet change within a tick of the clock."""
+def _text(file: Path) -> str | None:
+    """The text of a file; None if it is gone."""
     try:
-        found = [os.stat(file) for file in files]
+        return file.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    if any(time.time() - stat.st_mtime < 1 for stat in found):
-        return None
-    return tuple((stat.st_mtime_ns, stat.st_size) for stat in found)
 
 
 def _find(name: str | Path) -> Path:

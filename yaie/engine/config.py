@@ -22,7 +22,7 @@ class EngineConfig:
         block_size: tokens per KV block.
         num_blocks: blocks of the KV cache; by default as many as memory allows.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
-            take together. Activations count twice, as CUDA graphs keep their own.
+            take together. Activations count twice, because CUDA graphs keep their own.
         kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
             what `gpu_memory_utilization` leaves.
         max_model_len: the most tokens of a request, prompt and output together; by default as many

@@ -24,9 +24,7 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
     """The device of a name such as "cpu" or "cuda:1".
 
     "auto" takes what the environment variable YAIE_DEVICE names, else a GPU if there is one.
-
-    Raises:
-        ValueError: there is no such device here, or this engine cannot use it.
+    Raises ValueError for a device that is not here or that this engine cannot use.
     """
     name = "device"
     if device == AUTO and os.environ.get("YAIE_DEVICE"):

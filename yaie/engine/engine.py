@@ -1,8 +1,8 @@
 """The loop of the engine: schedule, run, sample, finish.
 
-On a GPU the next step is scheduled and launched while this one is computed (`_may_overlap` says
-when not). A request whose token is still being computed has a PENDING one in its place, and goes on
-as if it were known. If that token turns out to end the request, the token computed after it is
+On a GPU the next step is scheduled and launched while this one is computed, unless `_may_overlap`
+forbids it. A request whose token is still being computed has a PENDING one in its place, and goes
+on as if it were known. If that token turns out to end the request, the token computed after it is
 dropped.
 """
 
@@ -157,11 +157,11 @@ class Engine:
             raise ValueError(
                 f"request_id {request.request_id!r} is in use by a request that still runs"
             )
-        self.scheduler.add(request)  # a learner's may raise: then there is no such request
+        self.scheduler.add(request)  # first: a learner's scheduler may raise
         self.requests[request.request_id] = request
 
     def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
-        """The parameters to use for a request. Raises an error that names the argument."""
+        """The parameters to use for a request. Errors call the argument `name`."""
         if params is None:
             return SamplingParams()
         if not isinstance(params, SamplingParams):
@@ -281,7 +281,7 @@ class Engine:
         """Schedule a step, have it computed, and note which requests get a token by it."""
         step = self.scheduler.schedule()
         if not step.scheduled:
-            if self.scheduler.has_work:  # and would have for ever
+            if self.scheduler.has_work:  # the next step would schedule nothing either
                 raise RuntimeError(
                     f"the scheduler scheduled nothing, though {len(self.scheduler.waiting)} "
                     f"requests wait and {len(self.scheduler.running)} run"
@@ -299,7 +299,7 @@ class Engine:
             self._in_flight.append(launched)
 
     def _samples_on_device(self) -> bool:
-        """Whether the operator `sample` chooses tokens. The sampler may be replaced at any time."""
+        """Whether the operator `sample` chooses tokens; the sampler may be replaced at any time."""
         return self._samples_like_a_gpu and self.sampler.samples_on_device
 
     def _read_tokens(self) -> None:
@@ -320,9 +320,9 @@ class Engine:
     def _may_overlap(self) -> bool:
         """Whether the next step may be launched before the tokens in flight are known.
 
-        Not after a step with prompts, whose blocks others could share before they are known to
-        have no NaN; nor if a token has to be chosen on the host, or a block be taken from a request
-        that is being computed; nor if no request goes on, unless its token in flight stops it.
+        Not after a step with prompts, whose blocks other requests could share before they are known
+        to have no NaN; not if a token has to be chosen on the host; not if a block might have to be
+        taken from a request that is being computed; and not if every request in flight ends.
         """
         if len(self._in_flight) > 1:
             return False
@@ -338,7 +338,7 @@ class Engine:
         )
 
     def _goes_on(self, request: Request) -> bool:
-        """Whether a request gets another token, unless the token in flight stops it."""
+        """Whether a request gets another token, if the one in flight does not end it."""
         return self._is_open(request) and not self._is_last(request, request.num_output_tokens)
 
     def _is_last(self, request: Request, num_output_tokens: int) -> bool:

@@ -95,7 +95,7 @@ def shapes(max_num_seqs: int, max_blocks: int, block_size: int, most_tokens: int
 
 
 def why_not_captured(model: Llama) -> str | None:
-    """The operator of a model that cannot be captured, and who computes it; None if all can.
+    """An operator of a model that cannot be captured, and its back end; None if all can.
 
     A graph repeats kernels, not the Python around them: a function that reads a tensor's values
     cannot be captured, and one that does anything else in Python does it only once. The functions

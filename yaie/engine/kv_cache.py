@@ -1,6 +1,6 @@
 """The paged KV cache: keys and values in blocks, found through block tables.
 
-`BlockPool` counts who uses which block and holds no tensors. `KVCacheManager` adds the block
+`BlockPool` counts the users of each block and holds no tensors. `KVCacheManager` adds the block
 table of every request and the memory that the tables point into.
 
 Paging the cache as an operating system pages memory: Kwon et al., "Efficient Memory Management

@@ -1,14 +1,10 @@
 """An engine whose model is split among processes: every rank runs the same engine.
 
-Rank 0 sends the others each new request and the begin of each step, and nothing else. Which
+Rank 0 sends the others each new request and the beginning of each step, and nothing else. Which
 requests they schedule, which blocks they take and which prefixes they find follows from that, since
 the scheduler does not look at a clock. Every rank ends a step with the same logits, so all of them
-draw the same tokens. Only the layers of the model exchange tensors (`yaie.model.parallel`).
-SGLang's tensor parallelism works the same way.
-
-Between processes on a CPU it is gloo, between GPUs NCCL, whose kernels are captured in CUDA graphs
-with all others. Two H200 gave the tokens of one, with graphs and without, and a rank that died was
-noticed in 0.25 s (`two_gpus.py` among the author's tools measures it).
+draw the same tokens. Only the layers of the model exchange tensors (`yaie.model.parallel`), by gloo
+between processes on a CPU, by NCCL between GPUs. SGLang's tensor parallelism works the same way.
 """
 
 from __future__ import annotations
@@ -100,8 +96,8 @@ class ParallelEngine(Engine):
         return outputs
 
     def _begin_step(self) -> None:
-        """From here on, a request that is aborted ends with the step, on all ranks: so the message
-        that begins the step comes after those of earlier aborts."""
+        """Only now tell the other ranks: messages of earlier aborts come before that of the step,
+        and a request that is aborted from here on ends with the step, on all ranks."""
         super()._begin_step()
         self.ranks.post(mirror, "step")
 
@@ -189,8 +185,7 @@ def _check_gpus(size: int, device: str) -> None:
 
 @contextmanager
 def end_on_error(ranks: Ranks) -> Iterator[None]:
-    """End all ranks if what is done inside fails. If that is because another rank has failed, its
-    error is raised."""
+    """End all ranks if the block fails; if another rank failed first, raise its error."""
     try:
         yield
     except Exception as error:

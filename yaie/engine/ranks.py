@@ -199,7 +199,7 @@ class Ranks:
         return result
 
     def _fail(self, failures: dict[_Process, _Failure] | None = None) -> None:
-        """End all ranks, and raise the error that came first: the others' may be its effects."""
+        """End all ranks, and raise the error that came first: later ones may be its effects."""
         failures = failures or {}
         for process in self._ranks:
             if process not in failures and process.pipe.poll():

@@ -50,7 +50,7 @@ class Request:
         num_pending: how many tokens are PENDING.
         needs_logits: whether its logits are used for more than the choice of a token: a
             repetition penalty changes them, log-probabilities are computed from them.
-        row: the row of its newest token in the results of the step that computes it.
+        row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.

@@ -105,11 +105,8 @@ class Runner:
         self.graphs = []
 
     def warm(self) -> None:
-        """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens, so that a server's memory
-        is flat from its start: about 250 MiB, which would otherwise come little by little. Longer
-        steps, of 32 sizes up to 2,048 tokens, add up to 70 MiB when they come. See
-        `yaie.model.linear`.
-        """
+        """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens: about 250 MiB, by which a
+        server's memory would otherwise grow while it serves. See `yaie.model.linear`."""
         self.model.warm(WARM_TOKENS, self.max_num_seqs)
 
     # ------------------------------------------------------------------------ a step
@@ -211,8 +208,7 @@ def look_up(table: dict[Shape, Any], shape: Shape, make: Callable[[], Any]) -> A
 
 
 class StagingBuffer:
-    """Where the host writes the fields of a step. On a CPU, `host` is the very memory that the
-    model reads."""
+    """Where the host writes the fields of a step. On a CPU the model reads the same memory."""
 
     def __init__(self, host: torch.Tensor) -> None:
         self.host = host
@@ -226,10 +222,8 @@ class StagingBuffer:
         """Bring what was written to the device."""
 
     def fetch(self, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event | None]:
-        """Where the host will find tokens of the device, and the event after which they are there.
-
-        None means that they are there already, or that reading them waits for them.
-        """
+        """Where the host finds the tokens, and the event after which they are there: None if they
+        are there already, or if reading them waits."""
         return tokens, None
 
     def _views(self, shape: Shape) -> dict[str, np.ndarray]:

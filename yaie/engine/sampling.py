@@ -31,9 +31,9 @@ class SamplingParams:
         min_p: keep tokens at least this fraction as likely as the most likely one.
         repetition_penalty: divides positive logits of tokens seen before, multiplies negative
             ones; 1 does nothing.
-        seed: the same seed gives the same tokens, whatever else is in the batch; up to rounding,
-            where other company makes the chunks of the prompt fall differently. On a GPU they are
-            not those of a CPU: the kernel looks the random number up in another order of tokens.
+        seed: the same seed gives the same tokens, whatever else is in the batch, up to rounding:
+            beside other requests, a prompt may be cut into other chunks. A GPU gives other tokens
+            than a CPU: its kernel looks the random number up in another order of tokens.
         max_tokens: the most tokens to generate.
         stop: strings that end the text; they are not part of it. None is the same as none.
         stop_token_ids: tokens that end the text, in addition to the model's own end token.
@@ -96,7 +96,7 @@ class SamplingKernel:
 
     Attributes:
         samples_on_device: whether the operator `sample` may choose in the sampler's place on a
-            GPU. A subclass may choose other tokens, so it says so itself, or it is always asked:
+            GPU. A subclass may choose other tokens, so it has to declare that it does not:
             `class Mine(SamplingKernel, samples_on_device=True)`.
     """
 
@@ -137,7 +137,9 @@ class SamplingKernel:
         check_logits(logits)
         generators = [None] * len(logits) if generators is None else generators
         if len(generators) != len(logits):
-            raise ValueError(f"generators must be {len(logits)}, one a row, got {len(generators)}")
+            raise ValueError(
+                f"generators must be {len(logits)}, one per row, got {len(generators)}"
+            )
         temperature = _column("temperature", temperature, logits)
         tokens = logits.argmax(dim=-1)
         drawn = (temperature.squeeze(1) > 0).nonzero().squeeze(1)
@@ -236,7 +238,7 @@ class SamplingKernel:
     ) -> torch.Tensor:
         """Draw a token from each row of `probabilities`, each with its own random stream.
 
-        One uniform number a row, looked up in the cumulative distribution. What a row draws does
+        One uniform number per row, looked up in the cumulative distribution. What a row draws does
         not depend on the other rows.
         """
         uniform = torch.stack([torch.rand(1, generator=g, dtype=torch.float64) for g in generators])
@@ -250,12 +252,12 @@ class SamplingKernel:
 class FastSampler(SamplingKernel, samples_on_device=True):
     """Chooses the same tokens, but top-p sorts the whole vocabulary only where it has to.
 
-    A model is mostly sure enough that a few hundred tokens hold a mass of `p`. The largest 512
-    are found much faster than all are sorted.
+    Usually a few hundred tokens hold a mass of `p`. Finding the 512 most likely tokens is much
+    faster than sorting all.
     """
 
     def top_p(self, logits: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
-        """See `SamplingKernel.top_p`, which is asked for every row that the head cannot decide."""
+        """See `SamplingKernel.top_p`, which decides every row that needs more than the head."""
         p = _column("top_p", p, logits)
         if logits.shape[-1] <= HEAD:
             return super().top_p(logits, p)

@@ -88,8 +88,8 @@ class Scheduler:
     def schedule(self) -> Step:
         """Put the next step together: decode first, then prompts under way, then new requests.
 
-        A request that decodes needs one token of the budget and has somebody waiting for it; so
-        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
+        A request that decodes needs one token of the budget, and its reader is waiting for it: so
+        no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
         step = Step()
         decoding = [request for request in self.running if request.is_decoding]
@@ -100,16 +100,16 @@ class Scheduler:
         for request in prefilling:
             if request.status is Status.RUNNING:
                 self._add_prefill(request, step)
-        if not step.preempted:  # no block was free for those who run
+        if not step.preempted:  # otherwise even the running requests lacked blocks
             self.admit(step)
         return step
 
     def grow(self, request: Request, step: Step) -> bool:
         """Make room for the newest token of a running request.
 
-        If no block can be had, the request admitted last gives its blocks up: first others, in
-        the end the request itself. The last has the least to lose, as a rule, and so those who
-        came first end first, and free their blocks for the rest.
+        If no block is free or can be evicted, the request admitted last is preempted, in the end
+        this one itself. As a rule the last has the least to lose, and the requests that came first
+        finish first and free their blocks for the rest.
 
         Returns:
             Whether the request still runs.

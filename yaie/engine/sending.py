@@ -26,8 +26,8 @@ def search_path() -> list[str]:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Sends functions by value if the other process cannot import their modules: cloudpickle knows
-    that of a notebook's cells, but not of an exercise's file."""
+    """Sends functions by value if the other process cannot import their modules: cloudpickle does
+    so for a notebook's cells, but not for an exercise's file."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, FunctionType):

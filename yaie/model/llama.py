@@ -46,8 +46,8 @@ class Llama(nn.Module):
         config: sizes and constants.
         dtype: of weights, activations and cache; logits are float32 in any case.
         device: where the weights lie.
-        backends: who computes the operators (`OPERATORS`): one back end for all, or a mapping with
-            a back end for each, "auto" for those that it leaves out. See `yaie.ops.registry`.
+        backends: of the operators (`OPERATORS`): one back end for all, or a mapping from operators
+            to back ends, with "auto" for the rest. See `yaie.ops.registry`.
         shard: the part of the model that this process holds, if it is one of a group.
 
     Attributes:
@@ -91,8 +91,8 @@ class Llama(nn.Module):
     ) -> torch.Tensor:
         """Logits, float32 `[rows, vocab_size]`, of the rows that `batch.logit_rows` names.
 
-        Keys and values of all tokens of the batch are written into the pools, one of each a layer,
-        `[num_blocks, block_size, num_key_value_heads, head_dim]`.
+        Keys and values of all tokens of the batch are written into the pools, one of each per
+        layer, `[num_blocks, block_size, num_key_value_heads, head_dim]`.
         """
         self._check(batch, key_pools[0])
         eps = self.config.rms_norm_eps
@@ -139,7 +139,7 @@ class Llama(nn.Module):
         return getattr(operators, operator)(*arguments, backend=self.backends[operator])
 
     def _check(self, batch: Batch, key_pool: torch.Tensor) -> None:
-        """Check the batch's numbers; on a GPU they would have to be awaited."""
+        """Check the batch's numbers on a CPU; on a GPU the check would wait for them."""
         if key_pool.device.type != "cpu":
             return
         check_range("positions", batch.positions, len(self.cos))

@@ -141,7 +141,7 @@ def check_lengths(
     num_blocks, block_size = pool_shape[:2]
     room = block_tables.shape[1] * block_size
     if max(lengths, default=0) > room:
-        raise ValueError(f"block_tables hold {room} tokens a sequence, context_lens has {lengths}")
+        raise ValueError(f"block_tables hold {room} tokens each, context_lens has {lengths}")
     first_tokens = torch.arange(block_tables.shape[1]) * block_size
     in_use = first_tokens < context_lens.unsqueeze(1)
     check_range("block_tables", block_tables[in_use], num_blocks)

@@ -106,12 +106,8 @@ def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, s
         if files:
             states = [jit.load(jit.CSRC / file).how(device) for file in files]
             available = all(state.available for state in states)
-            return (
-                backend,
-                " or ".join(dict.fromkeys(state.words for state in states)),
-                ", ".join(files),
-                available,
-            )
+            how = " or ".join(dict.fromkeys(state.words for state in states))
+            return backend, how, ", ".join(files), available
     return backend, "plain PyTorch" if backend == "reference" else "Python", code, True
 
 

@@ -70,16 +70,16 @@ def copy_blocks(
     """Copy blocks within the cache, in every layer.
 
     Args:
-        key_pools, value_pools: a tensor for each layer,
+        key_pools, value_pools: one tensor per layer,
             `[num_blocks, block_size, KV heads, head_dim]`; written in place.
-        block_mapping: int64 `[pairs, 2]`, source and target of each copy. Sources are read before
-            any target is written; a target that stands twice is an error.
+        block_mapping: int64 `[pairs, 2]`, source and target of each copy; no target twice. Sources
+            are read before any target is written.
     """
     check_tensor("block_mapping", block_mapping, ("pairs", 2), (torch.int64,))
     check_distinct("block_mapping", block_mapping[:, 1], "target")
     if len(key_pools) != len(value_pools):
         raise ValueError(
-            f"key_pools and value_pools must be one a layer, got {len(key_pools)} and "
+            f"key_pools and value_pools must be one per layer, got {len(key_pools)} and "
             f"{len(value_pools)}"
         )
     shape = ("num_blocks", "block_size", "kv_heads", "head_dim")

@@ -18,61 +18,32 @@ from typing import Any
 AUTO = "auto"
 ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 
-# Operator -> back end -> the function, as module:name. All functions of a row take the same
-# arguments, those of the operator, which `yaie.ops` has checked.
-_FUNCTIONS: dict[str, dict[str, str | Callable]] = {
-    "silu_and_mul": {
-        "reference": "yaie.ops.reference.elementwise:silu_and_mul",
-        "triton": "yaie.ops.triton.elementwise:silu_and_mul",
-        "cuda": "yaie.ops.cuda.elementwise:silu_and_mul",
-    },
-    "rms_norm": {
-        "reference": "yaie.ops.reference.norm:rms_norm",
-        "triton": "yaie.ops.triton.norm:rms_norm",
-        "cuda": "yaie.ops.cuda.norm:rms_norm",
-    },
-    "add_rms_norm": {
-        "reference": "yaie.ops.reference.norm:add_rms_norm",
-        "triton": "yaie.ops.triton.norm:add_rms_norm",
-        "cuda": "yaie.ops.cuda.norm:add_rms_norm",
-    },
-    "rotary": {
-        "reference": "yaie.ops.reference.rotary:apply_rotary",
-        "triton": "yaie.ops.triton.rotary:rotary",
-        "cuda": "yaie.ops.cuda.rotary:rotary",
-    },
+# Operator -> back end -> the module of `yaie.ops.<back end>` that has a function of the operator's
+# name, or module:function where its name is another. All functions of a row take the operator's
+# arguments, which `yaie.ops` has checked.
+_MODULES = {
+    "silu_and_mul": {"reference": "elementwise", "triton": "elementwise", "cuda": "elementwise"},
+    "rms_norm": {"reference": "norm", "triton": "norm", "cuda": "norm"},
+    "add_rms_norm": {"reference": "norm", "triton": "norm", "cuda": "norm"},
+    "rotary": {"reference": "rotary:apply_rotary", "triton": "rotary", "cuda": "rotary"},
     "attention": {
-        "reference": "yaie.ops.reference.attention:contiguous_attention",
-        "triton": "yaie.ops.triton.flash:attention",
-        "cuda": "yaie.ops.cuda.flash:attention",
+        "reference": "attention:contiguous_attention",
+        "triton": "flash",
+        "cuda": "flash",
     },
-    "ragged_attention": {
-        "reference": "yaie.ops.reference.attention:ragged_attention",
-        "triton": "yaie.ops.triton.flash:ragged_attention",
-        "cuda": "yaie.ops.cuda.flash:ragged_attention",
-    },
-    "paged_attention": {
-        "reference": "yaie.ops.reference.attention:paged_attention",
-        "triton": "yaie.ops.triton.paged:paged_attention",
-        "cuda": "yaie.ops.cuda.paged:paged_attention",
-    },
-    "shared_prefix_attention": {
-        "reference": "yaie.ops.reference.attention:shared_prefix_attention",
-        "cuda": "yaie.ops.cuda.paged:shared_prefix_attention",
-    },
-    "reshape_and_cache": {
-        "reference": "yaie.ops.reference.kv:reshape_and_cache",
-        "triton": "yaie.ops.triton.kv:reshape_and_cache",
-        "cuda": "yaie.ops.cuda.kv:reshape_and_cache",
-    },
-    "copy_blocks": {
-        "reference": "yaie.ops.reference.kv:copy_blocks",
-        "cuda": "yaie.ops.cuda.kv:copy_blocks",
-    },
-    "sample": {
-        "reference": "yaie.ops.reference.sampling:sample",
-        "cuda": "yaie.ops.cuda.sampling:sample",
-    },
+    "ragged_attention": {"reference": "attention", "triton": "flash", "cuda": "flash"},
+    "paged_attention": {"reference": "attention", "triton": "paged", "cuda": "paged"},
+    "shared_prefix_attention": {"reference": "attention", "cuda": "paged"},
+    "reshape_and_cache": {"reference": "kv", "triton": "kv", "cuda": "kv"},
+    "copy_blocks": {"reference": "kv", "cuda": "kv"},
+    "sample": {"reference": "sampling", "cuda": "sampling"},
+}
+_FUNCTIONS: dict[str, dict[str, str | Callable]] = {
+    operator: {
+        backend: f"yaie.ops.{backend}.{place if ':' in place else f'{place}:{operator}'}"
+        for backend, place in places.items()
+    }
+    for operator, places in _MODULES.items()
 }
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
@@ -86,10 +57,8 @@ class Unsupported(NotImplementedError):
 
 
 class FallbackWarning(UserWarning):
-    """`auto` passed a back end over. Said once for each operator, back end and reason.
-
-    Reasons that differ in a number, such as a tensor's size, are the same.
-    """
+    """`auto` passed a back end over: shown once for each operator, back end and reason. Reasons
+    that differ only in a number, such as a tensor's size, count as the same."""
 
 
 def declare(table: Mapping[str, Mapping[str, str]]) -> None:

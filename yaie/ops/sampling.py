@@ -21,10 +21,10 @@ def sample(
 ) -> torch.Tensor:
     """A token for each row of `[rows, size]`; see `reference.sampling.sample`.
 
-    All parameters are tensors of a number a row, on the device. Their values are checked on a CPU
-    only, where that costs no waiting. The kernel counts in units of 2**-31 of the largest
+    Every parameter is a tensor with one number per row, on the device. Values are checked on a CPU
+    only, where the check does not have to wait for them. The kernel counts in units of 2**-31 of the largest
     probability: it never draws a token less likely by more than 2**32, and a top-p that is met
-    within rounding may keep a token more or less.
+    within rounding may keep one token more or fewer.
     """
     check_logits(logits)
     check_row("temperature", temperature, torch.float32, logits, 0.0, None)

@@ -7,10 +7,11 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
 
 from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.request import RequestOutput
 from yaie.model.tokenizer import Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
@@ -25,6 +26,7 @@ class Call:
         job: its requests: the n answers to the first prompt, then those to the second, ...
         num_answers: n, the answers to each prompt.
         logprobs: whether the answers carry log-probabilities.
+        whole_kind, chunk_kind: what an answer is, whole and in pieces.
     """
 
     job: Job
@@ -32,22 +34,46 @@ class Call:
     tokenizer: Tokenizer
     num_answers: int
     logprobs: bool
-    prefix: str
-    id: str = ""
     created: int = field(default_factory=lambda: int(time.time()))
+
+    prefix: ClassVar[str]
+    whole_kind: ClassVar[type[protocol.Response]]
+    chunk_kind: ClassVar[type[protocol.Response]]
 
     def __post_init__(self) -> None:
         self.id = f"{self.prefix}-{uuid.uuid4().hex}"
 
-    async def outputs(self) -> list[RequestOutput]:
-        """Wait for all of it. Raises ApiError if the engine failed."""
+    async def whole(self) -> protocol.Response:
+        """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
         async for _, update in self.job.updates():
             check(update)
-        return [request.output() for request in self.job.requests]
+        outputs = [request.output() for request in self.job.requests]
+        choices = [
+            self.choice(index, output.text, output.logprobs, output.finish_reason)
+            for index, output in enumerate(outputs)
+        ]
+        return self._response(self.whole_kind, choices, self._usage())
 
-    def usage(self) -> protocol.Usage:
-        """The tokens of all requests, once they are finished; a prompt with n answers counts
-        once."""
+    def chunk(self, choice: BaseModel) -> protocol.Response:
+        """The next piece of one answer."""
+        return self._response(self.chunk_kind, [choice])
+
+    def last(self) -> protocol.Response:
+        """The chunk with the usage."""
+        return self._response(self.chunk_kind, [], self._usage())
+
+    def _response(
+        self,
+        kind: type[protocol.Response],
+        choices: list[BaseModel],
+        usage: protocol.Usage | None = None,
+    ) -> protocol.Response:
+        return kind(
+            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
+        )
+
+    def _usage(self) -> protocol.Usage:
+        """The tokens of all finished requests; a prompt with n answers counts once."""
         prompts = self.job.requests[:: self.num_answers]
         prompt = sum(request.num_prompt_tokens for request in prompts)
         cached = sum(request.metrics.num_cached_tokens for request in prompts)
@@ -63,35 +89,20 @@ class Call:
 class CompletionCall(Call):
     """A call of POST /v1/completions."""
 
-    async def whole(self) -> protocol.Completion:
-        """The answer in one piece."""
-        choices = [
-            self._choice(index, output.text, output.logprobs, output.finish_reason)
-            for index, output in enumerate(await self.outputs())
-        ]
-        return self._response(choices, self.usage())
+    prefix = "cmpl"
+    whole_kind = chunk_kind = protocol.Completion
 
-    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Completion]:
+    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
         """What is new of an answer, as chunks of the stream."""
         if not update.has_news:
             return []
-        choice = self._choice(index, update.text, update.logprobs, update.finish_reason)
-        return [self._response([choice])]
+        choice = self.choice(index, update.text, update.logprobs, update.finish_reason)
+        return [self.chunk(choice)]
 
-    def last(self) -> protocol.Completion:
-        """The chunk with the usage."""
-        return self._response([], self.usage())
-
-    def _response(
-        self, choices: list[protocol.CompletionChoice], usage: protocol.Usage | None = None
-    ) -> protocol.Completion:
-        return protocol.Completion(
-            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
-        )
-
-    def _choice(
+    def choice(
         self, index: int, text: str, logprobs: list[TokenLogprob], finish_reason: str | None
     ) -> protocol.CompletionChoice:
+        """One answer, or a piece of it."""
         return protocol.CompletionChoice(
             index=index,
             text=text,
@@ -114,59 +125,35 @@ class CompletionCall(Call):
 class ChatCall(Call):
     """A call of POST /v1/chat/completions."""
 
-    async def whole(self) -> protocol.ChatCompletion:
-        """The answer in one piece."""
-        choices = [
-            protocol.ChatChoice(
-                index=index,
-                message=protocol.ChatMessage(role="assistant", content=output.text),
-                logprobs=self._logprobs(output.logprobs),
-                finish_reason=output.finish_reason,
-            )
-            for index, output in enumerate(await self.outputs())
-        ]
-        return protocol.ChatCompletion(
-            id=self.id,
-            created=self.created,
-            model=self.model,
-            choices=choices,
-            usage=self.usage(),
-        )
+    prefix = "chatcmpl"
+    whole_kind, chunk_kind = protocol.ChatCompletion, protocol.ChatCompletionChunk
 
-    def chunks(
-        self, index: int, update: Update, is_first: bool
-    ) -> list[protocol.ChatCompletionChunk]:
+    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
         """What is new of an answer, as chunks of the stream; the first names the role."""
-        chunks = []
+        deltas = []
         if is_first:
-            chunks.append(self._chunk(index, protocol.ChatMessage(role="assistant", content="")))
+            role = protocol.ChatMessage(role="assistant", content="")
+            deltas.append(protocol.ChatDelta(index=index, delta=role))
         if update.has_news:
-            message = protocol.ChatMessage(content=update.text)
-            logprobs = self._logprobs(update.logprobs)
-            chunks.append(self._chunk(index, message, logprobs, update.finish_reason))
-        return chunks
+            deltas.append(
+                protocol.ChatDelta(
+                    index=index,
+                    delta=protocol.ChatMessage(content=update.text),
+                    logprobs=self._logprobs(update.logprobs),
+                    finish_reason=update.finish_reason,
+                )
+            )
+        return [self.chunk(delta) for delta in deltas]
 
-    def last(self) -> protocol.ChatCompletionChunk:
-        """The chunk with the usage."""
-        return self._response([], self.usage())
-
-    def _chunk(
-        self,
-        index: int,
-        delta: protocol.ChatMessage,
-        logprobs: protocol.ChatLogprobs | None = None,
-        finish_reason: str | None = None,
-    ) -> protocol.ChatCompletionChunk:
-        choice = protocol.ChatDelta(
-            index=index, delta=delta, logprobs=logprobs, finish_reason=finish_reason
-        )
-        return self._response([choice])
-
-    def _response(
-        self, choices: list[protocol.ChatDelta], usage: protocol.Usage | None = None
-    ) -> protocol.ChatCompletionChunk:
-        return protocol.ChatCompletionChunk(
-            id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
+    def choice(
+        self, index: int, text: str, logprobs: list[TokenLogprob], finish_reason: str | None
+    ) -> protocol.ChatChoice:
+        """One whole answer."""
+        return protocol.ChatChoice(
+            index=index,
+            message=protocol.ChatMessage(role="assistant", content=text),
+            logprobs=self._logprobs(logprobs),
+            finish_reason=finish_reason,
         )
 
     def _logprobs(self, logprobs: list[TokenLogprob]) -> protocol.ChatLogprobs | None:
@@ -184,7 +171,7 @@ class ChatCall(Call):
             ]
         )
 
-    def _token(self, token_id: int, logprob: float) -> dict:
+    def _token(self, token_id: int, logprob: float) -> dict[str, Any]:
         text = token_text(self.tokenizer, token_id)
         spelled = self.tokenizer.token_bytes(token_id)
         return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}

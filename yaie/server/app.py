@@ -146,9 +146,8 @@ class _Server:
         if max_tokens is None:
             max_tokens = max(1, min([DEFAULT_MAX_TOKENS, *map(self._room, prompts)]))
         job = self._submit(prompts, body, max_tokens, body.logprobs)
-        call = CompletionCall(
-            job, body.model, self.tokenizer, body.n or 1, body.logprobs is not None, "cmpl"
-        )
+        wants_logprobs = body.logprobs is not None
+        call = CompletionCall(job, body.model, self.tokenizer, body.n or 1, wants_logprobs)
         return await self._answer(call, body, request)
 
     async def chat(self, body: protocol.ChatRequest, request: Request) -> Response:
@@ -161,9 +160,7 @@ class _Server:
             max_tokens = max(1, self._room(prompt))
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
         job = self._submit([prompt], body, max_tokens, logprobs)
-        call = ChatCall(
-            job, body.model, self.tokenizer, body.n or 1, bool(body.logprobs), "chatcmpl"
-        )
+        call = ChatCall(job, body.model, self.tokenizer, body.n or 1, bool(body.logprobs))
         return await self._answer(call, body, request)
 
     def _check_model(self, name: str) -> None:

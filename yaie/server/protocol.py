@@ -79,17 +79,10 @@ class Sampling(Strict):
 
     def sampling_params(self, max_tokens: int, logprobs: int | None) -> list[SamplingParams]:
         """Parameters for each of the n answers to one prompt; each has a seed of its own."""
-        given = {
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "top_k": self.top_k,
-            "min_p": self.min_p,
-            "repetition_penalty": self.repetition_penalty,
-            "stop": self.stop,
-            "stop_token_ids": self.stop_token_ids,
-            "ignore_eos": self.ignore_eos,
-        }
-        given = {name: value for name, value in given.items() if value is not None}
+        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+        given = self.model_dump(
+            include={*names, "stop", "stop_token_ids", "ignore_eos"}, exclude_none=True
+        )
         seeds = [None if self.seed is None else self.seed + i for i in range(self.n or 1)]
         return [
             SamplingParams(max_tokens=max_tokens, logprobs=logprobs, seed=seed, **given)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,7 +29,8 @@ ALIGNED = 16  # bytes of a copy to shared memory
 
 
 class Sequences(NamedTuple):
-    """How a batch lies: all None, one sequence; with starts, end to end; with tables, paged."""
+    """How a batch lies: with nothing, as one sequence; with starts, end to end; with block tables,
+    in the paged cache."""
 
     starts_q: torch.Tensor | None = None
     starts_k: torch.Tensor | None = None
@@ -72,72 +73,51 @@ def paged_prefill(
     return _best(q, key_pool, value_pool, causal, scale, sequences)
 
 
-def row(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    sequences: Sequences = Sequences(),  # noqa: B008
-) -> State:
+# ---------------------------------------------------------------------------------------- rungs
+# All take the operands of `_flash`.
+
+
+def row(*operands: Any) -> State:
     """Every row of scores on its own, with the online softmax."""
-    return _flash("flash/row.cu", q, k, v, causal, scale, sequences)
+    return _flash("flash/row.cu", *operands)
 
 
-def shared_tile(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    sequences: Sequences = Sequences(),  # noqa: B008
-) -> State:
+def shared_tile(*operands: Any) -> State:
     """Tiles of keys and values in shared memory, for a tile of queries: head_dim up to 128."""
-    if q.shape[2] > 128:
-        raise Unsupported(f"head_dim must be up to 128, got {q.shape[2]}")
-    return _flash("flash/shared_tile.cu", q, k, v, causal, scale, sequences)
+    head_dim = operands[0].shape[2]
+    if head_dim > 128:
+        raise Unsupported(f"head_dim must be up to 128, got {head_dim}")
+    return _flash("flash/shared_tile.cu", *operands)
 
 
-def mma(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    sequences: Sequences = Sequences(),  # noqa: B008
-) -> State:
+def mma(*operands: Any) -> State:
     """Tensor cores: float16 and bfloat16 from sm_80 on, head_dim up to 128."""
+    q, k, v = operands[:3]
     require_tensor_cores(q)
     if q.shape[2] > 128 or q.shape[2] % 8:
         raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
     for x in (q, k, v):
         if x.data_ptr() % ALIGNED or x.stride(0) * x.element_size() % ALIGNED:
             raise Unsupported(
-                f"heads have to begin at multiples of {ALIGNED} bytes, here they begin "
-                f"{x.data_ptr() % ALIGNED} behind one, with strides {[*x.stride()]}"
+                f"heads must begin at multiples of {ALIGNED} bytes; here they begin "
+                f"{x.data_ptr() % ALIGNED} bytes past one, with strides {[*x.stride()]}"
             )
-    return _flash("flash/mma.cu", q, k, v, causal, scale, sequences)
+    return _flash("flash/mma.cu", *operands)
 
 
 RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
 
 
-def _best(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    causal: bool,
-    scale: float | None,
-    sequences: Sequences,
-) -> State:
+def _best(*operands: Any) -> State:
     """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
-    for rung in (mma, shared_tile) if q.is_cuda else (shared_tile,):
+    on_gpu = operands[0].is_cuda
+    for rung in (mma, shared_tile) if on_gpu else (shared_tile,):
         try:
-            return rung(q, k, v, causal, scale, sequences)
+            return rung(*operands)
         except Unsupported as reason:
-            if q.is_cuda:
+            if on_gpu:
                 announce("attention", f"cuda's {rung.__name__}", str(reason))
-    return row(q, k, v, causal, scale, sequences)
+    return row(*operands)
 
 
 def _flash(
@@ -145,9 +125,9 @@ def _flash(
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    causal: bool,
-    scale: float | None,
-    sequences: Sequences,
+    causal: bool = True,
+    scale: float | None = None,
+    sequences: Sequences = Sequences(),  # noqa: B008
 ) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
     name = f"flash_{Path(file).stem}_{suffix(q.dtype)}"
@@ -168,7 +148,7 @@ def _flash(
     if tables is not None:
         keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
         if k.shape[0] * block_size >= 2**31:
-            raise Unsupported(f"there may be 2³¹ slots, got {k.shape[0]} × {block_size}")
+            raise Unsupported(f"slots must be below 2³¹, got {k.shape[0]} × {block_size}")
         k, v = k.flatten(0, 1), v.flatten(0, 1)
     q, k, v = map(token_rows, (q, k, v))
     call(

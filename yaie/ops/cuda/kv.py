@@ -71,7 +71,7 @@ def copy_blocks(
             f"blocks must have one size in all pools, below 2 GiB, got {sorted(sizes)} bytes"
         )
     if len(block_mapping) > MOST_PAIRS:
-        raise Unsupported(f"there may be {MOST_PAIRS} pairs, got {len(block_mapping)}")
+        raise Unsupported(f"pairs are at most {MOST_PAIRS}, got {len(block_mapping)}")
     (block_bytes,) = sizes
     unit = widest_unit(block_bytes, *map(torch.Tensor.data_ptr, pools))
     call(

@@ -20,24 +20,21 @@ MOST = 2**31 - 2**16  # elements: indices are 32 bits, and may pass the end by a
 
 
 def launch(file: str | Path, name: str, dtype: torch.dtype, *arguments: Any) -> None:
-    """Call the launcher `name` of a file, from `csrc/` if it is relative: the variant for `dtype`.
-
-    Raises Unsupported for a dtype that has no variant, for tensors whose elements 32 bits cannot
-    count, and where there is no compiler.
-    """
+    """`call` the variant of a launcher for `dtype`. Also raises Unsupported for a dtype that has no
+    variant, and for tensors whose elements 32 bits cannot count."""
     name = f"{name}_{suffix(dtype)}"
     for argument in arguments:
         if type(argument) is torch.Tensor and argument.numel() > MOST:
             size = argument.numel()
-            raise Unsupported(f"the kernels take up to {MOST} elements a tensor, got {size}")
+            raise Unsupported(f"the kernels take up to {MOST} elements per tensor, got {size}")
     call(file, name, *arguments)
 
 
 def call(file: str | Path, name: str, *arguments: Any) -> None:
     """Call the launcher `name` of a file, from `csrc/` if it is relative.
 
-    Raises Unsupported where there is no compiler for a GPU's tensors, or none that it could ask
-    for the host's part.
+    Raises Unsupported if the tensors are on a GPU and nvcc, or the C++ compiler behind it, is
+    missing.
     """
     try:
         launcher(file, name)(*arguments)
@@ -52,19 +49,17 @@ def call(file: str | Path, name: str, *arguments: Any) -> None:
 def launcher(file: str | Path, name: str) -> Callable[..., None]:
     """The launcher `name` of a file, from `csrc/` if it is relative, as it was at the first call.
 
-    Like a module of Python, a file is read once per process: `jit.load` looks at the file and at
-    every header, which takes longer than a launch. `launcher.cache_clear()` has all of them read
-    again, as they are then.
+    Like a Python module, a file is read once per process: `jit.load` reads the file and every
+    header, which takes longer than a launch. After `launcher.cache_clear()` all are read again.
     """
     return getattr(jit.load(jit.CSRC / file), name)
 
 
 @cache
 def constants(file: str) -> dict[str, int]:
-    """The whole numbers that a file of `csrc/` calls `constexpr int` outside of any function.
+    """The constants that a file of `csrc/` declares `constexpr int` outside of any function.
 
-    Numbers and products of numbers, such as `WARPS = 8, THREADS = WARPS * WARP`; any other value is
-    left out.
+    Numbers and products of numbers, such as `WARPS = 8, THREADS = WARPS * WARP`, and no others.
     """
     text = (jit.CSRC / file).read_text(encoding="utf-8")
     found = {"WARP": 32}

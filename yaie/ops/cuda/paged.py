@@ -25,10 +25,10 @@ State = tuple[torch.Tensor, torch.Tensor]
 Rung = Callable[..., State]
 _MMA, _CASCADE = constants("paged/mma.cu"), constants("paged/cascade.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
-LEAST_PART = 128  # keys of a part, in split.cu
-WORTH = 100 << 20  # bytes of keys and values that need not be read again, from which on it pays
+LEAST_PART = 128  # keys of a part of a context in `split`, at least
+WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be worth a second launch
 # Up to this many queries are faster with the kernel that cuts contexts into equal shares, even
-# though each query reads its context by itself: for the last 16 tokens of a prompt behind 4,000, a
+# though each query reads its context by itself: for the last 16 tokens of a prompt after 4,000, a
 # kernel for prompts keeps only a few thread blocks busy (notebooks/data/22_engine_h200.json, "few
 # queries").
 FEW_QUERIES = 32
@@ -45,9 +45,8 @@ def paged_attention(
 ) -> State:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
 
-    As many queries as sequences are taken for a decode step, one each. If they are not, the result
-    is still right. A few queries are computed like a decode step, even if several belong to one
-    sequence.
+    As many queries as sequences are treated as a decode step with one each; the result is right
+    even if they are not. So are a few queries, even if several belong to one sequence.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
     if len(q) == len(context_lens):
@@ -69,7 +68,7 @@ def shared_prefix_attention(
 ) -> State:
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
-    If reading the prefix for every sequence takes less time than another launch, it is read.
+    A short prefix is read for every sequence, which takes less time than a second launch.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens)
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
@@ -187,8 +186,8 @@ def decode(
     """Launch the rung of a file on the operator's arguments.
 
     Args:
-        workspace: what its launcher takes behind those that all take.
-        state: what it changes, in place of new memory for the outputs.
+        workspace: further arguments of this rung's launcher, after those that all take.
+        state: outputs to update in place; by default new memory.
     """
     q = operands[0]
     name = f"paged_{rung}_{suffix(q.dtype)}"
@@ -242,13 +241,13 @@ def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tens
     (num_blocks, block_size, kv_heads, head_dim), heads = key_pool.shape, q.shape[1]
     if head_dim not in (64, 128) or heads > 16 * kv_heads:
         raise Unsupported(
-            "mma.cu takes a head_dim of 64 or 128 and up to 16 query heads a KV head, "
+            "mma.cu takes a head_dim of 64 or 128 and up to 16 query heads per KV head, "
             f"got {head_dim} and {heads} for {kv_heads}"
         )
     if (key_pool.data_ptr() | value_pool.data_ptr()) % 16 or q.data_ptr() % 4 or q.stride(0) % 2:
-        raise Unsupported("pools have to begin at multiples of 16 bytes, queries of 4")
+        raise Unsupported("pools must begin at multiples of 16 bytes, queries at multiples of 4")
     if block_size < 1 or num_blocks * block_size >= 2**31:
-        raise Unsupported(f"there may be 1 to 2³¹ slots, got {num_blocks} × {block_size}")
+        raise Unsupported(f"slots must be 1 to 2³¹, got {num_blocks} × {block_size}")
 
 
 @cache

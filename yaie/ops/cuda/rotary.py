@@ -10,7 +10,7 @@ from yaie.ops.cuda.launching import launch, memory
 def rotary(
     x: torch.Tensor, positions: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> torch.Tensor:
-    """Turn each head of `[tokens, heads, head_dim]`; x may be a part of a larger tensor."""
+    """Rotate each head of `[tokens, heads, head_dim]`; x may be a part of a larger tensor."""
     if x.stride(2) != 1:
         x = x.contiguous()
     out = x.new_empty(x.shape)

@@ -97,21 +97,13 @@ def ragged_attention(
     """Attention of several sequences of any lengths that lie end to end, without padding.
 
     Sequence `i` has the queries `cu_seqlens_q[i]` to `cu_seqlens_q[i + 1]` and the keys
-    `cu_seqlens_k[i]` to `cu_seqlens_k[i + 1]`. Either may be none. Each sequence is computed by
-    itself, so no query sees a key of another one.
+    `cu_seqlens_k[i]` to `cu_seqlens_k[i + 1]`, and may have none of either. Each sequence is
+    computed by itself, so no query sees a key of another one.
 
     Args:
-        q: `[query tokens, heads, head_dim]`.
-        k, v: `[key tokens, KV heads, head_dim]`.
-        cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, ascending from 0: where each sequence
-            begins.
-        causal: the queries of a sequence are its last tokens (aligned bottom-right).
-        scale: factor of the scores, by default 1 / sqrt(head_dim).
-        attention: computes one sequence; takes the arguments of `attention`.
-
-    Returns:
-        Output `[query tokens, heads, head_dim]`, in the dtype of q, and log-sum-exp, float32
-        `[query tokens, heads]`. A query with nothing to see has zeros and -inf.
+        q, k, v, causal, scale: as for `attention`, of all sequences together.
+        cu_seqlens_q, cu_seqlens_k: int32 `[batch + 1]`, ascending from 0.
+        attention: computes one sequence.
     """
     out = torch.zeros_like(q)
     lse = torch.full(q.shape[:2], float("-inf"), device=q.device)
@@ -138,22 +130,18 @@ def paged_attention(
     """Causal attention of a ragged batch whose keys and values lie in a paged cache.
 
     Sequence `i` has the queries `cu_seqlens[i]` to `cu_seqlens[i + 1]`, which are the last of its
-    `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys: that
-    is simple, and it makes the result independent of what else is in the batch, bit for bit. Of a
-    long prompt a few queries are computed at a time, over the keys that the last of them sees: so
-    most scores that the mask hides are never computed, and the others stay in a processor's cache.
+    `context_lens[i]` tokens. Each sequence is computed by itself, over exactly its own keys, so the
+    result does not depend on what else is in the batch, bit for bit. A long prompt is computed a
+    few queries at a time, over the keys that the last of them sees: most scores that the mask hides
+    are never computed, and the others stay in a processor's cache.
 
     Args:
-        q: `[tokens, heads, head_dim]`.
+        q, scale: as for `attention`, of all sequences together.
         key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`.
         block_tables: int32 `[batch, max_blocks]`; entries beyond a sequence's length are ignored.
         context_lens: int32 `[batch]`.
         cu_seqlens: int32 `[batch + 1]`, where each sequence's queries begin.
-        scale: factor of the scores, by default 1 / sqrt(head_dim).
         attention: computes some queries of one sequence.
-
-    Returns:
-        Output `[tokens, heads, head_dim]` and log-sum-exp `[tokens, heads]`.
     """
     block_size = key_pool.shape[1]
     starts, lengths = cu_seqlens.tolist(), context_lens.tolist()
@@ -181,7 +169,7 @@ def shared_prefix_attention(
     scale: float | None = None,
     attention: Callable[..., State] = attention,
 ) -> State:
-    """Attention of one query a sequence, where all sequences begin with the same blocks.
+    """Attention of one query per sequence, where all sequences begin with the same blocks.
 
     What they share is read once, for the queries of all of them; what is each one's own is read
     for itself; and the two partial results are merged. The result is that of `paged_attention`.

@@ -24,7 +24,7 @@ def rotary_kernel(
     HEADS: tl.constexpr,
     HALF: tl.constexpr,
 ):
-    """Turn the pairs (i, i + half) of HEADS heads by the angles of the token's position."""
+    """Rotate the pairs (i, i + half) of HEADS heads by the angles of the token's position."""
     token = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     pairs = tl.arange(0, HALF)
