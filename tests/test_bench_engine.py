@@ -21,7 +21,6 @@ from servers import serving
 from tiny import make_tiny_model
 
 from yaie.bench import bench, engine, machine, process, serve, soak
-from yaie.bench import record as records
 from yaie.bench.client import Client, ClientError
 from yaie.bench.drawn import DrawnBench
 from yaie.bench.drive import greedy, run_batch, run_closed, run_open
@@ -250,11 +249,11 @@ def test_the_first_differences_are_told(tmp_path):
 
 def test_a_record_is_of_one_version_of_the_code(tmp_path, monkeypatch):
     path = tmp_path / "record.json"
-    monkeypatch.setattr(records, "code", lambda: {"commit": "a", "sources": "1"})
+    monkeypatch.setattr(machine, "code", lambda: {"commit": "a", "sources": "1"})
     Record(path, {}, CPU).add("matrix", {"batch": 1})
-    monkeypatch.setattr(records, "code", lambda: {"commit": "b", "sources": "1"})
+    monkeypatch.setattr(machine, "code", lambda: {"commit": "b", "sources": "1"})
     assert Record(path, {}, CPU).content["code"]["commit"] == "a"  # the sources are the same
-    monkeypatch.setattr(records, "code", lambda: {"commit": "b", "sources": "2"})
+    monkeypatch.setattr(machine, "code", lambda: {"commit": "b", "sources": "2"})
     with pytest.raises(ValueError, match=r"another code \(commit: a, not b; sources: 1, not 2\)"):
         Record(path, {}, CPU)
 
@@ -467,7 +466,7 @@ def test_a_server_is_measured(folder, tmp_path, capsys):
     assert set(record["results"]) == {"transformers", "at_once", "arrivals"}
     for rows in record["results"].values():
         assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
-    assert record["subject"]["sizes"]["at_once"] == (1, 4) and "url" not in record["subject"]
+    assert record["subject"]["sizes"]["clients"] == (1, 4) and "url" not in record["subject"]
     one, four = record["results"]["at_once"]
     assert (one["requests"], four["requests"], four["tokens"]) == (2, 8, 64)
     other = make_tiny_model(tmp_path / folder.name, num_hidden_layers=1)

@@ -15,7 +15,7 @@ def test_what_the_emulator_takes(monkeypatch, capsys):
     assert figures[0] is compiled[0]
     assert {f.name for f in figures if f.target} == {
         "first kernel, from an empty cache",
-        "a barrier, a thread",
+        "a barrier, per thread",
         "a checked access",
         "tiled matrix product, 256³",
     }

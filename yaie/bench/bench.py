@@ -1,26 +1,30 @@
-"""What the sections of `yaie bench engine` share: engines, sizes, checked measurements."""
+"""What the sections of `yaie bench engine` and `serve` share: sizes, and the engine measured."""
 
 from __future__ import annotations
 
 import gc
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import torch
 from rich.console import Console
 
-from yaie.bench.drive import WALL, Clock, Prompt, Run, run_batch
+from yaie.bench.drive import WALL, Clock, Prompt, Run, greedy, run_batch, run_closed, run_open
 from yaie.bench.load import Trace, in_system, summarize, under_way
 from yaie.bench.oracle import Oracle, Verdict
 from yaie.bench.record import Record, Row, rounded
 from yaie.bench.workloads import long_prompts
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import parse_dtype
+
+Measured = tuple[Engine, Callable[[], Run]]  # an engine, and what to run on it
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,13 @@ class Sizes:
     Attributes:
         batches, prompts, outputs: the matrix: requests at once, tokens of each, tokens generated.
         most_tokens: a case with more, prompts and outputs of all requests together, is left out.
-        once: a case with more than so many is measured once: it is long enough.
+        once: a case with more tokens than this is long enough to be measured once.
         answer: tokens generated for each request outside the matrix, unless another is said.
         lengths: prompts of which the time to the first token is measured.
         memory: prompt, output, how many of such requests fit, and how many come at once.
-        clients: numbers of those who ask again when they are answered.
-        arrivals: prompt, output, requests a run, and the rates, as fractions of the capacity.
+        clients: numbers of clients that ask again when they are answered.
+        per_client: requests of each of them.
+        arrivals: prompt, output, requests per run, and the rates, as fractions of the capacity.
         shared: tokens of the prompt that a prefix cache is tried on.
         long: tokens of the prompt that arrives while others decode.
         system: tokens of the system prompt that chats share.
@@ -64,14 +69,11 @@ class Sizes:
     chats: int
     different: int
     mixed: tuple[int, int, int, int]
-    rounds: int
-
-    def with_rounds(self, rounds: int) -> Sizes:
-        """The same with other rounds."""
-        return replace(self, rounds=rounds)
+    rounds: int = 3
+    per_client: int = 8
 
     def rounds_of(self, tokens: int) -> int:
-        """The rounds of a case with so many tokens, prompts and outputs together."""
+        """The rounds of a case with this many tokens, prompts and outputs together."""
         return 1 if tokens > self.once else self.rounds
 
 
@@ -116,43 +118,81 @@ CPU = Sizes(
     chats=32,
     different=16,
     mixed=(64, 16, 64, 24),
-    rounds=3,
 )
-GPU = Sizes(
-    batches=(1, 8, 32, 64),
-    prompts=(128, 1024, 4096),
-    outputs=(64, 256),
+GPU = replace(
+    CPU,
     most_tokens=1_000_000,
     once=1_000_000,
     answer=64,
-    lengths=(128, 256, 512, 1024, 2048, 4096, 8000),
+    lengths=(*CPU.lengths, 8000),
     memory=(512, 256, 64, (8, 16, 32, 48, 64, 80, 96, 128)),
-    clients=(1, 2, 4, 8, 16, 32, 64, 128),
+    clients=(*CPU.clients, 64, 128),
     arrivals=(256, 128, 400, FRACTIONS),
     shared=4_000,
     long=4_096,
-    system=600,
     askers=16,
-    chats=32,
-    different=16,
     mixed=(512, 64, 256, 96),
-    rounds=3,
 )
 
 
-# What `LLM` does unless it is told otherwise: asking for that is asking for nothing.
-DEFAULTS = {
-    "enable_prefix_caching": True,
-    "enable_chunked_prefill": True,
-    "enforce_eager": False,
-    "block_size": 16,
-    "max_num_seqs": 64,
-    "backend": "auto",
-}
+@dataclass(frozen=True)
+class Asked:
+    """What the subject of a benchmark and transformers are both asked.
+
+    Attributes:
+        prompts, outputs: tokens of each request, and how many are wanted.
+        at_once: how many requests are computed together.
+        static, compiled: whether transformers keeps keys and values in memory of a fixed size, and
+            whether it then compiles the decode step.
+    """
+
+    prompts: list[Prompt]
+    outputs: list[int]
+    at_once: int
+    static: bool = False
+    compiled: bool = False
 
 
-class Bench:
-    """One run of the benchmark.
+class Subject(ABC):
+    """What is measured, an engine in this process or a server, and where the results go."""
+
+    oracle: Oracle
+    clock: Clock = WALL
+
+    def __init__(self, model: str | Path, sizes: Sizes, record: Record) -> None:
+        self.tokenizer = Tokenizer(find_model(model))
+        self.sizes, self.record = sizes, record
+        self.console = Console(stderr=True)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Token ids of a text."""
+        return self.tokenizer.encode(text)
+
+    def say(self, words: str) -> None:
+        """Show progress."""
+        self.console.print(words, highlight=False)
+
+    @abstractmethod
+    def at_once(self, case: Row, prompts: Sequence[Prompt], output: int, clients: int) -> Row:
+        """The row of a run in which each of several clients asks again when it is answered."""
+
+    @abstractmethod
+    def open(
+        self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
+    ) -> Row:
+        """The row of a run whose requests come when they are due."""
+
+    @abstractmethod
+    def ask(self, asked: Asked, name: str) -> object:
+        """Answer everything that is asked; `name` differs between any two calls."""
+
+    @abstractmethod
+    def judge(self, asked: Asked, name: str, ours: list, theirs: list[list[Prompt]]) -> Row:
+        """Compare the results of `ask` with what transformers thinks, and with its answers."""
+
+
+class Bench(Subject):
+    """One run of the benchmark of the engine.
 
     Args:
         model: name or folder.
@@ -165,13 +205,11 @@ class Bench:
         self, model: str | Path, dtype: str, device: torch.device, sizes: Sizes, record: Record,
         options: Row | None = None, clock: Clock = WALL,
     ) -> None:  # fmt: skip
+        super().__init__(model, sizes, record)
         self.model, self.dtype, self.device = model, dtype, device
         self.torch_dtype = parse_dtype(dtype)
-        self.tokenizer = Tokenizer(find_model(model))
-        self.sizes, self.record = sizes, record
         self.options = options or {}
         self.clock = clock
-        self.console = Console(stderr=True)
         self._engines: dict[str, LLM] = {}
         self._oracle: Oracle | None = None
         self._right: dict[tuple[int, ...], list[tuple[list[int], Verdict]]] = {}
@@ -186,8 +224,12 @@ class Bench:
         """transformers with the same model, loaded when it is first asked for."""
         if self._oracle is None:
             self.say("loading the model into transformers")
-            self._oracle = Oracle(self.model, self.torch_dtype, self.device.type)
+            self._oracle = self.make_oracle()
         return self._oracle
+
+    def make_oracle(self) -> Oracle:
+        """transformers with the same model."""
+        return Oracle(self.model, self.torch_dtype, self.device.type)
 
     def llm(self, **options: object) -> LLM:
         """An engine with these options. One is kept: asking for the same again is free."""
@@ -213,68 +255,66 @@ class Bench:
         """A new engine."""
         return LLM(self.model, device=str(self.device), dtype=self.dtype, **options)
 
-    def tokenize(self, text: str) -> list[int]:
-        """Token ids of a text."""
-        return self.tokenizer.encode(text)
-
-    def say(self, words: str) -> None:
-        """Show progress."""
-        self.console.print(words, highlight=False)
-
     # ------------------------------------------------------------------------ measuring
 
     def measure(
-        self, section: str, case: Row, make: Callable[[], tuple[Engine, Callable[[], Run]]],
-        rounds: int | None = None,
-    ) -> Row:  # fmt: skip
-        """The row of a case: from the record, or run now, its answers checked.
+        self, section: str, case: Row, make: Callable[[], Measured], rounds: int | None = None
+    ) -> None:
+        """Add the row of a case, unless the record has it.
 
         Args:
-            make: returns the engine and what to run; asked only if the row is not there.
+            make: returns the engine and what to run; called only if there is no row yet.
         """
-        if found := self.record.find(section, case):
+        if self.record.find(section, case):
             self.say(f"{section} {words(case)}: kept")
-            return found
+            return
         engine, run = make()
         runs = []
         for number in range(rounds or self.sizes.rounds):
             self.say(f"{section} {words(case)}: round {number + 1}")
             runs.append(run())
-        verdict = self.check(f"{section} {words(case)}", runs)
+        self.record.add(section, rounded(self.row(case, engine, runs)))
+
+    def row(self, case: Row, engine: Engine, runs: Sequence[Run]) -> Row:
+        """What a case has measured: the figures of the median round, its answers checked."""
+        verdict = self.check(words(case), runs)
         latencies = [summarize(run.traces) for run in runs]
         rates = [latency.tokens_per_second for latency in latencies]
         middle = rates.index(statistics.median_low(rates))
         chosen = runs[middle]
-        row = case | asdict(latencies[middle]) | {
+        measured = asdict(latencies[middle]) | {
             "rates": rates,
-            "most_blocks": chosen.most_blocks,
-            "most_running": chosen.most_running,
-            "preemptions": chosen.preemptions,
-            "cached_fraction": chosen.cached_fraction,
-            "checked_answers": verdict.answers,
-            "same_answers": verdict.same,
-            "worst_gap": verdict.worst,
             "num_blocks": engine.kv.pool.num_blocks,
             "finished": rates[middle] * len(chosen.outputs) / latencies[middle].tokens,
-        }  # fmt: skip
-        row = rounded(row)
-        self.record.add(section, row)
-        return row
-
-    def add_open(self, section: str, case: Row, run: Run, due: Sequence[float]) -> Row:
-        """The row of a run whose requests came when they were due; its answers are checked."""
-        verdict = self.check(f"{section} {words(case)}", [run])
-        row = case | open_row(run.traces, due)
-        row |= {
-            "most_blocks": run.most_blocks,
-            "most_running": run.most_running,
-            "preemptions": run.preemptions,
-            "checked_answers": verdict.answers,
-            "same_answers": verdict.same,
-            "worst_gap": verdict.worst,
         }
-        self.record.add(section, rounded(row))
-        return row
+        return case | measured | chosen.counters() | verdict.row()
+
+    def at_once(self, case: Row, prompts: Sequence[Prompt], output: int, clients: int) -> Row:
+        engine = self.llm().engine
+        engine.reset_prefix_cache()
+        params = [greedy(output)] * len(prompts)
+        return self.row(case, engine, [run_closed(engine, prompts, params, clients, self.clock)])
+
+    def open(
+        self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
+    ) -> Row:
+        engine = self.llm().engine
+        engine.reset_prefix_cache()
+        run = run_open(engine, prompts, [greedy(output)] * len(prompts), times, self.clock)
+        verdict = self.check(words(case), [run])
+        return case | open_row(run.traces, times) | run.counters() | verdict.row()
+
+    def ask(self, asked: Asked, name: str) -> Run:
+        engine = self.llm(max_num_seqs=asked.at_once).engine
+        return run_batch(engine, asked.prompts, asked.outputs, self.clock)
+
+    def judge(self, asked: Asked, name: str, ours: list[Run], theirs: list[list[Prompt]]) -> Row:
+        equal = sum(a == b for a, b in zip(ours[-1].answers, theirs[-1], strict=True))
+        return {
+            "equal_answers": equal,
+            "cached_fraction": ours[-1].cached_fraction,
+            **self.check(name, ours).row(),
+        }
 
     def check(self, what: str, runs: Sequence[Run]) -> Verdict:
         """Answers of every run against transformers: all, or `MOST_JUDGED` of them, spread over
@@ -293,6 +333,10 @@ class Bench:
         verdict = self.oracle.demand(what, [prompt], [answer])
         judged.append((answer, verdict))
         return verdict
+
+
+# What an engine does unless it is told otherwise: asking for that is asking for nothing.
+DEFAULTS = {field.name: field.default for field in fields(EngineConfig)}
 
 
 def open_row(traces: Sequence[Trace], due: Sequence[float]) -> Row:

@@ -1,16 +1,17 @@
-"""What a device can do at best, measured: bytes a second, and operations a second.
+"""What a device can do at best, measured: bytes and operations per second.
 
-No datasheet is asked. The figures come from the same process, through the same clock, as those of
-the kernels that are compared with them.
+The figures come from no datasheet, but from the same process and the same clock as those of the
+kernels that are compared with them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
-from yaie.bench.protocol import Clock, compare
+from yaie.bench.protocol import Call, Clock, compare
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Ceilings:
     """What the device showed at three tasks that are as simple as can be.
 
     A kernel that reads more than it writes can be a little faster than a copy, which does as much
-    of each: `add`, with two reads a write, reaches 102% of one.
+    of each: `add`, with two reads per write, reaches 102% of one.
 
     Attributes:
         copy: GB/s of copying a large tensor, bytes read and written both counted.
@@ -45,6 +46,13 @@ class Ceilings:
             return "a product"
         return "a copy" if writes else "a read"
 
+    def line(self, dtype: torch.dtype) -> str:
+        """The ceilings in a line; the products are of this dtype."""
+        products = ", ".join(f"{size}³ {rate:.2f}" for size, rate in self.matmul.items())
+        name = str(dtype).removeprefix("torch.")
+        rates = f"copy {self.copy:.0f} GB/s, read {self.read:.0f} GB/s"
+        return f"ceilings: {rates}, {name} matmul {products} TFLOP/s"
+
     def _seconds(self, num_bytes: int, flops: int, writes: bool) -> tuple[float, float]:
         """To move the bytes, and to do the operations."""
         rate = self.copy if writes else self.read
@@ -60,28 +68,17 @@ def measure(device: torch.device, dtype: torch.dtype, clock: Clock, quick: bool)
     on_gpu = device.type == "cuda"
     num_bytes = ((256 << 20) if quick else (2 << 30)) if on_gpu else 16 << 20
     sizes = ((4096,) if quick else (4096, 8192)) if on_gpu else (256, 512)
-    generator = torch.Generator(device).manual_seed(0)
-    copy, read = _bandwidths(num_bytes, device, clock, generator)
-    return Ceilings(copy, read, {n: _products(n, dtype, device, clock, generator) for n in sizes})
+    random = partial(torch.randn, device=device, generator=torch.Generator(device).manual_seed(0))
 
+    def milliseconds(call: Call) -> float:
+        return compare({"call": call}, clock)["call"].median
 
-def _bandwidths(
-    num_bytes: int, device: torch.device, clock: Clock, generator: torch.Generator
-) -> tuple[float, float]:
-    """GB/s of a copy and of a sum of `num_bytes`."""
-    source = torch.randn(num_bytes // 4, device=device, generator=generator)
+    source = random(num_bytes // 4)
     target = torch.empty_like(source)
-    calls = {"copy": lambda: target.copy_(source), "read": lambda: source.sum()}
-    timings = compare(calls, clock)
-    return 2 * num_bytes / timings["copy"].median / 1e6, num_bytes / timings["read"].median / 1e6
-
-
-def _products(
-    size: int, dtype: torch.dtype, device: torch.device, clock: Clock, generator: torch.Generator
-) -> float:
-    """TFLOP/s of the product of two square matrices."""
-    a, b = (
-        torch.randn(size, size, device=device, dtype=dtype, generator=generator) for _ in range(2)
-    )
-    timings = compare({"product": lambda: a @ b}, clock)
-    return 2 * size**3 / timings["product"].median / 1e9
+    copy = 2 * num_bytes / milliseconds(lambda: target.copy_(source)) / 1e6
+    read = num_bytes / milliseconds(source.sum) / 1e6
+    matmul = {}
+    for n in sizes:
+        a, b = (random(n, n, dtype=dtype) for _ in range(2))
+        matmul[n] = 2 * n**3 / milliseconds(partial(torch.mm, a, b)) / 1e9
+    return Ceilings(copy, read, matmul)

@@ -193,10 +193,8 @@ def bench_kernels(
     only: Annotated[
         str | None, typer.Option(metavar="WORDS", help="Operators with these words: norm,matmul.")
     ] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="bfloat16 (GPU), float16 or float32 (CPU).")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cuda or cpu.")] = "auto",
+    dtype: Dtype = "auto",
+    device: Device = "auto",
     output: Annotated[
         Path | None, typer.Option(help="Also save the results as JSON, and a plot beside it.")
     ] = None,

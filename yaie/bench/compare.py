@@ -1,12 +1,12 @@
-"""The engine against transformers' `generate`: the same prompts, as many tokens."""
+"""The engine, or a server, against transformers' `generate`: the same prompts, as many tokens."""
 
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from yaie.bench.bench import Bench
-from yaie.bench.drive import Prompt, Run, run_batch
+from yaie.bench.bench import Asked, Bench, Subject
+from yaie.bench.drive import Prompt
 from yaie.bench.record import rounded
 from yaie.bench.workloads import (
     different_chats,
@@ -15,26 +15,7 @@ from yaie.bench.workloads import (
     shared_system_chats,
 )
 
-
-@dataclass(frozen=True)
-class Asked:
-    """What both are asked.
-
-    Attributes:
-        prompts, outputs: tokens of each request, and how many are wanted.
-        at_once: how many requests are computed together.
-        static, compiled: whether transformers keeps keys and values in memory of a fixed size, and
-            whether it then compiles the decode step.
-    """
-
-    prompts: list[Prompt]
-    outputs: list[int]
-    at_once: int
-    static: bool = False
-    compiled: bool = False
-
-
-# What a workload's name goes on with, and how transformers keeps keys and values then.
+# What is added to a workload's name, and how transformers keeps keys and values then.
 ON_CPU: dict[str, dict[str, bool]] = {"": {}}
 ON_GPU = {
     ", static cache": {"static": True},
@@ -44,35 +25,37 @@ ON_GPU = {
 
 def against_transformers(bench: Bench) -> None:
     """Against transformers' `generate`, in rounds of alternating order."""
-    workloads = (_equal_prompts if bench.on_gpu else _chats)(bench) | _mixed(bench)
-    for name, asked in workloads.items():
+    sizes = bench.sizes
+    workloads = equal_prompts(bench) if bench.on_gpu else chats(bench, sizes.answer)
+    for name, asked in (workloads | mixed(bench)).items():
         for way, options in (ON_GPU if bench.on_gpu else ON_CPU).items():
             compare(bench, name + way, replace(asked, **options))
 
 
-def _equal_prompts(bench: Bench) -> dict[str, Asked]:
+def equal_prompts(bench: Bench) -> dict[str, Asked]:
+    """Prompts of one length that share nothing."""
     batch, prompt, output = bench.sizes.batches[-1], bench.sizes.prompts[0], bench.sizes.answer
     prompts = long_prompts(batch, prompt, bench.tokenize)
     return {f"{batch} prompts of {prompt} tokens": Asked(prompts, [output] * batch, batch)}
 
 
-def _chats(bench: Bench) -> dict[str, Asked]:
-    few, many, system = bench.sizes.different, bench.sizes.chats, bench.sizes.system
-    chats = {
+def chats(subject: Subject, output: int) -> dict[str, Asked]:
+    """Chats that share nothing, and chats that share a system prompt."""
+    few, many, system = subject.sizes.different, subject.sizes.chats, subject.sizes.system
+    asked = {
         f"{few} different prompts": different_chats(few),
         f"{many} chats, {system}-token system prompt": shared_system_chats(
-            many, system, bench.tokenize
+            many, system, subject.tokenize
         ),
     }
-    render = bench.tokenizer.apply_chat_template
-    output = bench.sizes.answer
+    render = subject.tokenizer.apply_chat_template
     return {
-        name: Asked([render(chat) for chat in asked], [output] * len(asked), len(asked))
-        for name, asked in chats.items()
+        name: Asked([render(chat) for chat in chats], [output] * len(chats), len(chats))
+        for name, chats in asked.items()
     }
 
 
-def _mixed(bench: Bench) -> dict[str, Asked]:
+def mixed(bench: Bench) -> dict[str, Asked]:
     """Requests of very different lengths: transformers' batches are as long as their longest prompt
     and their longest answer."""
     count, at_once, prompt, output = bench.sizes.mixed
@@ -84,29 +67,22 @@ def _mixed(bench: Bench) -> dict[str, Asked]:
     return {name: Asked(prompts, outputs, at_once)}
 
 
-def compare(bench: Bench, name: str, asked: Asked) -> None:
-    """The row of a workload, unless the record has it."""
+def compare(subject: Subject, name: str, asked: Asked) -> None:
+    """Add the row of a workload, unless the record has it."""
     case = {"workload": name, "output": max(asked.outputs)}
-    if bench.record.find("transformers", case):
+    if subject.record.find("transformers", case):
         return
-    engine = bench.llm(max_num_seqs=asked.at_once).engine
-    runs: list[Run] = []
-    theirs: list[list[Prompt]] = []
+    ours, theirs = [], []
     seconds: dict[str, list[float]] = {"yaie": [], "transformers": []}
-
-    def once(who: str) -> None:
-        start = bench.clock.now()
-        if who == "yaie":
-            runs.append(run_batch(engine, asked.prompts, asked.outputs, bench.clock))
-        else:
-            theirs.append(_theirs(bench, asked))
-        seconds[who].append(bench.clock.now() - start)
-
-    for number in range(bench.sizes.rounds + 1):  # the first warms up
-        bench.say(f"transformers, {name}: round {number}")
+    for number in range(subject.sizes.rounds + 1):  # the first warms up
+        subject.say(f"transformers, {name}: round {number}")
         for who in ("yaie", "transformers") if number % 2 else ("transformers", "yaie"):
-            once(who)
-    verdict = bench.check(name, runs)
+            start = subject.clock.now()
+            if who == "yaie":
+                ours.append(subject.ask(asked, f"{name} {number}"))
+            else:
+                theirs.append(generate(subject, asked))
+            seconds[who].append(subject.clock.now() - start)
     total = sum(asked.outputs)
     rates = {who: total / statistics.median(times[1:]) for who, times in seconds.items()}
     row = {
@@ -116,22 +92,18 @@ def compare(bench: Bench, name: str, asked: Asked) -> None:
         **rates,
         "ratio": rates["yaie"] / rates["transformers"],
         "seconds": [seconds["yaie"][1:], seconds["transformers"][1:]],
-        "equal_answers": sum(a == b for a, b in zip(runs[-1].answers, theirs[-1], strict=True)),
-        "cached_fraction": runs[-1].cached_fraction,
-        "checked_answers": verdict.answers,
-        "same_answers": verdict.same,
-        "worst_gap": verdict.worst,
+        **subject.judge(asked, name, ours, theirs),
     }
-    bench.record.add("transformers", case | rounded(row))
+    subject.record.add("transformers", case | rounded(row))
 
 
-def _theirs(bench: Bench, asked: Asked) -> list[Prompt]:
-    """One batch after the other, each until its longest answer is complete."""
+def generate(subject: Subject, asked: Asked) -> list[Prompt]:
+    """transformers' answers: one batch after the other, each until its longest is complete."""
     answers = []
     for start in range(0, len(asked.prompts), asked.at_once):
         batch = slice(start, start + asked.at_once)
         outputs = asked.outputs[batch]
-        found = bench.oracle.generate(
+        found = subject.oracle.generate(
             asked.prompts[batch], max(outputs), asked.static, asked.compiled
         )
         answers += [tokens[:wanted] for tokens, wanted in zip(found, outputs, strict=True)]

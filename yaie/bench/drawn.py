@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
-from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import random_model
 
 LLAMA_8B = {
@@ -55,13 +55,6 @@ def in_transformers(raw: dict[str, Any], model: Llama) -> Any:
     return theirs.to(model.dtype).eval()
 
 
-class Ready:
-    """What `LLM` is to the benchmark: an engine and a tokenizer."""
-
-    def __init__(self, engine: Engine, tokenizer: Tokenizer) -> None:
-        self.engine, self.tokenizer = engine, tokenizer
-
-
 class DrawnBench(Bench):
     """A benchmark of a model that is drawn, once, for the engine and for transformers.
 
@@ -77,14 +70,11 @@ class DrawnBench(Bench):
         config = ModelConfig.from_dict(raw)
         self.llama = random_model(config, self.torch_dtype, self.device, pack=False)
 
-    @property
-    def oracle(self) -> Oracle:
+    def make_oracle(self) -> Oracle:
         """transformers, with the same weights in the same memory."""
-        if self._oracle is None:
-            self._oracle = Oracle.of(in_transformers(self.raw, self.llama))
-        return self._oracle
+        return Oracle.of(in_transformers(self.raw, self.llama))
 
-    def make(self, **options: Any) -> Ready:
-        """An engine of the model."""
+    def make(self, **options: Any) -> SimpleNamespace:
+        """What the benchmark uses of an `LLM` of the model."""
         engine = Engine(self.llama, self.tokenizer, EngineConfig(**options))
-        return Ready(engine, self.tokenizer)
+        return SimpleNamespace(engine=engine, tokenizer=self.tokenizer)

@@ -15,7 +15,7 @@ Prompt = list[int]
 
 
 class WallTime:
-    """Seconds as everybody counts them."""
+    """Seconds that pass."""
 
     def now(self) -> float:
         """The time."""
@@ -27,10 +27,10 @@ class WallTime:
 
 
 class ProcessTime:
-    """Seconds that this process has computed; it does not wait but jumps.
+    """Seconds that this process has computed; to wait is to skip them.
 
-    So what others do on the same machine hardly counts, and it is what a machine that is left
-    alone would show if one thread computes.
+    Other programs on the machine hardly count then: with one thread, this is what an idle machine
+    would show.
     """
 
     def __init__(self) -> None:
@@ -55,8 +55,8 @@ class Run:
 
     Attributes:
         traces, outputs: of each request, in the order of the prompts.
-        most_blocks: the most KV blocks that running requests and the prefix cache held at once.
-        most_running: the most requests that ran at once.
+        most_blocks: the most KV blocks that running requests and the prefix cache held together.
+        most_running: the most requests that ran together.
     """
 
     traces: list[Trace]
@@ -70,19 +70,24 @@ class Run:
         return [output.token_ids for output in self.outputs]
 
     @property
-    def preemptions(self) -> int:
-        """How often somebody lost his blocks."""
-        return sum(output.metrics.num_preemptions for output in self.outputs)
-
-    @property
     def cached_fraction(self) -> float:
         """The part of all prompt tokens that was found in the prefix cache."""
         cached = sum(output.metrics.num_cached_tokens for output in self.outputs)
         return cached / sum(len(output.prompt_token_ids) for output in self.outputs)
 
+    @property
+    def preemptions(self) -> int:
+        """How often a request lost its blocks."""
+        return sum(output.metrics.num_preemptions for output in self.outputs)
+
+    def counters(self) -> dict[str, float]:
+        """What was counted, as part of a row of results."""
+        names = ("most_blocks", "most_running", "preemptions", "cached_fraction")
+        return {name: getattr(self, name) for name in names}
+
 
 def greedy(max_tokens: int) -> SamplingParams:
-    """The likeliest token, always, and exactly so many."""
+    """Always the likeliest token, and exactly `max_tokens` of them."""
     return SamplingParams(temperature=0.0, max_tokens=max_tokens, ignore_eos=True)
 
 
@@ -163,7 +168,7 @@ def run_closed(
     at_once: int,
     clock: Clock = WALL,
 ) -> Run:
-    """Keep so many requests under way: whoever is answered is followed by the next."""
+    """Keep `at_once` requests under way: when one is answered, the next is sent."""
     drive = Drive(engine, prompts, params, clock)
     under_way = sent = 0
     while sent < len(prompts) or engine.has_work:
@@ -178,7 +183,7 @@ def run_closed(
 def run_batch(
     engine: Engine, prompts: Sequence[Prompt], max_tokens: int | Sequence[int], clock: Clock = WALL
 ) -> Run:
-    """All at once, greedily, from an empty prefix cache.
+    """All requests together, greedily, from an empty prefix cache.
 
     Args:
         max_tokens: of every answer, or of each.

@@ -9,7 +9,7 @@ believed. Every run begins with an empty prefix cache; of several rounds, the me
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -72,7 +72,7 @@ def run(
     cpu_time: bool = False,
     output: str | Path | None = None,
 ) -> Row:
-    """Measure, print a table a section, and return the record.
+    """Measure, print a table per section, and return the record.
 
     Args:
         model, device, dtype: as for `LLM`.
@@ -94,7 +94,7 @@ def run(
     sizes = QUICK if quick else GPU if where.type == "cuda" else CPU
     if rounds is not None:
         check_count("rounds", rounds)
-        sizes = sizes.with_rounds(rounds)
+        sizes = replace(sizes, rounds=rounds)
     chosen = str(choose_dtype(dtype, where)).removeprefix("torch.")
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
     name = model_name(model) if shape is None else f"{shape}, weights drawn"

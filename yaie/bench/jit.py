@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -117,18 +118,19 @@ def run(rounds: int = 5) -> list[Figure]:
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, got {rounds}")
     print("kernels are compiled again and again: this takes a minute or two ...", flush=True)
+    on_gpu = torch.cuda.is_available()
     figures = [*_compiling("cpu", rounds), *_emulating(rounds)]
-    if torch.cuda.is_available():
-        figures += [*_compiling("cuda", rounds), *_launching(rounds)]
-    table = Table(title="From a .cu file to its result", title_justify="left")
-    for name in ("", "measured", "target"):
-        table.add_column(name, justify="left" if not name else "right")
+    if on_gpu:
+        figures += [*_compiling("cuda", rounds), _launching(rounds)]
+    table = Table("", title="From a .cu file to its result", title_justify="left")
+    for name in ("measured", "target"):
+        table.add_column(name, justify="right")
     for f in figures:
         most = "" if f.target is None else f"≤ {f.target:g} {f.unit}"
         table.add_row(f.name, f"{f.value:.3g} {f.unit}", most)
     console = Console()
     console.print(table)
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    gpu = f", {torch.cuda.get_device_name()}" if on_gpu else ""
     cores = len(os.sched_getaffinity(0))
     console.print(
         f"least of {rounds} rounds; {processor()}, {cores} cores{gpu}; {compiler_version()}; "
@@ -139,32 +141,29 @@ def run(rounds: int = 5) -> list[Figure]:
 
 
 def _compiling(device: str, rounds: int) -> list[Figure]:
-    """The first call of a kernel: compiled, and kept from before."""
-    kinds = [""] if device == "cuda" else ["", "checked"]
-    cold: dict[str, list[float]] = {kind: [] for kind in kinds}
-    kept: list[float] = []
+    """The first call of a kernel: from an empty cache, from a full one, and in checked mode."""
+    cold, kept, checked = [], [], []
     for number in range(1, min(rounds, 3) + 1):
-        for kind in kinds:
-            print(f"compiling for {device} {kind}, round {number}", flush=True)
+        print(f"compiling for {device}, round {number}", flush=True)
+        with tempfile.TemporaryDirectory() as cache:
+            cold.append(_first_call(device, cache))
+            kept.append(_first_call(device, cache))
+        if device == "cpu":
             with tempfile.TemporaryDirectory() as cache:
-                cold[kind].append(_first_call(device, cache, kind))
-                if not kind:
-                    kept.append(_first_call(device, cache, kind))
-    if device == "cuda":
-        return [
-            Figure("GPU: first kernel, from an empty cache", min(cold[""]), "s", 3.0),
-            Figure("GPU: first kernel, kept", min(kept), "s", 0.1),
-        ]
-    return [
-        Figure("first kernel, from an empty cache", min(cold[""]), "s", 1.5),
-        Figure("the same in checked mode", min(cold["checked"]), "s"),
-        Figure("first kernel, kept", min(kept), "s", 0.1),
+                checked.append(_first_call(device, cache, "checked"))
+    of, most = ("GPU: ", 3.0) if device == "cuda" else ("", 1.5)
+    figures = [
+        Figure(f"{of}first kernel, from an empty cache", min(cold), "s", most),
+        Figure(f"{of}first kernel, kept", min(kept), "s", 0.1),
     ]
+    if checked:
+        figures.append(Figure("from an empty cache in checked mode", min(checked), "s"))
+    return figures
 
 
 def _first_call(device: str, cache: str, *options: str) -> float:
     done = subprocess.run(
-        [sys.executable, "-c", CHILD, device, *filter(None, options)],
+        [sys.executable, "-c", CHILD, device, *options],
         env={**os.environ, "YAIE_CACHE": cache},
         capture_output=True,
         text=True,
@@ -180,53 +179,38 @@ def _emulating(rounds: int) -> list[Figure]:
     x, y = torch.ones(1 << 16), torch.zeros(1 << 16)
     a, b, c = torch.randn(N, N), torch.randn(N, N), torch.zeros(N, N)
 
-    def least(function: Callable[[], None], rounds: int = rounds, clock=time.thread_time) -> float:
+    def least(function: Callable[[], None], rounds: int = rounds, timer=time.thread_time) -> float:
         function()
-        return min(_seconds(function, clock) for _ in range(rounds))
+        return min(timeit.repeat(function, timer=timer, repeat=rounds, number=1))
 
-    def per(launch: Callable[[int], None]) -> float:
-        """Nanoseconds a thread and time, without what the launch itself takes."""
+    def per_thread(launch: Callable[[int], None]) -> float:
+        """Nanoseconds per thread and repetition, without what the launch itself takes."""
         much = least(lambda: launch(times))
         return (much - least(lambda: launch(0))) / (times * THREADS) * 1e9
 
     with emulator.settings(cores=1):
-        barrier = per(kernels.run_barriers)
-        shuffle = per(lambda n: kernels.run_shuffles(out, n))
+        barrier = per_thread(kernels.run_barriers)
+        shuffle = per_thread(lambda n: kernels.run_shuffles(out, n))
         many = least(lambda: checked.run_copy(x, y, x.numel()))
         few = least(lambda: checked.run_copy(x, y, 0))
     product = least(lambda: kernels.run_matmul(a, b, c, N), 5 * rounds, time.perf_counter)
     torch.testing.assert_close(c, a @ b, atol=1e-3, rtol=1e-4)
     return [
         Figure("an empty launch, from Python", least(kernels.run_empty, 1000) * 1e6, "µs"),
-        Figure("a barrier, a thread", barrier, "ns", 15.0),
-        Figure("a shuffle, a thread", shuffle, "ns"),
+        Figure("a barrier, per thread", barrier, "ns", 15.0),
+        Figure("a shuffle, per thread", shuffle, "ns"),
         Figure("a checked access", (many - few) / (2 * x.numel()) * 1e9, "ns", 60.0),
         Figure(f"tiled matrix product, {N}³", product * 1e3, "ms", 60.0),
     ]
 
 
-def _launching(rounds: int) -> list[Figure]:
+def _launching(rounds: int) -> Figure:
     """What a launch takes of the host's time."""
-    kernels, nothing, times = (
-        jit.load(SOURCE),
-        torch.zeros(1, dtype=torch.int32, device="cuda"),
-        200,
-    )
-
-    def launch() -> None:
-        for _ in range(times):
-            kernels.run_on(nothing)
-
-    launch()
-    torch.cuda.synchronize()
+    kernels, times = jit.load(SOURCE), 200
+    nothing = torch.zeros(1, dtype=torch.int32, device="cuda")
+    kernels.run_on(nothing)
     found = []
     for _ in range(rounds):
-        found.append(_seconds(launch))
         torch.cuda.synchronize()
-    return [Figure("GPU: an empty launch, from Python", min(found) / times * 1e6, "µs")]
-
-
-def _seconds(function: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
-    begun = clock()
-    function()
-    return clock() - begun
+        found.append(timeit.timeit(lambda: kernels.run_on(nothing), number=times) / times)
+    return Figure("GPU: an empty launch, from Python", min(found) * 1e6, "µs")

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -20,10 +21,9 @@ from yaie.bench import cases, ceilings, files
 from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
 from yaie.bench.cases_sampling import sampling
-from yaie.bench.machine import code, describe, installed, versions
+from yaie.bench.machine import head, installed
 from yaie.bench.protocol import (
     Clock,
-    Timing,
     captured,
     clock_for,
     compare,
@@ -35,8 +35,9 @@ from yaie.bench.protocol import (
     was_poisoned,
     why_wrong,
 )
+from yaie.engine.device import choose_device, choose_dtype
 
-DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+say_line = partial(print, flush=True)  # progress shows immediately, into a pipe as well
 COMPILED = "torch.compile"
 
 
@@ -45,7 +46,7 @@ class Row:
     """One way to compute one operator at one shape.
 
     Attributes:
-        who: a back end of this engine, or a peer.
+        who: the back end of this engine, or the peer, that computes it.
         ours: whether it is a back end.
         ms: the median, None if it failed; `fastest` and `slowest` are rounds.
         gb_s, tflop_s: the bytes and operations that it must at least move and do, over its time.
@@ -119,17 +120,13 @@ def _tiny_cases(dtype: torch.dtype) -> list[Case]:
     ]
 
 
-def _say(line: str) -> None:
-    print(line, flush=True)  # progress shows at once, into a pipe as well
-
-
 def run(
     only: str | None = None,
-    dtype: str | None = None,
+    dtype: str = "auto",
     device: str = "auto",
     output: str | Path | None = None,
     quick: bool = False,
-    say: Callable[[str], None] = _say,
+    say: Callable[[str], None] = say_line,
     clock: Clock | None = None,
     more: Callable[[torch.dtype, bool, bool], list[Case]] | None = None,
 ) -> dict:
@@ -137,8 +134,7 @@ def run(
 
     Args:
         only: words, separated by commas; an operator is measured if its name has one of them.
-        dtype: of the inputs, by default bfloat16 on a GPU and float32 on a CPU.
-        device: "cuda", "cpu", or "auto": the GPU if there is one.
+        dtype, device: as for `LLM`.
         output: a JSON file, written anew after each case; beside it, plots.
         quick: fewer and smaller shapes.
         say: prints a line.
@@ -150,28 +146,28 @@ def run(
             no JSON file.
     """
     kept = None if output is None else files.output_path(output)
-    on = _device(device)
-    numbers = _dtype(dtype, on)
-    how = (numbers, on.type == "cuda", quick)
+    where = choose_device(device)
+    numbers = choose_dtype(dtype, where)
+    how = (numbers, where.type == "cuda", quick)
     every = [*all_cases(*how), *(more(*how) if more is not None else ())]
     chosen = [case for case in every if _wanted(case, only)]
     if not chosen:
         raise ValueError(f"only must be part of the name of an operator, got {only!r}")
-    record = head(on)
-    say(" · ".join(f"{key} {value}" for key, value in record["machine"].items()))
-    say(" · ".join(f"{key} {value}" for key, value in record["versions"].items()))
-    if on.type == "cpu":
+    record = head(where)
+    for part in ("machine", "versions"):
+        say(" · ".join(f"{key} {value}" for key, value in record[part].items()))
+    if where.type == "cpu":
         say("No GPU: tiny shapes of the reference back end, which check this tool and no kernel.")
-    clock = clock or clock_for(on)
-    best = ceilings.measure(on, numbers, clock, quick)
+    clock = clock or clock_for(where)
+    best = ceilings.measure(where, numbers, clock, quick)
     record |= {"ceilings": asdict(best), "results": []}
-    say(ceilings_line(best, numbers))
+    say(best.line(numbers))
 
     start = time.monotonic()
     for number, case in enumerate(chosen, 1):
-        say(f"[{time.monotonic() - start:4.0f} s] {number}/{len(chosen)} "
-            f"{case.operator} {case.shape}")  # fmt: skip
-        rows = measure_case(case, numbers, on, best, clock)
+        what = f"{number}/{len(chosen)} {case.operator} {case.shape}"
+        say(f"[{time.monotonic() - start:4.0f} s] {what}")
+        rows = measure_case(case, numbers, where, best, clock)
         record["results"] += [asdict(row) for row in rows]
         if kept is not None:
             files.save(record, kept)
@@ -182,12 +178,6 @@ def run(
 
         plots.save(record, kept)
     return record
-
-
-def head(device: torch.device) -> dict:
-    """What every record begins with: when, where, and which code."""
-    record = {"date": time.strftime("%Y-%m-%d"), "machine": describe(device)}
-    return record | {"versions": versions(), "code": code()}
 
 
 # ------------------------------------------------------------------------------------- one case
@@ -229,7 +219,15 @@ def measure_case(
     del wanted
     floor = best.floor_ms(case.num_bytes, case.flops, case.writes)
     for who, timing in compare(calls, clock, rounds).items():
-        rows[who] = _timed(rows[who], timing, floor)
+        rows[who] = replace(
+            rows[who],
+            ms=timing.median,
+            fastest=timing.fastest,
+            slowest=timing.slowest,
+            gb_s=case.num_bytes / timing.median / 1e6,
+            tflop_s=case.flops / timing.median / 1e9 if case.flops else None,
+            fraction=floor / timing.median,
+        )
     if graphs:
         held = {who: call for who, call in calls.items() if who not in case.waits}
         replays = {who: captured(call, device, graphs) for who, call in held.items()}
@@ -304,18 +302,6 @@ def _check(
     return call, relative_error(got, wanted), row_error(got, wanted), poisoned
 
 
-def _timed(row: Row, timing: Timing, floor: float) -> Row:
-    return replace(
-        row,
-        ms=timing.median,
-        fastest=timing.fastest,
-        slowest=timing.slowest,
-        gb_s=row.num_bytes / timing.median / 1e6,
-        tflop_s=row.flops / timing.median / 1e9 if row.flops else None,
-        fraction=floor / timing.median,
-    )
-
-
 def kernel_names(call: Callable[[], object]) -> list[str]:
     """The names of the kernels that a call launches, as torch's profiler sees them."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -327,18 +313,8 @@ def kernel_names(call: Callable[[], object]) -> list[str]:
 # ------------------------------------------------------------------------------------- report
 
 
-def ceilings_line(best: ceilings.Ceilings, dtype: torch.dtype) -> str:
-    """The ceilings in a line."""
-    products = ", ".join(f"{size}³ {rate:.2f}" for size, rate in best.matmul.items())
-    name = str(dtype).removeprefix("torch.")
-    return (
-        f"ceilings: copy {best.copy:.0f} GB/s, read {best.read:.0f} GB/s, "
-        f"{name} matmul {products} TFLOP/s"
-    )
-
-
 def table(results: list[dict]) -> list[str]:
-    """The results as lines of text, a section a case."""
+    """The results as lines of text, one section per case."""
     lines, before = [], None
     for row in results:
         case = f"{row['operator']} {row['shape']}"
@@ -386,25 +362,6 @@ def summary(results: list[dict]) -> list[str]:
 def _cells(cells: tuple[str, ...]) -> str:
     who, *numbers, note = cells
     return (f"  {who:36}" + "".join(f"{number:>12}" for number in numbers) + f"  {note}").rstrip()
-
-
-# ------------------------------------------------------------------------------------- arguments
-
-
-def _device(name: str) -> torch.device:
-    if name not in ("auto", "cuda", "cpu"):
-        raise ValueError(f'device must be "auto", "cuda" or "cpu", got {name!r}')
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ValueError('device "cuda": torch finds no GPU here')
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
-
-
-def _dtype(name: str | None, device: torch.device) -> torch.dtype:
-    if name is None:
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
-    if name not in DTYPES:
-        raise ValueError(f"dtype must be {' or '.join(DTYPES)}, got {name!r}")
-    return DTYPES[name]
 
 
 def _wanted(case: Case, only: str | None) -> bool:

@@ -8,7 +8,9 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,9 +19,24 @@ from yaie.model.pull import find_model
 
 PACKAGE = Path(__file__).resolve().parents[1]
 BESIDE = ("course",)  # parts of the package that teach and draw: no figure depends on them
-PACKAGES = {"triton": "triton", "flashinfer": "flashinfer-python"}  # module -> its distribution
+# Module -> its distribution.
+PACKAGES = {
+    "triton": "triton",
+    "flashinfer": "flashinfer-python",
+    "transformers": "transformers",
+}
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors")
 PIECES, PIECE_BYTES = 256, 4096  # of a large file, what tells it from another
+
+
+def head(device: torch.device) -> dict[str, Any]:
+    """What every record begins with: when, where, and which code."""
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": describe(device),
+        "versions": versions(),
+        "code": code(),
+    }
 
 
 def describe(device: torch.device) -> dict[str, object]:
@@ -42,10 +59,8 @@ def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), "torch": torch.__version__}
     if torch.version.cuda:
         found["CUDA"] = torch.version.cuda
-    if smi := shutil.which("nvidia-smi"):
-        command = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        found["driver"] = done.stdout.partition("\n")[0].strip() or "unknown"
+    if shutil.which("nvidia-smi"):
+        found["driver"] = _said("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
     return found | {module: version(module) for module in PACKAGES}
 
 
@@ -68,7 +83,8 @@ def code() -> dict[str, str]:
     digest = hashlib.sha256()
     for path in _sources():
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
-    return {"commit": _commit(), "sources": digest.hexdigest()[:12]}
+    commit = _said("git", "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD")
+    return {"commit": commit, "sources": digest.hexdigest()[:12]}
 
 
 def _sources() -> list[Path]:
@@ -80,23 +96,19 @@ def _sources() -> list[Path]:
     return python + sorted(path for path in jit.CSRC.rglob("*.cu*") if path.is_file())
 
 
-def _commit() -> str:
-    git = shutil.which("git")
-    if git is None:
+def _said(*command: str) -> str:
+    """The first line that a command prints, or "unknown"."""
+    if shutil.which(command[0]) is None:
         return "unknown"
-    command = [git, "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return done.stdout.strip() or "unknown"
+    return done.stdout.partition("\n")[0].strip() or "unknown"
 
 
 def model_files(model: str | Path) -> str:
     """A digest of a model's files, which tells two of the same name apart.
 
-    It is quick: of a file that is larger than 1 MiB, the size and pieces from all over it count.
-    Weights that were trained on differ nearly everywhere.
-
-    Raises:
-        ValueError: there is no such model.
+    To be quick, it takes the size of a file larger than 1 MiB and pieces from all over it: further
+    training changes weights nearly everywhere. Raises ValueError if there is no such model.
     """
     folder = find_model(model)
     digest = hashlib.sha256()

@@ -32,6 +32,14 @@ class Verdict:
     same: int = 0
     worst: float = 0.0
 
+    def row(self) -> dict[str, float]:
+        """As part of a row of results."""
+        return {
+            "checked_answers": self.answers,
+            "same_answers": self.same,
+            "worst_gap": self.worst,
+        }
+
     def __add__(self, other: Verdict) -> Verdict:
         return Verdict(
             self.answers + other.answers, self.same + other.same, max(self.worst, other.worst)

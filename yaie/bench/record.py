@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from yaie.bench import files
-from yaie.bench.machine import code, describe, model_files, versions
+from yaie.bench.machine import head, model_files
 from yaie.engine.parts import switch
 from yaie.model.llama import OPERATORS
 from yaie.ops.info import kernel_info
@@ -44,11 +43,7 @@ class Record:
         model: str | Path | None = None,
     ) -> None:
         self.path = None if path is None else files.output_path(path)
-        self.content: Row = {
-            "date": time.strftime("%Y-%m-%d"),
-            "machine": describe(device),
-            "versions": versions() | _transformers(),
-            "code": code(),
+        self.content: Row = head(device) | {
             "subject": subject,
             "model": {} if model is None else {"its files": model_files(model)},
             "results": {},
@@ -116,9 +111,3 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.4g}") if value == value else None
     return value
-
-
-def _transformers() -> Row:
-    import transformers
-
-    return {"transformers": transformers.__version__}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
-from yaie.bench.bench import Bench
+from yaie.bench.bench import Bench, Measured, Subject
 from yaie.bench.compare import against_transformers
-from yaie.bench.drive import Drive, Prompt, Run, greedy, run_batch, run_closed, run_open
+from yaie.bench.drive import Drive, Run, greedy, run_batch, run_closed
 from yaie.bench.load import poisson_arrivals, requests_that_fit
+from yaie.bench.record import Row, rounded
 from yaie.bench.workloads import (
     different_chats,
     few_shot_chats,
@@ -18,36 +21,31 @@ from yaie.bench.workloads import (
     shared_prompts,
     shared_system_chats,
 )
-from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
 
 
 def matrix(bench: Bench) -> None:
     """Throughput and latencies against batch size, prompt length and output length."""
     sizes = bench.sizes
-    for prompt in sizes.prompts:
-        for output in sizes.outputs:
-            for batch in sizes.batches:
-                tokens = batch * (prompt + output)
-                if tokens > sizes.most_tokens:
-                    continue
-                case = {"batch": batch, "prompt": prompt, "output": output}
-                rounds = sizes.rounds_of(tokens)
-                bench.measure("matrix", case, lambda c=case: _batch(bench, **c), rounds)
+    for prompt, output, batch in product(sizes.prompts, sizes.outputs, sizes.batches):
+        tokens = batch * (prompt + output)
+        if tokens <= sizes.most_tokens:
+            case = {"batch": batch, "prompt": prompt, "output": output}
+            bench.measure("matrix", case, partial(_batch, bench, **case), sizes.rounds_of(tokens))
 
 
-def _batch(bench: Bench, batch: int, prompt: int, output: int) -> tuple[Engine, Callable]:
-    engine = bench.llm().engine
+def _batch(bench: Bench, batch: int, prompt: int, output: int, **options: object) -> Measured:
+    engine = bench.llm(**options).engine
     prompts = long_prompts(batch, prompt, bench.tokenize)
     return engine, lambda: run_batch(engine, prompts, output, bench.clock)
 
 
 def first_token(bench: Bench) -> None:
-    """Time to the first token against the length of a prompt that nobody asked before."""
+    """Time to the first token against the length of a prompt that was never computed before."""
     for prompt in bench.sizes.lengths:
         case = {"prompt": prompt, "output": 4}
         rounds = bench.sizes.rounds_of(prompt)
-        bench.measure("first_token", case, lambda c=case: _batch(bench, 1, **c), rounds)
+        bench.measure("first_token", case, partial(_batch, bench, 1, **case), rounds)
 
 
 def memory(bench: Bench) -> None:
@@ -60,7 +58,7 @@ def memory(bench: Bench) -> None:
     for count in counts:
         case = {"at_once": count, "prompt": prompt, "output": output, "num_blocks": blocks}
 
-        def make(count: int = count) -> tuple[Engine, Callable[[], Run]]:
+        def make(count: int = count) -> Measured:
             engine = bench.llm(
                 num_blocks=blocks, block_size=block_size, enable_prefix_caching=False,
                 max_num_seqs=max(counts),
@@ -74,44 +72,35 @@ def memory(bench: Bench) -> None:
         bench.measure("memory", case, make, rounds=1)
 
 
-def at_once(bench: Bench) -> None:
-    """Clients who ask again when they are answered: some, and more."""
-    prompt, output, count, _ = bench.sizes.arrivals
-    for clients in bench.sizes.clients:
+def at_once(subject: Subject) -> None:
+    """Clients that ask again when they are answered: a few, and more."""
+    prompt, output, count, _ = subject.sizes.arrivals
+    for clients in subject.sizes.clients:
         case = {"at_once": clients, "prompt": prompt, "output": output}
-
-        def make(clients: int = clients) -> tuple[Engine, Callable[[], Run]]:
-            engine = bench.llm().engine
-            number = min(count, 8 * clients)
-            prompts = long_prompts(number, prompt, bench.tokenize)
-
-            def run() -> Run:
-                engine.reset_prefix_cache()
-                return run_closed(engine, prompts, [greedy(output)] * number, clients, bench.clock)
-
-            return engine, run
-
-        bench.measure("at_once", case, make, rounds=1)
+        if subject.record.find("at_once", case):
+            continue
+        requests = min(subject.sizes.per_client * clients, max(count, 2 * clients))
+        prompts = long_prompts(requests, prompt, subject.tokenize)
+        subject.say(f"{clients} clients, {requests} requests")
+        row = subject.at_once(case, prompts, output, clients)
+        subject.record.add("at_once", rounded(row))
 
 
-def arrivals(bench: Bench) -> None:
-    """Requests of people who do not wait for each other: rates from a quarter of what the engine
-    can do to more than it can."""
-    prompt, output, count, fractions = bench.sizes.arrivals
-    if not bench.record.rows("at_once"):
-        at_once(bench)
-    capacity = max(row["finished"] for row in bench.record.rows("at_once"))
+def arrivals(subject: Subject) -> None:
+    """Clients that do not wait for each other: rates from a quarter of what the engine can do to
+    more than it can."""
+    prompt, output, count, fractions = subject.sizes.arrivals
+    if not subject.record.rows("at_once"):
+        at_once(subject)
+    capacity = max(row["finished"] for row in subject.record.rows("at_once"))
+    prompts = long_prompts(count, prompt, subject.tokenize)
     for fraction in fractions:
         case = {"fraction": fraction, "prompt": prompt, "output": output}
-        if bench.record.find("arrivals", case):
+        if subject.record.find("arrivals", case):
             continue
-        engine = bench.llm().engine
-        prompts = long_prompts(count, prompt, bench.tokenize)
         times = poisson_arrivals(fraction * capacity, count, random.Random(1))
-        bench.say(f"arrivals, {fraction:g} of {capacity:.3g} requests/s: {times[-1]:.0f} s")
-        engine.reset_prefix_cache()
-        run = run_open(engine, prompts, [greedy(output)] * count, times, bench.clock)
-        bench.add_open("arrivals", case, run, times)
+        subject.say(f"{fraction:g} of {capacity:.3g} requests/s: {times[-1]:.0f} s")
+        subject.record.add("arrivals", rounded(subject.open(case, prompts, output, times)))
 
 
 def workloads(bench: Bench) -> None:
@@ -120,12 +109,10 @@ def workloads(bench: Bench) -> None:
     for cache in (True, False):
         for kind in kinds:
             case = {"workload": kind, "prefix_cache": cache, "output": bench.sizes.answer}
-            bench.measure("workloads", case, lambda c=case: _workload(bench, **c))
+            bench.measure("workloads", case, partial(_workload, bench, **case))
 
 
-def _workload(
-    bench: Bench, workload: str, prefix_cache: bool, output: int
-) -> tuple[Engine, Callable[[], Run]]:
+def _workload(bench: Bench, workload: str, prefix_cache: bool, output: int) -> Measured:
     llm = bench.llm(enable_prefix_caching=prefix_cache)
     count, system = bench.sizes.askers, bench.sizes.system
     render = llm.tokenizer.apply_chat_template
@@ -142,7 +129,7 @@ def _workload(
 
 
 def _three_turns(bench: Bench, llm: LLM, chats: list, output: int) -> Run:
-    """Everybody asks, is answered, and asks again; three times."""
+    """Three turns of several conversations, each turn of all of them together."""
     llm.engine.reset_prefix_cache()
     whole, shift = Run([], []), 0.0
     for turn in range(3):
@@ -150,7 +137,7 @@ def _three_turns(bench: Bench, llm: LLM, chats: list, output: int) -> Run:
         run = run_closed(
             llm.engine, prompts, [greedy(output)] * len(prompts), len(prompts), bench.clock
         )
-        # The turns follow each other at once, whatever lies between them here.
+        # As if each turn followed the last one immediately.
         begin = min(trace.due for trace in run.traces)
         for trace in run.traces:
             trace.due += shift - begin
@@ -172,63 +159,56 @@ def _three_turns(bench: Bench, llm: LLM, chats: list, output: int) -> Run:
 
 
 def prefix_cache(bench: Bench) -> None:
-    """A long prompt that was computed before, for somebody else."""
+    """A long prompt that was computed before, for another request."""
     for cache in (True, False):
         case = {"prefix_cache": _on(cache), "shared": bench.sizes.shared}
-        bench.measure("prefix_cache", case, lambda cache=cache: _shared(bench, cache))
+        bench.measure("prefix_cache", case, partial(_shared, bench, cache))
 
 
 def chunked_prefill(bench: Bench) -> None:
-    """Those who decode, when a long prompt arrives."""
+    """Requests that decode while a long prompt arrives."""
     for chunked in (True, False):
         case = {"chunked_prefill": _on(chunked), "long": bench.sizes.long}
-        bench.measure("chunked_prefill", case, lambda chunked=chunked: _interrupted(bench, chunked))
+        bench.measure("chunked_prefill", case, partial(_interrupted, bench, chunked))
 
 
 def block_size(bench: Bench) -> None:
     """Small blocks waste less memory, large ones need shorter tables."""
     for size in (4, 16, 64):
-        case = {"block_size": size, "batch": 8}
-        bench.measure("block_size", case, lambda size=size: _plain(bench, 8, block_size=size))
+        _plain("block_size", bench, {"block_size": size}, 8, block_size=size)
 
 
 def cuda_graphs(bench: Bench) -> None:
-    """Kernels of a decode step launched one by one, or all at once."""
+    """Kernels of a decode step launched one by one, or as one graph."""
     if not bench.on_gpu:
         bench.say("cuda_graphs: there is no GPU")
         return
-    for graphs in (True, False):
-        for batch in (1, 8, 32):
-            case = {"cuda_graphs": _on(graphs), "batch": batch}
-            bench.measure(
-                "cuda_graphs", case,
-                lambda b=batch, g=graphs: _plain(bench, b, enforce_eager=not g),
-            )  # fmt: skip
+    for graphs, batch in product((True, False), (1, 8, 32)):
+        _plain("cuda_graphs", bench, {"cuda_graphs": _on(graphs)}, batch, enforce_eager=not graphs)
 
 
 def back_ends(bench: Bench) -> None:
-    """Who computes the operators."""
+    """The operators by one back end or another."""
     if not bench.on_gpu:
         bench.say("back_ends: on a CPU only the reference is fast enough to serve")
         return
     for backend in ("auto", "cuda", "triton", "reference"):
-        case = {"back_end": backend, "batch": 8}
         options = {"backend": backend, "enforce_eager": backend == "reference"}
-        bench.measure("back_ends", case, lambda o=options: _plain(bench, 8, **o))
+        _plain("back_ends", bench, {"back_end": backend}, 8, **options)
 
 
 def _on(switch: bool) -> str:
     return "on" if switch else "off"
 
 
-def _plain(bench: Bench, batch: int, **options: object) -> tuple[Engine, Callable[[], Run]]:
-    engine = bench.llm(**options).engine
-    prompts = long_prompts(batch, bench.sizes.prompts[0], bench.tokenize)
-    return engine, lambda: run_batch(engine, prompts, bench.sizes.answer, bench.clock)
+def _plain(section: str, bench: Bench, case: Row, batch: int, **options: object) -> None:
+    """A batch of prompts that share nothing, on an engine with some options."""
+    make = partial(_batch, bench, batch, bench.sizes.prompts[0], bench.sizes.answer, **options)
+    bench.measure(section, case | {"batch": batch}, make)
 
 
-def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
-    """Somebody asks first; of the four who then ask one after the other, all share his prefix."""
+def _shared(bench: Bench, cache: bool) -> Measured:
+    """One request, then four that share its prefix, one after the other; those four count."""
     engine = bench.llm(enable_prefix_caching=cache).engine
     shared = bench.sizes.shared
     first, *others = shared_prompts(5, shared, shared + 32, bench.tokenize)
@@ -240,34 +220,27 @@ def _shared(bench: Bench, cache: bool) -> tuple[Engine, Callable[[], Run]]:
     return engine, run
 
 
-def _interrupted(bench: Bench, chunked: bool) -> tuple[Engine, Callable[[], Run]]:
-    """Eight decode, and after a while a long prompt arrives; the traces of the eight count."""
+def _interrupted(bench: Bench, chunked: bool) -> Measured:
+    """Eight requests decode, and after a while a long prompt arrives; the eight count."""
     engine = bench.llm(enable_chunked_prefill=chunked, max_num_batched_tokens=256).engine
     output = 3 * bench.sizes.answer // 2
     short = long_prompts(8, 32, bench.tokenize)
     late = long_prompts(9, bench.sizes.long, bench.tokenize)[-1]
+    params = [greedy(output)] * len(short) + [greedy(2)]
 
     def run() -> Run:
         engine.reset_prefix_cache()
-        return _with_a_late_one(bench, engine, short, late, output)
+        drive = Drive(engine, [*short, late], params, bench.clock)
+        for number in range(len(short)):
+            drive.send(number, bench.clock.now())
+        while len(drive.run.traces[0].tokens) < output // 3:
+            drive.step()
+        drive.send(len(short), bench.clock.now())
+        while engine.has_work:
+            drive.step()
+        return replace(drive.run, traces=drive.run.traces[:-1], outputs=drive.run.outputs[:-1])
 
     return engine, run
-
-
-def _with_a_late_one(
-    bench: Bench, engine: Engine, short: Sequence[Prompt], late: Prompt, output: int
-) -> Run:
-    params = [greedy(output)] * len(short) + [greedy(2)]
-    drive = Drive(engine, [*short, late], params, bench.clock)
-    for number in range(len(short)):
-        drive.send(number, bench.clock.now())
-    while len(drive.run.traces[0].tokens) < output // 3:
-        drive.step()
-    drive.send(len(short), bench.clock.now())
-    while engine.has_work:
-        drive.step()
-    run = drive.run
-    return replace(run, traces=run.traces[:-1], outputs=run.outputs[:-1])
 
 
 SECTIONS: dict[str, Callable[[Bench], None]] = {

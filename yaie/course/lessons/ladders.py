@@ -25,6 +25,7 @@ from yaie.bench import cases, ceilings, kernels
 from yaie.bench.cases import Case, Prepare
 from yaie.bench.cases_attention import decode, prefill, shared_prefix
 from yaie.bench.files import output_path, save
+from yaie.bench.machine import head
 from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
@@ -32,6 +33,7 @@ from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, _loop, draft_extend
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.variants import VARIANTS
+from yaie.engine.device import choose_device
 from yaie.ops.cuda import flash, paged
 from yaie.ops.registry import resolve
 
@@ -223,7 +225,7 @@ def _written(case: Case, prepare: Prepare) -> Prepare:
 
 
 def command(
-    ladder: str | None, only: str | None, dtype: str | None, device: str,
+    ladder: str | None, only: str | None, dtype: str, device: str,
     output: str | Path | None, quick: bool, skip: str | None,
 ) -> list:  # fmt: skip
     """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
@@ -240,7 +242,7 @@ def run(
     output: str | Path | None = None,
     skip: str | None = None,
     rounds: int | None = None,
-    say: Callable[[str], None] = kernels._say,
+    say: Callable[[str], None] = kernels.say_line,
     clock: Clock | None = None,
 ) -> dict:
     """Climb a ladder, and return what is saved; `faults` in it are ours that are wrong.
@@ -257,11 +259,11 @@ def run(
     """
     if name not in LADDERS:
         raise ValueError(f"ladder must be one of {', '.join(LADDERS)}, got {name!r}")
-    kept, on = None if output is None else output_path(output), kernels._device(device)
+    kept, on = None if output is None else output_path(output), choose_device(device)
     steps = [step for step in LADDERS[name](on.type == "cuda") if _named(step.place[1], only)]
     if not steps:
         raise ValueError(f"no step of the ladder {name} here has one of the words {only!r}")
-    record, begun = kernels.head(on), time.monotonic()
+    record, begun = head(on), time.monotonic()
     best = ceilings.measure(on, BF16 if on.type == "cuda" else F32, clock or clock_for(on), False)
     record |= {"dtype": "bfloat16", "ladder": name, "copy_gb_s": best.copy, "faults": []}
     say(f"a copy: {best.copy:.0f} GB/s")

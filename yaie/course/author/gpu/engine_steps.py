@@ -17,8 +17,9 @@ from unittest import mock
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from yaie.bench import ceilings, files, kernels
+from yaie.bench import ceilings, files
 from yaie.bench.drawn import LLAMA_8B
+from yaie.bench.machine import head
 from yaie.bench.protocol import CudaClock, InARow, clock_for
 from yaie.course.lessons.costs import kv_bytes_per_token
 from yaie.engine import graphs
@@ -82,7 +83,7 @@ def run(names: list[str], output: Path | None) -> dict:
     """Measure models of these names; what is known is saved after each row."""
     device = torch.device("cuda")
     kept = None if output is None else files.output_path(output)
-    record = kernels.head(device) | {"steps": [], "first token": []}
+    record = head(device) | {"steps": [], "first token": []}
     copy = ceilings.measure(device, torch.bfloat16, clock_for(device), quick=False).copy
 
     def add(section: str, row: dict) -> None:

@@ -23,7 +23,8 @@ from pathlib import Path
 import torch
 from torch import distributed as dist
 
-from yaie.bench import files, kernels
+from yaie.bench import files
+from yaie.bench.machine import head
 from yaie.bench.protocol import InARow, captured
 from yaie.course.author.gpu.engine_steps import LARGE, decode_batch
 from yaie.course.lessons.capture import capture_on_gpu
@@ -162,7 +163,7 @@ def run(model: str | None, device: str, only: str | None, output: Path | None) -
     """Measure these parts, saved after each; `faults` in the record are what is wrong."""
     kept = None if output is None else files.output_path(output)
     gpus = torch.cuda.device_count() if device == "cuda" else 2
-    record = kernels.head(torch.device(device)) | {"faults": []}
+    record = head(torch.device(device)) | {"faults": []}
     record["machine"]["gpus"] = gpus
     if device == "cuda":
         record["versions"]["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
