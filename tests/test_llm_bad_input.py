@@ -42,8 +42,8 @@ def nothing_is_left(llm):
 BAD_PROMPTS = [
     ("", ValueError, "prompts must not be empty"),
     ([], ValueError, "prompts must not be empty"),
-    ([""], ValueError, r"prompts\[0\] must have at least one token"),
-    (["fine", []], ValueError, r"prompts\[1\] must have at least one token"),
+    ([""], ValueError, r"prompts\[0\] must not be empty"),
+    (["fine", []], ValueError, r"prompts\[1\] must not be empty"),
     ([384], ValueError, r"prompts\[0\] has token id 384, outside 0 to 383"),
     ([5, -1], ValueError, r"prompts\[0\] has token id -1"),
     ([[5], [5, 10**12]], ValueError, r"prompts\[1\] has token id 1000000000000"),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,22 +18,17 @@ __version__ = "0.1.0"
 __all__ = ["LLM", "SamplingParams", "__version__", "jit", "kernel_info"]
 
 _HOME = {
-    "LLM": "yaie.engine.llm",
-    "SamplingParams": "yaie.engine.sampling",
-    "kernel_info": "yaie.ops.info",
+    "LLM": "yaie.engine.llm:LLM",
+    "SamplingParams": "yaie.engine.sampling:SamplingParams",
+    "jit": "yaie.build.jit",
+    "kernel_info": "yaie.ops.info:kernel_info",
 }
-_MODULES = {"jit": "yaie.build.jit"}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
-        globals()[name] = value
-        return value
     if name not in _HOME:
         raise AttributeError(f"module 'yaie' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = value
+    value = globals()[name] = pkgutil.resolve_name(_HOME[name])
     return value
 
 

@@ -16,6 +16,7 @@ from functools import partial
 
 import torch
 
+from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
 from yaie.engine.host_sampling import penalize, sample
@@ -170,11 +171,7 @@ class Engine:
         return params
 
     def _check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
-        if isinstance(prompt_token_ids, str | bytes) or not isinstance(prompt_token_ids, Sequence):
-            kind = type(prompt_token_ids).__name__
-            raise TypeError(f"{name} must be a list of token ids, got {kind}")
-        if not prompt_token_ids:
-            raise ValueError(f"{name} must have at least one token, got none")
+        check_sequence(name, prompt_token_ids, "a list of token ids")
         if len(prompt_token_ids) >= self.max_model_len:
             raise ValueError(
                 f"{name} has {len(prompt_token_ids)} tokens; with the one to generate, at most "

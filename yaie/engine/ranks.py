@@ -1,10 +1,9 @@
 """Processes that compute together: the ranks of a group of torch.distributed, on one machine.
 
-Each rank is a fresh Python process, whatever this one is, a script, a notebook or a server. It
+Each rank is a fresh Python process, whether this one is a script, a notebook or a server. It
 receives functions to call through a pipe, and sends tensors to the other ranks by gloo, or between
 GPUs by NCCL. When this process ends, however it ends, the pipes close and the ranks end. When a
-rank fails, or a call is interrupted, all ranks are ended and the error is raised here. No call
-waits longer than the time limit.
+rank fails, or a call is interrupted, all ranks are ended and the error is raised here.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
-import signal
 import socket
 import struct
 import subprocess
@@ -30,6 +28,10 @@ from threading import Thread
 from types import MethodType
 from typing import Any
 from weakref import WeakMethod, ref
+
+import torch
+from torch import distributed as dist
+from torch.distributed import distributed_c10d
 
 from yaie.engine.sending import pack, search_path
 
@@ -70,7 +72,7 @@ class Ranks:
             raise ValueError(f'device must be "cpu" or "cuda", got {device!r}')
         if joined and Ranks.joined_here:
             raise ValueError("this process has joined other ranks: close those first")
-        if joined and _in_a_group():
+        if joined and dist.is_initialized():
             raise ValueError("this process is a rank of another group already")
         self.size, self.timeout = size, timeout
         self._joined = joined
@@ -80,7 +82,7 @@ class Ranks:
             _Process(rank, timeout, (rank, size, device, meeting, timeout))
             for rank in range(1 if joined else 0, size)
         ]
-        self._threads = _num_threads() if joined else 0
+        self._threads = torch.get_num_threads()
         with self._ended_on_error():
             self._collect(START_LIMIT)
             if joined:
@@ -148,8 +150,8 @@ class Ranks:
 
     @contextlib.contextmanager
     def _ended_on_error(self) -> Iterator[None]:
-        """End all ranks if what is done here fails, or is interrupted: half a message may be in a
-        pipe then, or a result on its way that the next call would take for its own."""
+        """End all ranks if the block fails or is interrupted: half a message may be in a pipe then,
+        or a result that the next call would take for its own."""
         try:
             yield
         except BaseException:
@@ -163,7 +165,7 @@ class Ranks:
         if ranks and self._joined:
             Ranks.joined_here = False
             _leave()
-            _num_threads(self._threads)
+            torch.set_num_threads(self._threads)
         for process in ranks:
             process.end(patience)
         self._folder.cleanup()
@@ -219,7 +221,7 @@ def _names(ranks: list[int]) -> str:
 
 @dataclass(frozen=True)
 class _Failure:
-    """When a rank failed, and its traceback; neither is known of one that ended without a word."""
+    """When a rank failed, and its traceback; neither is known of one that ended silently."""
 
     time: float = 0.0
     text: str = ""
@@ -233,7 +235,11 @@ class _Process:
         self.pipe, theirs = Pipe()
         _limit_sends(self.pipe, timeout)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, it lives as long as this
-        command = f"from yaie.engine.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
+        command = (
+            # An interrupt is for the process that started it.
+            "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+            f"from yaie.engine.ranks import _serve; _serve({theirs.fileno()}, *{arguments!r})"
+        )
         self._process = subprocess.Popen(
             [sys.executable, "-c", command],
             stdin=subprocess.DEVNULL,
@@ -252,8 +258,8 @@ class _Process:
             return None, _Failure()
 
     def hang_up(self) -> None:
-        """Close the pipe, which tells the process to end. Closing alone would not: while a thread
-        of this process waits for the pipe, the system keeps it open."""
+        """Close the pipe, which tells the process to end. The shutdown comes first, because the
+        system keeps a pipe open while a thread waits for it."""
         with contextlib.suppress(OSError), _socket(self.pipe) as end:
             end.shutdown(socket.SHUT_RDWR)
         self.pipe.close()
@@ -293,11 +299,8 @@ def _socket(pipe: Connection) -> socket.socket:
 
 def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
     """What a started rank does: call what it is asked to, until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that started it
     pipe = Connection(handle)
     try:
-        import torch  # noqa: F401, it takes long, and `_join` has a time limit
-
         pipe.send_bytes(pickle.dumps((None, None)))
         _join(rank, size, device, meeting, timeout)
         while True:
@@ -322,9 +325,6 @@ def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> No
     The ranks share this machine's threads: with more of them than processors, each would wait for
     the others between any two products.
     """
-    import torch
-    from torch import distributed as dist
-
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":
@@ -340,24 +340,9 @@ def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> No
     )
 
 
-def _num_threads(wanted: int | None = None) -> int:
-    """How many threads an operator may use here; set to `wanted` if given."""
-    import torch
-
-    if wanted is not None:
-        torch.set_num_threads(wanted)
-    return torch.get_num_threads()
-
-
-def _in_a_group() -> bool:
-    from torch import distributed as dist
-
-    return dist.is_initialized()
-
-
 def _watch(pipes: Sequence[Any], group: ref[Ranks]) -> None:
-    """Free this process, should a rank fail while it waits for its tensor. Gloo notices that by
-    itself; kernels of NCCL go on waiting. The group is not kept alive by being watched."""
+    """Free this process if a rank fails while it waits for that rank's tensor: gloo notices the
+    failure, kernels of NCCL go on waiting. Watching a group does not keep it alive."""
     with contextlib.suppress(OSError):  # the pipes are closed when the group is
         wait(pipes)
     ranks = group()
@@ -371,7 +356,7 @@ _to_release: list[WeakMethod] = []
 def before_leaving(release: MethodType) -> None:
     """Call a bound method before this process leaves its group, if its object is still there.
 
-    NCCL ends a communicator only when no CUDA graph has its kernels any more, and waits for that.
+    NCCL waits with the end of a communicator until no CUDA graph has its kernels.
     """
     _to_release.append(WeakMethod(release))
 
@@ -383,16 +368,12 @@ def _release() -> None:
 
 
 def _abort() -> None:
-    from torch.distributed import distributed_c10d
-
-    if distributed_c10d.is_initialized():
+    if dist.is_initialized():
         _release()
         distributed_c10d._abort_process_group()
 
 
 def _leave() -> None:
-    from torch import distributed as dist
-
     if dist.is_initialized():
         _release()
         dist.destroy_process_group()

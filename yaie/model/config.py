@@ -109,16 +109,13 @@ class ModelConfig:
         missing = [name for name in REQUIRED if raw.get(name) is None]
         if missing:
             raise ValueError(f"missing {', '.join(missing)}")
-        for name in REQUIRED:
-            _check_size(name, raw[name])
+        sizes = {name: raw[name] for name in REQUIRED}
+        for name, size in sizes.items():
+            _check_size(name, size)
         theta, scaling = _rope(raw)
         heads = raw["num_attention_heads"]
         return cls(
-            vocab_size=raw["vocab_size"],
-            hidden_size=raw["hidden_size"],
-            intermediate_size=raw["intermediate_size"],
-            num_hidden_layers=raw["num_hidden_layers"],
-            num_attention_heads=heads,
+            **sizes,
             num_key_value_heads=raw.get("num_key_value_heads") or heads,
             head_dim=raw.get("head_dim") or raw["hidden_size"] // heads,
             max_position_embeddings=raw.get("max_position_embeddings", 2048),

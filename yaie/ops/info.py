@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -23,26 +24,23 @@ class KernelInfo:
             "compiled at first use", or what is missing.
         code: the function, as module:name, or the files of csrc/ that it launches.
         available: whether it can run here at all; it may still refuse certain arguments.
-        chosen: whether `backend="auto"` asks it first.
+        chosen: whether `backend="auto"` tries it first.
     """
 
     operator: str
     backend: str
     how: str
     code: str
-    available: bool
-    chosen: bool
+    available: bool = True
+    chosen: bool = False
 
 
-class KernelTable(tuple[KernelInfo, ...]):
-    """All operators on all back ends; prints as a table."""
+class KernelTable(list[KernelInfo]):
+    """All operators on all back ends of a device; prints as a table."""
 
-    device: str
-
-    def __new__(cls, entries: list[KernelInfo], device: str) -> KernelTable:
-        table = super().__new__(cls, entries)
-        table.device = device
-        return table
+    def __init__(self, entries: Iterable[KernelInfo], device: str) -> None:
+        super().__init__(entries)
+        self.device = device
 
     def of(self, operator: str, backend: str) -> KernelInfo:
         """The entry of an operator on a back end."""
@@ -82,33 +80,27 @@ def kernel_info(device: str | torch.device | None = None) -> KernelTable:
     entries = []
     for operator in registry.operators():
         found = [_describe(operator, backend, device) for backend in registry.backends(operator)]
-        first = next(
-            name
-            for name in registry.order(operator, device.type)
-            if any(f[0] == name and f[3] for f in found)
-        )
-        entries += [
-            KernelInfo(operator, backend, how, code, available, backend == first)
-            for backend, how, code, available in found
-        ]
+        order = registry.order(operator, device.type)
+        first = next(name for name in order for e in found if e.backend == name and e.available)
+        entries += [replace(entry, chosen=entry.backend == first) for entry in found]
     return KernelTable(entries, str(device))
 
 
-def _describe(operator: str, backend: str, device: torch.device) -> tuple[str, str, str, bool]:
-    """(back end, how, code, whether it is available)."""
+def _describe(operator: str, backend: str, device: torch.device) -> KernelInfo:
+    """The entry of an operator on a back end; whether `auto` tries it first is not known here."""
+    entry = partial(KernelInfo, operator, backend)
     code = registry.location(operator, backend)
     if backend == "triton":
         if importlib.util.find_spec("triton") is None:
-            return backend, "not installed", code, False
-        return backend, "interpreted" if interpreted() else "compiled at first use", code, True
+            return entry("not installed", code, available=False)
+        return entry("interpreted" if interpreted() else "compiled at first use", code)
     if backend.startswith("cuda"):  # or one of several ways, "cuda_binary"
         files = cuda_files(registry.resolve(operator, backend))
         if files:
             states = [jit.load(jit.CSRC / file).how(device) for file in files]
-            available = all(state.available for state in states)
             how = " or ".join(dict.fromkeys(state.words for state in states))
-            return backend, how, ", ".join(files), available
-    return backend, "plain PyTorch" if backend == "reference" else "Python", code, True
+            return entry(how, ", ".join(files), all(state.available for state in states))
+    return entry("plain PyTorch" if backend == "reference" else "Python", code)
 
 
 def cuda_files(function: Callable) -> list[str]:

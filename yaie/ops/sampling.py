@@ -22,7 +22,7 @@ def sample(
     """A token for each row of `[rows, size]`; see `reference.sampling.sample`.
 
     Every parameter is a tensor with one number per row, on the device. Values are checked on a CPU
-    only, where the check does not have to wait for them. The kernel counts in units of 2**-31 of the largest
+    only, where the check does not wait. The kernel counts in units of 2**-31 of the largest
     probability: it never draws a token less likely by more than 2**32, and a top-p that is met
     within rounding may keep one token more or fewer.
     """
