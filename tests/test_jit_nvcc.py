@@ -88,20 +88,20 @@ def test_everything_is_built_ahead_once_and_again_after_a_change(tmp_path, monke
     assert len(first) == 4
     assert build() == [hopper, "topic/one.cu: up to date", "topic/two.cu: up to date"]
     path = sources / "topic" / "one.cu"
-    built = ahead.find(path.read_text(), path, (), (12, 0))
+    built = ahead.find(path.read_text(), path, (12, 0))
     assert built is not None and built.name in first
     assert json.loads(built.with_suffix(".json").read_text())["architectures"] == ["8.0", "9.0+PTX"]
 
     path.write_text(path.read_text().replace("= 1", "= 2"))
-    assert ahead.find(path.read_text(), path, (), (8, 0)) is None
+    assert ahead.find(path.read_text(), path, (8, 0)) is None
     assert build() == [compiled.format("one"), hopper, "topic/two.cu: up to date"]
     assert len(files()) == 4 and built.name not in files()
 
     said: list[str] = []
     assert ahead.build_all(("9.0",), said.append) == 0  # for others: in the same place
-    built = ahead.find(path.read_text(), path, (), (9, 0))
+    built = ahead.find(path.read_text(), path, (9, 0))
     assert len(files()) == 4 and built.name in files()
-    assert ahead.find(path.read_text(), path, (), (8, 0)) is None
+    assert ahead.find(path.read_text(), path, (8, 0)) is None
 
     path.write_text(path.read_text().replace("p[0]", "q[0]"))
     said.clear()

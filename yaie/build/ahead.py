@@ -23,17 +23,17 @@ BUILD = CSRC.parent / "build" / "kernels"
 ARCHITECTURES = ("7.5", "8.0", "9.0+PTX")  # machine code for all cards since Turing, or PTX
 
 
-def target(source: str, path: Path, flags: Sequence[str] = ()) -> Path | None:
+def target(source: str, path: Path) -> Path | None:
     """Where a file of csrc/ is kept when it is built; None for any other file."""
     if not path.is_relative_to(CSRC):
         return None
-    key = content_hash(*nvcc.read_all(source, path), *nvcc.OPTIONS, *flags)
+    key = content_hash(*nvcc.read_all(source, path), *nvcc.OPTIONS)
     return BUILD / path.relative_to(CSRC).with_name(f"{path.stem}-{key}.so")
 
 
-def find(source: str, path: Path, flags: Sequence[str], capability: tuple[int, int]) -> Path | None:
+def find(source: str, path: Path, capability: tuple[int, int]) -> Path | None:
     """The shared object of a source for a card, if it was built ahead of time; else None."""
-    built = target(source, path, flags)
+    built = target(source, path)
     architectures = None if built is None else _built_for(built)
     return built if architectures and nvcc.runs_on(architectures, capability) else None
 

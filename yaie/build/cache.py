@@ -61,9 +61,8 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
         build: makes the file in the empty folder that it is given and returns its path. It moves
             to `target` when it is complete, so what bears that name is never half a file.
 
-    A process that builds holds a lock, which the system takes back however the process ends. Other
-    processes wait for it, for at most `PATIENCE` seconds; then they build the file as well, which
-    does no harm.
+    A process that builds holds a lock, which the system takes back however the process ends. Others
+    wait for it for at most `PATIENCE` seconds; then they build the file as well.
     """
     note = target.with_suffix(".seconds")
     if not target.exists():

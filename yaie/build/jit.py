@@ -5,9 +5,9 @@ kernels.rms_norm_f32(x, weight, out, rows, columns, eps)
 
 Each `extern "C" cudaError_t name(..., cudaStream_t stream)` of the file becomes a function. It
 takes contiguous tensors (or None) for pointers, a list of them for an array of pointers
-(`float* const*`), and numbers; the stream is torch's current one.
-Nothing is compiled before the first call, and then only for the device of its tensors. What was
-compiled once is kept in the cache folder, or was built ahead of time (`yaie.build.ahead`).
+(`float* const*`), and numbers; the stream is torch's current one. Nothing is compiled before the
+first call, and then only for the device of its tensors. The result is kept in the cache folder,
+unless it was built ahead of time (`yaie.build.ahead`).
 """
 
 from __future__ import annotations
@@ -55,39 +55,35 @@ def load(
     checked: bool = False,
     *,
     name: str | None = None,
-    flags: Sequence[str] = (),
-    verbose: bool | None = None,
 ) -> Module:
     """The launchers of a CUDA C++ file or text.
 
     Args:
         path_or_source: a path, absolute, relative to the present folder or relative to `csrc/`; or
             the source itself, which has more than one line.
-        checked: run emulated, with every load and store checked; `module.report` then tells of
-            the last call. Needs CPU tensors.
+        checked: run emulated, with every load and store checked; `module.report` is about the last
+            call. Needs CPU tensors.
         name: what messages call a source that is no file.
-        flags: further options for the compiler, nvcc or the C++ compiler.
-        verbose: print how long compiling took, at the first call. True prints it in any case, with
-            the time measured back then if the result was kept; so a notebook's output stays the
-            same. None prints it at a terminal, when something was compiled.
+
+    At a terminal the first call prints how long compiling took, if the result was not kept.
 
     Returns:
         The same module as long as the file and the headers it includes are the same.
 
     Raises:
         FileNotFoundError; ValueError if the source has no launcher; TypeError if a launcher has a
-        parameter that Python cannot pass; CompileError if a launch `<<<…>>>` has no end. All other
-        errors of compiling are raised by the first call.
+        parameter that Python cannot pass; CompileError if a launch `<<<…>>>` has no end. The first
+        call raises all other errors of compiling.
     """
     is_source = isinstance(path_or_source, str) and "\n" in path_or_source
     path = Path(name or "kernel.cu") if is_source else _find(path_or_source)
     source = path_or_source if is_source else path.read_text(encoding="utf-8")
-    key = (path, source, checked, name, tuple(flags), verbose)
+    key = (path, source, checked, name)
     module, headers = _loaded.get(key, (None, {}))
     if module is None or any(_text(file) != text for file, text in headers.items()):
         with _short_names(path):
             headers = {file: _text(file) for file in rewrite(source, path).files[1:]}
-        module = Module(source, path, checked, flags, verbose)
+        module = Module(source, path, checked)
         _loaded[key] = module, headers
     return module
 
@@ -110,23 +106,14 @@ class Module:
         launchers: their signatures, by name.
     """
 
-    def __init__(
-        self,
-        source: str,
-        path: Path,
-        checked: bool = False,
-        flags: Sequence[str] = (),
-        verbose: bool | None = None,
-    ) -> None:
+    def __init__(self, source: str, path: Path, checked: bool = False) -> None:
         self.path = path
         self.name = short_name(path)
         self.source = source
         self.checked = checked
-        self.flags = tuple(flags)
         self.launchers = find_launchers(source)
         if not self.launchers:
             raise ValueError(f'{self.name} has no launcher: extern "C" cudaError_t name(...) {{')
-        self._verbose = verbose
         self._on_cpu: emulator.Module | None = None
         self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
         for own in self.launchers:
@@ -197,13 +184,13 @@ class Module:
             capability = torch.cuda.get_device_capability(device)
         except (AssertionError, RuntimeError) as error:
             raise ValueError(f"there is no device {device} here: {error}") from None
-        if ahead.find(self.source, self.path, self.flags, capability):
+        if ahead.find(self.source, self.path, capability):
             return Availability("built ahead of time")
         if not nvcc.able(nvcc.architectures_of(capability), self.source):
             return Availability(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
         if nvcc.find() is None:
             return Availability("no nvcc", available=False)
-        if nvcc.kept(self.source, self.path, capability, self.flags).exists():
+        if nvcc.kept(self.source, self.path, capability).exists():
             return Availability("compiled")
         if not nvcc.has_host_compiler():
             return Availability("no C++ compiler", available=False)
@@ -221,7 +208,7 @@ class Module:
                 )
             with _building, _short_names(self.path):
                 if self._on_cpu is None:
-                    module = emulator.Module(self.source, self.path, self.checked, self.flags)
+                    module = emulator.Module(self.source, self.path, self.checked)
                     self._tell(module.built, "for the CPU")
                     self._on_cpu = module
         return self._on_cpu
@@ -252,16 +239,15 @@ class Module:
 
     def _library(self, capability: tuple[int, int]) -> Path:
         """The shared object for a card, built if there is none for this very source."""
-        found = ahead.find(self.source, self.path, self.flags, capability)
+        found = ahead.find(self.source, self.path, capability)
         if found is not None:
             return found
-        built = nvcc.build_for(self.source, self.path, capability, self.flags)
+        built = nvcc.build_for(self.source, self.path, capability)
         self._tell(built, f"for sm_{capability[0]}{capability[1]}")
         return built.path
 
     def _tell(self, built: Built, where: str) -> None:
-        waited = built.fresh and sys.stdout.isatty()
-        if self._verbose or (self._verbose is None and waited):
+        if built.fresh and sys.stdout.isatty():
             print(f"compiled {self.name} {where} in {built.seconds:.2f} s")
 
 

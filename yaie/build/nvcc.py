@@ -105,9 +105,8 @@ def parse_architectures(text: str) -> tuple[str, ...]:
 def architectures_of(capability: tuple[int, int]) -> tuple[str, ...]:
     """What to compile for a card: what it is, and no more.
 
-    From Hopper on with the instructions that only this very architecture has (9.0a).
-    TORCH_CUDA_ARCH_LIST does not count: containers set it to all cards that torch was built for,
-    perhaps without this one, and compiling for all takes several times as long.
+    From Hopper on with the instructions that only this very architecture has (9.0a). Not what
+    TORCH_CUDA_ARCH_LIST says: containers set it to all cards that torch was built for.
     """
     major, minor = capability
     return (f"{major}.{minor}{'a' if major >= 9 else ''}",)
@@ -142,9 +141,9 @@ def sm(architecture: str) -> str:
 def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
     """Whether a card can run what was compiled for these architectures.
 
-    Machine code runs on cards of the same major version that are no older, and so does that of
-    10.0f and its like; that of 9.0a and its like runs on this very version. PTX is compiled by the
-    driver for every newer card, but with a suffix for no other than the machine code.
+    Machine code runs on cards of the same major version that are no older; that of 9.0a and its
+    like on this very version only. PTX without a suffix is compiled by the driver for every newer
+    card.
     """
     for architecture in architectures:
         number = _number(architecture)
@@ -221,9 +220,7 @@ def build(
     return done.stdout + done.stderr
 
 
-def build_for(
-    source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()
-) -> Built:
+def build_for(source: str, path: Path, capability: tuple[int, int]) -> Built:
     """Compile for a card through torch's load_inline, and keep the shared object in the cache.
 
     Raises CompileError.
@@ -237,31 +234,29 @@ def build_for(
 
     def compile_in(folder: Path) -> Path:
         if not is_wheel(nvcc()):
-            return load_inline(source, path, architectures, folder, flags)
-        build(source, path, architectures, folder / "kernel.so", flags)
+            return load_inline(source, path, architectures, folder)
+        build(source, path, architectures, folder / "kernel.so")
         return folder / "kernel.so"
 
-    return build_once(kept(source, path, capability, flags), compile_in)
+    return build_once(kept(source, path, capability), compile_in)
 
 
-def kept(source: str, path: Path, capability: tuple[int, int], flags: Sequence[str] = ()) -> Path:
+def kept(source: str, path: Path, capability: tuple[int, int]) -> Path:
     """Where `build_for` keeps what it compiles. Raises CompileError if there is no nvcc."""
     import torch
 
     key = content_hash(
-        *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability), *flags),
+        *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability)),
         *(version(nvcc()), torch.__version__),
     )
     return cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
 
 
-def load_inline(
-    source: str, path: Path, architectures: Sequence[str], folder: Path, flags: Sequence[str] = ()
-) -> Path:
+def load_inline(source: str, path: Path, architectures: Sequence[str], folder: Path) -> Path:
     """Compile through torch's load_inline in an empty folder; returns the shared object in it.
 
-    The folder is this build's own, so there is no lock file of another build that torch could wait
-    for. Raises CompileError.
+    The folder is this build's own: it has no stale lock file that torch could wait for. Raises
+    CompileError.
     """
     from torch.utils import cpp_extension
 
@@ -275,7 +270,7 @@ def load_inline(
                 name,
                 cpp_sources="",
                 cuda_sources=marked(source, path),
-                extra_cuda_cflags=[*OPTIONS, *_UNDONE, *architecture_flags(architectures), *flags],
+                extra_cuda_cflags=[*OPTIONS, *_UNDONE, *architecture_flags(architectures)],
                 extra_include_paths=[str(place) for place in include_folders(path)],
                 build_directory=str(folder),
                 no_implicit_headers=True,

@@ -55,19 +55,15 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
 
 
 def current(device: torch.device) -> AbstractContextManager:
-    """Make a GPU torch's current one, which it has to be for streams, events and kernels.
-
-    Each thread has a current GPU of its own, by default the first.
-    """
+    """Make a GPU this thread's current one, as streams, events and kernels need it."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def still_works(device: torch.device) -> bool:
     """Whether a device still computes for this process.
 
-    After an access to an illegal address, an assertion in a kernel, or an error of the hardware, a
-    GPU answers every call of the process with the same error until the process ends. After an error
-    of a single launch, or a lack of memory, it works as before.
+    After an illegal address, an assertion in a kernel, or an error of the hardware, a GPU answers
+    every call of the process with the same error. After a lack of memory it works as before.
     """
     if device.type == "cuda":
         try:
@@ -112,11 +108,8 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
     """How many KV blocks there is memory for.
 
     On a GPU, weights, the largest steps and the cache together take `gpu_memory_utilization` of all
-    its memory. What other programs use of the GPU counts against that part.
-
-    Raises:
-        ValueError: not even one request fits.
-        RuntimeError: the largest step does not fit.
+    its memory, of which other programs use a part. Raises ValueError if not even one request fits,
+    RuntimeError if the largest step does not.
     """
     size = block_bytes(model.config, model.dtype, config.block_size)
     device = model.embed.device
@@ -171,11 +164,8 @@ def memory_in_use(device: torch.device) -> int:
 
 
 def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: int) -> int:
-    """Bytes of a GPU that are taken while `num_tokens` tokens are computed, and logits for some.
-
-    It is measured with one sequence of that many tokens, even if none may be that long. Weights
-    count, and everything else on the GPU; the cache that this sequence needs does not.
-    """
+    """Bytes of a GPU that are taken while `num_tokens` tokens of one sequence are computed, and
+    logits for some: weights and everything else on the GPU, but for the sequence's cache."""
     config, device = model.config, model.embed.device
     num_blocks = -(-num_tokens // block_size)
     shape = (num_blocks, block_size, config.num_key_value_heads, config.head_dim)

@@ -114,11 +114,7 @@ class Engine:
         request_id: str | None = None,
         namespace: str = "",
     ) -> str:
-        """Make a request, queue it, and return its id.
-
-        Raises:
-            As `make_request` and `queue`.
-        """
+        """Make a request, queue it, and return its id. Raises as `make_request` and `queue`."""
         request = self.make_request(prompt_token_ids, params, request_id, namespace)
         self.queue(request)
         return request.request_id
@@ -149,9 +145,8 @@ class Engine:
     def queue(self, request: Request) -> None:
         """Take a request that `make_request` has made.
 
-        Raises:
-            ValueError: a request of the same id is not finished.
-            RuntimeError: another thread is in a step.
+        Raises ValueError if a request of the same id is not finished, RuntimeError if another
+        thread is in a step.
         """
         self.check_idle()
         if request.request_id in self.requests:
@@ -237,14 +232,11 @@ class Engine:
         reads them.
 
         If the model or the sampler raises, nothing counts as computed: the same step can be tried
-        again, and its requests can be aborted. Only a sampler on the host that raises after its
-        draw has used up its random numbers, and draws others then.
+        again, and its requests can be aborted. (A sampler on the host that raises after its draw
+        draws other random numbers then.) Raises RuntimeError if another thread is in a step.
 
         Returns:
             What was added to the requests whose next token is known now.
-
-        Raises:
-            RuntimeError: another thread is in a step.
         """
         self.check_idle()
         try:

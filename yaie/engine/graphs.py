@@ -36,11 +36,9 @@ PROMPT_TOKENS = (16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048)
 def workspace_in_the_pool() -> Iterator[None]:
     """Make cuBLAS take its workspace from the memory pool of the graph that is captured meanwhile.
 
-    PyTorch keeps a workspace for cuBLAS on each stream. A graph that was captured with it writes to
-    it at every replay, even after the memory has been freed and given to another tensor:
-    `torch.compile` frees all workspaces whenever it captures. This frees them as well, once before,
-    so that the capture takes a new one from the graph's pool; and once after, so that no other
-    product works in that one.
+    PyTorch keeps a workspace for cuBLAS on each stream, and a graph that was captured with it
+    writes to it at every replay, even after `torch.compile` has freed it. Freed before, the capture
+    takes a new one from the graph's pool; freed after, no other product works in that one.
     """
     torch._C._cuda_clearCublasWorkspaces()
     try:

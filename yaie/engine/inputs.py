@@ -150,14 +150,10 @@ def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
 def write_batch(
     fields: Mapping[str, np.ndarray], step: Step, kv: KVCacheManager, num_sampled: int
 ) -> None:
-    """Lay out the requests of a step, one after the other.
+    """Lay out the requests of a step, one after the other, in the fields of a `Shape`.
 
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
     Their keys and values are written nowhere.
-
-    Args:
-        fields: those of a `Shape`.
-        num_sampled: how many places for sampled tokens come before `token_ids`.
     """
     tokens, positions, slots, logit_rows = [], [], [], []
     lengths, starts = [], [0]
@@ -192,13 +188,8 @@ def write_batch(
 def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:
     """Divide the tokens from `start` to `end` evenly among the padding sequences.
 
-    In a shape of 8 tokens and 4 sequences, where two requests have 5 tokens,
-    `_share_padding(5, 8, 2)` is `([6, 8], [1, 2])`: a sequence of token 5, and one of tokens 6
-    and 7.
-
-    Returns:
-        Where each sequence ends, and its context length: as many as it has tokens, since it may
-        not be shorter, and at least 1, since attention is never over nothing.
+    Returns where each sequence ends, and its context length: its number of tokens, at least 1.
+    `_share_padding(5, 8, 2)` is `([6, 8], [1, 2])`: a sequence of token 5, and one of 6 and 7.
     """
     ends = [start + (end - start) * (i + 1) // num_sequences for i in range(num_sequences)]
     lengths = [max(b - a, 1) for a, b in pairwise([start, *ends])]

@@ -74,10 +74,10 @@ class LLM:
         self._is_closed = False
 
     def close(self) -> None:
-        """Free the CUDA graphs, and end the other processes, if the model is shared among several.
+        """Free the CUDA graphs, and end the other processes if the model is shared among several.
 
         Close open streams first; the LLM takes no more prompts. Weights and cache are freed with
-        the LLM itself. A group of ranks that was not started here can end only after this call.
+        the LLM itself.
         """
         self._is_closed = True
         self.engine.close()
@@ -119,10 +119,7 @@ class LLM:
             sampling_params: as for `generate`.
 
         Returns:
-            A list with an output for each conversation.
-
-        Raises:
-            As `generate`.
+            A list with an output for each conversation. Raises as `generate`.
         """
         self._check_open()
         check_sequence("messages", messages, "a list of messages, or a list of such lists")
@@ -139,10 +136,7 @@ class LLM:
 
         Several streams may be open, and `generate` may run meanwhile: each step of the engine
         advances all of them. Leaving the stream early aborts the request: at the end of a `with`,
-        or when the stream is no longer referenced.
-
-        Raises:
-            As `generate`.
+        or when the stream is no longer referenced. Raises as `generate`.
         """
         self._check_open()
         check_sequence("prompt", prompt, "a str, a list of token ids, or a list of messages")
@@ -194,8 +188,7 @@ class LLM:
 
 
 class TextStream(Iterator[str]):
-    """The pieces of a text as they come. At the end of `with llm.stream(...) as pieces:` the
-    request is finished, whatever has happened."""
+    """The pieces of a text as they come. `with llm.stream(...) as pieces:` ends the request."""
 
     def __init__(self, engine: Engine, request: Request) -> None:
         self._engine, self._request = engine, request
@@ -208,7 +201,7 @@ class TextStream(Iterator[str]):
         return self._request.output()
 
     def __next__(self) -> str:
-        """Run the engine until there is more text to show."""
+        """The next piece: runs the engine until there is one."""
         request, pieces = self._request, self._request.output_text.pieces
         while len(pieces) == self._num_shown:
             if request.finish_reason is not None:

@@ -35,7 +35,7 @@ class ParallelEngine(Engine):
     """Rank 0's engine: the other ranks repeat every call of it.
 
     If a step fails or is interrupted, the ranks may have come to different points, so all of them
-    end: the requests can still be aborted, and a new engine has to be made.
+    end: requests can still be aborted, but only a new engine can compute.
     """
 
     def __init__(self, ranks: Ranks, *arguments: Any, **options: Any) -> None:
@@ -84,11 +84,7 @@ class ParallelEngine(Engine):
         return self.ranks.is_open
 
     def step(self) -> list[StepOutput]:
-        """As `Engine.step`.
-
-        Raises:
-            RankFailed: another rank has failed. All have ended.
-        """
+        """As `Engine.step`. Raises RankFailed if another rank has failed: then all have ended."""
         self.check_idle()  # which is no failure of a step
         with end_on_error(self.ranks):
             outputs = super().step()
@@ -103,15 +99,15 @@ class ParallelEngine(Engine):
 
 
 class RankEngine(Engine):
-    """The engine of a process that is one of several ranks: every rank gets the same requests and
-    draws for itself, which gives the same tokens only from the same seed."""
+    """The engine of a process that is one of several ranks. Every rank gets the same requests and
+    draws for itself, so it needs the same seeds."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         before_leaving(self.runner.forget_graphs)
 
     def checked_params(self, params: SamplingParams | None, name: str = "params") -> SamplingParams:
-        """As `Engine.checked_params`; what is drawn has to have a seed."""
+        """As `Engine.checked_params`; a request that draws has to have a seed."""
         params = super().checked_params(params, name)
         if params.temperature > 0 and params.seed is None:
             raise ValueError(
@@ -135,16 +131,14 @@ def together(
     """Start the other ranks of `tensor_parallel_size`, which make the same engine.
 
     Yields the ranks that were started, to be closed in the end, and the part of the model that
-    this process holds. No ranks are started, and None is yielded, if the size is 1, or if this
-    process is one of a group of that size already: it was started as one here, or by torchrun. If
-    what follows fails, all that were started end.
+    this process holds. The ranks are None if the size is 1, or if this process is already one of a
+    group of that size, started here or by torchrun. If what follows fails, all ranks end.
 
     Args:
         device: of this process.
         model, config, exercises: what `start_engine` was called with.
 
-    Raises:
-        ValueError: the model cannot be split like that, or there are too few GPUs.
+    Raises ValueError if the model cannot be split like that, or if there are too few GPUs.
     """
     size = config.tensor_parallel_size
     Shard(0, size).check(model_config)

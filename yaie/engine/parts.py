@@ -36,20 +36,9 @@ class Parts:
     report: tuple[str, ...] = ()
 
 
-def learner_parts(ids: Sequence[str] | None = None) -> Parts:
-    """The learner's exercises where they pass their checks, the reference elsewhere.
-
-    Args:
-        ids: those that may be used; None for all.
-    """
-    # The engine stands below the course: this is its only import of it, for `LLM(exercises=...)`.
-    from yaie.course.core.plug import learner_parts as parts
-
-    return parts(ids)
-
-
 def chosen_parts(exercises: bool | str | Sequence[str] | None) -> Parts:
-    """The parts that `LLM(exercises=...)` asks for, or YAIE_USE_EXERCISES if it is None."""
+    """The parts that `LLM(exercises=...)` asks for, or YAIE_USE_EXERCISES if it is None: the
+    learner's exercises where they pass their checks, the reference elsewhere."""
     if exercises is None:
         exercises = switch("YAIE_USE_EXERCISES")
     elif isinstance(exercises, str):
@@ -58,6 +47,9 @@ def chosen_parts(exercises: bool | str | Sequence[str] | None) -> Parts:
         raise TypeError(f"exercises must be True, False or a list of ids, got {exercises!r}")
     if not exercises:
         return Parts()
+    # The engine stands below the course: this is its only import of it.
+    from yaie.course.core.plug import learner_parts
+
     return learner_parts(None if exercises is True else exercises)
 
 

@@ -101,12 +101,9 @@ class Ranks:
         """Let every rank call `function(*arguments)`, and return what each returned, by rank.
 
         The function may come from a module, a notebook's cell or an exercise's file; what it uses
-        of a cell or a file is sent with it. Inside, `torch.distributed` is initialized:
-        `get_rank()` is the rank of the process.
-
-        Raises:
-            RankFailed: one of the ranks raised an error, ended, or took longer than `timeout`.
-                The group has ended, as it has after an interrupt.
+        of a cell or a file is sent with it. Inside, `torch.distributed` is initialized. Raises
+        RankFailed if a rank raised an error, ended, or took longer than `timeout`; the group has
+        ended then, as it has after an interrupt.
         """
         if self._joined:
             raise ValueError("run is for groups that this process has not joined; post instead")
@@ -116,11 +113,8 @@ class Ranks:
             return self._collect(self.timeout)
 
     def post(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Let every started rank call `function(*arguments)`, without waiting for it.
-
-        Raises:
-            RankFailed: one of the ranks has failed since, or reads nothing for `timeout` seconds.
-        """
+        """Let every started rank call `function(*arguments)`, without waiting for it. Raises
+        RankFailed if a rank has failed since, or reads nothing for `timeout` seconds."""
         message = pack((function, arguments, False))
         with self._ended_on_error():
             self._send(message)
@@ -320,11 +314,8 @@ def _serve(handle: int, rank: int, size: int, device: str, meeting: str, timeout
 
 
 def _join(rank: int, size: int, device: str, meeting: str, timeout: float) -> None:
-    """Become a rank of the group whose members find each other through the file `meeting`.
-
-    The ranks share this machine's threads: with more of them than processors, each would wait for
-    the others between any two products.
-    """
+    """Become a rank of the group whose members find each other through the file `meeting`, with an
+    equal share of this machine's threads."""
     torch.set_num_threads(max(1, torch.get_num_threads() // size))
     place = None
     if device == "cuda":

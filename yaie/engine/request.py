@@ -45,11 +45,10 @@ class Request:
     """A request inside the engine.
 
     Attributes:
-        token_ids: the prompt, followed by the tokens generated so far; the last of them may be
-            PENDING.
+        token_ids: the prompt and the tokens generated so far; the last may be PENDING.
         num_pending: how many tokens are PENDING.
-        needs_logits: whether its logits are used for more than the choice of a token: a
-            repetition penalty changes them, log-probabilities are computed from them.
+        needs_logits: whether the logits serve for more than the choice of a token: for a repetition
+            penalty, or for log-probabilities.
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.

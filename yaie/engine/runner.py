@@ -132,10 +132,8 @@ class Runner:
     @torch.inference_mode()
     def sample(self, logits: torch.Tensor) -> torch.Tensor:
         """Choose a token for each row that `run` returned, int64 on the device; -1 where the logits
-        allow none.
-
-        A step that is launched before the host has read the tokens finds them in the memory in
-        front of the inputs; 0 stands there for -1, since the model needs a token.
+        allow none. In the memory in front of the inputs, where the next step may find them, 0
+        stands for -1, since the model needs a token.
         """
         tokens = operators.sample(logits, *self.inputs.sampling(), backend=AUTO)
         torch.clamp(tokens, min=0, out=self._sampled[: len(tokens)])

@@ -86,10 +86,9 @@ def _check_penalty(penalty: float) -> None:
 
 
 class SamplingKernel:
-    """Chooses the next token of every request of a batch.
+    """Chooses the next token of every request of a batch: temperature, top-k, top-p, min-p, draw.
 
-    The order is: penalty, temperature, top-k, top-p, min-p, draw. Each filter sets the logits it
-    drops to -inf, so that the next one sees a distribution over what is left.
+    Each filter sets the logits it drops to -inf, so that the next one sees what is left.
 
     Logits are `[batch, vocabulary]`, in any float dtype; they are computed in float32. Wherever a
     parameter may differ by request, give one number for all or a sequence with one for each.

@@ -10,11 +10,10 @@ from torch.nn import functional
 class Linear(nn.Module):
     """`x @ weight.T + bias` for `x` of shape `[tokens, in]`, weight `[out, in]`.
 
-    With a few tokens in a batch, what a product costs is reading the weights. `pack` stores
-    float32 weights on a CPU in the blocked order that oneDNN reads them in. On a processor with
-    AVX-512 that halves the time of a decode step at batch 16. It also makes a row of the result
-    independent of the rows beside it, bit for bit, where the usual routines change their order of
-    summation with the number of rows: a request's logits do not depend on its neighbors.
+    With a few tokens in a batch, a product costs the reading of the weights. `pack` stores float32
+    weights on a CPU in the blocked order in which oneDNN reads them: with AVX-512 that halves the
+    time of a decode step at batch 16. It also makes a row of the result independent of the rows
+    beside it, bit for bit, so that a request's logits do not depend on its neighbors.
     """
 
     def __init__(self, weight: nn.Parameter, bias: nn.Parameter | None = None):
@@ -51,11 +50,10 @@ class Linear(nn.Module):
 def rows_computed(rows: int) -> int:
     """How many rows are multiplied in place of `rows`: as many, up to 32, or a few more.
 
-    For each number of rows oneDNN builds code and keeps it, some 600 KB, of up to 1,024 products.
-    A server meets every number there is, and would grow for hours; here are 16 numbers between
-    each power of two and the next, which `Linear.warm` can go through beforehand, and no row
-    changes by what lies beside it. A single row takes another routine, with another order of
-    summation, so there are always two.
+    oneDNN builds code for each number of rows, some 600 KB, and keeps that of up to 1,024 products:
+    a server would grow for hours. With 16 numbers between each power of two and the next,
+    `Linear.warm` can build all of it beforehand. A single row takes another routine, with another
+    order of summation, so there are always two.
     """
     step = 1 << max(0, rows.bit_length() - 5)
     return max(2, -(-rows // step) * step)

@@ -30,9 +30,8 @@ class VocabularyParallel(Linear):
     """A layer of which each rank has some outputs, and all of which every rank wants.
 
     That is how logits are computed. A rank's part of the matrix is read in a part of the time, and
-    what has to be sent is small: a number for each token of the vocabulary, for the few rows that
-    are sampled from. Every rank ends up with the same bits, so all of them sample the same token
-    without sending it.
+    only the few rows that are sampled from are sent. Every rank ends up with the same bits, so all
+    of them sample the same token without sending it.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

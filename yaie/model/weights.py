@@ -69,8 +69,6 @@ def random_model(
     config: ModelConfig,
     dtype: str | torch.dtype = "float32",
     device: torch.device | str = "cpu",
-    backends: str | Mapping[str, str] = AUTO,
-    seed: int = 0,
     pack: bool = True,
 ) -> Llama:
     """A model of any size that knows nothing, for measuring: its weights are drawn.
@@ -78,8 +76,8 @@ def random_model(
     Their scale keeps activations near 1, so that no logit overflows. Without `pack` they stay where
     `Llama.places` finds them.
     """
-    model = Llama(config, dtype=parse_dtype(dtype), device=device, backends=backends)
-    generator = torch.Generator(device).manual_seed(seed)
+    model = Llama(config, dtype=parse_dtype(dtype), device=device)
+    generator = torch.Generator(device).manual_seed(0)
     for name, place in model.places().items():
         if "norm" in name:
             place.fill_(1.0)

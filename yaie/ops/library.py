@@ -27,7 +27,7 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         schema: as torch.library writes it, `name(Tensor x, ..., *, str backend="auto") -> Tensor`;
-            the first argument is a tensor, or a list of them, on the device to compute on. One that
+            the first argument, a tensor or a list of them, decides the device. An operator that
             writes into its arguments returns nothing.
         fake: the same arguments -> empty results, for tracing without data.
     """

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -95,15 +96,9 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
 
     streams = {200: {"content": {"text/event-stream": {}}}}
 
-    @app.post("/v1/completions", response_model=protocol.Completion, responses=streams)
-    async def completions(body: protocol.CompletionRequest, request: Request) -> Response:
-        """Continue prompts."""
-        return await server.complete(body, request)
-
-    @app.post("/v1/chat/completions", response_model=protocol.ChatCompletion, responses=streams)
-    async def chat_completions(body: protocol.ChatRequest, request: Request) -> Response:
-        """Answer a conversation."""
-        return await server.chat(body, request)
+    post = partial(app.post, responses=streams)
+    post("/v1/completions", response_model=protocol.Completion)(server.completions)
+    post("/v1/chat/completions", response_model=protocol.ChatCompletion)(server.chat_completions)
 
     @app.get("/v1/models")
     async def models() -> protocol.ModelList:
@@ -139,7 +134,8 @@ class _Server:
         self.worker = worker
         self.settings = settings
 
-    async def complete(self, body: protocol.CompletionRequest, request: Request) -> Response:
+    async def completions(self, body: protocol.CompletionRequest, request: Request) -> Response:
+        """Continue prompts."""
         self._check_model(body.model)
         prompts = await asyncio.to_thread(self._encode, body.prompts)
         max_tokens = body.max_tokens
@@ -150,7 +146,8 @@ class _Server:
         call = CompletionCall(job, body.model, self.tokenizer, body.n or 1, wants_logprobs)
         return await self._answer(call, body, request)
 
-    async def chat(self, body: protocol.ChatRequest, request: Request) -> Response:
+    async def chat_completions(self, body: protocol.ChatRequest, request: Request) -> Response:
+        """Answer a conversation."""
         self._check_model(body.model)
         if body.top_logprobs is not None and not body.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")

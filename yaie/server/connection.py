@@ -13,9 +13,8 @@ RECEIVED_BYTES = 16 * 1024  # more than most requests have
 class Connection(AutoHTTPProtocol, asyncio.BufferedProtocol):
     """uvicorn's connection, with one small receive buffer that is used again.
 
-    Otherwise asyncio allocates 256 KiB for each chunk that comes and gives back all but the few
-    bytes that it needed. With several connections that fragments the heap: it grew by about 80
-    bytes per request, although nothing was kept.
+    Otherwise asyncio allocates 256 KiB for each chunk and gives back all but the few bytes that it
+    needed, which fragments the heap: it grew by about 80 bytes per request.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -35,11 +35,11 @@ async def before(event: Awaitable[Any], work: Awaitable[Any], seconds: float | N
 
 
 class LimitBody:
-    """Reads the body, and refuses one of more than `max_bytes`, or that takes more than `seconds`,
-    or that is not all there when `late` is set.
+    """Reads the body, and refuses one of more than `max_bytes`, one that takes more than `seconds`,
+    and one that is not complete when `late` is set.
 
-    Of a body that is too long nothing is kept, but `PATIENCE` times as much as allowed is read: a
-    client that is still sending when the connection closes would never see the answer.
+    Of a body that is too long, up to `PATIENCE` times as much as allowed is read: a client that is
+    still sending when the connection closes would never see the answer.
     """
 
     PATIENCE = 16

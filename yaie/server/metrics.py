@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -18,36 +19,28 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.running = self._gauge("num_requests_running", "Requests in the batch")
-        self.waiting = self._gauge("num_requests_waiting", "Requests that wait to be admitted")
-        self.blocks_in_use = self._gauge(
+        own = {"namespace": "yaie", "registry": self.registry}
+        gauge, counter = partial(Gauge, **own), partial(Counter, **own)
+        seconds = partial(Histogram, **own, buckets=_SECONDS)
+        self.running = gauge("num_requests_running", "Requests in the batch")
+        self.waiting = gauge("num_requests_waiting", "Requests that wait to be admitted")
+        self.blocks_in_use = gauge(
             "kv_blocks_in_use", "KV blocks that running requests or the prefix cache hold"
         )
-        self.blocks_cached = self._gauge("kv_blocks_cached", "KV blocks of the prefix cache")
-        self.blocks = self._gauge("kv_blocks", "KV blocks in all")
-        self.prompt_tokens = self._counter("prompt_tokens", "Prompt tokens of requests begun")
-        self.cached_tokens = self._counter(
+        self.blocks_cached = gauge("kv_blocks_cached", "KV blocks of the prefix cache")
+        self.blocks = gauge("kv_blocks", "KV blocks in all")
+        self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests begun")
+        self.cached_tokens = counter(
             "prompt_tokens_cached", "Of those, tokens found in the prefix cache"
         )
-        self.generation_tokens = self._counter("generation_tokens", "Tokens generated")
-        self.preemptions = self._counter("num_preemptions", "Requests put back for want of blocks")
-        self.refused = self._counter("requests_refused", "Requests refused: the queue was full")
-        self.finished = Counter(
-            "yaie_request_finished", "Requests ended", ["reason"], registry=self.registry
-        )
-        self.first_token = self._histogram("time_to_first_token_seconds", "Arrival to first token")
-        self.between_tokens = self._histogram("inter_token_latency_seconds", "Token to token")
-        self.end_to_end = self._histogram("e2e_request_latency_seconds", "Arrival to last token")
+        self.generation_tokens = counter("generation_tokens", "Tokens generated")
+        self.preemptions = counter("num_preemptions", "Requests put back for want of blocks")
+        self.refused = counter("requests_refused", "Requests refused: the queue was full")
+        self.finished = counter("request_finished", "Requests ended", ["reason"])
+        self.first_token = seconds("time_to_first_token_seconds", "Arrival to first token")
+        self.between_tokens = seconds("inter_token_latency_seconds", "Token to token")
+        self.end_to_end = seconds("e2e_request_latency_seconds", "Arrival to last token")
         self._last_token: dict[str, float] = {}
-
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(f"yaie_{name}", text, registry=self.registry)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        return Counter(f"yaie_{name}", text, registry=self.registry)
-
-    def _histogram(self, name: str, text: str) -> Histogram:
-        return Histogram(f"yaie_{name}", text, registry=self.registry, buckets=_SECONDS)
 
     def observe_step(self, outputs: list[StepOutput]) -> None:
         """Count a step: its outputs each have a token, or an error."""

@@ -38,15 +38,12 @@ def serve(
 
     Args:
         model, exercises: as for `LLM`.
-        config: how the engine runs.
         settings: on a loopback address only its own names, and `allowed_hosts`, may be called.
         host, port: where to listen; port 0 takes a free one.
         shutdown_timeout: seconds that answers under way may still take. What is not answered then,
-            or at a second SIGINT, ends with an error; a step that does not end either is
-            abandoned.
+            or at a second SIGINT, ends with an error.
 
-    Raises:
-        RuntimeError: the port cannot be had, or the engine failed while it was prepared.
+    Raises RuntimeError if the port is taken, or if the engine failed while it was prepared.
     """
     if is_loopback(host):
         names = ("localhost", "127.0.0.1", "[::1]", _bracketed(host))
@@ -57,9 +54,8 @@ def serve(
         started = time.perf_counter()
         print(f"loading {model} ...", flush=True)
         threads = torch.get_num_threads()
-        # OpenMP gives each thread that computes in parallel helper threads of its own. With more of
-        # them than processors they sleep between any two products, at half the speed: so only the
-        # engine's thread gets helpers.
+        # OpenMP gives each thread that computes in parallel helper threads of its own, and more of
+        # them than processors halve the speed: so only the engine's thread gets helpers.
         torch.set_num_threads(1)
         config = EngineConfig() if config is None else config
         engine = start_engine(model, config, exercises)
@@ -88,13 +84,9 @@ def serve(
 
 
 class Server(uvicorn.Server):
-    """uvicorn, but answers that are late end with an error instead of a traceback.
+    """uvicorn, but answers that are late at the end get an error instead of a traceback.
 
-    Args:
-        app: what to serve.
-        worker: runs the engine.
-        patience: seconds that answers may take once the server is to end.
-        greet: called when it serves.
+    Once the server is to end, answers may take `patience` seconds; `greet` is called when it serves.
     """
 
     def __init__(
@@ -149,14 +141,14 @@ class Server(uvicorn.Server):
 
 
 def is_no_cancellation(record: logging.LogRecord) -> bool:
-    """Whether a log record is about anything but an answer that was cancelled at the end, as
-    happens if its client does not read: a traceback of that says nothing."""
+    """Whether a log record is about anything but an answer that was cancelled at the end, because
+    its client does not read."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that the port is taken; clients that connect wait until the server
-    runs. Raises RuntimeError that says why there is none."""
+    """A socket that listens; clients that connect wait until the server runs. Raises RuntimeError
+    that says why the port cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio switches delayed sending (Nagle's algorithm) off only for sockets created for TCP.

@@ -2,7 +2,7 @@
 
 Only that thread runs the engine. The event loop puts commands into its queue; the thread sends back
 what each step added to the requests, and a `Job` gathers that until it is read. So a client that
-does not read delays no other, and all that waits for it is the rest of its answer.
+does not read delays only its own answer.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Worker:
         return not self._ended.is_set()
 
     async def start(self) -> None:
-        """Start the engine's thread, and wait until it has done what `call` asked of it, or has
-        failed. Results go to the event loop that runs now."""
+        """Start the engine's thread, whose results go to the event loop that runs now, and wait
+        until it has done what `call` asked of it, or has failed."""
         self._loop = asyncio.get_running_loop()
         self.call(partial(self._call_in_loop, self._begun.set))
         self._thread.start()
@@ -149,12 +149,8 @@ class Worker:
         return f"request-{self._next_id}"
 
     def check_capacity(self, count: int) -> None:
-        """Refuse a call of so many requests if they cannot be taken.
-
-        Raises:
-            ValueError: they are more than the server ever takes together.
-            QueueFull, Stopping: see there.
-        """
+        """Raise QueueFull or Stopping if `count` requests cannot be taken now, and ValueError if
+        they are more than the server ever takes together."""
         if self._stopping:
             raise Stopping(LATE)
         if not self.is_alive:
@@ -169,11 +165,7 @@ class Worker:
             )
 
     def submit(self, requests: Sequence[Request]) -> Job:
-        """Queue requests for which there is capacity.
-
-        Args:
-            requests: made by the engine's `make_request`, with ids from `new_id`.
-        """
+        """Queue requests for which there is capacity, with ids from `new_id`."""
         job = Job(requests)
         for index, request in enumerate(requests):
             self._jobs[request.request_id] = (job, index)
@@ -191,11 +183,8 @@ class Worker:
         self._commands.put(function)
 
     async def stop(self) -> None:
-        """End the engine's thread after its current step, and every request with it.
-
-        A step that has not ended after `PATIENCE` seconds is abandoned: only the end of the process
-        ends the thread that computes it.
-        """
+        """End the engine's thread after its current step, and every request with it. A step that
+        has not ended after `PATIENCE` seconds is abandoned to the end of the process."""
         self._stopping = True
         self._commands.put(None)
         try:
@@ -230,8 +219,7 @@ class Worker:
             job.publish(index, output)
 
     def _close(self) -> None:
-        """The engine's thread has ended, or does not end: end every request, also those that came
-        too late for the engine to know them."""
+        """End every request, also those that came too late for the engine to know them."""
         self._ended.set()
         self._begun.set()
         self._end_all(STOPPED)
@@ -268,7 +256,6 @@ class Worker:
             self._report(self.engine.take_outputs())  # known before it failed
             if not has_requests or not self._can_go_on():  # it would fail again and again
                 raise
-            # Whatever a kernel raised, its requests end with it, and the next ones are served.
             log.exception("a step of the engine failed")
             self._fail(error, list(self._open.values()))
         else:

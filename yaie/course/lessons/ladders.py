@@ -335,7 +335,7 @@ def build(device: torch.device, name: str) -> None:
 
 def _attempt(module: jit.Module, capability: tuple[int, int]) -> None:
     with suppress(jit.CompileError):  # its row will say so
-        build_for(module.source, module.path, capability, module.flags)
+        build_for(module.source, module.path, capability)
 
 
 def left(case: Case, skip: str | None) -> Case:

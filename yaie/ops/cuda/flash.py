@@ -20,6 +20,7 @@ from yaie.ops.cuda.launching import (
     suffix,
     token_rows,
 )
+from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -138,9 +139,7 @@ def _flash(
     lse = q.new_empty(tokens, heads, dtype=torch.float32)
     if out.numel() == 0:
         return out, lse.fill_(-math.inf)
-    scale = head_dim**-0.5 if scale is None else scale
-    if scale < 0:  # the kernels scale the maximum of the scores, so the factor must be positive
-        q, scale = -q, -scale
+    q, scale = positive_scale(q, scale)
     starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
     batch, keys, block_size, max_blocks = 1, len(k), 0, 0
     if starts_q is not None:
@@ -156,6 +155,6 @@ def _flash(
         *(memory(q), memory(k), memory(v), out, lse, starts_q, starts_k, tables, lengths),
         *(batch, tokens, keys, heads, kv_heads, head_dim),
         *(q.stride(0), k.stride(0), v.stride(0), block_size, max_blocks),
-        *(max(scale, 1e-30), int(causal)),  # not 0, because -inf × 0 is NaN
+        *(scale, int(causal)),
     )
     return out, lse

@@ -19,6 +19,7 @@ from yaie.ops.cuda.launching import (
     suffix,
     token_rows,
 )
+from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -212,13 +213,11 @@ def arguments(
     if state is None:
         state = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
     batch, max_blocks = block_tables.shape
-    scale = head_dim**-0.5 if scale is None else scale
-    if scale < 0:  # the last rungs scale the maximum of the scores, so the factor must be positive
-        q, scale = -q, -scale
+    q, scale = positive_scale(q, scale)
     return state, [
         *(memory(q), key_pool, value_pool, block_tables.contiguous(), context_lens.contiguous()),
         *(None if cu_seqlens is None else cu_seqlens.contiguous(), *state),
-        *(max(scale, 1e-30), tokens, batch, heads, key_pool.shape[2]),  # not 0: -inf × 0 is NaN
+        *(scale, tokens, batch, heads, key_pool.shape[2]),
         *(head_dim, key_pool.shape[1], max_blocks, q.stride(0)),
     ]
 

@@ -75,6 +75,13 @@ def contiguous_attention(
     return out.contiguous(), lse.contiguous()
 
 
+def positive_scale(q: torch.Tensor, scale: float | None) -> tuple[torch.Tensor, float]:
+    """Queries and a positive factor that give the same scores, for kernels that scale the maximum
+    of the scores in their place. It is not 0 either, because -inf × 0 is NaN."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return (-q if scale < 0 else q), max(abs(scale), 1e-30)
+
+
 def causal_mask(num_q: int, num_k: int, device: torch.device | str = "cpu") -> torch.Tensor:
     """Which keys each query may see, bool `[num_q, num_k]`, for queries at the sequence's end."""
     positions = torch.arange(num_k - num_q, num_k, device=device)

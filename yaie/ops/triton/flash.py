@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton.online import LOWEST, finish, online_step
 from yaie.ops.triton.runtime import Config, aligned, fastest, launches, precision
@@ -236,9 +237,7 @@ def ragged_attention(
             "head_dim is at most 256, and each head begins at a multiple of 16 bytes, got "
             f"head_dim {head_dim} and strides {[*q.stride()]}, {[*k.stride()]}, {[*v.stride()]}"
         )
-    scale = head_dim**-0.5 if scale is None else scale
-    if scale < 0:  # the kernel scales the maximum of the scores, so the factor must be positive
-        q, scale = -q, -scale
+    q, scale = positive_scale(q, scale)
     batch = len(cu_seqlens_q) - 1
 
     def launch(config: Config) -> None:
@@ -254,7 +253,7 @@ def ragged_attention(
             batch,
             num_heads,
             num_heads // num_kv_heads,
-            max(scale, 1e-30) * math.log2(math.e),  # not 0, because -inf × 0 is NaN
+            scale * math.log2(math.e),
             CAUSAL=causal,
             HEAD_DIM=head_dim,
             DIM=dim,

@@ -14,6 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
+from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported
 from yaie.ops.triton.flash import find_sequence
 from yaie.ops.triton.online import LOWEST, finish, online_step
@@ -196,9 +197,7 @@ def paged_attention(
         return out, lse
     if head_dim > 256:
         raise Unsupported(f"head_dim is at most 256, got {head_dim}")
-    scale = head_dim**-0.5 if scale is None else scale
-    if scale < 0:  # the kernel scales the maximum of the scores, so the factor must be positive
-        q, scale = -q, -scale
+    q, scale = positive_scale(q, scale)
     if q.stride(2) != 1:
         q = q.contiguous()
     block_tables = block_tables.contiguous()
@@ -234,7 +233,7 @@ def paged_attention(
             group,
             max_blocks,
             *q.stride()[:2],
-            max(scale, 1e-30) * math.log2(math.e),  # not 0, because -inf × 0 is NaN
+            scale * math.log2(math.e),
             splits,
             BLOCK_SIZE=block_size,
             HEAD_DIM=head_dim,
