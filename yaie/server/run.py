@@ -86,7 +86,7 @@ def serve(
 class Server(uvicorn.Server):
     """uvicorn, but answers that are late at the end get an error instead of a traceback.
 
-    Once the server is to end, answers may take `patience` seconds; `greet` is called when it serves.
+    At the end, answers may take `patience` seconds more; `greet` is called when it serves.
     """
 
     def __init__(
