@@ -98,8 +98,8 @@ def test_it_prints_as_a_table():
 
 
 def test_a_function_of_ones_own_is_named(monkeypatch):
-    monkeypatch.setitem(registry._FUNCTIONS["add"], "mine", test_it_prints_as_a_table)
-    entry = yaie.kernel_info("cpu").of("add", "mine")
+    monkeypatch.setitem(registry._FUNCTIONS["sample"], "mine", test_it_prints_as_a_table)
+    entry = yaie.kernel_info("cpu").of("sample", "mine")
     assert (entry.how, entry.code) == ("Python", f"{__name__}:test_it_prints_as_a_table")
 
 

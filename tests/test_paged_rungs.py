@@ -349,7 +349,7 @@ def test_what_the_rungs_do_not_take():
             rung(*operands, None)
 
     refused("head_dim of 64 or 128", head_dim=80)
-    refused("up to 16 query heads a KV head, got 64 and 34 for 2", heads=34)
+    refused("up to 16 query heads per KV head, got 64 and 34 for 2", heads=34)
     refused(r"float16 and bfloat16 here, got torch\.float32", dtype=torch.float32)
     refused("multiples of 16 bytes", move=shifted)
     for name in READABLE:

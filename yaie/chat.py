@@ -85,11 +85,8 @@ class Chat:
                 self.answer(line)
 
     def answer(self, question: str) -> None:
-        """Stream the answer, remember it, and say what it cost.
-
-        A question that cannot be served, say because the conversation has outgrown the context,
-        is not remembered.
-        """
+        """Stream the answer, remember it, and say what it cost. A question that cannot be served is
+        not remembered."""
         messages = [*self.messages, {"role": "user", "content": question}]
         try:
             stream = self.llm.stream(messages, self.params)

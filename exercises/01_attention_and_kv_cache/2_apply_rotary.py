@@ -23,7 +23,7 @@ def apply_rotary(
     """Rotate every head of `x` by the angles of its token's position.
 
     The half-split layout of Llama models: component `i` of a head is paired with component
-    `i + head_dim / 2`, and each pair is turned in its plane.
+    `i + head_dim / 2`, and each pair is rotated in its plane.
 
     Args:
         x: queries or keys, `[tokens, heads, head_dim]`.

@@ -23,7 +23,7 @@ class Scheduler(reference.Scheduler):
     def schedule(self) -> Step:
         """Put the next step together: decode first, then prompts under way, then new requests.
 
-        A request that decodes needs one token of the budget and has somebody waiting for it; so
-        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
+        A request that decodes needs one token of the budget, and its reader is waiting for it: so
+        no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
         raise NotImplementedError("Exercise 06.1: Put one step together")

@@ -20,8 +20,8 @@ class RadixTree(reference.RadixTree):
 
         A new upper node takes the first part of the key and of the values, and `node`'s place
         under its parent. `node` keeps the rest, and its children, and hangs below the new one: it
-        ends where it did, so whoever remembers it still has the same prefix. Whoever locked
-        `node`, or passed through it, passed through both halves. `num_nodes` grows by one.
+        ends where it did, so a caller that holds it still has the same prefix. Locks and request
+        ids hold for both halves. `num_nodes` grows by one.
 
         Returns:
             The new upper node.

@@ -53,7 +53,9 @@ class SamplingKernel(reference.SamplingKernel):
         check_logits(logits)
         generators = [None] * len(logits) if generators is None else generators
         if len(generators) != len(logits):
-            raise ValueError(f"generators must be {len(logits)}, one a row, got {len(generators)}")
+            raise ValueError(
+                f"generators must be {len(logits)}, one per row, got {len(generators)}"
+            )
         temperature = _column("temperature", temperature, logits)
         tokens = logits.argmax(dim=-1)
         drawn = (temperature.squeeze(1) > 0).nonzero().squeeze(1)

@@ -19,8 +19,8 @@ class Scheduler(reference.Scheduler):
     def schedule(self) -> Step:
         """Put the next step together: decode first, then prompts under way, then new requests.
 
-        A request that decodes needs one token of the budget and has somebody waiting for it; so
-        no prompt, however long, can hold it up. If anybody was preempted, nobody is admitted.
+        A request that decodes needs one token of the budget, and its reader is waiting for it: so
+        no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
         step = Step()
         decoding = [request for request in self.running if request.is_decoding]
@@ -31,6 +31,6 @@ class Scheduler(reference.Scheduler):
         for request in prefilling:
             if request.status is Status.RUNNING:
                 self._add_prefill(request, step)
-        if not step.preempted:  # no block was free for those who run
+        if not step.preempted:  # otherwise even the running requests lacked blocks
             self.admit(step)
         return step

@@ -30,7 +30,7 @@ def shared_prefix_attention(
     scale: float | None = None,
     attention: Callable[..., State] = attention,
 ) -> State:
-    """Attention of one query a sequence, where all sequences begin with the same blocks.
+    """Attention of one query per sequence, where all sequences begin with the same blocks.
 
     What they share is read once, for the queries of all of them; what is each one's own is read
     for itself; and the two partial results are merged. The result is that of `paged_attention`.

@@ -67,7 +67,7 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
     note = target.with_suffix(".seconds")
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _room(target.parent), _lock(target):
+        with explain_full_disk(target.parent), _lock(target):
             if not target.exists():
                 _clean(target.parent)
                 started = time.perf_counter()
@@ -84,12 +84,12 @@ def build_once(target: Path, build: Callable[[Path], Path]) -> Built:
 
 
 @contextmanager
-def _room(folder: Path) -> Iterator[None]:
-    """Say what can be done if the disk is full, whether Python noticed or a compiler."""
+def explain_full_disk(folder: Path) -> Iterator[None]:
+    """Raise DiskFull if the disk is full, whether Python noticed or a compiler."""
     try:
         yield
     except Exception as error:
-        if os.strerror(errno.ENOSPC) not in str(error):
+        if not any(os.strerror(n) in str(error) for n in (errno.ENOSPC, errno.EDQUOT)):
             raise
         raise DiskFull(
             f"the disk of {folder} is full: make room or set YAIE_CACHE to a folder on another disk"

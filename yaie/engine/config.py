@@ -23,16 +23,15 @@ class EngineConfig:
         num_blocks: blocks of the KV cache; by default as many as memory allows.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
             take together. Activations count twice, because CUDA graphs keep their own.
-        kv_cache_memory_bytes: memory for keys and values; by default 1 GiB on a CPU, and on a GPU
-            what `gpu_memory_utilization` leaves.
+        kv_cache_memory_bytes: for keys and values; by default 1 GiB on a CPU, and what
+            `gpu_memory_utilization` leaves on a GPU.
         max_model_len: the most tokens of a request, prompt and output together; by default as many
             as the model was trained for, if the cache can hold them.
         max_num_seqs: the most requests that run together.
         max_num_batched_tokens: the most tokens that a step computes.
         enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
-        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt is
-            computed in one step; a prompt that exceeds what the decoding requests leave of the
-            token budget is then the only prompt of its step.
+        enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt that
+            exceeds the token budget is the only prompt of its step.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
             longest cached prefix first.
         patience: under "lpm", the most steps that a request waits behind later arrivals.
@@ -42,9 +41,7 @@ class EngineConfig:
         tensor_parallel_size: how many processes share the model, each on a GPU of its own, or all
             on the CPU: see `yaie.engine.parallel`. Limits of memory hold for each process.
 
-    Raises:
-        ValueError: an argument is out of range.
-        TypeError: an argument has the wrong type.
+    Raises ValueError or TypeError for an argument that is out of range or of the wrong type.
     """
 
     device: str = "auto"

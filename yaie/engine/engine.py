@@ -42,10 +42,9 @@ class Engine:
         parts: what the engine is built from.
 
     Attributes:
-        max_model_len: the most tokens of a request, prompt and output together: what the model
-            was trained for, and what the cache can hold.
-        eos_token_ids: tokens that end an answer: the model's, and the tokenizer's, which chat
-            templates write.
+        max_model_len: the most tokens of a request, prompt and output together.
+        eos_token_ids: that end an answer: the model's, and the tokenizer's, which chat templates
+            write.
         requests: those that are not finished, by id.
     """
 

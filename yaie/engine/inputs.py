@@ -74,11 +74,8 @@ class Shape:
 
     @cached_property
     def fields(self) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
-        """What a step consists of, in the order of memory.
-
-        Numbers of 8 bytes come before those of 4, so that all are aligned, and `token_ids` comes
-        first: with the sampled tokens before it, it makes one array.
-        """
+        """What a step consists of, in the order of memory: numbers of 8 bytes before those of 4, so
+        that all are aligned, and first `token_ids`, to make one array with the sampled tokens."""
         return {
             "token_ids": (torch.int64, (self.tokens,)),
             "sources": (torch.int64, (self.tokens,)),
@@ -114,7 +111,6 @@ class Inputs:
     """A step's inputs on the device.
 
     Args:
-        shape: its sizes.
         memory: uint8, on the device; see the module.
         num_sampled: how many places for sampled tokens come before the fields.
     """

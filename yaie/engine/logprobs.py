@@ -18,8 +18,7 @@ class TokenLogprob:
 
     Attributes:
         top: the likeliest tokens and their log-probabilities, best first.
-        text_offset: where its text begins: how many characters the tokens before it complete. So
-            a token that continues a character has the offset of that character.
+        text_offset: where its text begins: how many characters the tokens before it complete.
     """
 
     token_id: int

@@ -99,8 +99,8 @@ class RadixCache:
     def drop(self, node: RadixNode) -> None:
         """Forget the prefix that ends at `node`, up to where another request uses it or branches.
 
-        This is for keys and values that must not be shared, since a request came out as NaN. What
-        the request found in the cache goes too: the NaN may have come from there.
+        For keys and values of a request that came out as NaN. What it found in the cache goes too:
+        the NaN may have come from there.
         """
         self.pool.release(self.tree.prune(node))
 

@@ -235,8 +235,7 @@ class RadixTree:
     def _cut(self, leaf: RadixNode, keep: int) -> None:
         """Shorten an unlocked leaf to its first `keep` values; remove it if none is left.
 
-        The node that stays is a new one, and `leaf` itself goes: a caller that holds `leaf` as the
-        end of a longer prefix gets an error when locking it.
+        The node that stays is a new one: a caller that holds `leaf` gets an error when locking it.
         """
         if keep:
             self.split(leaf, keep * self.block_size)
@@ -250,9 +249,8 @@ class RadixTree:
     def _oldest_leaf(self) -> RadixNode | None:
         """Take the unlocked leaf with the smallest `last_access` out of the heap.
 
-        A node has at most one entry, made when it last became an unlocked leaf. An entry whose
-        node has since been locked, extended or removed is dropped; one whose node has since been
-        used is put back with the later time. So each call costs O(log n), amortized.
+        An entry whose node has since been locked, extended or removed is dropped; one whose node
+        has since been used is put back with the later time: O(log n) per call, amortized.
         """
         while self._heap:
             time, _, node = heapq.heappop(self._heap)

@@ -47,15 +47,14 @@ class RankFailed(RuntimeError):
 class Ranks:
     """A group of processes.
 
+    Use it in a `with` statement, or call `close` at the end.
+
     Args:
-        size: how many ranks.
         device: "cpu", or "cuda" for a GPU each.
         joined: make this process rank 0, so that only the others are started. Only one group can
             be joined at a time.
-        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take;
-            and that a rank may leave a message unread which no longer fits its pipe.
-
-    Use it in a `with` statement, or call `close` at the end.
+        timeout: seconds that a call of `run`, or anything that the ranks send each other, may take,
+            and that a full pipe may stay unread.
 
     Attributes:
         joined_here: whether this process is rank 0 of a group that it started itself.
@@ -259,7 +258,7 @@ class _Process:
         self.pipe.close()
 
     def end(self, patience: float) -> None:
-        """Wait for the process, whose pipe is closed, and if it does not end, end it."""
+        """Wait for the process, whose pipe is closed, and kill it if it does not end."""
         try:
             self._process.wait(patience)
         except subprocess.TimeoutExpired:

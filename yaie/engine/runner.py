@@ -4,9 +4,7 @@ A step on a GPU: the host writes the step's inputs into pinned memory, and one c
 the GPU; the model runs over the paged cache; the operator `sample` chooses a token for each row of
 logits; one copy brings the tokens back, and the host does not wait for it. The tokens also stay on
 the GPU, in front of the inputs, so that the next step can be launched before the host knows them.
-Most steps are replayed from a CUDA graph.
-
-On a CPU the same code runs, with one piece of memory and nothing to copy.
+Most steps are replayed from a CUDA graph. On a CPU the same code runs, with nothing to copy.
 """
 
 from __future__ import annotations
@@ -230,11 +228,8 @@ class StagingBuffer:
 
 class PinnedStagingBuffer(StagingBuffer):
     """Pinned memory, which a GPU copies from and to while the host goes on; the model reads the
-    fields from `device`.
-
-    Steps alternate between two of them: the host writes one step's inputs while the GPU has yet to
-    read those of the step before.
-    """
+    fields from `device`. Steps alternate between two of them: the host writes one step's inputs
+    while the GPU has yet to read those of the step before."""
 
     def __init__(self, device: torch.Tensor, num_tokens: int) -> None:
         super().__init__(torch.zeros(device.shape, dtype=torch.uint8, pin_memory=True))

@@ -55,8 +55,8 @@ class Scheduler:
         config: the limits and the policy.
 
     Attributes:
-        waiting: requests that have no blocks, in the order in which they are to be admitted.
-        running: requests that have blocks, in the order in which they were admitted.
+        waiting: requests without blocks, in the order in which they are to be admitted.
+        running: requests with blocks, in the order in which they were admitted.
     """
 
     def __init__(

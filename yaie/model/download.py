@@ -48,8 +48,7 @@ def download_wheel(requirement: str, path: Path, size: int, report: Report) -> N
 def wheel_url(requirement: str, path: Path) -> str | None:
     """The address that pip would download `path.name` from; None if no server has it.
 
-    pip needs the wheel's metadata for that. If the index does not serve them alone (PEP 658), as
-    PyPI does, pip downloads the whole wheel for them.
+    Unless the index serves the wheel's metadata alone, as PyPI does, pip downloads all of it.
     """
     options = ("--dry-run", "--ignore-installed", "--quiet", "--report", "-")
     done = _pip("install", requirement, path.parent, *options)
@@ -126,10 +125,8 @@ def _pip_failed(done: subprocess.CompletedProcess[str], requirement: str) -> Pul
 
 
 def _receive(response, path: Path, start: int, size: int, report: Report) -> None:
-    """Append the body of `response` to the first `start` bytes of `path`, as far as it comes.
-
-    No more than `size` bytes are ever written: a server with too many is not worth a full disk.
-    """
+    """Append the body of `response` to the first `start` bytes of `path`, as far as it comes, but
+    never write more than `size` bytes."""
     with path.open("ab") as file:
         file.truncate(start)
         while True:

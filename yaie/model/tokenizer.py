@@ -128,10 +128,9 @@ class StreamDecoder:
 
     A token may end in the middle of a character: an emoji is four bytes, often several tokens.
     Such a piece is held back until the character is complete or the answer ends. The pieces
-    together are exactly the decoded answer, as it reads after `context`: the last tokens of the
-    prompt, without which some tokenizers drop the answer's first space. (One exception:
-    tokenizers that spell rare characters with byte tokens decode a run of these all or nothing, so
-    a run that turns out not to be UTF-8 can differ in how many U+FFFD stand for it.)
+    together are the decoded answer, as it reads after `context`: the last tokens of the prompt,
+    without which some tokenizers drop the answer's first space. (Tokenizers that spell rare
+    characters with byte tokens may differ in how many U+FFFD stand for bytes that are not UTF-8.)
     """
 
     def __init__(

@@ -42,7 +42,7 @@ def load_model(
 
     `backends` and `shard` go to `Llama`; of the files, only the shard is read. Raises ValueError
     that names the file and the tensor if weights are missing, unexpected, of the wrong shape or
-    dtype, cut short or changed since they were fetched, and if the model cannot be split like that.
+    dtype, damaged, or cannot be split like that.
     """
     folder, dtype = Path(folder), parse_dtype(dtype)
     config, files = _check_headers(folder)

@@ -1,8 +1,7 @@
 """Where Triton's kernels run: compiled for the GPU, or, without one, in Triton's interpreter.
 
 The interpreter computes a kernel with NumPy, one program after another: slow, but the same source.
-Triton reads TRITON_INTERPRET as it is imported, and torch.compile imports Triton, so the choice is
-made as soon as `yaie.ops` is.
+Triton reads TRITON_INTERPRET when it is imported, so the choice is made before.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import _C
 from torch.autograd.graph import increment_version
+from torch.utils._pytree import tree_leaves
 
 from yaie.ops.registry import AUTO, compute, location
 
@@ -53,8 +54,9 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
 
         if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
             return below()
-        targets = _tensors(arguments[i] for i in written)
-        sources = _tensors(x for i, x in enumerate(arguments) if i not in written)
+        targets = tree_leaves([arguments[i] for i in written])
+        others = tree_leaves([x for i, x in enumerate(arguments) if i not in written])
+        sources = [x for x in others if isinstance(x, torch.Tensor)]
         results = _Refused.apply((below, len(targets), name), *targets, *sources)
         return None if written else results
 
@@ -89,12 +91,6 @@ class _Refused(torch.autograd.Function):
             _no_gradient(gradient, *kind, ctx.name) if needed else None
             for needed, kind in zip(ctx.needs_input_grad[1:], ctx.kinds, strict=True)
         )
-
-
-def _tensors(arguments: Any) -> list[torch.Tensor]:
-    """All tensors of some arguments, those of lists among them."""
-    lists = (x if isinstance(x, list | tuple) else [x] for x in arguments)
-    return [x for each in lists for x in each if isinstance(x, torch.Tensor)]
 
 
 # An operator too: torch.compile traces the backward pass together with the forward one, and has to

@@ -116,7 +116,7 @@ def _from_validation(error: RequestValidationError) -> ApiError:
 
 
 def _field(problem: dict) -> str:
-    """The path of a field in the request. Of a union pydantic names the branch too, such as
-    `stop.list[str].0`: what is no name and no number is left out."""
+    """The path of a field in the request, without the branches of unions that pydantic names, as in
+    `stop.list[str].0`."""
     path = [part for part in problem["loc"] if part != "body"]
     return ".".join(str(p) for p in path if isinstance(p, int) or p.isidentifier())

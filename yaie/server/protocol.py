@@ -1,7 +1,7 @@
 """What requests and responses look like: OpenAI's completions and chat completions.
 
 A field that this server does not have is refused, since to ignore it would change the answer
-without a word; a few that change nothing are taken and ignored. Fields that OpenAI lacks
+silently; a few that change nothing are taken and ignored. Fields that OpenAI lacks
 (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `cache_salt`) are vLLM's.
 """
 

@@ -34,10 +34,10 @@ if INTERPRETED and isinstance(tl.sum, triton.JITFunction):
 def launches(
     float32_result: int | None = None, computes: bool = True
 ) -> Callable[[Callable], Callable]:
-    """Decorate a function that launches kernels: say what Triton cannot do, choose the device.
+    """Decorate a function that launches kernels: refuse what Triton cannot do, choose the device.
 
-    The interpreter multiplies the bits of bfloat16 as if they were integers, so there bfloat16
-    arguments are widened to float32 before the kernel, and results are rounded after it.
+    The interpreter multiplies the bits of bfloat16 as if they were integers, so there arguments are
+    widened to float32 before the kernel, and results are rounded after it.
 
     Args:
         float32_result: which result, if any, is float32 whatever the dtype of the arguments.
