@@ -14,12 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "yaie"
-LONGEST_MODULE = 420  # yaie/bench/kernels.py; every module of the engine has at most 400 lines
+LONGEST_MODULE = (
+    420  # yaie/course/core/observe.py; every module of the engine has at most 400 lines
+)
 LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
-# The engine is everything but these. It is to be read in a day: 12,500 lines is the target.
+# The engine is everything but these. It is to be read in a day.
 NOT_THE_ENGINE = {"course", "emulator", "bench"}
-MOST_LINES, TARGET_LINES = 12_870, 12_500
+MOST_LINES = 12_500
 
 # What may import what: a module imports its own row and the rows above it. A room with rows of its
 # own inside is named again, with what is left of it.
@@ -120,7 +122,7 @@ def test_the_engine_can_be_read_in_a_day():
         if path.relative_to(PACKAGE).parts[0] not in NOT_THE_ENGINE
     ]
     lines = sum(len(path.read_text().splitlines()) for path in modules)
-    assert lines <= MOST_LINES, f"{lines:,} lines; the target is {TARGET_LINES:,}"
+    assert lines <= MOST_LINES, f"{lines:,} lines, at most {MOST_LINES:,} are wanted"
 
 
 def test_imports_point_one_way():
