@@ -197,23 +197,6 @@ def test_a_record_is_of_one_model_whatever_the_name_of_its_folder(folder, tmp_pa
         Record(path, {}, CPU)
 
 
-def test_a_large_file_is_known_by_pieces_from_all_over_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(machine, "PIECES", 8)
-    monkeypatch.setattr(machine, "PIECE_BYTES", 4)
-    (tmp_path / "config.json").write_text("{}")
-    weights = tmp_path / "model.safetensors"
-    size, stretch = 1000, 129  # so long a stretch has a piece in it
-    weights.write_bytes(bytes(size))
-    before = machine.model_files(tmp_path)
-    for start in range(0, size - stretch, 97):
-        trained = bytearray(size)
-        trained[start : start + stretch] = b"1" * stretch
-        weights.write_bytes(trained)
-        assert machine.model_files(tmp_path) != before
-    weights.write_bytes(bytes(size + 1))
-    assert machine.model_files(tmp_path) != before
-
-
 def test_a_model_is_called_as_its_folder_is(folder, monkeypatch):
     monkeypatch.chdir(folder)
     for model in (".", folder, f"{folder}/", "../tiny", "tiny", "org/tiny"):

@@ -1,21 +1,21 @@
 """What `yaie bench kernels` measures: each operator at the shapes of a real model.
 
-A case says how many bytes must move and how many operations must be done, counted once by hand:
-each input read once, each output written once. What a kernel moves beyond that is its own fault.
+A case says how many bytes must move and how many operations must be done, counted by hand: each
+input is read once, each output written once.
 """
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from yaie.bench.protocol import Call
 from yaie.ops import registry
-from yaie.ops.reference import elementwise as plain_elementwise
-from yaie.ops.reference import norm as plain_norm
 from yaie.ops.reference import rotary as plain_rotary
 
 EPS = 1e-6
@@ -31,22 +31,20 @@ class Case:
         shape: in words, for the table.
         arguments: makes random inputs with a `Draw`.
         num_bytes, flops: what must be moved and done at least. Operations are counted only where
-            there are many a byte: in products of matrices and in attention.
+            there are many per byte: in products of matrices and in attention.
         oracle: arguments -> results in float64.
-        reference: the operator in plain PyTorch, for the time when the registry has no row of it.
         peers: other ways to compute it, by name.
-        calls_reference: what the reference back end is, where it is one library call.
+        calls_reference: the name of the reference back end, where it is one library call.
         writes: whether it writes about as much as it reads, as a copy does.
         compiled: whether torch.compile of the reference is a peer.
-        judge: (outputs, arguments) -> what is compared with the oracle, where not the outputs are.
+        judge: (outputs, arguments) -> what is compared with the oracle; by default the outputs.
         dtype: of the inputs, where it is not that of the run.
-        changes: makes of the arguments what the operator changed, where it returns nothing.
+        changes: from the arguments, what the operator changed, where it returns nothing.
         spoil: fills with NaN what such an operator must write.
         kernels: a word that the names of a peer's kernels must have, where torch could take others.
-        rungs: ours, by name, where not the back ends of the registry are.
+        rungs: ours, by name, in place of the back ends of the registry.
         variants: changed kernels of ours, which need not run on every card.
-        waits: those that wait for the GPU, which no CUDA graph can hold. A try would leave torch's
-            random numbers unusable.
+        waits: those that wait for the GPU, which no CUDA graph can hold.
     """
 
     operator: str
@@ -55,7 +53,6 @@ class Case:
     num_bytes: int
     flops: int
     oracle: Callable[..., object]
-    reference: Callable[..., object]
     peers: dict[str, Prepare] = field(default_factory=dict)
     calls_reference: str = "reference"
     writes: bool = True
@@ -69,16 +66,9 @@ class Case:
     variants: dict[str, Prepare] = field(default_factory=dict)
     waits: tuple[str, ...] = ()
 
-    def back_ends(self) -> list[str]:
-        """Those that have the operator now."""
-        known = self.operator in registry.operators()
-        return registry.backends(self.operator) if known else ["reference"]
-
     def ours(self, backend: str) -> Prepare:
         """How one of the back ends computes it."""
-        known = self.operator in registry.operators()
-        function = registry.resolve(self.operator, backend) if known else self.reference
-        return self.wrap(function)
+        return self.wrap(registry.resolve(self.operator, backend))
 
     def wrap(self, function: Callable[..., object]) -> Prepare:
         """A function of the operator's arguments as a `Prepare`."""
@@ -135,10 +125,9 @@ def elementwise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
             lambda draw: (draw.normal(rows, 2 * columns),),
             3 * count * size, 0,
             oracle=lambda x: _silu(x.double()[:, :columns]) * x.double()[:, columns:],
-            reference=plain_elementwise.silu_and_mul,
             peers={
                 "torch eager": lambda x: lambda: F.silu(x[:, :columns]) * x[:, columns:],
-                "FlashInfer": _flashinfer_silu_and_mul,
+                "FlashInfer": flashinfer("activation:silu_and_mul"),
             },
         ),
     ]  # fmt: skip
@@ -162,7 +151,7 @@ def rotary(tokens: int, heads: int, head_dim: int, positions: int, dtype: torch.
     return Case(
         "rotary", f"{tokens} × {heads} × {head_dim}", arguments,
         2 * tokens * heads * head_dim * itemsize(dtype) + 8 * tokens + 2 * table, 0,
-        oracle=oracle, reference=plain_rotary.apply_rotary,
+        oracle=oracle,
     )  # fmt: skip
 
 
@@ -170,10 +159,9 @@ def _silu(x: torch.Tensor) -> torch.Tensor:
     return x / (1.0 + torch.exp(-x))
 
 
-def _flashinfer_silu_and_mul(x: torch.Tensor) -> Call:
-    from flashinfer.activation import silu_and_mul
-
-    return lambda: silu_and_mul(x)
+def flashinfer(name: str) -> Prepare:
+    """A function of FlashInfer, as module:function, imported when it is prepared."""
+    return lambda *arguments: partial(pkgutil.resolve_name(f"flashinfer.{name}"), *arguments)
 
 
 # ------------------------------------------------------------------------------------- rows
@@ -184,27 +172,21 @@ def row_wise(rows: int, columns: int, dtype: torch.dtype) -> list[Case]:
     size, count = itemsize(dtype), rows * columns
     shape = f"{rows} × {columns}"
 
-    def pair(draw: Draw) -> tuple:
-        return draw.normal(rows, columns), draw.normal(rows, columns)
-
-    def weighted(draw: Draw) -> tuple:
-        return draw.normal(rows, columns), draw.normal(columns), EPS
-
-    def residual(draw: Draw) -> tuple:
-        return *pair(draw), draw.normal(columns), EPS
+    def matrices(draw: Draw, count: int) -> tuple:
+        return *(draw.normal(rows, columns) for _ in range(count)), draw.normal(columns), EPS
 
     return [
         Case(
-            "rms_norm", shape, weighted, (2 * count + columns) * size, 0,
-            oracle=_rms_norm, reference=plain_norm.rms_norm,
+            "rms_norm", shape, partial(matrices, count=1), (2 * count + columns) * size, 0,
+            oracle=_rms_norm,
             peers={
                 "F.rms_norm": lambda x, w, eps: lambda: F.rms_norm(x, (columns,), w, eps),
-                "FlashInfer": _flashinfer_rms_norm,
+                "FlashInfer": flashinfer("norm:rmsnorm"),
             },
         ),
         Case(
-            "add_rms_norm", shape, residual, (4 * count + columns) * size, 0,
-            oracle=_add_rms_norm, reference=plain_norm.add_rms_norm,
+            "add_rms_norm", shape, partial(matrices, count=2), (4 * count + columns) * size, 0,
+            oracle=_add_rms_norm,
             peers={"FlashInfer": _flashinfer_add_rms_norm},
         ),
     ]  # fmt: skip
@@ -220,12 +202,6 @@ def _add_rms_norm(
 ) -> tuple:
     total = x.double() + residual.double()
     return _rms_norm(total.to(x.dtype), weight, eps), total
-
-
-def _flashinfer_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> Call:
-    from flashinfer.norm import rmsnorm
-
-    return lambda: rmsnorm(x, weight, eps=eps)
 
 
 def _flashinfer_add_rms_norm(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +11,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from yaie.bench.cases import Case, Draw, Prepare, itemsize
 from yaie.bench.protocol import Call
 from yaie.ops.attention import paged_attention_forward
-from yaie.ops.kv import copy_blocks, reshape_and_cache
-from yaie.ops.reference import attention
 
 WORKSPACE = 512 << 20  # bytes for FlashInfer's partial results
 
@@ -61,7 +59,7 @@ def prefill(
         "ragged_attention", f"B{batch} H{heads} S{tokens} d{head_dim} {kind}", arguments,
         4 * count * itemsize(dtype) + rest,
         attention_flops(batch, heads, tokens, tokens, head_dim, causal),
-        oracle=oracle, reference=attention.ragged_attention, peers=peers, compiled=False,
+        oracle=oracle, peers=peers, compiled=False,
         kernels={"SDPA, FlashAttention-2": "flash", "SDPA, cuDNN": "cudnn"},
     )  # fmt: skip
 
@@ -147,7 +145,7 @@ def decode(
         f"B{batch} ctx{context} heads {heads}/{kv_heads} d{head_dim} block {block_size}",
         arguments, cache + queries + tables,
         4 * heads * sum(lengths) * head_dim,
-        oracle=oracle, reference=attention.paged_attention, writes=False, compiled=False,
+        oracle=oracle, writes=False, compiled=False,
         peers=peers if contexts else {"SDPA, FlashAttention-2, contiguous": _sdpa_decode} | peers,
     )  # fmt: skip
 
@@ -184,7 +182,7 @@ def shared_prefix(
         f"B{batch} shared {shared} own {own} heads {heads}/{kv_heads} d{head_dim}",
         arguments, cache + queries + tables,
         attention_flops(batch, heads, 1, shared + own, head_dim, causal=False),
-        oracle=oracle, reference=attention.shared_prefix_attention, writes=False, compiled=False,
+        oracle=oracle, writes=False, compiled=False,
         peers={"paged_attention": plain, "FlashInfer, cascade": _flashinfer_cascade},
     )  # fmt: skip
 
@@ -299,21 +297,6 @@ def cache_writes(
         keys, values = (draw.normal(tokens, kv_heads, head_dim) for _ in range(2))
         return keys, values, *pools, draw.permutation(blocks * block_size)[:tokens]
 
-    def written(keys, values, key_pool, value_pool, slots) -> tuple:
-        return key_pool, value_pool
-
-    def write(keys, values, key_pool, value_pool, slots) -> tuple:
-        targets = []
-        for new, pool in ((keys, key_pool), (values, value_pool)):
-            target = pool.flatten(0, 1).double()
-            target[slots] = new.double()
-            targets.append(target.view_as(pool))
-        return tuple(targets)
-
-    def spoil_slots(keys, values, key_pool, value_pool, slots) -> None:
-        for pool in (key_pool, value_pool):
-            pool.flatten(0, 1)[slots] = torch.nan
-
     def blocks_to_copy(draw: Draw) -> tuple:
         pools = [
             [draw.normal(2 * pairs, block_size, kv_heads, head_dim) for _ in range(layers)]
@@ -321,32 +304,46 @@ def cache_writes(
         ]
         return *pools, draw.permutation(2 * pairs).view(pairs, 2)
 
-    def copied(key_pools, value_pools, mapping) -> tuple:
-        return (*key_pools, *value_pools)
+    def slots(keys, values, key_pool, value_pool, slots) -> tuple:
+        return (key_pool.flatten(0, 1), value_pool.flatten(0, 1)), slots, (keys, values)
 
-    def spoil_targets(key_pools, value_pools, mapping) -> None:
-        for pool in (*key_pools, *value_pools):
-            pool[mapping[:, 1]] = torch.nan
-
-    def copy(key_pools, value_pools, mapping) -> tuple:
-        targets = []
-        for pool in (*key_pools, *value_pools):
-            target = pool.double()
-            target[mapping[:, 1]] = pool[mapping[:, 0]].double()
-            targets.append(target)
-        return tuple(targets)
+    def blocks(key_pools, value_pools, mapping) -> tuple:
+        pools = (*key_pools, *value_pools)
+        return pools, mapping[:, 1], (pool[mapping[:, 0]] for pool in pools)
 
     return [
-        Case(
+        _writing(
             "reshape_and_cache", f"{tokens} tokens, {kv_heads} × {head_dim}", new_tokens,
-            4 * tokens * row + 8 * tokens, 0,
-            oracle=write, reference=reshape_and_cache, compiled=False,
-            changes=written, spoil=spoil_slots,
+            4 * tokens * row + 8 * tokens, slots,
         ),
-        Case(
+        _writing(
             "copy_blocks", f"{pairs} blocks of {block_size}, {layers} layers", blocks_to_copy,
-            4 * layers * pairs * block_size * row + 16 * pairs, 0,
-            oracle=copy, reference=copy_blocks, compiled=False,
-            changes=copied, spoil=spoil_targets,
+            4 * layers * pairs * block_size * row + 16 * pairs, blocks,
         ),
     ]  # fmt: skip
+
+
+def _writing(
+    operator: str, shape: str, arguments: Callable[[Draw], tuple], num_bytes: int,
+    writes: Callable[..., tuple],
+) -> Case:  # fmt: skip
+    """An operator that writes rows of pools in place.
+
+    Args:
+        writes: arguments -> the pools, which of their rows are written, and what belongs there.
+    """
+
+    def oracle(*arguments: object) -> tuple:
+        pools, rows, new = writes(*arguments)
+        pairs = zip(pools, new, strict=True)
+        return tuple(pool.double().index_copy(0, rows, x.double()) for pool, x in pairs)
+
+    def spoil(*arguments: object) -> None:
+        pools, rows, _ = writes(*arguments)
+        for pool in pools:
+            pool[rows] = torch.nan
+
+    return Case(
+        operator, shape, arguments, num_bytes, 0, oracle=oracle, compiled=False,
+        changes=lambda *arguments: tuple(writes(*arguments)[0]), spoil=spoil,
+    )  # fmt: skip

@@ -12,7 +12,6 @@ import torch
 
 from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
-from yaie.ops.reference import sampling as draws
 
 SLACK = 1e-6  # of a probability: what float32 may round
 
@@ -43,7 +42,7 @@ def _filtered(rows: int, size: int, top_k: int, top_p: float) -> Case:
     return Case(
         "sample", f"{rows} × {size}, {name or 'no filter'}", arguments,
         rows * (4 * size + 32), 0,
-        oracle=lambda logits, *_: all_right(logits), reference=draws.sample, writes=False,
+        oracle=lambda logits, *_: all_right(logits), writes=False,
         calls_reference="reference, a sort in float64", compiled=False,
         dtype=torch.float32, judge=lambda tokens, logits, *_: kept(tokens, logits, top_k, top_p),
         peers={
@@ -108,9 +107,9 @@ def flashinfer_logits(top_k: int, top_p: float) -> Callable[..., Call]:
         from flashinfer import sampling
 
         if not top_k and top_p == 1.0:
-            return lambda: sampling.sampling_fromdraw_logits(logits)
+            return lambda: sampling.sampling_from_logits(logits)
         if not top_k:
             return lambda: sampling.top_p_sampling_from_probs(logits.softmax(dim=1), top_p)
-        return lambda: sampling.top_k_top_p_sampling_fromdraw_logits(logits, top_k, top_p)
+        return lambda: sampling.top_k_top_p_sampling_from_logits(logits, top_k, top_p)
 
     return prepare

@@ -1,7 +1,7 @@
 """A client of the server that notes when each piece of an answer comes.
 
-Connections are kept and used again, and there are as many as there are requests under way: none
-waits here for another, so a request is late only if the server is.
+Connections are kept and used again, as many as there are requests under way: no request waits here
+for another, so it is late only if the server is.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Client:
 
     @asynccontextmanager
     async def _ask(self, method: str, path: str, **what: Any) -> AsyncIterator[httpx.Response]:
-        """An answer that has begun, and that is none of an error."""
+        """An answer that has begun. Raises ClientError if it is an error, or breaks off."""
         kept = nullcontext(self._http) if self._http else httpx.AsyncClient(**self._options)
         try:
             async with kept as http, http.stream(method, path, **what) as response:
@@ -145,13 +145,11 @@ class Client:
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The data of server-sent events, as they come. The answer is read to its end, so that its
     connection can be used again."""
-    begun, done = b"", False
-    async for piece in response.aiter_raw():
-        *lines, begun = (begun + piece).split(b"\n")
-        for line in lines:
-            if line.startswith(b"data: [DONE]"):
-                done = True
-            elif line.startswith(b"data: "):
-                yield json.loads(line[6:])
+    done = False
+    async for line in response.aiter_lines():
+        if line.startswith("data: [DONE]"):
+            done = True
+        elif line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
     if not done:
         raise ClientError("the answer broke off: the server closed the connection")

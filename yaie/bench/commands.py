@@ -25,14 +25,8 @@ ENGINE_SECTIONS = (
     *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
     *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
 )
-LADDERS = (
-    "elementwise",
-    "matmul",
-    "flash",
-    "paged",
-    "metadata",
-    "triton",
-)  # yaie.course.lessons.ladders
+# As in yaie.course.lessons.ladders.
+LADDERS = ("elementwise", "matmul", "flash", "paged", "metadata", "triton")
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 
@@ -43,9 +37,8 @@ def measuring(
     """Say at the start if this machine is busy, and at a Ctrl-C what was kept.
 
     Args:
-        output: where results go.
-        keeps: the command has an option for that.
-        alone: times are wrong if other programs use the CPU.
+        output: where results go; `keeps` says whether the command has an option for that.
+        alone: whether times are wrong if other programs use the CPU.
     """
     try:
         from yaie.bench.machine import busy
@@ -66,6 +59,7 @@ def measuring(
 
 @app.command("engine")
 def bench_engine(
+    context: typer.Context,
     model: ModelOption = DEFAULT_MODEL,
     shape: Annotated[
         str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
@@ -93,22 +87,13 @@ def bench_engine(
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine
 
-        record = engine.run(
-            model,
-            shape=shape,
-            device=device,
-            dtype=dtype,
-            only=only,
-            quick=quick,
-            rounds=rounds,
-            cpu_time=cpu_time,
-            output=output,
-        )
+        record = engine.run(**context.params)
         save_plot(record, output)
 
 
 @app.command("serve")
 def bench_serve(
+    context: typer.Context,
     model: ModelOption = DEFAULT_MODEL,
     url: Annotated[
         str | None, typer.Option(help="Of a server that runs.", show_default="start one")
@@ -151,10 +136,8 @@ def bench_serve(
     with measuring(output):
         from yaie.bench import serve
 
-        record = serve.run(
-            model, device=device, dtype=dtype, url=url, api_key=api_key, only=only, quick=quick,
-            rounds=rounds, output=output, options=options or (),
-        )  # fmt: skip
+        wanted = {name: value for name, value in context.params.items() if name != "soak"}
+        record = serve.run(**wanted | {"options": options or ()})
         save_plot(record, output)
 
 

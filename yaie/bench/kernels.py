@@ -36,6 +36,7 @@ from yaie.bench.protocol import (
     why_wrong,
 )
 from yaie.engine.device import choose_device, choose_dtype
+from yaie.ops import registry
 
 say_line = partial(print, flush=True)  # progress shows immediately, into a pipe as well
 COMPILED = "torch.compile"
@@ -255,7 +256,7 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
     for names, ours in ((case.rungs, True), (case.variants, False)):
         for name, prepare in names.items():
             yield name, ours, prepare
-    for backend in () if case.rungs else case.back_ends():
+    for backend in () if case.rungs else registry.backends(case.operator):
         if on_gpu or backend == "reference":  # else kernels would be emulated
             library = on_gpu and backend == "reference"
             named = case.calls_reference if library else backend
@@ -263,8 +264,8 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
     if not on_gpu and case.operator in ("ragged_attention", "paged_attention"):
         return  # those peers have no CPU
     if case.compiled and on_gpu:
-        compiled = torch.compile(case.reference, dynamic=False)
-        yield COMPILED, False, case.wrap(compiled)
+        reference = registry.resolve(case.operator, "reference")
+        yield COMPILED, False, case.wrap(torch.compile(reference, dynamic=False))
     for name, prepare in case.peers.items():
         if not name.startswith("FlashInfer") or installed("flashinfer"):
             yield name, False, prepare

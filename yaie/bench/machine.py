@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from yaie.build import jit
+from yaie.model.manifest import sha256
 from yaie.model.pull import find_model
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -26,7 +27,6 @@ PACKAGES = {
     "transformers": "transformers",
 }
 MODEL_FILES = ("config.json", "tokenizer.json", "*.safetensors")
-PIECES, PIECE_BYTES = 256, 4096  # of a large file, what tells it from another
 
 
 def head(device: torch.device) -> dict[str, Any]:
@@ -105,20 +105,12 @@ def _said(*command: str) -> str:
 
 
 def model_files(model: str | Path) -> str:
-    """A digest of a model's files, which tells two of the same name apart.
-
-    To be quick, it takes the size of a file larger than 1 MiB and pieces from all over it: further
-    training changes weights nearly everywhere. Raises ValueError if there is no such model.
-    """
+    """A digest of a model's files, which tells two of the same name apart. Raises ValueError if
+    there is no such model."""
     folder = find_model(model)
     digest = hashlib.sha256()
     for path in sorted(path for pattern in MODEL_FILES for path in folder.glob(pattern)):
-        size = path.stat().st_size
-        digest.update(f"{path.name}\0{size}\0".encode())
-        with path.open("rb") as file:
-            for start in range(0, size, max(PIECE_BYTES, size // PIECES)):
-                file.seek(start)
-                digest.update(file.read(PIECE_BYTES))
+        digest.update(f"{path.name}\0{sha256(path)}\0".encode())
     return digest.hexdigest()[:12]
 
 

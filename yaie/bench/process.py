@@ -22,7 +22,7 @@ class Server:
     Attributes:
         url: its address, without /v1.
         name: what requests call its model.
-        pid: of its process; None if it is somebody else's.
+        pid: of its process; None if it was not started here.
     """
 
     url: str
@@ -54,7 +54,7 @@ def serving(model: str, options: Sequence[str] = ()) -> Iterator[Server]:
         patience.cancel()
         if found is None:
             raise RuntimeError(f"the server ended before it served: {' '.join(said[-3:]).strip()}")
-        # Whatever it still says is read, so that it never waits for a full pipe.
+        # Its further output is read, so that it never waits for a full pipe.
         threading.Thread(target=process.stdout.read, daemon=True).start()
         yield Server(found[2], found[1], process.pid)
     finally:

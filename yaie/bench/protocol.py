@@ -4,7 +4,7 @@
   is found there. It is read, not written: dirty lines would be written back while the kernel runs.
 - That read also gives the processor time to queue the call, so that the events around it measure
   the GPU and not the launch.
-- Rounds alternate in order, A B, then B A, so that a clock that rises or falls favors nobody. The
+- Rounds alternate in order, A B, then B A, so that a clock that rises or falls favors no call. The
   median of a round counts, and the median of the rounds.
 - Memory that outputs will be written to is filled with NaN first, and results are compared with
   float64: as a whole, and row by row, since one bad row of many hardly shows in the whole. A wrong
@@ -40,7 +40,7 @@ TOLERANCE = {
 
 
 class Clock(Protocol):
-    """What times calls. Tests bring one that only pretends."""
+    """What times calls."""
 
     def times(self, call: Call, count: int) -> list[float]:
         """Milliseconds of each of `count` calls."""
@@ -148,7 +148,7 @@ def compare(calls: dict[str, Call], clock: Clock, rounds: int = 4) -> dict[str, 
 
     Args:
         calls: by name; each has been called before, so that nothing is compiled any more.
-        rounds: even, so that everybody goes first as often as last.
+        rounds: even, so that each call goes first as often as last.
     """
     if rounds < 2 or rounds % 2:
         raise ValueError(f"rounds must be even and at least 2, got {rounds}")
@@ -163,7 +163,7 @@ def compare(calls: dict[str, Call], clock: Clock, rounds: int = 4) -> dict[str, 
 
 
 def running_order(names: Sequence[str], rounds: int) -> list[str]:
-    """Who is timed when: forward and backward in turn."""
+    """The order in which calls are timed: forward and backward in turn."""
     return [name for i in range(rounds) for name in (names if i % 2 == 0 else reversed(names))]
 
 
@@ -238,7 +238,8 @@ def relative_error(got: object, wanted: object) -> float:
     Raises:
         ValueError: the outputs are not as many, or not of the shapes, that are wanted.
     """
-    return max(_relative_error(one, other) for one, other in _pairs(got, wanted))
+    pairs = [(x.double().reshape(1, -1), y.reshape(1, -1)) for x, y in _pairs(got, wanted)]
+    return max(_row_error(one, other) for one, other in pairs)  # as one row
 
 
 def row_error(got: object, wanted: object) -> float:
@@ -277,13 +278,6 @@ def _pairs(got: object, wanted: object) -> list[tuple[torch.Tensor, torch.Tensor
                 f"output {number} must have shape {list(other.shape)}, got {list(one.shape)}"
             )
     return pairs
-
-
-def _relative_error(got: torch.Tensor, wanted: torch.Tensor) -> float:
-    if not got.isfinite().all():
-        return float("inf")
-    difference = torch.linalg.vector_norm(got.double() - wanted.double())
-    return (difference / torch.linalg.vector_norm(wanted.double()).clamp(min=1e-300)).item()
 
 
 def _row_error(got: torch.Tensor, wanted: torch.Tensor) -> float:

@@ -85,17 +85,12 @@ class _Soak:
         return [(self.prompts[number], text) for number, text in self.texts]
 
     async def run(self, seconds: float) -> Row:
-        """Ask for so many seconds."""
-        async with self.client:
-            return await self._run(seconds)
-
-    async def _run(self, seconds: float) -> Row:
+        """Ask for this many seconds."""
         start = time.perf_counter()
-        end = start + seconds
-        watch = asyncio.create_task(self._watch(start, seconds))
-        await asyncio.gather(*(self._ask_until(end) for _ in range(CLIENTS)))
-        await watch
-        gauges = await self._idle()
+        async with self.client:
+            asking = (self._ask_until(start + seconds) for _ in range(CLIENTS))
+            await asyncio.gather(self._watch(start, seconds), *asking)
+            gauges = await self._idle()
         return {
             "requests": sum(self.texts.values()) + self.left,
             "seconds": round(time.perf_counter() - start),
@@ -146,17 +141,15 @@ class _Soak:
                 break
             await asyncio.sleep(0.1)
         if any(gauges[name] for name in GAUGES[:2]):
-            raise Leak(f"requests are left though nobody asks: {gauges}")
+            raise Leak(f"requests are left though no client asks: {gauges}")
         if gauges["kv_blocks_in_use"] != gauges["kv_blocks_cached"]:
             raise Leak(f"blocks are in use that the prefix cache does not hold: {gauges}")
         return gauges
 
 
 def growth(memory: Sequence[tuple[float, int]]) -> float:
-    """Bytes a minute over the second half, as the line through its points has them.
-
-    The first half is left out: the cache fills, and libraries keep what they once needed.
-    """
+    """Bytes per minute over the second half, by a line through its points. In the first half the
+    cache fills, and libraries keep what they once needed."""
     half = memory[len(memory) // 2 :]
     if len(half) < 2:
         raise ValueError(f"memory must have at least 3 points, got {len(memory)}")
@@ -171,5 +164,5 @@ def told(row: Row) -> str:
         f"{row['seconds'] / 60:.0f} minutes: {row['answered']} answers, all right; {row['left']} "
         f"clients left early; no request and no block is left\n"
         f"memory {sizes[len(sizes) // 2]:.1f} MiB at half time, {sizes[-1]:.1f} MiB at the end, "
-        f"{row['growth'] / 2**20:+.3f} MiB a minute over the second half"
+        f"{row['growth'] / 2**20:+.3f} MiB per minute over the second half"
     )

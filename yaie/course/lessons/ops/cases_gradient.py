@@ -9,7 +9,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from yaie.bench.cases import Case, Draw, itemsize
 from yaie.bench.cases_attention import attention_flops
 from yaie.bench.protocol import Call
-from yaie.course.lessons.ops.reference import flash
 from yaie.ops.reference.attention import contiguous_attention
 
 
@@ -28,7 +27,7 @@ def gradients(heads: int, tokens: int, head_dim: int, dtype: torch.dtype) -> Cas
         "attention_backward", f"B1 H{heads} S{tokens} d{head_dim} causal", arguments,
         7 * count * itemsize(dtype) + 2 * rows,
         5 * attention_flops(1, heads, tokens, tokens, head_dim, causal=True) // 2,
-        oracle=_exact, reference=flash.attention_backward, compiled=False,
+        oracle=_exact, compiled=False,
         peers={"SDPA, FlashAttention-2": _sdpa},
         kernels={"SDPA, FlashAttention-2": "flash"},
     )  # fmt: skip

@@ -7,8 +7,6 @@ import torch
 from yaie.bench.cases import Case, Draw
 from yaie.bench.protocol import Call
 from yaie.course.lessons.flat_tree import flatten
-from yaie.course.lessons.ops.reference import metadata as draft_metadata
-from yaie.course.lessons.ops.reference.radix import match_prefixes
 from yaie.engine.radix import RadixTree
 
 TOPK = 2048  # keys that the sparse attention keeps
@@ -46,7 +44,7 @@ def draft_extend(batch: int) -> Case:
     return Case(
         "fill_draft_extend_metadata", f"batch {batch}", arguments,
         4 * (2 * batch + 2 * num_tokens), 0,
-        oracle=wanted, reference=draft_metadata.fill, compiled=False,
+        oracle=wanted, compiled=False,
         calls_reference="torch, vectorized", changes=written, spoil=spoil,
         peers={"Python, a loop over requests": _loop},
     )  # fmt: skip
@@ -100,7 +98,7 @@ def prefix_lookup(batch: int, tokens: int, shared: int, block_size: int) -> Case
     return Case(
         "match_prefixes", f"{batch} prompts of {tokens} tokens", arguments,
         4 * (batch * tokens + batch + 1 + read + written), 0,
-        oracle=wanted, reference=match_prefixes, compiled=False, writes=False,
+        oracle=wanted, compiled=False, writes=False,
         peers={"RadixTree.match, one by one": lambda *_: lambda: _matches(tree, rows, _[0])},
     )  # fmt: skip
 
