@@ -18,12 +18,12 @@ from yaie.engine.kv_cache import blocks_needed
 def requests_that_fit(
     num_blocks: int, block_size: int, prompt: int, output: int, shared: int = 0
 ) -> int:
-    """How many requests can run to their ends at once; of one more, somebody waits or is preempted.
+    """How many requests can run to their ends together; with one more, some wait or are preempted.
 
     Each has `prompt` tokens and generates `output` more. Of the last one no key and value are
     ever stored: it ends the answer before the model sees it. The first `shared` tokens of all
-    prompts are the same and in the prefix cache; of them, whole blocks are stored once for
-    everybody, and never the block of a prompt's last token, which each request computes itself.
+    prompts are the same and in the prefix cache; of them, whole blocks are stored once for all
+    requests, and never the block of a prompt's last token, which each request computes itself.
 
     Args:
         num_blocks, block_size: the pool; `block_size` in tokens.

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 
 def knee(rates: dict[int, float]) -> float:
-    """How many requests at once a server is for: where its two limits meet.
+    """The number of concurrent requests at which the two limits of a server meet.
 
-    With few requests at once, each takes as long as if it were alone: n of them are finished n
-    times as fast. With many, no more are finished a second than the server can do. The first is
-    a line through the origin and the point of the fewest requests, the second a level line
-    through the highest rate; the knee is where they cross.
+    With few requests, each takes as long as if it were alone: n of them are finished n times as
+    fast. With many, no more are finished per second than the server can do. The first is a line
+    through the origin and the point of the fewest requests, the second a level line through the
+    highest rate; the knee is where they cross.
 
     Args:
-        rates: by the number of requests that are always under way, how many are finished a second.
+        rates: by the number of requests that are always under way, how many finish per second.
 
     Returns:
         A number of requests, which need not be whole.

@@ -37,10 +37,10 @@ def summarize(traces: Sequence[Trace]) -> Latency:
 
     - Time to first token: from `due` to the first token, one for each request.
     - Inter-token latency: from each token to the next of the same request. The gaps of all
-      requests are taken together; a request with one token has none, and if nobody has any, both
+      requests are taken together; a request with one token has none, and without any gap both
       percentiles are nan.
-    - Tokens a second: all tokens, divided by the time from the earliest `due` to the last token
-      of anybody.
+    - Tokens per second: all tokens, divided by the time from the earliest `due` to the last token
+      of all.
 
     Percentiles are those of `percentile`.
 

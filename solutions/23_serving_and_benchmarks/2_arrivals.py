@@ -14,10 +14,10 @@ import random
 
 
 def poisson_arrivals(rate: float, count: int, rng: random.Random) -> list[float]:
-    """When requests come of many people who do not know of each other: a Poisson process.
+    """When the requests of many independent clients come: a Poisson process.
 
     Args:
-        rate: requests a second, in the mean.
+        rate: requests per second, in the mean.
         count: how many come.
         rng: what to draw with.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -122,32 +123,20 @@ def decode(
     Args:
         contexts: of each sequence, where they are not all `context`.
     """
-    lengths = contexts or [context] * batch
-    size = itemsize(dtype)
-    widest = -(-max(lengths) // block_size)
-    cache = 2 * sum(lengths) * kv_heads * head_dim * size
-    queries = 2 * batch * heads * head_dim * size + batch * heads * 4  # in, out, log-sum-exp
-    tables = 4 * (batch * widest + batch + batch + 1)
-
-    def arguments(draw: Draw) -> tuple:
-        operands = _paged_inputs(draw, lengths, 0, heads, kv_heads, head_dim, block_size)
-        return *operands, torch.arange(batch + 1, dtype=torch.int32, device=draw.device), None
-
-    def oracle(q, key_pool, value_pool, tables, lengths, starts, scale) -> tuple:
-        return _exact_paged(q, key_pool, value_pool, tables, lengths)
-
     peers = {
         "FlashInfer": _flashinfer_decode(tensor_cores=False),
         "FlashInfer, tensor cores": _flashinfer_decode(tensor_cores=True),
     }
-    return Case(
-        "paged_attention",
-        f"B{batch} ctx{context} heads {heads}/{kv_heads} d{head_dim} block {block_size}",
-        arguments, cache + queries + tables,
-        4 * heads * sum(lengths) * head_dim,
-        oracle=oracle, writes=False, compiled=False,
-        peers=peers if contexts else {"SDPA, FlashAttention-2, contiguous": _sdpa_decode} | peers,
+    case = _paged(
+        "paged_attention", contexts or [context] * batch, 0, heads, kv_heads, head_dim, block_size,
+        dtype, lambda draw: torch.arange(batch + 1, dtype=torch.int32, device=draw.device),
     )  # fmt: skip
+    return replace(
+        case,
+        shape=f"B{batch} ctx{context} heads {heads}/{kv_heads} d{head_dim} block {block_size}",
+        num_bytes=case.num_bytes + 4 * (batch + 1),  # where the queries begin
+        peers=peers if contexts else {"SDPA, FlashAttention-2, contiguous": _sdpa_decode} | peers,
+    )
 
 
 def shared_prefix(
@@ -158,32 +147,41 @@ def shared_prefix(
 
     Both numbers of tokens are multiples of the block size.
     """
-    blocks, own_blocks = shared // block_size, own // block_size
-    rows, size = batch * heads, itemsize(dtype)
-    cache = 2 * (shared + batch * own) * kv_heads * head_dim * size
-    queries = 2 * rows * head_dim * size + rows * 4  # in, out, log-sum-exp
-    tables = 4 * batch * (blocks + own_blocks + 1)
-
-    def arguments(draw: Draw) -> tuple:
-        lengths = [shared + own] * batch
-        operands = _paged_inputs(draw, lengths, shared, heads, kv_heads, head_dim, block_size)
-        return *operands, shared, None
-
-    def oracle(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> tuple:
-        return _exact_paged(q, key_pool, value_pool, tables, lengths)
 
     def plain(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
         starts = torch.arange(len(q) + 1, dtype=torch.int32, device=q.device)
         cache = key_pool, value_pool, tables, lengths, starts
         return lambda: paged_attention_forward(q, *cache, scale)
 
-    return Case(
-        "shared_prefix_attention",
-        f"B{batch} shared {shared} own {own} heads {heads}/{kv_heads} d{head_dim}",
-        arguments, cache + queries + tables,
-        attention_flops(batch, heads, 1, shared + own, head_dim, causal=False),
-        oracle=oracle, writes=False, compiled=False,
+    case = _paged(
+        "shared_prefix_attention", [shared + own] * batch, shared, heads, kv_heads, head_dim,
+        block_size, dtype, lambda draw: shared,
+    )  # fmt: skip
+    return replace(
+        case,
+        shape=f"B{batch} shared {shared} own {own} heads {heads}/{kv_heads} d{head_dim}",
         peers={"paged_attention": plain, "FlashInfer, cascade": _flashinfer_cascade},
+    )
+
+
+def _paged(
+    operator: str, lengths: Sequence[int], shared: int, heads: int, kv_heads: int, head_dim: int,
+    block_size: int, dtype: torch.dtype, last: Callable[[Draw], object],
+) -> Case:  # fmt: skip
+    """One query per sequence over the paged cache; `last` makes the argument before the scale."""
+    batch, size = len(lengths), itemsize(dtype)
+    tokens = shared + sum(length - shared for length in lengths)
+    cache = 2 * tokens * kv_heads * head_dim * size
+    queries = 2 * batch * heads * head_dim * size + batch * heads * 4  # in, out, log-sum-exp
+    tables = 4 * batch * (-(-max(lengths) // block_size) + 1)
+
+    def arguments(draw: Draw) -> tuple:
+        operands = _paged_inputs(draw, lengths, shared, heads, kv_heads, head_dim, block_size)
+        return *operands, last(draw), None
+
+    return Case(
+        operator, "", arguments, cache + queries + tables, 4 * heads * sum(lengths) * head_dim,
+        oracle=lambda *arguments: _exact_paged(*arguments[:5]), writes=False, compiled=False,
     )  # fmt: skip
 
 
@@ -207,7 +205,7 @@ def _paged_inputs(
 
 
 def _exact_paged(q, key_pool, value_pool, tables, lengths) -> tuple:
-    """One query a sequence in float64."""
+    """One query per sequence in float64."""
     parts = []
     for i, (table, length) in enumerate(zip(tables.long(), lengths.tolist(), strict=True)):
         blocks = table[: -(-length // key_pool.shape[1])]
@@ -217,7 +215,7 @@ def _exact_paged(q, key_pool, value_pool, tables, lengths) -> tuple:
 
 
 def _sdpa_decode(q, key_pool, value_pool, tables, lengths, starts, scale) -> Call:
-    """A cache without pages, copied together beforehand: what torch alone offers."""
+    """A cache without pages, gathered beforehand: what torch alone offers."""
     context = int(lengths[0])
     keys, values = (
         pool[tables.long()].flatten(1, 2)[:, :context].transpose(1, 2).contiguous()
@@ -251,7 +249,7 @@ def _flashinfer_decode(tensor_cores: bool) -> Prepare:
 
 
 def _flashinfer_cascade(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
-    """Its attention in two levels: the prefix once for all, then what is each sequence's own."""
+    """FlashInfer's attention in two levels: the prefix for all together, then the rest of each."""
     from flashinfer import MultiLevelCascadeAttentionWrapper
 
     if not shared_len:

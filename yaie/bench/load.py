@@ -67,10 +67,10 @@ def summarize(traces: Sequence[Trace]) -> Latency:
 
     - Time to first token: from `due` to the first token, one for each request.
     - Inter-token latency: from each token to the next of the same request. The gaps of all
-      requests are taken together; a request with one token has none, and if nobody has any, both
+      requests are taken together; a request with one token has none, and without any gap both
       percentiles are nan.
-    - Tokens a second: all tokens, divided by the time from the earliest `due` to the last token
-      of anybody.
+    - Tokens per second: all tokens, divided by the time from the earliest `due` to the last token
+      of all.
 
     Percentiles are those of `percentile`.
 
@@ -99,10 +99,10 @@ def summarize(traces: Sequence[Trace]) -> Latency:
 
 
 def poisson_arrivals(rate: float, count: int, rng: random.Random) -> list[float]:
-    """When requests come of many people who do not know of each other: a Poisson process.
+    """When the requests of many independent clients come: a Poisson process.
 
     Args:
-        rate: requests a second, in the mean.
+        rate: requests per second, in the mean.
         count: how many come.
         rng: what to draw with.
 
@@ -128,12 +128,12 @@ def poisson_arrivals(rate: float, count: int, rng: random.Random) -> list[float]
 def requests_that_fit(
     num_blocks: int, block_size: int, prompt: int, output: int, shared: int = 0
 ) -> int:
-    """How many requests can run to their ends at once; of one more, somebody waits or is preempted.
+    """How many requests can run to their ends together; with one more, some wait or are preempted.
 
     Each has `prompt` tokens and generates `output` more. Of the last one no key and value are
     ever stored: it ends the answer before the model sees it. The first `shared` tokens of all
-    prompts are the same and in the prefix cache; of them, whole blocks are stored once for
-    everybody, and never the block of a prompt's last token, which each request computes itself.
+    prompts are the same and in the prefix cache; of them, whole blocks are stored once for all
+    requests, and never the block of a prompt's last token, which each request computes itself.
 
     Args:
         num_blocks, block_size: the pool; `block_size` in tokens.
@@ -146,15 +146,15 @@ def requests_that_fit(
 
 
 def knee(rates: dict[int, float]) -> float:
-    """How many requests at once a server is for: where its two limits meet.
+    """The number of concurrent requests at which the two limits of a server meet.
 
-    With few requests at once, each takes as long as if it were alone: n of them are finished n
-    times as fast. With many, no more are finished a second than the server can do. The first is
-    a line through the origin and the point of the fewest requests, the second a level line
-    through the highest rate; the knee is where they cross.
+    With few requests, each takes as long as if it were alone: n of them are finished n times as
+    fast. With many, no more are finished per second than the server can do. The first is a line
+    through the origin and the point of the fewest requests, the second a level line through the
+    highest rate; the knee is where they cross.
 
     Args:
-        rates: by the number of requests that are always under way, how many are finished a second.
+        rates: by the number of requests that are always under way, how many finish per second.
 
     Returns:
         A number of requests, which need not be whole.

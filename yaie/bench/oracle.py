@@ -86,23 +86,23 @@ class Oracle:
         return self.device.type == "cuda"
 
     @torch.inference_mode()
+    def _below(self, prompt: Tokens, answer: Tokens, count: int) -> torch.Tensor:
+        """How far every token lies below the likeliest, in standard deviations of the logits, at
+        the last `count` tokens of an answer: `[count, vocabulary]`."""
+        token_ids = torch.tensor([prompt + answer[:-1]], device=self.device)
+        logits = self.model(token_ids, logits_to_keep=count, use_cache=False).logits[0].float()
+        return (logits.amax(dim=1, keepdim=True) - logits) / logits.std(dim=1, keepdim=True)
+
     def judge(self, prompt: Tokens, answer: Tokens) -> Verdict:
         """Compare a greedy answer, token by token, with what transformers thinks of its tokens."""
-        token_ids = torch.tensor([prompt + answer[:-1]], device=self.device)
-        logits = self.model(token_ids, logits_to_keep=len(answer), use_cache=False).logits[0]
-        logits = logits.float()
-        chosen = logits.gather(1, torch.tensor(answer, device=self.device)[:, None])[:, 0]
-        below = (logits.amax(dim=1) - chosen) / logits.std(dim=1)
-        return Verdict(1, int(below.max().item() == 0), below.max().item())
+        chosen = torch.tensor(answer, device=self.device).unsqueeze(1)
+        worst = self._below(prompt, answer, len(answer)).gather(1, chosen).max().item()
+        return Verdict(1, int(worst == 0), worst)
 
-    @torch.inference_mode()
     def nearly_as_likely(self, prompt: Tokens, answer: Tokens) -> list[int]:
         """The tokens that rounding could have put in the place of an answer's last."""
-        token_ids = torch.tensor([prompt + answer[:-1]], device=self.device)
-        logits = self.model(token_ids, logits_to_keep=1, use_cache=False).logits[0, -1].float()
-        below = (logits.max() - logits) / logits.std()
-        near = (below <= TOLERANCE[self.dtype]).nonzero()[:, 0].tolist()
-        return [token for token in near if token != answer[-1]]
+        near = self._below(prompt, answer, 1)[0] <= TOLERANCE[self.dtype]
+        return [token for token in near.nonzero()[:, 0].tolist() if token != answer[-1]]
 
     def demand(self, what: str, prompts: Sequence[Tokens], answers: Sequence[Tokens]) -> Verdict:
         """Judge answers, and raise WrongAnswer if one is wrong beyond rounding."""

@@ -121,7 +121,7 @@ def launch_over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) ->
 
 
 def _row_configs(block: int) -> list[Config]:
-    """Warps that leave 8 to 64 elements to a thread; `programs` a multiprocessor, 0 for all rows.
+    """Warps that leave 8 to 64 elements to a thread; `programs` per multiprocessor, 0 for all rows.
 
     With few programs each loads its next row while it computes this one, in STAGES buffers.
     """
