@@ -24,7 +24,7 @@ from yaie.course.core.paths import ROOT, exercises_dir, state_dir
 from yaie.course.core.picture import draw
 from yaie.course.core.verdict import Verdict, judge
 from yaie.engine import radix
-from yaie.engine.parts import Parts, learner_parts
+from yaie.engine.parts import Parts
 
 SOLVED = "\n".join(
     [
@@ -591,14 +591,14 @@ def test_methods_that_pass_alone_but_not_together_are_not_joined() -> None:
 
 
 def test_learners_part_is_the_engines(monkeypatch) -> None:
-    got = learner_parts()
+    got = plug.learner_parts()
     assert got == Parts(report=got.report)
     assert got.report == ("The engine runs on the reference: none of its parts is yours yet.",)
 
     split = tree_method("split", part="radix_tree")
     write(subclass("split"), split)
     monkeypatch.setattr(plug, "exercises", lambda: (split,))
-    got = learner_parts()
+    got = plug.learner_parts()
     assert got.radix_tree is not radix.RadixTree
     mine = "99.1 RadixTree.split: yours, it passes its check."
     assert got.report == (mine, "Everything else: the reference.")

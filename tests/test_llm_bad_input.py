@@ -288,7 +288,6 @@ def test_request_ids_in_use(folder):
 
 
 def test_the_switch_for_exercises(folder, monkeypatch):
-    import yaie.engine.parts as module
 
     asked = []
 
@@ -296,7 +295,7 @@ def test_the_switch_for_exercises(folder, monkeypatch):
         asked.append(ids)
         return Parts()
 
-    monkeypatch.setattr(module, "learner_parts", learner_parts)
+    monkeypatch.setattr("yaie.course.core.plug.learner_parts", learner_parts)
     for word in ("1", "true", "Yes"):
         monkeypatch.setenv("YAIE_USE_EXERCISES", word)
         LLM(folder, num_blocks=8)

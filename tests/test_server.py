@@ -282,7 +282,7 @@ def body(**fields):
         ({}, 400, "model", "required"),
         (body(model="gpt"), 404, "model", "not served"),
         (body(prompt=[]), 400, "prompt", "at least 1"),
-        (body(prompt=""), 400, "prompt", "at least one token"),
+        (body(prompt=""), 400, "prompt", "must not be empty"),
         (body(prompt=[10**6]), 400, "prompt", "token id 1000000"),
         (body(prompt=[True]), 400, "prompt", "valid"),
         (body(prompt="a " * 2000), 400, "prompt", "at most 512 fit"),
