@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "emulator"
+FEATURES, ARITHMETIC = (
+    Path(__file__).parent / "emulator" / f"{name}.cu" for name in ("features", "arithmetic")
+)
 KERNEL = re.compile(
     r"^// (<<<.*)>>>\n__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(([^)]*)\)", re.M
 )
@@ -20,9 +22,8 @@ def launcher(name: str, parameters: str, body: str) -> str:
     )
 
 
-def with_launchers(name: str) -> str:
-    """A file of tests/emulator/, and run_… for each kernel with a configuration above it."""
-    text = (FOLDER / name).read_text()
+def with_launchers(text: str) -> str:
+    """A source, and run_NAME for each kernel with the configuration of its launch above it."""
     written = [text]
     for configuration, kernel, parameters in KERNEL.findall(text):
         given = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))

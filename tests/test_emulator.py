@@ -10,13 +10,13 @@ import threading
 
 import pytest
 import torch
-from emulated import FOLDER, with_launchers
+from emulated import FEATURES as SOURCE
+from emulated import with_launchers
 
 from yaie.emulator import runtime
 from yaie.emulator.launch import KernelError, Module
 
-SOURCE = FOLDER / "features.cu"
-TEXT = with_launchers("features.cu")
+TEXT = with_launchers(SOURCE.read_text())
 SCHEDULES = [("forward", 0), ("reverse", 0), ("random", 1), ("random", 2)]
 
 

@@ -7,16 +7,14 @@ import math
 
 import pytest
 import torch
-from emulated import FOLDER, with_launchers
+from emulated import ARITHMETIC, with_launchers
 
 from yaie.emulator import Module
-
-SOURCE = FOLDER / "arithmetic.cu"
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
 def kernels(request):
-    return Module(with_launchers("arithmetic.cu"), SOURCE, checked=request.param)
+    return Module(with_launchers(ARITHMETIC.read_text()), ARITHMETIC, checked=request.param)
 
 
 def every_code(dtype: torch.dtype) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from emulated import launcher
+from emulated import launcher, with_launchers
 
 from yaie.emulator import CompileError, KernelError, Module, settings
 
@@ -48,7 +48,8 @@ __global__ void fill(T* out) {
     out[0] = bytes[0];
 }
 }
-__global__ void other(float* out) { out[0] = 5; }
+// <<<1, 1, bytes>>>
+__global__ void other(float* out, int bytes) { out[0] = 5; }
 """
     )
     source += launcher(
@@ -66,10 +67,7 @@ __global__ void other(float* out) { out[0] = 5; }
     cudaFuncSetAttribute((const void*)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     kernel<<<1, 1, bytes, stream>>>(out);""",
     )
-    source += launcher(
-        "run_other", "float* out, int bytes", "    other<<<1, 1, bytes, stream>>>(out);"
-    )
-    module = Module(source, tmp_path / "mine.cu")
+    module = Module(with_launchers(source), tmp_path / "mine.cu")
     out = torch.zeros(1)
     module.run_fill(out, 100_000, 100_000)
     assert out.item() == 4
@@ -84,22 +82,16 @@ __global__ void other(float* out) { out[0] = 5; }
 
 
 def test_a_tensor_too_large_to_keep_track_of_is_named(tmp_path):
-    source = (
-        HEAD
-        + """
+    source = """// <<<1, 64, 0>>>
 __global__ void f(const unsigned char* x, float* out) {
     out[0] = x[threadIdx.x];
 }
 """
-    )
-    source += launcher(
-        "run", "const unsigned char* x, float* out", "    f<<<1, 64, 0, stream>>>(x, out);"
-    )
-    module = Module(source, tmp_path / "mine.cu", checked=True)
+    module = Module(with_launchers(HEAD + source), tmp_path / "mine.cu", checked=True)
     out = torch.zeros(1)
-    module.run(torch.zeros(100, dtype=torch.uint8), out)
+    module.run_f(torch.zeros(100, dtype=torch.uint8), out)
     assert len(module.report.races) == 1 and not module.report.untracked
-    module.run(torch.zeros((1 << 27) + 64, dtype=torch.uint8), out)
+    module.run_f(torch.zeros((1 << 27) + 64, dtype=torch.uint8), out)
     assert module.report.untracked == ["x"]
     assert [race.memory for race in module.report.races] == ["global"]  # in out, all the same
     assert "No races were looked for in x: too large to keep track of." in str(module.report)
@@ -111,10 +103,8 @@ __global__ void f(const unsigned char* x, float* out) {
 )
 def test_races_are_found_at_every_size_of_access(tmp_path, warps, expected):
     """Cells begin at four bytes and become finer: what was noted before is not lost."""
-    source = (
-        HEAD
-        + """
-__global__ void f(float* x, int after) {
+    source = """// <<<1, threads, 0>>>
+__global__ void f(float* x, int threads, int after) {
     __half* halves = (__half*)x;
     char* bytes = (char*)x;
     if (threadIdx.x == 0) x[0] = 1;
@@ -126,17 +116,11 @@ __global__ void f(float* x, int after) {
     if (threadIdx.x == 128) x[1] = 5;
 }
 """
-    )
-    source += launcher(
-        "run",
-        "float* x, int threads, int after",
-        "    f<<<1, threads, 0, stream>>>(x, after);",
-    )
-    module = Module(source, tmp_path / "mine.cu", checked=True)
+    module = Module(with_launchers(HEAD + source), tmp_path / "mine.cu", checked=True)
     x = torch.zeros(4)
-    module.run(x, 32 * warps, 1)
+    module.run_f(x, 32 * warps, 1)
     assert module.report.clean, module.report
-    module.run(x, 32 * warps, 0)
+    module.run_f(x, 32 * warps, 0)
     lines = {tuple(sorted((race.line, race.other_line))) for race in module.report.races}
     assert lines == expected  # byte 2 is the half's, byte 0 only the float's
 
@@ -144,31 +128,26 @@ __global__ void f(float* x, int after) {
 @pytest.mark.parametrize("checked", [False, True])
 @pytest.mark.parametrize(("order", "ran"), [("forward", [0, 1]), ("reverse", [6, 7])])
 def test_only_some_thread_blocks_run(tmp_path, order, ran, checked):
-    source = HEAD + "__global__ void f(float* x) { x[blockIdx.x] = gridDim.x; }\n"
-    source += launcher("run", "float* x", "    f<<<8, 1, 0, stream>>>(x);")
-    module = Module(source, tmp_path / "mine.cu", checked=checked)
+    source = "// <<<8, 1, 0>>>\n__global__ void f(float* x) { x[blockIdx.x] = gridDim.x; }\n"
+    module = Module(with_launchers(HEAD + source), tmp_path / "mine.cu", checked=checked)
     x = torch.zeros(8)
     with settings(order=order, most_blocks=2):
-        module.run(x)
+        module.run_f(x)
     assert x.nonzero().flatten().tolist() == ran and set(x[ran].tolist()) == {8.0}
-    module.run(x)
+    module.run_f(x)
     assert x.eq(8).all()
 
 
 def test_time_in_which_a_kernel_does_not_compute_does_not_count(tmp_path):
     """As when others have the processor: on a busy machine a right kernel may take its time."""
-    source = (
-        HEAD
-        + """
-#include <unistd.h>
+    source = """#include <unistd.h>
+// <<<1, 1, 0>>>
 __global__ void f(float* out) {
     usleep(300000);
     out[0] = 1;
 }
 """
-    )
-    source += launcher("run", "float* out", "    f<<<1, 1, 0, stream>>>(out);")
     out = torch.zeros(1)
     with settings(time_limit=0.15):
-        Module(source, tmp_path / "mine.cu").run(out)
+        Module(with_launchers(HEAD + source), tmp_path / "mine.cu").run_f(out)
     assert out.item() == 1

@@ -6,7 +6,7 @@ import json
 import re
 
 import pytest
-from emulated import with_launchers
+from emulated import ARITHMETIC, FEATURES, with_launchers
 
 from yaie.build import ahead, nvcc
 from yaie.build.jit import CompileError
@@ -14,6 +14,7 @@ from yaie.course.author.gpu import agreement
 from yaie.emulator.rewrite import CSRC
 
 SOURCES = {path.relative_to(CSRC).as_posix(): path for path in sorted(CSRC.rglob("*.cu"))}
+FAULTS = agreement.HERE / "faults.cu"
 TORCH_FORBIDS = (  # what torch tells nvcc, and its own extensions are compiled with
     *("-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__"),
     *("-D__CUDA_NO_HALF2_OPERATORS__", "-D__CUDA_NO_BFLOAT16_CONVERSIONS__"),
@@ -38,11 +39,9 @@ def test_compiled_for_three_generations(name, tmp_path):
         assert "stack frame" not in said.replace("0 bytes stack frame", ""), said
 
 
-@pytest.mark.parametrize("name", ["features.cu", "arithmetic.cu", "faults.cu"])
-def test_what_the_emulator_is_tested_with_is_cuda(name, tmp_path):
-    faults = agreement.HERE / "faults.cu"
-    text = faults.read_text() if name == "faults.cu" else with_launchers(name)
-    nvcc.build(text, tmp_path / name, ("8.0",), tmp_path / "kernel.o")
+@pytest.mark.parametrize("path", [FEATURES, ARITHMETIC, FAULTS], ids=lambda path: path.name)
+def test_what_the_emulator_is_tested_with_is_cuda(path, tmp_path):
+    nvcc.build(with_launchers(path.read_text()), path, ("8.0",), tmp_path / "kernel.o")
 
 
 def test_an_error_is_told_in_the_sources_own_lines(tmp_path):
