@@ -25,15 +25,13 @@ gpu_only = pytest.mark.parametrize("device", [on_gpu])
 
 TOLERANCE = {torch.float32: 2e-5 if GPU else 3e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
 ORDERS = (("forward", 0), ("reverse", 0), ("random", 1), ("random", 2))
-each_order = pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(map(str, order)))
-
-
 NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-def runs_on(backend: str, device: str) -> bool:
-    """Where there is a GPU, Triton's kernels are compiled for it and not interpreted."""
-    return backend != "triton" or (device == "cuda") == GPU
+def skip_unless_it_runs_on(device: str, backend: str) -> None:
+    """Skip Triton's kernels on the CPU of a machine with a GPU, where they are not interpreted."""
+    if backend == "triton" and (device == "cuda") != GPU:
+        pytest.skip("Triton's kernels are not interpreted where there is a GPU")
 
 
 def name_of(dtype: torch.dtype) -> str:

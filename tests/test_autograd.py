@@ -7,7 +7,7 @@ import importlib.util
 
 import pytest
 import torch
-from launches import as_tuple, captured, each_device, gpu_only, ints, runs_on, starts
+from launches import as_tuple, captured, each_device, gpu_only, ints, skip_unless_it_runs_on, starts
 
 from yaie.course.lessons.flat_tree import flatten
 from yaie.engine.radix import RadixTree
@@ -201,8 +201,7 @@ def test_what_autograd_saved_must_not_be_written():
 def test_opcheck(name, backend, device):
     """All that torch.library checks: of the schema, of the fake, and of what a compiler traces. The
     last of it runs the backward pass, so it is left out where there are gradients."""
-    if not runs_on(backend, device):
-        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    skip_unless_it_runs_on(device, backend)
     operator, given = getattr(operators, operator_of(name)).default, on(device, arguments(name))
     tests = ["test_schema", "test_autograd_registration", "test_faketensor"]
     if "fp8" in name:  # it compares by allclose, which torch.float8_e4m3fn has not

@@ -313,7 +313,7 @@ def test_check_compares_what_git_has_where_learners_edit(folders: Path) -> None:
     (root / name).write_text(SOLVED)  # a learner
     assert build.differences(root) == []
 
-    git("add", ".")  # a stub that somebody edited by hand
+    git("add", ".")  # a stub that was edited by hand
     assert build.differences(root) == [f"{name} differs from the reference"]
 
     report = build.write(root)  # the staged text is not what will be generated: no copy needed
@@ -439,7 +439,7 @@ def test_code_that_others_keep_from_computing_has_patience(monkeypatch) -> None:
     assert time.monotonic() - began >= limit.PATIENCE * 0.3
 
 
-def test_alarm_of_somebody_else_survives() -> None:
+def test_an_alarm_that_was_set_before_survives() -> None:
     rung = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(True))
     earlier = signal.setitimer(signal.ITIMER_REAL, 0.2)

@@ -40,7 +40,7 @@ def test_littles_law_holds(record):
         assert row["finished"] * row["wait_mean"] == pytest.approx(row["in_system"], rel=0.01)
 
 
-def test_nobody_is_preempted_where_all_fit(record):
+def test_no_request_is_preempted_where_all_fit(record):
     for row in record["results"].get("memory", []):
         fit = requests_that_fit(row["num_blocks"], 16, row["prompt"], row["output"])
         assert row["preemptions"] == 0 or row["at_once"] > fit

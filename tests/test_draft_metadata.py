@@ -12,7 +12,16 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from integer_kernels import LEAST, check_launches, poisoned
-from launches import NEEDS_TRITON, captured, each_device, each_way, gpu_only, ints, runs_on, shifted
+from launches import (
+    NEEDS_TRITON,
+    captured,
+    each_device,
+    each_way,
+    gpu_only,
+    ints,
+    shifted,
+    skip_unless_it_runs_on,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from yaie.build import jit
@@ -88,8 +97,7 @@ def test_from_ends(device: str) -> None:
 @each_device
 @each_backend
 def test_every_back_end_at_any_batch(backend: str, device: str) -> None:
-    if not runs_on(backend, device):
-        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    skip_unless_it_runs_on(device, backend)
     slow = backend == "triton" and device == "cpu"
     for batch in (1, 2, 17, 65) if slow else (*BATCHES, *([5000] if backend == "cuda" else [])):
         lengths, keys = lists(batch)

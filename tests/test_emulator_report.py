@@ -85,9 +85,9 @@ def test_strides_in_shared_memory(kernels, stride):
 
 def test_lanes_that_go_different_ways(kernels):
     report = run(kernels, "branches", 0)
-    everybody = report.line(line_of("sum += in[k * 32 + i];")).access("global")
+    every_lane = report.line(line_of("sum += in[k * 32 + i];")).access("global")
     odd = report.line(line_of("if (i % 2) sum")).access("global")
-    assert (everybody.requests, everybody.lanes, everybody.per_request) == (4, 128, 4)
+    assert (every_lane.requests, every_lane.lanes, every_lane.per_request) == (4, 128, 4)
     assert (odd.requests, odd.lanes, odd.per_request) == (4, 64, 4)
 
 

@@ -69,10 +69,10 @@ def test_on_a_gpu_it_says_how_far_the_kernel_is(card, monkeypatch, tmp_path):
     compiler.write_text("#!/bin/sh\necho Build pretended\n")
     compiler.chmod(0o755)
     assert how() == ("compiled at first use", True, True)
-    with monkeypatch.context() as nobody:
+    with monkeypatch.context() as without:
         for name in ("PATH", "CC", "CXX", "NVCC_CCBIN"):
-            nobody.delenv(name, raising=False)
-        nobody.setenv("PATH", str(tmp_path))
+            without.delenv(name, raising=False)
+        without.setenv("PATH", str(tmp_path))
         assert how() == ("no C++ compiler", False, False)
 
     path = jit.CSRC / "norm" / "rms_norm.cu"

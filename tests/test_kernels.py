@@ -20,9 +20,9 @@ from launches import (
     each_dtype,
     gpu_only,
     name_of,
-    runs_on,
     same_in_each_order,
     shifted,
+    skip_unless_it_runs_on,
 )
 
 from yaie.build import jit
@@ -131,8 +131,7 @@ def test_accesses_of_a_header_are_told_on_the_line_that_calls() -> None:
 @each_back_end
 @pytest.mark.usefixtures("poison")
 def test_public_operator(case: Case, backend: str, dtype: torch.dtype, device: str) -> None:
-    if not runs_on(backend, device):
-        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    skip_unless_it_runs_on(device, backend)
     shapes = case.small_shapes
     if device == "cuda":
         shapes = [*case.shapes, *(LARGE_ROWS if (1823, 781) in case.shapes else ())]
@@ -175,8 +174,7 @@ def test_compiled_as_one_graph(device: str, compiler: str) -> None:
 @pytest.mark.parametrize("backend", ["cuda", pytest.param("triton", marks=NEEDS_TRITON)])
 def test_add_relu_is_relu_of_the_sum(backend: str, dtype: torch.dtype, device: str) -> None:
     """Of every pair of awkward numbers, NaN and both infinities among them."""
-    if not runs_on(backend, device):
-        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    skip_unless_it_runs_on(device, backend)
     limits = torch.finfo(dtype)
     numbers = [0.0, 1.0, 1 / 3, limits.max, limits.tiny, limits.tiny / 4, limits.eps, torch.inf]
     numbers = torch.tensor(numbers, dtype=dtype)

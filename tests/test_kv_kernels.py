@@ -18,9 +18,9 @@ from launches import (
     each_device,
     each_dtype,
     each_way,
-    runs_on,
     same,
     shifted,
+    skip_unless_it_runs_on,
     starts,
 )
 
@@ -89,8 +89,7 @@ def write(backend: str, *arguments: torch.Tensor) -> None:
 )
 def test_reshape_and_cache(backend, dtype, device):
     """By the kernels of CUDA C++ also at any address, and with slots of padding."""
-    if not runs_on(backend, device):
-        pytest.skip("where there is a GPU, kernels of Triton are not interpreted")
+    skip_unless_it_runs_on(device, backend)
     ours = backend in ("cuda", "simple")
     for shape in SHAPES:
         for move in (lambda x: x, shifted) if ours else (lambda x: x,):

@@ -139,7 +139,7 @@ def test_blocks_outside_the_pool(block):
     size = arguments["key_pool"].shape[1]
     tables, lengths = arguments["block_tables"], arguments["context_lens"].tolist()
     for sequence, length in enumerate(lengths):
-        tables[sequence, -(-length // size) :] = block  # behind the end nobody looks
+        tables[sequence, -(-length // size) :] = block  # entries past the end are not read
     paged_attention_forward(**arguments)
     tables[0, 0] = block
     with pytest.raises(ValueError, match=f"block_tables must be from 0 to .*, got {block}"):
