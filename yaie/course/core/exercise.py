@@ -12,8 +12,9 @@ from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 from yaie.course.core import cuda, render
+from yaie.course.core.compare import short
 from yaie.course.core.manifest import Exercise, find
-from yaie.course.core.observe import UNSOLVED, short
+from yaie.course.core.observe import UNSOLVED
 from yaie.course.core.paths import ROOT, exercises_dir
 
 

@@ -19,19 +19,11 @@ from typing import Any
 
 from yaie.build.cache import cache_root
 from yaie.course.core import render
+from yaie.course.core.compare import is_tensor, short
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, Mistake, read_mistakes, version
-from yaie.course.core.observe import (
-    Case,
-    Fact,
-    Found,
-    Raised,
-    first_wrong,
-    is_tensor,
-    observed,
-    short,
-)
+from yaie.course.core.observe import Case, Fact, Found, Raised, first_wrong, observed
 
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun

@@ -37,8 +37,9 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
         raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
     parts, report = _parts([e for e in wanted if e.part])
     operators, lines = _operators([e for e in wanted if e.operator])
-    # Who asked for all of them wants to hear of what was begun, who named some, of each of those.
-    told = [x for x in report + lines if ids is not None or not x.endswith(tell.NOT_STARTED)]
+    # Of all exercises, those that were begun are reported; of exercises that were named, each.
+    untouched = tell.WHOSE["not started"]
+    told = [x for x in report + lines if ids is not None or not x.endswith(untouched)]
     report = (*sorted(told), tell.rest(bool(parts or operators)))
     return Parts(**parts, operators=operators, report=report)
 
@@ -80,14 +81,14 @@ def _operators(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
         name = exercise.operator
         verdict = judge(exercise)
         if verdict.state != "passes":
-            report.append(tell.reference_runs(exercise, verdict.state))
+            report.append(tell.whose(exercise, verdict.state))
         elif name in taken:
-            report.append(tell.waits(exercise, name, taken[name]))
+            report.append(tell.whose(exercise, "waits", name, taken[name]))
         else:
             found = load(exercise, learner_path(exercise))
             operators[name] = exercise.fit(found)
             taken[name] = exercise.id
-            report.append(tell.computes(exercise, name))
+            report.append(tell.whose(exercise, "computes", name))
     return operators, report
 
 
@@ -110,21 +111,21 @@ def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:
     for exercise in chosen:
         verdict = judge(exercise)
         if verdict.state != "passes":
-            report.append(tell.reference_runs(exercise, verdict.state))
+            report.append(tell.whose(exercise, verdict.state))
             continue
         loaded = load(exercise, learner_path(exercise))
         clash = next((c for c in mine if _own(mine[c]) & _own(loaded)), None)
         if clash:
             names = ", ".join(sorted(_own(mine[clash]) & _own(loaded)))
-            report.append(tell.hidden(exercise, clash, names))
+            report.append(tell.whose(exercise, "hidden", names, clash))
             continue
         mine[exercise.id] = loaded
-        report.append(tell.learner_runs(exercise))
+        report.append(tell.whose(exercise, "runs"))
     joined = _joined(chosen[0], list(mine.values()))
     used = [e for e in chosen if e.id in mine]
     failing = [e for e in used if len(used) > 1 and judge_loaded(e, joined).state != "passes"]
     if failing:
-        told = {e.id: tell.disagree(e, failing[0]) for e in used}
+        told = {e.id: tell.whose(e, "disagrees", failing[0].id) for e in used}
         report = [told.get(e.id, line) for e, line in zip(chosen, report, strict=True)]
         joined = load_reference(chosen[0])
     return joined, report

@@ -74,30 +74,22 @@ def watches_another(asked: Exercise, following: Exercise) -> str:
     )
 
 
-def learner_runs(exercise: Exercise) -> str:
-    return f"{exercise.id} {exercise.what}: yours, it passes its check."
+WHOSE = {  # of an exercise, whose code is used and why
+    "runs": "yours, it passes its check.",
+    "computes": "yours, it computes {0}.",
+    "waits": "passes, but your {1} computes {0}.",
+    "not started": "the reference, yours is not started.",
+    "fails": "the reference, yours does not pass its check.",
+    "broken": "the reference, yours cannot be loaded.",
+    "hidden": "the reference, yours also defines {0}, as your {1} does; give one of them another "
+    "name.",
+    "disagrees": "the reference, your methods together do not pass the check of {0}.",
+}
 
 
-def computes(exercise: Exercise, operator: str) -> str:
-    return f"{exercise.id} {exercise.what}: yours, it computes {operator}."
-
-
-def waits(exercise: Exercise, operator: str, other: str) -> str:
-    """Of several exercises for one operator, one runs."""
-    return f"{exercise.id} {exercise.what}: passes, but your {other} computes {operator}."
-
-
-NOT_STARTED = "the reference, yours is not started."
-
-
-def reference_runs(exercise: Exercise, state: str) -> str:
-    if state == "not started":
-        return f"{exercise.id} {exercise.what}: {NOT_STARTED}"
-    why = {
-        "fails": "yours does not pass its check",
-        "broken": "yours cannot be loaded",
-    }[state]
-    return f"{exercise.id} {exercise.what}: the reference, {why}."
+def whose(exercise: Exercise, what: str, *words: str) -> str:
+    """A line that says whose code is used; `what` is a key of WHOSE."""
+    return f"{exercise.id} {exercise.what}: {WHOSE[what].format(*words)}"
 
 
 def rest(some_are_mine: bool) -> str:
@@ -105,15 +97,3 @@ def rest(some_are_mine: bool) -> str:
     if some_are_mine:
         return "Everything else: the reference."
     return "The engine runs on the reference: none of its parts is yours yet."
-
-
-def hidden(exercise: Exercise, other: str, names: str) -> str:
-    """Of two files that define the same names, only one can be used."""
-    why = f"yours also defines {names}, as your {other} does; give one of them another name"
-    return f"{exercise.id} {exercise.what}: the reference, {why}."
-
-
-def disagree(exercise: Exercise, failing: Exercise) -> str:
-    """Of files that pass one by one, but not as one class."""
-    why = f"your methods together do not pass the check of {failing.id}"
-    return f"{exercise.id} {exercise.what}: the reference, {why}."

@@ -220,7 +220,7 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
 
 
 def _pass_on(printed: str) -> None:
-    """Print what the learner's code printed, as far as anybody would read it."""
+    """Print what the learner's code printed, up to `MOST_LINES` lines."""
     lines = printed.splitlines(keepends=True)
     sys.stdout.writelines(line[:LONGEST_LINE] for line in lines[:MOST_LINES])
     if len(lines) > MOST_LINES:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from yaie.course import viz
-from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.core.compare import dtype_name
+from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises import oracles
 from yaie.course.exercises.nb01.oracle import tables
 

@@ -81,26 +81,24 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
         upper = tree.split(node, cut)
     see.kind(call, upper, radix.RadixNode)
     see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
-    see.equal(f"the upper node's key after {call}", upper.key, key[:cut])
-    see.equal(f"the lower node's key after {call}", node.key, key[cut:])
-    blocks = f"There is one value per block: {cut} tokens are {cut // 2} of 3 values."
-    see.equal(f"the upper node's values after {call}", upper.values, values[: cut // 2], blocks)
-    see.equal(f"the lower node's values after {call}", node.values, values[cut // 2 :], blocks)
     names = {id(parent): "parent", id(upper): "upper", id(node): "lower"}
-
-    def named(children: dict) -> dict:
-        return {label: names.get(id(child), "another") for label, child in children.items()}
-
-    for half, other, above in (("upper", upper, "parent"), ("lower", node, "upper")):
-        got = names.get(id(other.parent), "another")
-        see.equal(f"the {half} node's parent after {call}", got, above)
+    blocks = f"There is one value per block: {cut} tokens are {cut // 2} of 3 values."
     lead = "A child's label is the first block of its key, as a tuple."
-    what = f"the children of the node above after {call}"
-    see.equal(what, named(parent.children), {key[:2]: "upper"}, lead)
-    want = {key[cut : cut + 2]: "lower"}
-    see.equal(f"the upper node's children after {call}", named(upper.children), want, lead)
     rest = "What followed the edge now follows its lower half."
-    see.equal(f"the lower node's children after {call}", list(node.children), below, rest)
+    for half, other, above, own_key, own_values in (
+        ("upper", upper, "parent", key[:cut], values[: cut // 2]),
+        ("lower", node, "upper", key[cut:], values[cut // 2 :]),
+    ):
+        see.equal(f"the {half} node's key after {call}", other.key, own_key)
+        see.equal(f"the {half} node's values after {call}", other.values, own_values, blocks)
+        see.equal(f"the {half} node's parent after {call}", names.get(id(other.parent)), above)
+    for above, other, want in (
+        ("node above", parent, {key[:2]: "upper"}),
+        ("upper node", upper, {key[cut : cut + 2]: "lower"}),
+    ):
+        got = {label: names.get(id(child), "another") for label, child in other.children.items()}
+        see.equal(f"the children of the {above} after {call}", got, want, lead)
+    see.equal(f"the children of the lower node after {call}", list(node.children), below, rest)
     halves = f"of upper and lower node after {call}"
     locks = "Each lock holds the whole prefix."
     see.equal(f"the lock counts {halves}", (upper.lock_count, node.lock_count), (2, 2), locks)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from yaie.course import viz
-from yaie.course.core.observe import Case, Observer, short
+from yaie.course.core.compare import short
+from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb05.ex1_top_k import largest
 from yaie.course.exercises.nb05.ex2_top_p import smallest_set
 from yaie.course.exercises.nb05.rows import NOT_RANGE, PROBABILITIES, WORDS, logits_of, seeded

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from yaie.course import viz
-from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.core.compare import dtype_name
+from yaie.course.core.observe import Case, Observer
 
 WORDS = (" the", " a", " blue", " green", " red", " my", " not", " very", " so", " one")
 PROBABILITIES = (0.09, 0.07, 0.28, 0.16, 0.2, 0.06, 0.05, 0.04, 0.03, 0.02)

@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.core.compare import dtype_name
+from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF, attention
 
 STATE = [[[1.0, 2.0]], [[3.0, 4.0]], [[0.0, 0.0]]], [[0.5], [0.7], [-INF]]

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from yaie.course import viz
-from yaie.course.core.observe import Case, Observer, dtype_name
+from yaie.course.core.compare import dtype_name
+from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb07.oracle import INF
 from yaie.ops.reference.attention import causal_mask
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,37 @@ class Shape:
             f"{self.num_q} queries to {self.num_k} keys, query heads {self.heads}, KV heads "
             f"{self.kv_heads}, causal={self.causal}, tile_q={self.tile_q}, tile_k={self.tile_k}"
         )
+
+
+PLANNED = [  # each brings one new thing
+    Shape(4, 4),
+    Shape(4, 8),  # two tiles of keys: one softmax over both
+    Shape(8, 8),  # two tiles of queries
+    Shape(8, 8, causal=True),  # a mask that cuts tiles in two
+    Shape(4, 10),  # a last tile of keys that is short
+    Shape(6, 8),  # and of queries
+    Shape(5, 14, causal=True, tile_q=3),  # a past
+    Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
+    Shape(1, 9, 3, 1, 8, causal=True, tile_q=16),  # a decode step
+    Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
+    Shape(5, 0, 2, 1, tile_q=2, tile_k=2),
+]
+
+
+def random_shapes(count: int, sizes: Sequence[int]) -> Iterator[Shape]:
+    """Shapes of up to 12 queries in tiles of up to 6.
+
+    Args:
+        sizes: head_dim is one of these.
+    """
+    drawn = random.Random(0)
+    for _ in range(count):
+        kv_heads, group, head_dim = drawn.randint(1, 2), drawn.randint(1, 3), drawn.choice(sizes)
+        num_q = drawn.randint(0, 12)
+        num_k = max(0, num_q + drawn.choice((-3, 0, 0, 1, 9)))
+        tiles = drawn.randint(1, 6), drawn.randint(1, 6)
+        causal = drawn.random() < 0.7
+        yield Shape(num_q, num_k, kv_heads * group, kv_heads, head_dim, causal, *tiles)
 
 
 @dataclass(frozen=True)

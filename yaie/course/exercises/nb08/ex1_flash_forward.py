@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -11,22 +10,16 @@ import torch
 
 from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08.dense import Shape, attention, new_case, see_cost
+from yaie.course.exercises.nb08.dense import (
+    PLANNED,
+    Shape,
+    attention,
+    new_case,
+    random_shapes,
+    see_cost,
+)
 from yaie.course.lessons.attention_costs import AttentionShape, naive_cost
 
-PLANNED = [  # each brings one new thing
-    Shape(4, 4),
-    Shape(4, 8),  # two tiles of keys: one softmax over both
-    Shape(8, 8),  # two tiles of queries
-    Shape(8, 8, causal=True),  # a mask that cuts tiles in two
-    Shape(4, 10),  # a last tile of keys that is short
-    Shape(6, 8),  # and of queries
-    Shape(5, 14, causal=True, tile_q=3),  # a past
-    Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
-    Shape(1, 9, 3, 1, 8, causal=True, tile_q=16),  # a decode step
-    Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
-    Shape(5, 0, 2, 1, tile_q=2, tile_k=2),
-]
 SMALL = {"rtol": 2e-2, "atol": 1e-2}
 WIDE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -43,14 +36,8 @@ def cases() -> Iterator[Case]:
     yield new_case(Shape(96, 96, 2, 1, 2, causal=True, tile_q=8, tile_k=8), 0.7, cost=True)
     yield new_case(Shape(32, 40, 1, 1, 4, causal=True), 0.5, cost=True)
     yield new_case(Shape(6, 9, 2, 1, causal=True), 0.5, dtype="float64", tolerance=WIDE)
-    drawn = random.Random(0)
-    for seed in range(50):
-        kv, group, dim = drawn.randint(1, 2), drawn.randint(1, 3), drawn.choice((2, 5, 8))
-        num_q = drawn.randint(0, 12)
-        num_k = max(0, num_q + drawn.choice((-3, 0, 0, 1, 9)))
-        tiles = drawn.randint(1, 6), drawn.randint(1, 6)
-        causal = drawn.random() < 0.7
-        yield new_case(Shape(num_q, num_k, kv * group, kv, dim, causal, *tiles), 0.4, seed)
+    for seed, shape in enumerate(random_shapes(50, sizes=(2, 5, 8))):
+        yield new_case(shape, 0.4, seed)
 
 
 def observe(flash_forward: Callable[..., Any], case: Case, see: Observer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -11,18 +10,15 @@ import torch
 
 from yaie.course.core.memory import Memory
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb08.dense import Shape, attention, new_case, see_cost
+from yaie.course.exercises.nb08.dense import (
+    PLANNED,
+    Shape,
+    attention,
+    new_case,
+    random_shapes,
+    see_cost,
+)
 
-PLANNED = [
-    Shape(4, 4),
-    Shape(4, 8),  # two tiles of keys
-    Shape(8, 4),  # two tiles of queries meet the same keys
-    Shape(8, 8, causal=True),
-    Shape(6, 10),  # short last tiles
-    Shape(5, 14, causal=True, tile_q=3),  # a past
-    Shape(6, 6, 6, 2, 8, causal=True, tile_k=3),  # grouped heads
-    Shape(5, 2, 2, 1, causal=True, tile_q=2, tile_k=2),  # queries that see nothing
-]
 INPUTS = "grad_out", "q", "k", "v", "lse", "delta"
 NAMES = "the gradient of q", "the gradient of k", "the gradient of v"
 FORMULAS = (
@@ -42,14 +38,8 @@ def cases() -> Iterator[Case]:
     yield new_case(Shape(96, 96, 1, 1, 2, causal=True, tile_q=8, tile_k=8), 0.7, cost=True)
     for dtype in ("float16", "bfloat16"):
         yield new_case(Shape(6, 9, 2, 1, 8, causal=True, tile_k=3), 0.4, dtype=dtype)
-    drawn = random.Random(0)
-    for seed in range(25):
-        kv, group, dim = drawn.randint(1, 2), drawn.randint(1, 3), drawn.choice((2, 5))
-        num_q = drawn.randint(1, 9)
-        num_k = num_q + drawn.choice((0, 0, 1, 7))
-        tiles = drawn.randint(1, 5), drawn.randint(1, 5)
-        causal = drawn.random() < 0.7
-        yield new_case(Shape(num_q, num_k, kv * group, kv, dim, causal, *tiles), 0.4, seed)
+    for seed, shape in enumerate(random_shapes(25, sizes=(2, 5))):
+        yield new_case(shape, 0.4, seed)
 
 
 def observe(flash_backward: Callable[..., Any], case: Case, see: Observer) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from yaie.bench.load import Latency, Trace
 from yaie.course import viz
-from yaie.course.core.observe import Case, Observer, short
+from yaie.course.core.compare import short
+from yaie.course.core.observe import Case, Observer
 
 # due, tokens: the first pauses in the middle, and outlives the others
 TRACES = (

@@ -1,0 +1,104 @@
+"""How two values differ, in words: numbers, containers, and tensors, without importing torch."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from typing import Any
+
+
+def dtype_name(value: Any) -> str:
+    """ "float16", of a torch dtype or of a tensor."""
+    return str(getattr(value, "dtype", value)).removeprefix("torch.")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether `value` is a torch tensor, without importing torch to find out."""
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "dtype")
+
+
+_repr = reprlib.Repr()
+_repr.maxlist = _repr.maxtuple = _repr.maxset = _repr.maxfrozenset = _repr.maxdeque = 12
+_repr.maxdict = 8
+_repr.maxstring = _repr.maxother = 80
+
+
+def short(value: Any) -> str:
+    """One line for a message: a tensor by its shape and dtype, everything else cut short."""
+    if is_tensor(value):
+        size = "×".join(map(str, value.shape)) or "scalar"
+        values = f" {value.tolist()}" if 0 < value.numel() <= 8 else ""
+        return f"a tensor {size} {dtype_name(value)}{values}"
+    return " ".join(_repr.repr(value).split())
+
+
+def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str:
+    """How `got` differs from `want`, as the rest of a sentence; "" if it does not."""
+    if is_tensor(want) or (rtol and isinstance(want, float)):
+        return tensor_difference(got, want, rtol, atol)
+    if is_tensor(got):
+        return f"is {short(got)}, expected {short(want)}"
+    if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        if type(got) is not type(want):
+            return f"is a {type(got).__name__} {short(got)}, expected a {type(want).__name__}"
+        for index, (a, b) in enumerate(zip(got, want, strict=False)):
+            if inner := difference(a, b, rtol, atol):
+                return f"is {short(got)}, expected {short(want)}: index {index} {inner}"
+        if len(got) != len(want):
+            lengths = f"{len(got)} entries, expected {len(want)}"
+            return f"is {short(got)}, expected {short(want)}: {lengths}"
+        return ""
+    if got is want or (got != got and want != want):  # the same, or both NaN
+        return ""
+    if isinstance(want, bool) != isinstance(got, bool) or got != want:
+        return f"is {short(got)}, expected {short(want)}"
+    return ""
+
+
+def number_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """How a Python number differs from `want`, without torch."""
+    numbers = [isinstance(x, (int, float)) and not isinstance(x, bool) for x in (got, want)]
+    if not all(numbers):
+        return difference(got, want)
+    if got == want or (got != got and want != want):
+        return ""
+    if math.isfinite(want) and abs(got - want) <= atol + rtol * abs(want):
+        return ""
+    return f"is {got:.6g}, expected {want:.6g}"
+
+
+def tensor_difference(got: Any, want: Any, rtol: float, atol: float) -> str:
+    """How a tensor or float differs from `want` in kind, shape, dtype or any element."""
+    if not is_tensor(want) and not is_tensor(got):
+        return number_difference(got, want, rtol, atol)
+    import torch
+
+    if not is_tensor(want):  # a Python number: how the other one is stored does not matter
+        if not isinstance(want, (int, float)):
+            return difference(got, want)
+        want = torch.tensor(want, dtype=torch.float64)
+        if got.numel() == 1:
+            got = torch.tensor(float(got), dtype=torch.float64)
+    if not is_tensor(got):
+        return f"is {short(got)}, expected {short(want)}"
+    if got.shape != want.shape:
+        return f"has shape {list(got.shape)}, expected {list(want.shape)}"
+    if got.dtype != want.dtype:
+        return f"has dtype {got.dtype}, expected {want.dtype}"
+    wrong = ~torch.isclose(got.double(), want.double(), rtol=rtol, atol=atol, equal_nan=True)
+    if not bool(wrong.any()):
+        return ""
+    nan = got.isnan() & wrong
+    if bool(nan.any()):
+        return f"is NaN{_index(nan)}, expected {_item(want, nan)} ({int(nan.sum())} NaN in all)"
+    count = "" if wrong.numel() == 1 else f" ({int(wrong.sum())} of {wrong.numel()} differ)"
+    return f"is {_item(got, wrong)}{_index(wrong)}, expected {_item(want, wrong)}{count}"
+
+
+def _index(mask: Any) -> str:
+    return f" at index {mask.nonzero()[0].tolist()}" if mask.ndim else ""
+
+
+def _item(tensor: Any, mask: Any) -> str:
+    value = tensor[mask][0].item()
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
