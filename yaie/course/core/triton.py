@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -182,15 +183,12 @@ def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
     def watched_store(builder: Any, pointers: Any, value: Any, mask: Any, *more: Any) -> Any:
         return store(builder, pointers, value, seen(builder, "store", pointers, mask), *more)
 
-    GridExecutor.__call__ = watched_run
-    InterpreterBuilder.create_masked_load = watched_load
-    InterpreterBuilder.create_masked_store = watched_store
-    try:
+    with (
+        patch.object(GridExecutor, "__call__", watched_run),
+        patch.object(InterpreterBuilder, "create_masked_load", watched_load),
+        patch.object(InterpreterBuilder, "create_masked_store", watched_store),
+    ):
         yield trace
-    finally:
-        GridExecutor.__call__ = run
-        InterpreterBuilder.create_masked_load = load
-        InterpreterBuilder.create_masked_store = store
 
 
 def _no_value(pointers: Any, handle: type) -> Any:
@@ -273,16 +271,12 @@ def _from(first: int) -> Iterator[None]:
     if not (first and can_watch()):
         yield
         return
-    plain = InterpreterBuilder.set_grid_idx
 
     def shifted(builder: Any, x: int, y: int, z: int) -> None:
         builder.grid_idx = (first + x, y, z)
 
-    InterpreterBuilder.set_grid_idx = shifted
-    try:
+    with patch.object(InterpreterBuilder, "set_grid_idx", shifted):
         yield
-    finally:
-        InterpreterBuilder.set_grid_idx = plain
 
 
 def run(

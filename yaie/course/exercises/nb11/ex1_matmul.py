@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -78,11 +79,8 @@ def precisions() -> Iterator[set[str]]:
         used.add(getattr(precision, "name", str(precision)))
         return plain(builder, a, b, total, precision, *more)
 
-    InterpreterBuilder.create_dot = recorded
-    try:
+    with patch.object(InterpreterBuilder, "create_dot", recorded):
         yield used
-    finally:
-        InterpreterBuilder.create_dot = plain
 
 
 def inputs(case: Case) -> tuple[Any, Any, Any]:
