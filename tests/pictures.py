@@ -469,8 +469,8 @@ PICTURES = {
     "owners": (lambda: viz.draw_owners([LANES, LANES]), {"lanes", "4 × 8", "0", "1"}),
     "fragments": (lambda: viz.draw_fragments(fragments(), lane=31), {"A: 16 × 16", "B: 16 × 8"}),
     "places": (
-        lambda: viz.draw_places(torch.arange(32).view(8, 4), piece=3),
-        {"7.3", "piece 3 of rows 0 to 7: 4 wavefronts"},
+        lambda: viz.draw_places(torch.arange(32).view(8, 4), chunk=3),
+        {"7.3", "chunk 3 of rows 0 to 7: 4 wavefronts"},
     ),
     "pipeline": (
         lambda: draw_pipeline(pipeline(2, 4)), {"2 stages: tensor cores busy 44% of the time"},

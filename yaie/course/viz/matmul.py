@@ -1,4 +1,4 @@
-"""A matrix product in tiles: what slides along k, who owns what, and where pieces lie in banks."""
+"""A matrix product in tiles: what slides along k, who owns what, and where chunks lie in banks."""
 
 from __future__ import annotations
 
@@ -146,12 +146,12 @@ def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
 # ---------------------------------------------------------------------------------- banks
 
 
-def draw_places(table: Any, at: Place | None = None, piece: int = 0) -> Figure:
-    """Draw the pieces of a tile in shared memory where they lie, 8 per line: all 32 banks.
+def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
+    """Draw the chunks of a tile in shared memory where they lie, 8 per line: all 32 banks.
 
     Args:
-        table: the place of each piece, `[rows, pieces]`, counted in pieces of 16 bytes.
-        piece: of each row, is marked: ldmatrix asks for this one of 8 rows at a time.
+        table: the place of each chunk, `[rows, chunks]`, counted in chunks of 16 bytes.
+        chunk: of each row, is marked: ldmatrix asks for this one of 8 rows at a time.
     """
     places = np.asarray(table.tolist() if hasattr(table, "tolist") else table)
     left, top = 0.45, 0.52
@@ -166,14 +166,14 @@ def draw_places(table: Any, at: Place | None = None, piece: int = 0) -> Figure:
     for row, found in enumerate(places.tolist()):
         for number, place in enumerate(found):
             face, ink = style.tint(style.SKY, 0.1 + 0.12 * (row % 2)), style.INK
-            if number == piece:
+            if number == chunk:
                 face, ink = style.VERMILION if row < 8 else style.ORANGE, style.PAPER
             words = f"{row}.{number}"
             grid.cell(*divmod(place, 8), face, words, size=6, color=ink, radius=0.02)
-    groups = [int(place) % 8 for place in places[:8, piece]]
+    groups = [int(place) % 8 for place in places[:8, chunk]]
     worst = max((groups.count(group) for group in groups), default=0)
-    words = f"piece {piece} of rows 0 to 7: {style.count(worst, 'wavefront')}"
+    words = f"chunk {chunk} of rows 0 to 7: {style.count(worst, 'wavefront')}"
     color = style.GREEN if worst == 1 else style.VERMILION
     page.put(left, grid.y(lines) + 0.18, words, style.SMALL, color, weight="bold")
-    page.say(f"Where {places.size} pieces of {len(places)} rows lie in the banks; {words}")
+    page.say(f"Where {places.size} chunks of {len(places)} rows lie in the banks; {words}")
     return page.figure
