@@ -109,7 +109,7 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show how far you are, a line a notebook, and which exercise comes next."""
+    """Show how far you are, one line per notebook, and which exercise comes next."""
     chosen = None if which is None else set(_chosen(which))
     judged = [(exercise, judge(exercise)) for exercise in exercises()]
     following = next((e for e, v in judged if v.state != "passes"), None)

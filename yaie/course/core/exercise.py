@@ -95,18 +95,16 @@ def is_untouched(exercise: Exercise, text: str) -> bool:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return False
-    is_stub = _only_passes if exercise.is_triton else _only_raises
-    return all(is_stub(render.find(tree, name)) for name in exercise.names)
+    return all(_is_stub(render.find(tree, name), exercise.is_triton) for name in exercise.names)
 
 
-def _only_raises(function: ast.AST | None) -> bool:
-    lines = function.body[1:] if function and ast.get_docstring(function) else []
-    return len(lines) == 1 and isinstance(lines[0], ast.Raise) and UNSOLVED in ast.dump(lines[0])
-
-
-def _only_passes(function: ast.AST | None) -> bool:
-    lines = function.body[1:] if function and ast.get_docstring(function) else []
-    return len(lines) == 1 and isinstance(lines[0], ast.Pass)
+def _is_stub(function: ast.AST | None, is_triton: bool) -> bool:
+    if function is None or ast.get_docstring(function) is None or len(function.body) != 2:
+        return False
+    line = function.body[1]
+    if is_triton:
+        return isinstance(line, ast.Pass)
+    return isinstance(line, ast.Raise) and UNSOLVED in ast.dump(line)
 
 
 def pick(exercise: Exercise, module: ModuleType) -> Any:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-SOLUTIONS = ROOT / "solutions"
 NOTEBOOKS = ROOT / "notebooks"
 DATA = NOTEBOOKS / "data"
 

@@ -9,6 +9,7 @@ from typing import Any
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
+    DEEP,
     all_nodes,
     deep_tree,
     handed_over,
@@ -23,7 +24,6 @@ from yaie.engine import radix
 
 ONE, TWO = [1, 2, 3, 4], [1, 2, 5, 6]
 SIX = [1, 2, 3, 4, 5, 6]
-DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
 
 
 def cases() -> Iterator[Case]:

@@ -9,6 +9,7 @@ from typing import Any
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb02 import pictures
 from yaie.course.exercises.nb02.trees import (
+    DEEP,
     deep_tree,
     handed_over,
     random_tokens,
@@ -17,8 +18,6 @@ from yaie.course.exercises.nb02.trees import (
     tree_picture,
 )
 from yaie.course.exercises.oracles import PrefixOracle
-
-DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
 
 
 def cases() -> Iterator[Case]:

@@ -12,6 +12,8 @@ from yaie.course.core.observe import Observer
 from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine import radix
 
+DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
+
 
 def grown(RadixTree: type, *sequences: Sequence[int], block_size: int = 1) -> Any:
     """A tree of the learner's class that the reference has filled.

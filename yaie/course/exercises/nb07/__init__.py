@@ -1,3 +1,3 @@
-"""Notebook 07: the softmax of a row a tile at a time, merged from parts, and of nothing."""
+"""Notebook 07: the softmax of a row tile by tile, merged from parts, and of a row without keys."""
 
 NOTEBOOK = "07_online_softmax"

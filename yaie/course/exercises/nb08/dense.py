@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises import oracles
+from yaie.course.exercises.costs import cost_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def see_cost(
         products: how many products of matrices a tile takes.
         copies: of all tokens, that a tensor may hold.
     """
-    largest, flops = cost_of(call)
+    _, largest, flops = cost_of(call)
     count = math.prod(largest)
     limit = copies * max(shape.num_q, shape.num_k) * shape.heads * shape.head_dim
     kind = "queries × keys" if count >= shape.num_q * shape.num_k else "more than a tile"
@@ -133,32 +132,6 @@ def see_cost(
     needed = sum(-(-end // shape.tile_k) for end in ends)
     visible = "Tiles that are hidden altogether are neither read nor computed."
     see.at_most("the number of tiles computed", -(-flops // tile), needed, visible)
-
-
-def cost_of(call: Callable[[], Any]) -> tuple[list[int], int]:
-    """The shape of the largest tensor that `call()` makes, and its FLOPs in matrix products."""
-    largest, flops = [0], 0
-
-    class Watch(TorchDispatchMode):
-        @classmethod
-        def _should_skip_dynamo(cls) -> bool:
-            return False  # to skip it means to import it first, which takes a second
-
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            nonlocal largest, flops
-            got = function(*args, **(kwargs or {}))
-            for x in got if isinstance(got, (tuple, list)) else [got]:
-                if isinstance(x, torch.Tensor) and x.numel() > math.prod(largest):
-                    largest = list(x.shape)
-            if count := flop_registry.get(function._overloadpacket):
-                flops += count(*args, **(kwargs or {}), out_val=got)
-            return got
-
-    with Watch():
-        call()
-    return largest, flops
 
 
 def in_words(case: Case) -> str:

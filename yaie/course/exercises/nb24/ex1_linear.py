@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 from torch.nn.functional import silu
-from torch.overrides import TorchFunctionMode
 
 from yaie.course import viz
 from yaie.course.core.observe import Case, Observer
-
-PRODUCTS = {"linear", "matmul", "rmatmul", "mm", "addmm", "einsum", "inner", "tensordot", "bmm"}
+from yaie.course.exercises.costs import cost_of
 
 
 def cases() -> Iterator[Case]:
@@ -48,24 +46,9 @@ def integers(generator: random.Random, *shape: int) -> Any:
 
 def multiplied(see: Observer, call: Callable[[], Any], most: int, who: str) -> Any:
     """Call, and count the multiplications and additions of matrix products."""
-    counts = []
-
-    class Counter(TorchFunctionMode):
-        def __torch_function__(
-            self, function: Any, types: Any, given: tuple = (), options: dict | None = None
-        ) -> Any:
-            out = function(*given, **(options or {}))
-            if (name := function.__name__.strip("_")) in PRODUCTS:
-                tensors = [one for one in given if isinstance(one, torch.Tensor)]
-                a, b = tensors[-2:] if name.startswith("add") else tensors[:2]
-                # [m, k] and [k, n] make [m, n]: the root of mk × kn × mn is mkn.
-                counts.append(2 * math.isqrt(a.numel() * b.numel() * out.numel()))
-            return out
-
-    with Counter():
-        got = call()
+    got, _, operations = cost_of(call)
     share = f"A rank holds only its part of the weight, so it does at most {most} of them."
-    see.at_most(f"the number of multiplications and additions {who}", sum(counts), most, share)
+    see.at_most(f"the number of multiplications and additions {who}", operations, most, share)
     return got
 
 
