@@ -425,6 +425,7 @@ PICTURES = {
         lambda: viz.draw_roofline([ROOF, viz.Roof("slower", 1e12, 1e12)], POINTS),
         {"a, b, c", "ridge: 100 operations per byte"},
     ),
+    "no points": (lambda: viz.draw_roofline([ROOF]), {"ridge: 100 operations per byte"}),
     "memories": (
         lambda: viz.draw_hierarchy(LEVELS),
         {"100 bytes, 4 TB/s, about 30 cycles", "10 kB, 1 TB/s", "1 GB/s"},

@@ -73,7 +73,10 @@ def test_words_do_not_overlap(name):
             assert across <= 1 or down <= 2, (texts[i].get_text(), texts[j].get_text())
 
 
-@pytest.mark.parametrize("name", ["tree", "schedules", "sampling", "readme"])
+REPEATED = ["tree", "schedules", "sampling", "readme", "rounds", "bits", "shares", "heads of ranks"]
+
+
+@pytest.mark.parametrize("name", REPEATED)
 def test_the_same_state_gives_the_same_bytes(name):
     assert PICTURES[name][0]()._repr_png_() == picture(name)._repr_png_()
 

@@ -11,7 +11,19 @@ import matplotlib
 import pytest
 import torch
 from matplotlib.patches import FancyBboxPatch, Rectangle
-from pictures import LEVELS, READERS, ROOF, ROUNDS, TALLIES, backends, calls, column, words
+from pictures import (
+    LEVELS,
+    PICTURES,
+    READERS,
+    ROOF,
+    ROUNDS,
+    TALLIES,
+    backends,
+    calls,
+    column,
+    reduction,
+    words,
+)
 from pictures import matrices as draw_three_matrices
 
 from yaie.course import viz
@@ -145,6 +157,22 @@ def test_each_back_end_and_reader_is_shown_as_often_as_it_is_there():
     said = words(viz.draw_backends(backends(), ["norm"]))
     assert "add" not in said and "cuda" not in said
     assert words(draw_readers(READERS)).count("·") == 2
+
+
+def test_each_number_is_written_once():
+    said = words(PICTURES["flat tree"][0]())
+    assert said.count("50") == said.count("11") == 1
+    assert words(PICTURES["scan"][0]()).count("3") == 1
+    assert any(
+        "SmolLM2-135M-Instruct, float32" in text for text in words(PICTURES["benchmark"][0]())
+    )
+    assert "2 deep, of 3 partial results" in PICTURES["merge"][0]().alt
+
+
+@pytest.mark.parametrize("count", [2, 7, 16, 32])
+def test_steps_of_a_sum(count):
+    said = words(viz.draw_reduction(reduction(count), "place"))
+    assert f"{sum(range(count)):g}" in said and "half = 1" in said
 
 
 @pytest.mark.parametrize(("size", "num_heads", "num_kv"), [(1, 9, 3), (2, 8, 2), (4, 8, 2)])

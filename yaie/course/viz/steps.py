@@ -213,28 +213,22 @@ class MergeNode:
 
 def draw_merge(state: MergeNode, at: Place | None = None) -> Figure:
     """Draw a tree of merges, leaves at the top, with the share each side has in its parent."""
-    leaves = count_leaves(state)
-    width = 2 * MARGIN + leaves * BOX[0] + (leaves - 1) * GAP
-    deep = depth(state)
+    leaves, deep = _leaves(state), _depth(state)
+    width = 2 * MARGIN + len(leaves) * (BOX[0] + GAP) - GAP
     page = Page(width, 2 * MARGIN + deep * LEVEL + BOX[1], at)
     _draw(page, state, MARGIN, deep)
-    results = [f"{leaf.keys} {three_places(leaf.lse)}" for leaf in _leaves(state)]
+    results = [f"{leaf.keys} {three_places(leaf.lse)}" for leaf in leaves]
     page.say(
-        f"A tree of merges, {deep} deep, of {style.count(leaves, 'partial result')}, with their "
+        f"A tree of merges, {deep} deep, of {style.count(len(leaves), 'partial result')}, with their "
         f"lse: {style.some(results)}; in the end lse {three_places(state.lse)}, "
         f"out {three_places(state.out)}"
     )
     return page.figure
 
 
-def depth(node: MergeNode) -> int:
+def _depth(node: MergeNode) -> int:
     """How many merges lie between the node and its farthest leaf."""
-    return max((depth(child) + 1 for child in node.children), default=0)
-
-
-def count_leaves(node: MergeNode) -> int:
-    """How many partial results the tree begins with."""
-    return sum(map(count_leaves, node.children)) or 1
+    return max((_depth(child) + 1 for child in node.children), default=0)
 
 
 def _leaves(node: MergeNode) -> list[MergeNode]:
@@ -246,7 +240,7 @@ def _draw(page: Page, node: MergeNode, left: float, level: int) -> tuple[float, 
     ax, x, ends = page.ax, left, []
     for child in node.children:
         ends.append(_draw(page, child, x, level - 1))
-        x += count_leaves(child) * (BOX[0] + GAP)
+        x += len(_leaves(child)) * (BOX[0] + GAP)
     middle = sum(x for x, _ in ends) / len(ends) if ends else left + BOX[0] / 2
     top = MARGIN + (level if node.children else 0) * LEVEL
     for child, (child_x, child_y) in zip(node.children, ends, strict=True):
