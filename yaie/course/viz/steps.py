@@ -219,8 +219,8 @@ def draw_merge(state: MergeNode, at: Place | None = None) -> Figure:
     _draw(page, state, MARGIN, deep)
     results = [f"{leaf.keys} {three_places(leaf.lse)}" for leaf in leaves]
     page.say(
-        f"A tree of merges, {deep} deep, of {style.count(len(leaves), 'partial result')}, with their "
-        f"lse: {style.some(results)}; in the end lse {three_places(state.lse)}, "
+        f"A tree of merges, {deep} deep, of {style.count(len(leaves), 'partial result')}, with "
+        f"their lse: {style.some(results)}; in the end lse {three_places(state.lse)}, "
         f"out {three_places(state.out)}"
     )
     return page.figure
