@@ -107,9 +107,25 @@ class PrefixOracle:
             if not leaves:
                 break
             oldest = min(leaves, key=self.last_access.__getitem__)
-            removed.append(self.value.pop(oldest))
-            del self.last_access[oldest], self.locks[oldest]
+            removed.append(self.remove(oldest))
         return removed
+
+    def prune(self, path: Path) -> None:
+        """Remove a prefix from its end on, up to where a lock or another prefix needs it."""
+        for prefix in reversed(self.prefixes(path[1], path[0])):
+            if self.locks[prefix] or any(extends(path, prefix) for path in self.value):
+                break
+            self.remove(prefix)
+
+    def remove(self, path: Path) -> object:
+        del self.last_access[path], self.locks[path]
+        return self.value.pop(path)
+
+
+def extends(path: Path, prefix: Path) -> bool:
+    """Whether a path goes on where a prefix ends."""
+    is_longer = len(path[1]) > len(prefix[1])
+    return path[0] == prefix[0] and is_longer and path[1][: len(prefix[1])] == prefix[1]
 
 
 def all_nodes(tree: RadixTree) -> Iterator[tuple[Path, RadixNode]]:
@@ -181,13 +197,37 @@ naive_attention, naive_rotary = oracles.attention, oracles.rotary
 
 # ------------------------------------------------------------------------------------- sampling
 
+EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
+# What is drawn from EXAMPLE with a temperature, top-k, top-p and min-p: relative weights.
+FILTERED = {
+    "plain": ((1.0, 0, 1.0, 0.0), EXAMPLE),
+    "temperature 2": ((2.0, 0, 1.0, 0.0), [p**0.5 for p in EXAMPLE]),
+    "temperature 0.5": ((0.5, 0, 1.0, 0.0), [p**2 for p in EXAMPLE]),
+    "top_k": ((1.0, 2, 1.0, 0.0), [0.4, 0.3, 0, 0, 0]),
+    "top_p": ((1.0, 0, 0.8, 0.0), [0.4, 0.3, 0.15, 0, 0]),
+    "min_p": ((1.0, 0, 1.0, 0.3), [0.4, 0.3, 0.15, 0, 0]),
+    "top_k before top_p": ((1.0, 3, 0.8, 0.0), [0.4, 0.3, 0, 0, 0]),
+    "temperature before top_p": ((0.5, 0, 0.8, 0.0), [0.16, 0.09, 0, 0, 0]),
+}
 
-def chi_square_p(counts: Sequence[int], probabilities: Sequence[float]) -> float:
-    """How likely counts at least this far from the probabilities are (Pearson's test).
 
-    0 if something came up that has no probability.
+def check_frequencies(tokens: torch.Tensor, name: str) -> None:
+    """Tokens come as often as `FILTERED[name]` says, and not as often as another entry says."""
+    counts = torch.bincount(tokens.cpu(), minlength=len(EXAMPLE)).tolist()
+    wanted = FILTERED[name][1]
+    assert chi_square_p(counts, wanted) > 1e-3
+    for other, (_, wrong) in FILTERED.items():
+        shares = [[w / sum(ws) for w in ws] for ws in (wanted, wrong)]
+        if max(abs(a - b) for a, b in zip(*shares, strict=True)) > 0.1:
+            assert chi_square_p(counts, wrong) < 1e-4, other
+
+
+def chi_square_p(counts: Sequence[int], weights: Sequence[float]) -> float:
+    """How likely counts at least this far from the relative weights are (Pearson's test).
+
+    0 if something came up that has no weight.
     """
-    total = sum(counts)
+    total, probabilities = sum(counts), [weight / sum(weights) for weight in weights]
     if any(c > 0 and p == 0 for c, p in zip(counts, probabilities, strict=True)):
         return 0.0
     kept = [(c, total * p) for c, p in zip(counts, probabilities, strict=True) if p > 0]

@@ -49,19 +49,15 @@ BAD_PROMPTS = [
     ([[5], [5, 10**12]], ValueError, r"prompts\[1\] has token id 1000000000000"),
     ([5, True], TypeError, r"prompts\[0\] must have ints as token ids, got True"),
     ([True, 5], TypeError, r"prompts\[0\] must have ints"),
-    ([5, 6.0], TypeError, r"prompts\[0\] must have ints as token ids, got 6.0"),
     ([5, "6"], TypeError, r"prompts\[0\] must have ints as token ids, got '6'"),
-    ([5, None], TypeError, r"prompts\[0\] must have ints as token ids, got None"),
     ([[5, "6"]], TypeError, r"prompts\[0\] must have ints"),
     (["text", 5], TypeError, r"prompts\[1\] must be a list of token ids, got int"),
     ([0.5], TypeError, r"prompts\[0\] must be a list of token ids, got float"),
     ([None], TypeError, r"prompts\[0\]"),
-    ([b"bytes"], TypeError, r"prompts\[0\]"),
     (b"bytes", TypeError, "prompts must be a str, a list of token ids"),
     (None, TypeError, "prompts must be"),
     (5, TypeError, "prompts must be"),
     ({"a": 1}, TypeError, "prompts must be"),
-    ({5}, TypeError, "prompts must be"),
     ([5] * 64, ValueError, r"prompts\[0\] has 64 tokens; .* at most 64 fit"),
     (["fine", "far too long " * 40], ValueError, r"prompts\[1\] has \d+ tokens"),
 ]
@@ -80,10 +76,8 @@ def test_bad_prompts(llm, prompts, error, message):
         ("", ValueError, "prompt must not be empty"),
         ([], ValueError, "prompt must not be empty"),
         (None, TypeError, "prompt must be"),
-        (b"x", TypeError, "prompt must be"),
         ([384], ValueError, "prompt has token id 384"),
         (["one", "two"], TypeError, "prompt must have ints as token ids, got 'one'"),
-        ([[5]], TypeError, "prompt must have ints"),
         ([5] * 64, ValueError, "prompt has 64 tokens"),
         ([{"role": "user"}], ValueError, r"messages\[0\]"),
     ],
@@ -102,13 +96,12 @@ def test_bad_prompts_of_a_stream(llm, prompt, error, message):
         (None, TypeError, "messages must be a list"),
         (USER, TypeError, "messages must be a list of messages, .* got dict"),
         ("Hi", ValueError, "messages must be a non-empty list of dictionaries, got 'H'"),
-        (["Hi"], ValueError, "messages"),
         ([5], ValueError, "messages"),
         ([{"role": "user"}], ValueError, r"messages\[0\] must be .* role and content"),
         ([{"content": "Hi"}], ValueError, r"messages\[0\]"),
         ([USER, "Hi"], ValueError, r"messages\[1\]"),
         ([[USER], [USER, 5]], ValueError, r"messages\[1\]"),
-        ([{"role": "user", "content": 5}], TypeError, r"messages\[0\]\['content'\]"),
+        ([{"role": "user", "content": 5}], TypeError, r"messages\[0\]\['content'\] must be a str"),
         ([{"role": "user", "content": None}], TypeError, r"messages\[0\]\['content'\]"),
         ([{"role": "user", "content": "word " * 99}], ValueError, r"messages has \d+ tokens"),
     ],
@@ -137,43 +130,6 @@ def test_texts_that_are_no_unicode(llm):
 
 
 # ------------------------------------------------------------------------------------ parameters
-
-
-@pytest.mark.parametrize(
-    "name, value, error",
-    [
-        ("temperature", -0.1, ValueError),
-        ("temperature", float("nan"), ValueError),
-        ("temperature", float("inf"), ValueError),
-        ("temperature", "hot", TypeError),
-        ("temperature", None, TypeError),
-        ("top_p", 0.0, ValueError),
-        ("top_p", 1.1, ValueError),
-        ("top_p", "1", TypeError),
-        ("top_k", -1, ValueError),
-        ("top_k", 1.5, TypeError),
-        ("min_p", -0.1, ValueError),
-        ("min_p", 1.1, ValueError),
-        ("repetition_penalty", 0.0, ValueError),
-        ("repetition_penalty", -1.0, ValueError),
-        ("repetition_penalty", float("inf"), ValueError),
-        ("max_tokens", 0, ValueError),
-        ("max_tokens", 2.5, TypeError),
-        ("max_tokens", True, TypeError),
-        ("max_tokens", None, TypeError),
-        ("seed", "lucky", TypeError),
-        ("seed", 1.5, TypeError),
-        ("seed", 2**64, ValueError),
-        ("ignore_eos", "no", TypeError),
-        ("ignore_eos", None, TypeError),
-        ("stop", "", ValueError),
-        ("stop", ["fine", ""], ValueError),
-        ("stop", [5], TypeError),
-    ],
-)
-def test_bad_sampling_parameters(name, value, error):
-    with pytest.raises(error, match=name):
-        SamplingParams(**{name: value})
 
 
 @pytest.mark.parametrize(
@@ -206,10 +162,8 @@ def test_parameters_of_a_stream(llm):
     "options, error, message",
     [
         ({"block_size": 0}, ValueError, "block_size must be at least 1, got 0"),
-        ({"block_size": -4}, ValueError, "block_size"),
         ({"block_size": "16"}, TypeError, "block_size must be an int"),
         ({"block_size": True}, TypeError, "block_size"),
-        ({"block_size": 4.0}, TypeError, "block_size"),
         ({"num_blocks": 0}, ValueError, "num_blocks must be at least 1, got 0"),
         ({"num_blocks": 2.5}, TypeError, "num_blocks"),
         ({"num_blocks": 1, "block_size": 1}, ValueError, "num_blocks must make room"),
@@ -217,6 +171,8 @@ def test_parameters_of_a_stream(llm):
         ({"kv_cache_memory_bytes": 100}, ValueError, "kv_cache_memory_bytes must hold"),
         ({"kv_cache_memory_bytes": 1e9}, TypeError, "kv_cache_memory_bytes"),
         ({"max_num_seqs": 0}, ValueError, "max_num_seqs"),
+        ({"max_num_seqs": 2.0}, TypeError, "max_num_seqs"),
+        ({"max_num_seqs": True}, TypeError, "max_num_seqs"),
         ({"device": "gpu"}, ValueError, "device must be .* got .gpu."),
         ({"device": 7}, ValueError, "device must be"),
         ({"gpu_memory_utilization": 1.5}, ValueError, "gpu_memory_utilization must be"),
@@ -226,6 +182,7 @@ def test_parameters_of_a_stream(llm):
         ({"enable_chunked_prefill": 0}, TypeError, "enable_chunked_prefill must be True or False"),
         ({"exercises": 5}, TypeError, "exercises must be True, False or a list of ids, got 5"),
         ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
+        ({"max_num_batched_tokens": "2048"}, TypeError, "max_num_batched_tokens"),
         ({"policy": "best"}, ValueError, "policy"),
         ({"dtype": "float33"}, ValueError, "dtype must be one of .*got 'float33'"),
         ({"dtype": 32}, ValueError, "dtype"),

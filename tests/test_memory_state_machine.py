@@ -207,13 +207,23 @@ class MemoryMachine(RuleBasedStateMachine):
         self.leave(self.some(rng))
         self.events["aborted"] += 1
 
-    def leave(self, request_id: int):
+    def leave(self, request_id: int) -> Live:
         live = self.live.pop(request_id)
         self.kv.free_blocks(request_id)
         self.cache.unlock(live.node)
         self.oracle.lock((live.namespace, live.locked), -1)
         with pytest.raises(KeyError):
             self.kv.free_blocks(request_id)
+        return live
+
+    @anything_runs
+    @rule(rng=randoms)
+    def fail(self, rng):
+        """An error: what the request computed and found must not be found again."""
+        live = self.leave(self.some(rng))
+        self.cache.drop(live.node)
+        self.oracle.prune((live.namespace, live.locked))
+        self.events["failed"] += 1
 
     @rule(rng=randoms)
     def evict(self, rng):
@@ -228,8 +238,12 @@ class MemoryMachine(RuleBasedStateMachine):
         """Match without starting, as admission in order of the longest prefix does."""
         tokens, namespace = self.prompt(rng), rng.choice(["", "tenant"])
         whole = max(0, len(tokens) - 1) // self.cache.block_size * self.cache.block_size
+        clock = self.cache.tree._clock
+        length = self.cache.match_length(tokens, namespace)
+        assert self.cache.tree._clock == clock, "to ask for the length is not to use it"
         found = self.cache.match(tokens, namespace)
         assert found.values == self.oracle.match(tokens[:whole], namespace)
+        assert found.length == length < max(len(tokens), 1)
 
     @rule(rng=randoms)
     def pressure(self, rng):
@@ -326,9 +340,10 @@ WEIGHTS = {
     "fork": 4,
     "finish": 4,
     "abort": 2,
+    "fail": 1,
     "evict": 1,
     "look": 2,
-    "pressure": 0.1,
+    "pressure": 0.5,
 }
 
 
@@ -347,7 +362,7 @@ def test_random_walk(block_size, seed):
         for check in INVARIANTS:
             check(machine)
     machine.teardown()
-    wanted = {"hit", "miss", "evicted", "refused", "forked", "finished", "aborted"}
+    wanted = {"hit", "miss", "evicted", "refused", "forked", "finished", "aborted", "failed"}
     wanted |= {"copied"} if block_size > 1 else set()
     rare = {name: machine.events[name] for name in wanted if machine.events[name] < 5}
     assert LONG or not rare, "the walk met these too seldom to prove anything"

@@ -13,7 +13,7 @@ from functools import partial
 
 import pytest
 import torch
-from oracles import chi_square_p
+from oracles import EXAMPLE, FILTERED, check_frequencies, chi_square_p
 
 from yaie.build import jit
 from yaie.course.lessons.ops.reference import sampling as seeded
@@ -100,30 +100,7 @@ def away_from_edges(logits: torch.Tensor, setting: tuple, slack: float = 1e-5) -
     return len(kept) == 1
 
 
-def fits(row: torch.Tensor, setting: tuple, uniform: float, token: int, slack: float) -> bool:
-    """Whether `uniform` is within the token's share, or near its border."""
-    ids, mass = sorted_masses(row, setting)
-    place = ids.index(token)
-    before = math.fsum(mass[:place])
-    return before - slack <= uniform <= before + mass[place] + slack
-
-
 # ------------------------------------------------------------------------------------- which token
-
-
-@each_device
-@each_dtype
-@pytest.mark.parametrize("size", VOCABULARIES)
-def test_the_first_and_the_last_that_are_kept(size: int, dtype: torch.dtype, device: str) -> None:
-    logits = normal(len(SETTINGS), size, dtype)
-    clear = [away_from_edges(*pair) for pair in zip(logits, SETTINGS, strict=True)]
-    assert sum(clear) > len(clear) // 2
-    for uniform, end in ((0.0, 0), (LAST, -1)):
-        given = parameters(SETTINGS, uniform, device)
-        tokens = sample(logits.to(device), *given, backend="cuda").tolist()
-        for row, setting, token, sure in zip(logits, SETTINGS, tokens, clear, strict=True):
-            if sure or end == 0:
-                assert token == sorted_masses(row, setting)[0][end], f"{setting} at {uniform}"
 
 
 @pytest.mark.parametrize("backend", ["cuda", "reference"])
@@ -131,13 +108,21 @@ def test_the_first_and_the_last_that_are_kept(size: int, dtype: torch.dtype, dev
 @each_dtype
 @pytest.mark.parametrize("size", VOCABULARIES)
 def test_a_number_is_in_the_share_of_its_token(size, dtype, device, backend) -> None:
+    """0 draws the first token that is kept, the largest number the last."""
     logits = normal(len(SETTINGS), size, dtype, seed=1)
-    for uniform in (0.03, 0.5, 0.77):
+    clear = [away_from_edges(*pair) for pair in zip(logits, SETTINGS, strict=True)]
+    assert sum(clear) > len(clear) // 2
+    for uniform in (0.0, 0.03, 0.5, 0.77, LAST):
         given = parameters(SETTINGS, uniform, device)
         tokens = sample(logits.to(device), *given, backend=backend).tolist()
-        for row, setting, token in zip(logits, SETTINGS, tokens, strict=True):
-            slack = 1e-5 if away_from_edges(row, setting) else 0.1
-            assert fits(row, setting, uniform, token, slack), f"{setting} at {uniform}: {token}"
+        for row, setting, token, sure in zip(logits, SETTINGS, tokens, clear, strict=True):
+            ids, mass = sorted_masses(row, setting)
+            place = f"{setting} at {uniform}: {token}"
+            if uniform == 0 or (uniform == LAST and sure):
+                assert token == ids[0 if uniform == 0 else -1], place
+            slack, before = 1e-5 if sure else 0.1, math.fsum(mass[: ids.index(token)])
+            share = mass[ids.index(token)]
+            assert before - slack <= uniform <= before + share + slack, place
 
 
 @each_device
@@ -169,10 +154,8 @@ def test_ties_follow_the_reference() -> None:
         middles = [math.fsum(mass[:i]) + mass[i] / 2 for i in range(len(ids))]
         given = parameters([setting] * len(ids), middles)
         for backend in ("cuda", "reference"):
-            assert (
-                sample(logits.expand(len(ids), -1).contiguous(), *given, backend=backend).tolist()
-                == ids
-            )
+            rows = logits.expand(len(ids), -1).contiguous()
+            assert sample(rows, *given, backend=backend).tolist() == ids
 
 
 @pytest.mark.parametrize("size", [5, 3000, 70_000])
@@ -210,40 +193,23 @@ def test_the_same_as_the_sampling_kernel_keeps() -> None:
 # ------------------------------------------------------------------------------------- how often
 
 
-EXAMPLE = [0.4, 0.3, 0.15, 0.1, 0.05]
 DRAWS = 10_000
-FILTERS = {
-    "plain": ((1.0, 0, 1.0, 0.0), EXAMPLE),
-    "temperature 2": ((2.0, 0, 1.0, 0.0), [p**0.5 for p in EXAMPLE]),
-    "top_k": ((1.0, 2, 1.0, 0.0), [0.4, 0.3, 0, 0, 0]),
-    "top_p": ((1.0, 0, 0.8, 0.0), [0.4, 0.3, 0.15, 0, 0]),
-    "min_p": ((1.0, 0, 1.0, 0.3), [0.4, 0.3, 0.15, 0, 0]),
-    "top_k before top_p": ((1.0, 3, 0.8, 0.0), [0.4, 0.3, 0, 0, 0]),
-    "temperature before top_p": ((0.5, 0, 0.8, 0.0), [0.16, 0.09, 0, 0, 0]),
-}
 
 
 def chi_square(tokens: torch.Tensor, weights: list[float]) -> float:
-    counts = torch.bincount(tokens.cpu(), minlength=len(weights)).tolist()
-    return chi_square_p(counts, [weight / sum(weights) for weight in weights])
+    return chi_square_p(torch.bincount(tokens.cpu(), minlength=len(weights)).tolist(), weights)
 
 
 def example_logits(rows: int) -> torch.Tensor:
     return torch.tensor(EXAMPLE).log().expand(rows, -1).contiguous()
 
 
-@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("name", FILTERED)
 def test_tokens_come_as_often_as_they_should(name: str) -> None:
-    setting, weights = FILTERS[name]
     rows = 1200
     numbers = torch.rand(rows, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    given = parameters([setting] * rows, numbers.tolist())
-    tokens = sample(example_logits(rows), *given, backend="cuda")
-    assert chi_square(tokens, weights) > 1e-3
-    for other, (_, wrong) in FILTERS.items():  # and not as another setting would have them
-        share, wrong_share = ([w / sum(ws) for w in ws] for ws in (weights, wrong))
-        if max(abs(a - b) for a, b in zip(share, wrong_share, strict=True)) > 0.1:
-            assert chi_square(tokens, wrong) < 1e-4, other
+    given = parameters([FILTERED[name][0]] * rows, numbers.tolist())
+    check_frequencies(sample(example_logits(rows), *given, backend="cuda"), name)
 
 
 @each_device
@@ -376,8 +342,7 @@ def test_an_empty_batch() -> None:
 
 def run_sample(module, logits, rows, uniform) -> torch.Tensor:
     tokens = torch.full((len(rows),), -9)
-    suffix = next(s for s, dtype in DTYPES.items() if dtype == logits.dtype)
-    launch = getattr(module, f"sample_{suffix}")
+    launch = getattr(module, f"sample_{SUFFIXES[logits.dtype]}")
     launch(logits, *parameters(rows, uniform), tokens, *logits.shape)
     return tokens
 
@@ -411,12 +376,11 @@ def test_any_alignment(dtype: torch.dtype) -> None:
 
 @each_dtype
 def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
-    suffix = next(s for s, other in DTYPES.items() if other == dtype)
     module = jit.load("sampling/gumbel.cu", checked=True)
     for size, blocks, threads in ((1, 1, 32), (33, 2, 64), (100, 3, 96)):
         logits, seeds = normal(4, size, dtype), torch.arange(4)
         tokens = torch.full((4,), -9)
-        launch = getattr(module, f"gumbel_sample_{suffix}")
+        launch = getattr(module, f"gumbel_sample_{SUFFIXES[dtype]}")
         launch(logits, torch.ones(4), seeds, seeds, tokens, 4, size, blocks, threads)
         assert module.report.clean, module.report
         assert torch.equal(tokens, seeded.gumbel_sample(logits, torch.ones(4), seeds, seeds))
@@ -426,7 +390,6 @@ def test_gumbel_clean_in_checked_mode(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("size", [1, 31, 33, 96, 500])
 def test_softmax_stats(size: int, dtype: torch.dtype) -> None:
     """Maximum and sum of rows far from zero, and of rows with nothing in them."""
-    suffix = next(s for s, other in DTYPES.items() if other == dtype)
     x = normal(5, size, dtype)
     x[1], x[2] = x[1] - 1000, -INF
     x[3, : size // 2] = -INF
@@ -435,7 +398,7 @@ def test_softmax_stats(size: int, dtype: torch.dtype) -> None:
         module = jit.load("sampling/softmax_stats.cu", checked)
         best, total = torch.full((5,), math.nan), torch.full((5,), math.nan)
         with settings(order=order):
-            getattr(module, f"softmax_stats_{suffix}")(x, best, total, 5, size, 2, 96)
+            getattr(module, f"softmax_stats_{SUFFIXES[dtype]}")(x, best, total, 5, size, 2, 96)
         assert not checked or module.report.clean, module.report
         found.append((best, total))
     assert all(
@@ -452,7 +415,6 @@ def test_softmax_stats(size: int, dtype: torch.dtype) -> None:
 @each_dtype
 @pytest.mark.parametrize("size", [1, 31, 257, 3000])
 def test_threshold_of_top_p(size: int, dtype: torch.dtype) -> None:
-    suffix = next(s for s, other in DTYPES.items() if other == dtype)
     x = normal(6, size, dtype)
     x[1] = 0.0
     best = x.float().amax(dim=1)
@@ -468,7 +430,7 @@ def test_threshold_of_top_p(size: int, dtype: torch.dtype) -> None:
         module = jit.load("sampling/top_p.cu", checked)
         threshold, above = torch.full((6,), math.nan), torch.full((6,), -9)
         with settings(order=order):
-            getattr(module, f"top_p_threshold_{suffix}")(
+            getattr(module, f"top_p_threshold_{SUFFIXES[dtype]}")(
                 x, best, enough, threshold, above, 6, size, 4
             )
         assert not checked or module.report.clean, module.report
@@ -518,9 +480,8 @@ def test_bad_arguments() -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")
 def test_captured_in_a_cuda_graph() -> None:
     """Nothing waits for the GPU: a graph holds the operators, and runs them on new numbers."""
-    for operator, arguments in zip(
-        (sample, gumbel_sample), operator_arguments("cuda"), strict=True
-    ):
+    operators = zip((sample, gumbel_sample), operator_arguments("cuda"), strict=True)
+    for operator, arguments in operators:
         operator(*arguments, backend="cuda")  # compiles
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -528,6 +489,5 @@ def test_captured_in_a_cuda_graph() -> None:
         arguments[0].copy_(normal(5, 60, torch.float32, seed=9))
         tokens.fill_(-9)
         graph.replay()
-        assert torch.equal(
-            tokens.cpu(), operator(*(t.cpu() for t in arguments), backend="reference")
-        )
+        wanted = operator(*(t.cpu() for t in arguments), backend="reference")
+        assert torch.equal(tokens.cpu(), wanted)
