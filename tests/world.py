@@ -1,7 +1,7 @@
 """A scheduler with its memory and no model, for tests.
 
 The model is a function that reads every slot of its context through the block table. So a slot
-that was never written, or that somebody else has overwritten, changes what a request generates.
+that was never written, or that another request has overwritten, changes what a request generates.
 """
 
 from __future__ import annotations
@@ -57,8 +57,12 @@ class World:
 
     def step(self) -> Step:
         """Schedule, compute, sample, finish."""
+        running = list(self.scheduler.running)
+        tokens = [list(request.token_ids) for request in self.requests]
         step = self.scheduler.schedule()
+        assert tokens == [request.token_ids for request in self.requests]
         self.check_step(step)
+        self.check_preempted(step, running)
         self.check_counts()
         ready = []
         for request in step.scheduled:
@@ -106,26 +110,46 @@ class World:
     # ------------------------------------------------------------------------ what must hold
 
     def check_step(self, step: Step) -> None:
-        scheduler = self.scheduler
+        scheduler, budget = self.scheduler, self.scheduler.max_num_batched_tokens
         assert step.scheduled or step.preempted or not scheduler.has_work, "a step without progress"
         assert len(scheduler.running) <= scheduler.max_num_seqs
         assert len(set(step.num_tokens)) == len(step.scheduled), "a request is scheduled twice"
+        old = [request for request in scheduler.running if request not in step.admitted]
+        decoding = [request for request in old if request.is_decoding]
+        assert step.scheduled[: len(decoding)] == decoding, "a decoding request was left out"
+        prefills = step.scheduled[len(decoding) :]
         for request in step.scheduled:
             assert request.status is Status.RUNNING
             assert 1 <= step.num_tokens[request.request_id] <= request.num_new_tokens
-        prefills = [request for request in step.scheduled if not request.is_decoding]
-        if step.total_tokens > scheduler.max_num_batched_tokens:
-            assert not scheduler.enable_chunked_prefill, "the budget is exceeded"
+        if scheduler.enable_chunked_prefill:
+            assert step.total_tokens <= budget, "the budget is exceeded"
+            for request in scheduler.running:  # as much of the prompts as fits, in their order
+                is_whole = step.num_tokens.get(request.request_id) == request.num_new_tokens
+                is_cut = step.total_tokens == budget and request not in prefills[:-1]
+                assert is_whole or is_cut, "tokens of the budget are left"
+        elif step.total_tokens > budget:
             assert len(prefills) == 1, "the budget is exceeded by more than one prompt"
-        decoding = {r.request_id for r in scheduler.running if r.is_decoding}
-        assert decoding <= step.num_tokens.keys(), "a decoding request was left out"
+
+    def check_preempted(self, step: Step, running: list[Request]) -> None:
+        """Those admitted last give way, and wait in front of all others in their old order."""
+        number, waiting = len(step.preempted), list(self.scheduler.waiting)
+        assert step.preempted == running[::-1][:number]
+        assert waiting[:number] == step.preempted[::-1]
+        assert not (step.preempted and step.admitted), "a request is admitted for one preempted"
+        for request in step.preempted:
+            assert (request.status, request.num_computed_tokens) == (Status.WAITING, 0)
 
     def check_counts(self) -> None:
         scheduler, kv, pool = self.scheduler, self.kv, self.pool
         running = {request.request_id for request in scheduler.running}
         waiting = {request.request_id for request in scheduler.waiting}
         assert not running & waiting
+        assert all(request.status is Status.RUNNING for request in scheduler.running)
+        assert all(request.status is Status.WAITING for request in scheduler.waiting)
         assert running == kv.block_tables.keys() == kv.lengths.keys()
+        for request in scheduler.running:  # what another request has computed as well is held once
+            cached = request.node.path_values()
+            assert kv.block_tables[request.request_id][: len(cached)] == cached
         nodes = list(self.nodes())
         users = Counter(block for table in kv.block_tables.values() for block in table)
         users.update(block for node in nodes for block in node.values)
@@ -142,6 +166,7 @@ class World:
         assert all(node.lock_count == locks[id(node)] for node in nodes)
         assert sum(locks.values()) == sum(node.lock_count for node in nodes)
         assert self.cache.num_cached == sum(len(node.values) for node in nodes)
+        assert scheduler.enable_prefix_caching or not nodes
         unlocked = [block for node in nodes if not node.lock_count for block in node.values]
         assert self.cache.tree.num_evictable == len(unlocked)
         assert all(users[block] == 1 for block in unlocked), "an evictable block is in use"
@@ -150,7 +175,7 @@ class World:
                 assert request.node is None
 
     def check_whole(self) -> None:
-        """Nobody runs: what is not cached is free, and all of it can be had back."""
+        """Nothing runs: what is not cached is free, and every block can be had back."""
         assert not self.scheduler.has_work
         self.check_counts()
         num_free = self.pool.num_free
