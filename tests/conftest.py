@@ -20,6 +20,12 @@ def tiny_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def untied_model(tmp_path_factory) -> Path:
+    """A tiny model whose answers vary: with tied embeddings a random one repeats its last token."""
+    return make_tiny_model(tmp_path_factory.mktemp("untied") / "tiny", tie_word_embeddings=False)
+
+
+@pytest.fixture(scope="session")
 def real_model() -> Path:
     """Folder of SmolLM2-135M-Instruct, fetched unless it is in the cache."""
     from yaie.model.pull import pull

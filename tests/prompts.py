@@ -109,7 +109,6 @@ PROMPTS: dict[str, str | list[dict[str, str]]] = {
     "a list": "Monday, Tuesday, Wednesday,",
     # 1,000 tokens and more
     "a long story": ALICE,
-    "a long story retold": ALICE + "\nIn short, the story so far is this:",
     # in the middle: these begin alike, so that one finds the other in the cache
     "half a story": ALICE[:1800],
     "half a story and a question": ALICE[:1800] + "\n\nQuestion: What did Alice see?\nAnswer:",

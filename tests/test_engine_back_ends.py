@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
 from yaie.ops.interpreter import interpreted
@@ -16,12 +15,6 @@ TRITON = pytest.mark.skipif(not interpreted(), reason="needs Triton's interprete
 BACK_ENDS = ["cuda", pytest.param("triton", marks=TRITON)]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    # Untied: a random tied model says its last token again and again, whatever came before.
-    return make_tiny_model(tmp_path_factory.mktemp("back_ends"), tie_word_embeddings=False)
-
-
 def make(model, **options):
     return LLM(model, device="cpu", num_blocks=80, exercises=False, **options)
 
@@ -31,10 +24,10 @@ def logprobs(outputs):
 
 
 @pytest.mark.parametrize("backend", BACK_ENDS)
-def test_the_same_greedy_tokens(folder, backend):
+def test_the_same_greedy_tokens(untied_model, backend):
     options = {"block_size": 4, "max_num_seqs": 8, "max_num_batched_tokens": 16}
-    wanted = make(folder, backend="reference", **options).generate(PROMPTS, GREEDY)
-    llm = make(folder, backend=backend, **options)
+    wanted = make(untied_model, backend="reference", **options).generate(PROMPTS, GREEDY)
+    llm = make(untied_model, backend=backend, **options)
     for _ in range(2):  # the second time from the cache
         got = llm.generate(PROMPTS, GREEDY)
         assert [o.token_ids for o in got] == [o.token_ids for o in wanted]
@@ -42,12 +35,12 @@ def test_the_same_greedy_tokens(folder, backend):
 
 
 @pytest.mark.parametrize("backend", BACK_ENDS)
-def test_bfloat16_is_as_near_as_the_references(folder, backend):
+def test_bfloat16_is_as_near_as_the_references(untied_model, backend):
     """Within what bfloat16 does to the reference itself, or half as much again."""
     first = SamplingParams(temperature=0.0, max_tokens=1, logprobs=20)
 
     def likeliest(**options):
-        outputs = make(folder, **options).generate(PROMPTS, first)
+        outputs = make(untied_model, **options).generate(PROMPTS, first)
         return {(n, i): x for n, o in enumerate(outputs) for i, x in o.logprobs[0].top.items()}
 
     exact, far = likeliest(backend="reference"), {}

@@ -153,7 +153,7 @@ COVERING = [
 EVERY = [
     Case(size, chunked, caching, tight, alone)
     for size, chunked, caching, tight, alone in product([1, 4, 16], *[[True, False]] * 4)
-    if not (tight and alone)  # nobody is there to be preempted
+    if not (tight and alone)  # one request is never preempted
 ]
 CASES = EVERY if os.environ.get("YAIE_ALL_COMBINATIONS") == "1" else COVERING
 
@@ -176,6 +176,7 @@ def test_tokens_equal_transformers(model, tokenizer, answers, case):
     )
     names = list(answers)
     random.Random(0).shuffle(names)
+    names = names[:8] if case.alone else names
     metrics = serve(engine, answers, names, case.alone)
     assert (sum(m.num_preemptions for m in metrics.values()) > 0) == case.tight
     assert (sum(m.num_cached_tokens for m in metrics.values()) > 0) == case.caching

@@ -12,7 +12,6 @@ import torch
 from engines import check_whole, follow, interfere, leave_alone, recompute
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import make_tiny_model
 
 from yaie import LLM, SamplingParams
 from yaie.engine.config import EngineConfig
@@ -25,18 +24,13 @@ MIXED = "Grüße! 世界 😀👨‍👩‍👧 done\n"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return make_tiny_model(tmp_path_factory.mktemp("untied"), tie_word_embeddings=False)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder):
-    return Tokenizer(folder)
+def tokenizer(untied_model):
+    return Tokenizer(untied_model)
 
 
 @pytest.fixture
-def llm(folder):
-    return LLM(folder, num_blocks=200, block_size=4, exercises=False)
+def llm(untied_model):
+    return LLM(untied_model, num_blocks=200, block_size=4, exercises=False)
 
 
 def say(llm: LLM, text: str, first: int = FIRST[0], end: bool = True) -> list[int]:
@@ -74,20 +68,12 @@ def test_parameters_for_each_prompt(llm):
     assert len(output.token_ids) <= SamplingParams().max_tokens
 
 
-def test_more_prompts_than_seats(folder):
-    llm = LLM(folder, num_blocks=64, block_size=4, max_num_seqs=3, max_num_batched_tokens=8)
+def test_more_prompts_than_seats(untied_model):
+    llm = LLM(untied_model, num_blocks=64, block_size=4, max_num_seqs=3, max_num_batched_tokens=8)
     prompts = [[3 + i] * (1 + i % 5) for i in range(20)]
     outputs = llm.generate(prompts, SamplingParams(temperature=0.0, max_tokens=5))
     assert [o.prompt_token_ids for o in outputs] == prompts
     check_whole(llm.engine)
-
-
-def test_seeded_prompts_repeat_in_any_company(llm):
-    params = [SamplingParams(temperature=1.0, seed=n, max_tokens=12) for n in range(6)]
-    prompts = [f"Prompt {n}" for n in range(6)]
-    together = [o.token_ids for o in llm.generate(prompts, params)]
-    alone = [llm.generate(*pair)[0].token_ids for pair in zip(prompts, params, strict=True)]
-    assert together == alone
 
 
 def test_the_same_prompt_twice_hits_the_cache(llm):
@@ -111,21 +97,6 @@ def test_options_are_those_of_the_config():
 # ------------------------------------------------------------------------------------ endings
 
 
-def test_an_end_token_ends_the_text(llm):
-    tokens = say(llm, "The end.")
-    [output] = llm.generate(FIRST, GREEDY)
-    assert output.text == "The end."
-    assert output.token_ids == [*tokens, 2]
-    assert output.finish_reason == "stop"
-
-
-def test_ignore_eos_goes_on(llm):
-    say(llm, "The end.")
-    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=30, ignore_eos=True))
-    assert (output.finish_reason, len(output.token_ids)) == ("length", 30)
-    assert output.text == "The end."  # special tokens have no text
-
-
 def test_stop_tokens_end_the_text(llm):
     tokens = say(llm, "One two three four")
     stop = tokens[-1]
@@ -138,14 +109,20 @@ def test_stop_tokens_end_the_text(llm):
         assert output.text == llm.tokenizer.decode(tokens[:at])
 
 
-def test_max_tokens_before_the_end(llm):
+def test_how_an_answer_ends(llm):
     tokens = say(llm, "One two three four")
-    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=len(tokens) - 1))
-    assert output.finish_reason == "length"
-    assert output.text == llm.tokenizer.decode(tokens[:-1])
-    # The end token comes exactly where max_tokens would: it stopped of its own accord.
-    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=len(tokens) + 1))
-    assert output.finish_reason == "stop"
+    cut = llm.tokenizer.decode(tokens[:-1])
+    for options, text, kept, reason in (
+        ({}, "One two three four", [*tokens, 2], "stop"),
+        # Special tokens have no text.
+        ({"ignore_eos": True, "max_tokens": 30}, "One two three four", None, "length"),
+        ({"max_tokens": len(tokens) - 1}, cut, tokens[:-1], "length"),
+        # The end token comes where max_tokens would end it: it stopped of its own accord.
+        ({"max_tokens": len(tokens) + 1}, "One two three four", [*tokens, 2], "stop"),
+    ):
+        [output] = llm.generate(FIRST, dataclasses.replace(GREEDY, **options))
+        assert (output.text, output.finish_reason) == (text, reason)
+        assert output.token_ids == (kept or [*tokens, *[2] * (30 - len(tokens))])
 
 
 @pytest.mark.parametrize(
@@ -178,14 +155,9 @@ def test_stop_strings(llm, text, stop, wanted):
     assert stream.output.finish_reason == "stop"
     [output] = llm.generate(FIRST, params)
     assert (output.text, output.token_ids) == (wanted, stream.output.token_ids)
+    if wanted != text:  # nothing is computed behind a stop string
+        assert len(output.token_ids) <= len(tokens)
     check_whole(llm.engine)
-
-
-def test_a_stop_string_frees_its_request_at_once(llm):
-    tokens = say(llm, "a b STOP c d e f g")
-    [output] = llm.generate(FIRST, SamplingParams(temperature=0, max_tokens=99, stop="STOP"))
-    assert len(output.token_ids) < len(tokens)
-    assert "STOP" in llm.tokenizer.decode(output.token_ids)
 
 
 letters = st.text(alphabet="ab世😀\n", max_size=30)
@@ -284,47 +256,23 @@ def test_a_stream_never_begun_frees_its_request(llm):
     check_whole(llm.engine)
 
 
-def test_two_streams_take_turns(llm):
-    short, long = "Hi 😀", "A much longer answer than the other one."
-    say(llm, short, first=5)
-    say(llm, long, first=6)
-    a, b = llm.stream([5], GREEDY), llm.stream([6], GREEDY)
-    pieces = {a: [], b: []}
-    open_streams = [a, b]
-    while open_streams:
-        for stream in list(open_streams):
-            piece = next(stream, None)
-            if piece is None:
-                open_streams.remove(stream)
-            else:
-                pieces[stream].append(piece)
-    assert "".join(pieces[a]) == a.output.text == short
-    assert "".join(pieces[b]) == b.output.text == long
-    check_whole(llm.engine)
-
-
-@pytest.mark.parametrize("order", [(5, 6), (6, 5)])
-def test_a_stream_that_ended_in_anothers_steps(llm, order):
-    """All of one stream is read before the other is looked at."""
+@pytest.mark.parametrize("order", ["5" * 99, "6" * 99, "56" * 99, "6" + "5" * 99, "generate"])
+def test_streams_that_are_read_in_any_order(llm, order):
+    """In turns, one to its end before the other is looked at, or beside `generate`."""
     texts = {5: "Hi 😀", 6: "A much longer answer than the other one."}
     for first, text in texts.items():
         say(llm, text, first)
     streams = {first: llm.stream([first], GREEDY) for first in (5, 6)}
-    for first in order:
-        assert "".join(streams[first]) == texts[first]
+    heard = {5: next(streams[5]), 6: ""}
+    if order == "generate":  # both end in its steps
+        assert llm.generate([[6]], GREEDY)[0].text == texts[6]
+        order = ""
+    for first in map(int, order):
+        heard[first] += next(streams[first], "")
+    for first in (5, 6):
+        assert heard[first] + "".join(streams[first]) == texts[first]
+        assert streams[first].output.text == texts[first]
         assert streams[first].output.finish_reason == "stop"
-    check_whole(llm.engine)
-
-
-def test_generate_while_a_stream_is_open(llm):
-    say(llm, "A stream that is read in two parts.", first=5)
-    say(llm, "A long answer, so long that the stream ends in its steps. " * 2, first=6)
-    stream = llm.stream([5], GREEDY)
-    start = next(stream)
-    [output] = llm.generate([[6]], GREEDY)
-    assert output.text == "A long answer, so long that the stream ends in its steps. " * 2
-    assert start + "".join(stream) == "A stream that is read in two parts."
-    assert stream.output.finish_reason == "stop"
     check_whole(llm.engine)
 
 
@@ -451,8 +399,8 @@ def test_a_closed_llm_says_so(llm):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_runs(folder, dtype):
-    llm = LLM(folder, dtype=dtype, num_blocks=32, block_size=4)
+def test_half_precision_runs(untied_model, dtype):
+    llm = LLM(untied_model, dtype=dtype, num_blocks=32, block_size=4)
     assert llm.engine.kv.key_pools[0].dtype == getattr(torch, dtype)
     params = SamplingParams(temperature=1.0, seed=1, max_tokens=10, ignore_eos=True)
     [output] = llm.generate([5] * 20, params)

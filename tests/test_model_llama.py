@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from tiny import make_batch, make_pools, make_tiny_model
+from tiny import QWEN2, make_batch, make_pools, make_tiny_model
 
 from yaie.model.linear import Linear, rows_computed
 from yaie.model.weights import load_model
@@ -33,11 +33,7 @@ VARIANTS = {
         "model_type": "mistral",
         "sliding_window": None,
     },
-    "qwen2": {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "use_sliding_window": False,
-    },
+    "qwen2": QWEN2,
 }
 LENGTHS = (1, 2, 7, 16, 17, 50)
 

@@ -8,7 +8,6 @@ import os
 import pytest
 from hypothesis import HealthCheck, given, settings
 from servers import serving
-from tiny import make_tiny_model
 
 from yaie import LLM
 
@@ -25,10 +24,9 @@ CHECKS = [
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    folder = make_tiny_model(tmp_path_factory.mktemp("fuzz") / "tiny", tie_word_embeddings=False)
+def running(untied_model):
     logging.getLogger("yaie.server").setLevel(logging.ERROR)
-    with serving(LLM(folder, num_blocks=64), max_tokens=4) as server:
+    with serving(LLM(untied_model, num_blocks=64), max_tokens=4) as server:
         yield server
 
 

@@ -6,17 +6,10 @@ import random
 
 import pytest
 from engines import recompute
-from tiny import make_tiny_model
 
 from yaie.course.lessons.speculative import Round, Verifier, accept, prompt_lookup, speculate
 from yaie.engine.sampling import SamplingParams
 from yaie.model.weights import load_model
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    # Untied: a random tied model says its last token again and again, whatever came before.
-    return make_tiny_model(tmp_path_factory.mktemp("speculative"), tie_word_embeddings=False)
 
 
 def by_definition(tokens, num_draft, longest, shortest):
@@ -85,8 +78,8 @@ def drafters(wanted):
 
 @pytest.mark.parametrize("drafter", ["right", "wrong", "mixed", "none", "lookup"])
 @pytest.mark.parametrize("length", [1, 16, 40])
-def test_the_text_is_that_of_plain_decoding(folder, drafter, length):
-    model = load_model(folder)
+def test_the_text_is_that_of_plain_decoding(untied_model, drafter, length):
+    model = load_model(untied_model)
     prompt = [3 + i % 7 for i in range(length)]
     params = SamplingParams(temperature=0.0, max_tokens=24)
     plain = recompute(model, prompt, params)
@@ -100,8 +93,8 @@ def test_the_text_is_that_of_plain_decoding(folder, drafter, length):
         assert len(rounds) == len(plain)
 
 
-def test_an_end_token_ends_the_text(folder):
-    model = load_model(folder)
+def test_an_end_token_ends_the_text(untied_model):
+    model = load_model(untied_model)
     prompt = list(range(3, 20))
     plain = recompute(model, prompt, SamplingParams(temperature=0.0, max_tokens=12))
     end = plain[5]
@@ -111,8 +104,8 @@ def test_an_end_token_ends_the_text(folder):
         assert speculate(Verifier(model, 40), prompt, 12, drafter)[0] == want
 
 
-def test_a_text_that_is_too_long_for_its_cache_is_told_so(folder):
-    model = load_model(folder)
+def test_a_text_that_is_too_long_for_its_cache_is_told_so(untied_model):
+    model = load_model(untied_model)
     assert len(Verifier(model, 20).choose(range(15), [1] * 5)) == 6
     with pytest.raises(ValueError, match="max_tokens is 20, but the text and its draft have 21"):
         Verifier(model, 20).choose(range(16), [1] * 5)

@@ -26,6 +26,9 @@ TEXT = [
     "What is the capital of France? The capital of France is Paris.",
     "You are a helpful assistant. Answer the question in one short sentence.",
 ]
+QWEN2 = {
+    "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "use_sliding_window": False,
+}  # fmt: skip
 CHAT_TEMPLATE = (
     "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are tiny.<|im_end|>\n"
     "{% endif %}{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
