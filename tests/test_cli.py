@@ -55,8 +55,9 @@ def test_help_and_version(invoke):
 
 def test_an_error_is_one_line_and_debug_shows_where(tmp_path):
     done = run("chat", "no-such-model", YAIE_CACHE=str(tmp_path))
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 1
     assert done.stderr.startswith("yaie: unknown model 'no-such-model'")
+    assert done.stderr.count("\n") == 1
     done = run("--debug", "chat", "no-such-model", YAIE_CACHE=str(tmp_path))
     assert done.returncode == 1 and "Traceback" in done.stderr
 
@@ -97,7 +98,7 @@ def test_sigterm_ends_a_command_as_an_exception_does(monkeypatch):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_handler_of_somebody_elses_is_left_alone(monkeypatch):
+def test_a_handler_that_a_command_sets_is_left_alone(monkeypatch):
     heard, seen = [], []
 
     def theirs(number, frame):
@@ -208,10 +209,9 @@ def talk(llm, *lines, **options):
     lines = iter(lines)
 
     def ask(_):
-        try:
-            return next(lines)
-        except StopIteration:
-            raise EOFError from None
+        if (line := next(lines, None)) is None:
+            raise EOFError
+        return line if isinstance(line, str) else line.decode()
 
     chat = Chat(llm, ask=ask, **options)
     chat.run()
@@ -261,15 +261,8 @@ def test_what_is_remembered_of_an_answer_that_did_not_end_well(capsys):
 
 
 def test_a_line_that_is_no_text_is_told(capsys):
-    lines = iter([b"hi \xff", b"there"])
-
-    def ask(_):
-        if (line := next(lines, None)) is None:
-            raise EOFError
-        return line.decode()
-
     llm = PretendedLLM(Stream(["ok"]))
-    Chat(llm, ask=ask).run()
+    talk(llm, b"hi \xff", b"there")
     assert llm.asked == [[{"role": "user", "content": "there"}]]
     assert "A question must be text: 'utf-8' codec can't decode byte" in capsys.readouterr().out
 
@@ -299,11 +292,10 @@ def test_the_command_has_the_defaults_of_the_conversation(invoke, monkeypatch):
         Chat(llm, temperature=-1)
 
 
-def test_bench_engine_names_its_sections():
-    done = run("bench", "engine", "--only", "matrix,speed")
-    assert done.returncode == 1
-    assert "only must name some of transformers, matrix" in done.stderr
-    assert "got 'speed'" in done.stderr
+def test_bench_engine_names_its_sections(invoke):
+    told = "only must name some of transformers, matrix.*got 'speed'"
+    with pytest.raises(ValueError, match=told):
+        raise invoke("bench", "engine", "--only", "matrix,speed").exception
     from yaie.bench.sections import SECTIONS
 
     assert tuple(SECTIONS) == commands.ENGINE_SECTIONS

@@ -57,10 +57,40 @@ def gpu(monkeypatch):
     return see
 
 
-def test_python_too_old(monkeypatch):
+@pytest.mark.parametrize(
+    ("package", "version", "expected"),
+    [
+        *[("torch", version, PROBLEM) for version in (None, "2.8.1")],
+        *[("torch", version, OK) for version in ("2.9.0", "2.13.0+cpu", "3.0.0a1")],
+        *[(package, None, PROBLEM) for package in ("triton", "ipywidgets")],
+    ],
+)
+def test_packages(packages, monkeypatch, package, version, expected):
+    packages[package] = version
+    probe, words = {
+        "torch": (doctor.probe_torch, "constraints.txt"),
+        "triton": (doctor.probe_triton, "triton"),
+        "ipywidgets": (doctor.probe_jupyter, "ipywidgets"),
+    }[package]
+    verdict, *said = probe()
+    assert verdict == expected and (verdict == OK or words in " ".join(said))
+    monkeypatch.setattr(doctor.sys, "platform", "darwin")
+    assert package != "triton" or doctor.probe_triton()[0] == NOTE
+
+
+def test_programs_that_are_too_old_or_not_there(commands, monkeypatch, tmp_path):
     monkeypatch.setattr(doctor.sys, "version_info", (3, 9, 18, "final", 0))
     verdict, detail, remedy = doctor.probe_python()
     assert verdict == PROBLEM and "3.9.18" in detail and "3.10" in detail and "PYTHON=" in remedy
+    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
+    assert doctor.probe_ninja()[0] == PROBLEM
+    commands["ninja"] = (0, "1.13.2.git.kitware")
+    assert doctor.probe_ninja() == (OK, "1.13.2")
+    verdict, _, remedy = doctor.probe_compiler()
+    assert verdict == PROBLEM and "apt-get install g++" in remedy
+    commands["g++"] = (1, "probe.cpp:1:10: fatal error: cmath: No such file or directory")
+    verdict, detail, _ = doctor.probe_compiler()
+    assert verdict == PROBLEM and "cmath" in detail
 
 
 def test_course_that_is_a_copy_or_run_by_another_environment(monkeypatch, tmp_path):
@@ -73,32 +103,6 @@ def test_course_that_is_a_copy_or_run_by_another_environment(monkeypatch, tmp_pa
     assert doctor.probe_course()[0] == NOTE
     monkeypatch.setattr(doctor.sys, "prefix", str(tmp_path / ".venv"))
     assert doctor.probe_course()[0] == OK
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [(None, PROBLEM), ("2.8.1", PROBLEM), ("2.9.0", OK), ("2.13.0+cpu", OK), ("3.0.0a1", OK)],
-)
-def test_torch(packages, version, expected):
-    packages["torch"] = version
-    verdict, _, *remedy = doctor.probe_torch()
-    assert verdict == expected
-    assert not remedy or "constraints.txt" in remedy[0]
-
-
-def test_triton(packages, monkeypatch):
-    packages["triton"] = None
-    assert doctor.probe_triton()[0] == PROBLEM
-    monkeypatch.setattr(doctor.sys, "platform", "darwin")
-    assert doctor.probe_triton()[0] == NOTE
-
-
-def test_compiler(commands, monkeypatch):
-    verdict, _, remedy = doctor.probe_compiler()
-    assert verdict == PROBLEM and "apt-get install g++" in remedy
-    commands["g++"] = (1, "probe.cpp:1:10: fatal error: cmath: No such file or directory")
-    verdict, detail, _ = doctor.probe_compiler()
-    assert verdict == PROBLEM and "cmath" in detail
 
 
 def test_compiler_really_compiles(monkeypatch):
@@ -143,13 +147,6 @@ def test_nvcc_is_looked_for_where_cuda_home_says(commands, monkeypatch, tmp_path
     assert verdict == NOTE and f"CUDA_HOME is {tmp_path}, which has no bin/nvcc;" in detail
     monkeypatch.delenv("CUDA_HOME")
     assert doctor.find_nvcc() == "nvcc"
-
-
-def test_ninja_missing(commands, monkeypatch, tmp_path):
-    monkeypatch.setattr(doctor.sys, "executable", str(tmp_path / "python"))
-    assert doctor.probe_ninja()[0] == PROBLEM
-    commands["ninja"] = (0, "1.13.2.git.kitware")
-    assert doctor.probe_ninja() == (OK, "1.13.2")
 
 
 @pytest.mark.parametrize(
@@ -225,12 +222,6 @@ def test_disk(monkeypatch, tmp_path, free, expected):
     monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "not" / "made" / "yet"))
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     assert doctor.probe_disk()[0] == expected
-
-
-def test_jupyter_missing(packages):
-    packages["ipywidgets"] = None
-    verdict, detail, _ = doctor.probe_jupyter()
-    assert verdict == PROBLEM and "ipywidgets" in detail
 
 
 def test_kernel_of_another_environment(monkeypatch, tmp_path):

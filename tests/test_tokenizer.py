@@ -8,7 +8,7 @@ import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import SPECIAL_TOKENS, make_tiny_tokenizer, write_json
+from tiny import SPECIAL_TOKENS, write_json
 
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 
@@ -160,13 +160,6 @@ def test_tokens_without_text_are_not_decoded_again_and_again(tiny, monkeypatch):
     assert sum(decoded) < 20
 
 
-def test_spaces_between_words_survive_a_stream(spaces):
-    ids = spaces.encode("Hello world é 😀")
-    pieces = stream(spaces, ids)
-    assert "".join(pieces) == "Hello world é 😀"
-    assert "😀" in pieces
-
-
 def test_the_first_space_depends_on_the_prompt(spaces):
     prompt, answer = spaces.encode("Hello"), spaces.encode("world")  # the latter as "▁world"
     assert "".join(stream(spaces, answer)) == "world"
@@ -196,12 +189,6 @@ def test_an_emoji_comes_out_in_one_piece(tiny):
     pieces = [piece for piece in stream(tiny, ids) if piece]
     assert "".join(pieces) == "a 👩‍👧 b"
     assert "👩" in pieces and "👧" in pieces
-
-
-def test_half_a_character_is_flushed_at_the_end(tiny):
-    ids = tiny.encode("ok 😀")[:-1]
-    pieces = stream(tiny, ids)
-    assert pieces[-1] == "\ufffd" and "".join(pieces) == "ok \ufffd"
 
 
 def test_the_end_token_is_the_tokenizers_own(tiny_model, tmp_path):
@@ -246,21 +233,6 @@ def test_templates_that_fail(tiny_model, tmp_path, template, message):
         Tokenizer(folder).render_chat(CHATS[0])
 
 
-@pytest.mark.parametrize(
-    ("messages", "error", "words"),
-    [
-        ([], ValueError, "messages must be a non-empty list"),
-        ("Hi", ValueError, "messages must be a non-empty list"),
-        ([{"role": "user"}], ValueError, r"messages\[0\] must be a dictionary"),
-        ([*CHATS[0], "Hi"], ValueError, r"messages\[1\] must be a dictionary"),
-        ([{"role": "user", "content": 3}], TypeError, r"messages\[0\]\['content'\] must be a str"),
-    ],
-)
-def test_wrong_messages(tiny, messages, error, words):
-    with pytest.raises(error, match=words):
-        tiny.apply_chat_template(messages)
-
-
 def test_wrong_arguments(tiny, tmp_path):
     with pytest.raises(TypeError, match="text must be a str"):
         tiny.encode(b"bytes")
@@ -269,10 +241,6 @@ def test_wrong_arguments(tiny, tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match=r"tokenizer\.json cannot be read"):
         Tokenizer(tmp_path)
-
-
-def test_the_tiny_tokenizer_is_always_the_same():
-    assert make_tiny_tokenizer().to_str() == make_tiny_tokenizer().to_str()
 
 
 def test_the_bytes_of_the_tokens_are_the_bytes_of_the_text(tiny):
