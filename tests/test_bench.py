@@ -13,9 +13,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from yaie.bench import commands, kernels, plots
+from yaie.bench import commands, kernels
 from yaie.bench.cases import Case, Draw
-from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
+from yaie.bench.cases_attention import cache_writes, decode
 from yaie.bench.ceilings import Ceilings
 from yaie.bench.protocol import (
     FEWEST_CALLS,
@@ -211,15 +211,6 @@ def test_bytes_are_those_of_inputs_and_outputs(case):
     assert case.num_bytes == wanted
 
 
-@pytest.mark.parametrize(("num_q", "num_k"), [(1, 1), (1, 9), (5, 5), (3, 8)])
-@pytest.mark.parametrize("causal", [False, True])
-def test_operations_of_attention_are_those_of_the_visible_scores(num_q, num_k, causal):
-    from yaie.ops.reference.attention import causal_mask
-
-    visible = causal_mask(num_q, num_k).sum().item() if causal else num_q * num_k
-    assert attention_flops(2, 3, num_q, num_k, 7, causal) == 2 * 3 * visible * (2 * 7 + 2 * 7)
-
-
 # ------------------------------------------------------------------------------------- a case
 
 
@@ -295,16 +286,6 @@ def test_a_result_with_one_bad_row_has_no_time():
     assert rows[0].ms == 1.0 and rows[0].ceiling == "a copy"
     assert rows[-1].ms is None and rows[-1].error < 1e-2
     assert rows[-1].failure.endswith("of the whole")
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_oracle_of_attention_is_right(causal):
-    case = prefill(2, 2, 9, 4, causal, torch.float64)
-    q, k, v, *rest = case.arguments(Draw.on(CPU, torch.float64))
-    out, _ = case.oracle(q, k, v, *rest)
-    parts = [x.unflatten(0, (2, 9)).transpose(1, 2) for x in (q, k, v)]
-    wanted = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
-    torch.testing.assert_close(out, wanted.transpose(1, 2).flatten(0, 1))
 
 
 # ------------------------------------------------------------------------------------- a run
@@ -397,14 +378,6 @@ def test_kept_results_are_still_read():
     assert all(row["error"] <= TOLERANCE[torch.bfloat16] for row in results if row["ms"])
     assert len(kernels.table(results)) > len(results)
     assert kernels.summary(results)
-
-
-def test_the_plot_has_a_bar_for_each_time():
-    record = {
-        "date": "2026-11-21", "machine": {"gpu": "a GPU"}, "versions": {"torch": "2"},
-        "results": [row("triton", True, 0.5), row("cuda", True, None), row("eager", False, 0.7)],
-    }  # fmt: skip
-    assert len(plots.draw(record).axes[0].patches) == 2
 
 
 # ------------------------------------------------------------------------------------- ladders

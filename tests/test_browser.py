@@ -67,7 +67,6 @@ def folder(tmp_path_factory):
             (folder / path.name).symlink_to(path)
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     write_stubs(folder / "exercises")
-    write_toy(folder / "notebooks" / "toy.ipynb")
     for path in (folder / "notebooks").glob("*.ipynb"):
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
@@ -137,27 +136,6 @@ def note_console(page, message) -> None:
         page.problems.append(f"console: {message.text}")
 
 
-def write_toy(path: Path) -> None:
-    """A notebook with a slider, which shows that this file's own steps work."""
-    cell = nbformat.v4.new_code_cell
-    notebook = nbformat.v4.new_notebook(
-        metadata=METADATA,
-        cells=[
-            cell(
-                "import ipywidgets, matplotlib.pyplot as plt\nfrom IPython.display import display"
-            ),
-            cell(
-                "def draw(n):\n    plt.figure(figsize=(3, 1))\n    plt.bar(range(n), range(n))\n"
-                "    plt.show()\n\n"
-                "slider = ipywidgets.IntSlider(3, 1, 9)\n"
-                "display(slider, ipywidgets.interactive_output(draw, {'n': slider}))"
-            ),
-            cell("print('the end')"),
-        ],
-    )
-    nbformat.write(notebook, path)
-
-
 def open_notebook(page, server, path: str) -> None:
     address, token = server
     page.goto(f"{address}/lab/tree/{path}?token={token}&reset")
@@ -205,7 +183,7 @@ def move_slider(page) -> None:
     pytest.fail("the slider moved and its picture did not change")
 
 
-@pytest.mark.parametrize("name", ["toy", "02_radix_tree", "00_start_here"])
+@pytest.mark.parametrize("name", ["02_radix_tree", "00_start_here"])
 @pytest.mark.timeout(RUN_SECONDS + 120)
 def test_notebook_runs_from_the_menu(page, server, name):
     with photographed(page, name):
@@ -213,9 +191,8 @@ def test_notebook_runs_from_the_menu(page, server, name):
         run_all(page)
         if name != "00_start_here":
             move_slider(page)
-        if name != "toy":
-            assert not page.locator(".jp-OutputArea-output img:not([alt])").count()
-            assert page.get_by_role("img", name="A tree of ").count()
+        assert not page.locator(".jp-OutputArea-output img:not([alt])").count()
+        assert page.get_by_role("img", name="A tree of ").count()
         assert not page.query_selector(ERROR_OUTPUT), error_text(page)
         assert not page.problems, "\n".join(page.problems)
 

@@ -15,21 +15,7 @@ def prompt_of(length: int, first: int = 0) -> list[int]:
     return [first, *((first + i) % 3 for i in range(1, length))]
 
 
-def lone_steps(world: World, prompt: list[int], **kwargs) -> list[int]:
-    world.add(prompt, **kwargs)
-    return [step.total_tokens for step in world.run()]
-
-
-# ------------------------------------------------------------------------------------ budget
-
-
-@pytest.mark.parametrize(
-    "length, budget, chunks",
-    [(10, 4, [4, 4, 2]), (8, 4, [4, 4]), (9, 4, [4, 4, 1]), (1, 4, [1]), (4, 4, [4]), (5, 99, [5])],
-)
-def test_chunks_fill_the_budget(length, budget, chunks):
-    world = World(max_num_seqs=4, max_num_batched_tokens=budget)
-    assert lone_steps(world, prompt_of(length), max_tokens=1) == chunks
+# ------------------------------------------------------------------------------------ whole prompts
 
 
 def test_without_chunks_a_prompt_waits_for_a_step_that_has_room():

@@ -177,6 +177,7 @@ def test_weights_that_are_missing(folder):
     (folder / "pytorch_model.bin").write_bytes(b"cos\nsystem\n(S'false'\ntR.")  # never read
     with pytest.raises(ValueError, match=r"pytorch_model\.bin but no safetensors"):
         load_model(folder)
+    (folder / "pytorch_model.bin").unlink()
     (folder / "kept").rename(folder / "model.safetensors")
     shard(folder)
     (folder / "model-00002-of-00003.safetensors").unlink()
