@@ -210,12 +210,12 @@ def test_what_holds_on_to_a_group_is_released_first():
             released.append((self.name, dist.is_initialized()))
 
     kept, gone = Graphs("kept"), Graphs("gone")
-    with Ranks(1, joined=True):
+    with Ranks(2, joined=True):
         before_leaving(kept.forget)
         before_leaving(gone.forget)
         del gone
     assert released == [("kept", True)]
-    with Ranks(1, joined=True):
+    with Ranks(2, joined=True):
         pass
     assert released == [("kept", True)]
 

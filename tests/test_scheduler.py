@@ -259,14 +259,13 @@ def workloads(draw):
 
 def end(world, request, reason):
     """End a request in whatever state it is; after an error, no other finds what it computed."""
-    is_error = reason == "error" and request.status is Status.RUNNING
-    request.error = "an error" if is_error else None
+    node = request.node
+    request.error = "an error" if reason == "error" and node is not None else None
     world.scheduler.finish(request, reason)
     assert (request.status, request.finish_reason) == (Status.FINISHED, reason)
     world.check_counts()
-    if is_error:  # but for what others use, or go on from
-        node = world.cache.match([*request.token_ids, 0], request.namespace).node
-        assert node.parent is None or node.lock_count or node.children
+    if request.error:  # but for what others use, or go on from
+        assert not world.cache.tree._is_evictable(node)
 
 
 @settings(max_examples=400, deadline=None)

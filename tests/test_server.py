@@ -137,8 +137,8 @@ DRAWN = {"temperature": 2, "seed": 3, "max_tokens": 40}  # mostly parts of chara
 def test_logprobs_of_a_chat_are_the_models_streamed_or_not(client, reference):
     call = {"model": "tiny", "messages": MESSAGES, "logprobs": True, "top_logprobs": 3, **DRAWN}
     call["extra_body"] = {"ignore_eos": True}
-    [choice] = client.chat.completions.create(**call).choices
-    content = choice.logprobs.content
+    [whole] = client.chat.completions.create(**call).choices
+    content = whole.logprobs.content
     streamed = []
     for chunk in client.chat.completions.create(**call, stream=True):
         for choice in chunk.choices:
@@ -146,7 +146,7 @@ def test_logprobs_of_a_chat_are_the_models_streamed_or_not(client, reference):
     assert streamed == content
 
     [answer] = reference.chat(MESSAGES, SamplingParams(ignore_eos=True, **DRAWN))
-    assert (choice.message.role, choice.message.content) == ("assistant", answer.text)
+    assert (whole.message.role, whole.message.content) == ("assistant", answer.text)
     for number, (found, token) in enumerate(zip(content, answer.token_ids, strict=True)):
         want = next_logprobs(reference, [*answer.prompt_token_ids, *answer.token_ids[:number]])
         assert found.logprob == pytest.approx(float(want[token]), abs=1e-4)
