@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from yaie.emulator import CompileError, Module
+from yaie.emulator import CompileError, KernelError, Module
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.signature import find_launchers
 
@@ -133,6 +133,20 @@ def test_signatures():
     ]
     with pytest.raises(TypeError, match="run: parameter 'd' has the type 'dim3 d'"):
         find_launchers('extern "C" cudaError_t run(dim3 d) {')
+
+
+def test_a_file_without_a_launcher(tmp_path):
+    with pytest.raises(ValueError, match="has no launcher"):
+        Module("__global__ void f() {}", tmp_path / "mine.cu")
+
+
+def test_an_error_that_the_launcher_returns(tmp_path):
+    source = (
+        "#include <cuda_runtime.h>\n"
+        'extern "C" cudaError_t run(int n, cudaStream_t) { return cudaErrorInvalidValue; }\n'
+    )
+    with pytest.raises(KernelError, match=r"run returned cudaErrorInvalidValue \(1\)"):
+        Module(source, tmp_path / "mine.cu").run(1)
 
 
 F = "template <typename T>\n__global__ void f(T* x) {}\n"
