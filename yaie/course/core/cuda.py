@@ -1,9 +1,12 @@
 """What `.cu` exercises are loaded and observed with: they run on the CPU, every access checked.
 
+def cases():
+    yield from in_every_order(KernelCase("n = 100", n=100))
+
 def observe(path, case, see):
     a, b, out = torch.randn(case.n), torch.randn(case.n), poisoned(case.n)
-    run(see, path, "vector_add_f32", a, b, out, case.n)
-    see.equal("out", out, a + b)
+    run(see, path, "vector_add_f32", a, b, out, case.n, **case.how)
+    see.equal("out", out, a + b, unwritten(out))
 """
 
 from __future__ import annotations
@@ -15,9 +18,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from yaie.build.dtypes import ROUNDING as ROUNDING
-from yaie.build.dtypes import SUFFIXES as SUFFIXES
-from yaie.course.core.observe import Case, Found
+from yaie.build.dtypes import ROUNDING, SUFFIXES
+from yaie.course.core.observe import Case, Found, Stop
 
 if TYPE_CHECKING:
     from yaie.course.core.observe import Observer
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
 SECONDS = 3.0  # that a core computes in one launch: those of a check take milliseconds
 
 ORDERS = ("forward", "reverse", "random")  # in which threads may take their turns
+DTYPES = {suffix: name for name, suffix in SUFFIXES.items()}  # of a launcher's name → of torch
 
 # A finding or an error's name → what to tell. A function gets the finding (None for an error).
+# "shuffle" stands for the four kinds of `LANES`.
 Explain = Mapping[str, "str | Callable[[Any], str]"]
+LANES = ("inactive_lane", "wrong_mask", "divergent_collective", "deadlock")
 
 EXPLAIN: Explain = {
     "out_of_bounds": "No thread may touch memory that is not its tensors'.",
@@ -47,6 +52,20 @@ EXPLAIN: Explain = {
         "thread block."
     ),
 }
+
+
+class KernelCase(Case):
+    """A case of a kernel.
+
+    Attributes:
+        suffix: of the launcher, for its dtype.
+        costs: whether what loads and stores cost is looked at.
+        how: options of `run`, such as `order` and `checked`.
+    """
+
+    suffix = "f32"
+    costs = False
+    how: Mapping[str, Any] = {}
 
 
 def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
@@ -78,19 +97,36 @@ def poisoned(*shape: int, dtype: Any = None) -> Any:
 
 
 def unwritten(out: Any, because: str = "") -> str:
-    """Why a poisoned output is wrong: NaN that no thread has overwritten, before other reasons."""
-    missing = int(out.isnan().sum())
+    """Why a poisoned output is wrong: elements that no thread has written, before other reasons."""
+    import torch
+
+    bits = {2: torch.int16, 4: torch.int32, 8: torch.int64}[out.element_size()]
+    poison = poisoned(1, dtype=out.dtype)
+    missing = int((out.contiguous().view(bits) == poison.view(bits)).sum())  # by bits: NaN != NaN
     if not missing:
         return because
     left = "1 element holds" if missing == 1 else f"{missing:,} elements hold"
-    return f"{left} the NaN that was there before the launch. {because}".strip()
+    what = "NaN" if out.dtype.is_floating_point else f"{poison.item()}"
+    return f"{left} the {what} that was there before the launch. {because}".strip()
+
+
+def dtype_of(suffix: str) -> Any:
+    """The dtype of a launcher whose name ends in "f32", "f16" or "bf16"."""
+    import torch
+
+    return getattr(torch, DTYPES[suffix])
+
+
+def rounding(suffix: str) -> float:
+    """How far results of a dtype may be off."""
+    return ROUNDING[DTYPES[suffix]]
 
 
 def reserved(elements: int, dtype: Any) -> Any:
     """A tensor of zeros, with as many of them in front, that takes no memory until it is touched.
 
-    An index that overflows 32 bits, and is negative then, meets these. None where the machine
-    does not lend so many addresses.
+    An index that overflows 32 bits, and is negative then, meets these. The case ends where the
+    machine does not lend so many addresses.
     """
     import mmap
 
@@ -100,7 +136,7 @@ def reserved(elements: int, dtype: Any) -> Any:
     try:
         memory = mmap.mmap(-1, 2 * elements * dtype.itemsize, flags=private)
     except OSError:
-        return None
+        raise Stop from None
     return torch.frombuffer(memory, dtype=dtype)[elements:]
 
 
@@ -127,7 +163,11 @@ def warm_up() -> None:
 
 def same_code(text: str, other: str) -> bool:
     """Whether two files differ at most in comments and white space."""
-    return _COMMENT.sub("", text).split() == _COMMENT.sub("", other).split()
+    return without_comments(text).split() == without_comments(other).split()
+
+
+def without_comments(text: str) -> str:
+    return _COMMENT.sub("", text)
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -222,7 +262,7 @@ def run(
             see.stop()
         checked = True
     kernels = compiled(path, checked)
-    explain = {**EXPLAIN, **(explain or {})}
+    explain = _completed(explain or {})
     error = None
     try:
         with settings(order=order, time_limit=SECONDS, most_blocks=most_blocks):
@@ -237,6 +277,14 @@ def run(
     return kernels.report
 
 
+def _completed(explain: Explain) -> Explain:
+    """With what all exercises tell, and "shuffle" for each kind of fault between lanes."""
+    own = dict(explain)
+    shuffle = own.pop("shuffle", None)
+    lanes = dict.fromkeys(LANES, shuffle) if shuffle else {}
+    return {**EXPLAIN, **lanes, **own}
+
+
 def _note_finding(
     see: Observer, findings: Sequence[Finding], source: str, explain: Explain, causes: Sequence[str]
 ) -> None:
@@ -249,8 +297,7 @@ def _note_finding(
     text = lines[finding.line - 1].strip() if inside else ""
     told = explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
-    message = f"{finding.message}\n    {text}" if text else finding.message
-    see.found(Found(finding.kind, text, _where(finding)), message, told)
+    see.found(Found(finding.kind, text, _where(finding)), finding.message, told)
 
 
 def _where(finding: Finding) -> str:
@@ -261,12 +308,13 @@ def _where(finding: Finding) -> str:
     return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count)))
 
 
-def in_every_order(*cases: Case, orders: Sequence[str] = ORDERS) -> Iterator[Case]:
-    """The cases with each order in which threads may take their turns, as `case.order`."""
+def in_every_order(*cases: KernelCase, orders: Sequence[str] = ORDERS) -> Iterator[KernelCase]:
+    """The cases with each order in which threads may take their turns."""
     for order in orders:
         for case in cases:
             words = str(case) if order == "forward" else f"{case}, threads in {order} order"
-            yield Case(**{**vars(case), "name": words, "order": order})
+            changed = {"name": words, "how": {**case.how, "order": order}}
+            yield KernelCase(**{**vars(case), **changed})
 
 
 def report_of(path: Path, name: str, *arguments: Any) -> Report:
@@ -283,6 +331,16 @@ def draw_lines(path: Path, name: str, *arguments: Any) -> Any:
     return draw_costs(report_of(path, name, *arguments))
 
 
+def accesses(report: Report, **which: Any) -> list[Access]:
+    """Those with some attributes: `accesses(report, name="x", kind="load")`."""
+    return [a for a in report.accesses if all(getattr(a, k) == v for k, v in which.items())]
+
+
+def requests(report: Report, **which: Any) -> int:
+    """How many requests of warps such accesses took."""
+    return sum(access.requests for access in accesses(report, **which))
+
+
 def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
     """Note what loads and stores cost, which should move no more than their bytes need.
 
@@ -291,8 +349,9 @@ def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
             "global store", "shared load", "shared store".
     """
     for kind, because in told.items():
-        dear = [a for a in report.accesses
-                if f"{a.memory} {a.kind}" == kind and a.units > a.ideal_units]  # fmt: skip
+        memory, _, access = kind.partition(" ")
+        dear = accesses(report, memory=memory, kind=access)
+        dear = [a for a in dear if a.units > a.ideal_units]
         problem = ""
         if dear:
             see.picture(partial(_draw_access, dear[0]))

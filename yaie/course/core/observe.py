@@ -267,7 +267,9 @@ class Observer:
         )
 
     def found(self, found: Found, problem: str, because: str, draw: Any = None) -> None:
-        """Note a fault that the emulator found, and end the case."""
+        """Note a fault that the emulator or Triton's interpreter found, with its line, and end the
+        case."""
+        problem = f"{problem}\n    {found.text}" if found.text else problem
         self.facts.append(Fact("", found, problem, because, picture=draw or self._picture))
         self.stop()
 

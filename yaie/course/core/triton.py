@@ -310,8 +310,7 @@ def see_strays(see: Observer, trace: Trace, explain: Callable[[Access], str] | N
     if trace.strays:
         stray = trace.strays[0]
         found = Found(f"stray {stray.kind} of {stray.name}", stray.text)
-        message = f"{told(stray)}\n    {stray.text}"
-        see.found(found, message, explain(stray) if explain else "")
+        see.found(found, told(stray), explain(stray) if explain else "")
 
 
 @contextmanager

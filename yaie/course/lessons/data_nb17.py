@@ -91,8 +91,8 @@ def tiles_brought(
         For each tile of queries its first row, how many tiles of keys all of its rows see whole,
         and how many were brought; then how many queries and keys there are.
     """
-    from yaie.course.core.cuda import report_of
-    from yaie.course.exercises.nb17.attention import Problem, arguments, requests
+    from yaie.course.core.cuda import report_of, requests
+    from yaie.course.exercises.nb17.attention import Problem, arguments
     from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME
 
     rows, queries = [], tiles * HEIGHT
@@ -100,7 +100,8 @@ def tiles_brought(
         # The tile's queries see the same keys in a sequence that ends with them.
         lengths = ((HEIGHT, past + start + HEIGHT),)
         given_arguments, _ = arguments(Problem(lengths, dim=32, causal=True))
-        brought = requests(report_of(path, f"{NAME}_f32", *given_arguments), "k")
+        report = report_of(path, f"{NAME}_f32", *given_arguments)
+        brought = requests(report, name="k", kind="load")
         rows.append((start, (past + start + 1) // KEYS, -(-brought // KEYS)))
     return rows, queries, past + queries
 

@@ -8,29 +8,28 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb13.vectors import WARP, draw_loads, requests, see_result, vector
+from yaie.course.core.cuda import KernelCase, requests
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb13.vectors import WARP, draw_loads, see_result, vector
 
 NAME = "add_relu_half2_f16"
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     for n in (1000, 33, 1, 2, 3, 31, 32, 1023, 1025):
-        yield Case(f"n = {n:,}", n=n, special=False, how={})
-    yield Case("NaN, infinities and sums that overflow", n=196, special=True, how={})
-    yield Case(
-        "n = 1,025, threads in reverse order", n=1025, special=False, how={"order": "reverse"}
-    )
-    yield Case("n = 100,003", n=100_003, special=False, how={"checked": False})
+        yield KernelCase(f"n = {n:,}", n=n)
+    yield KernelCase("NaN, infinities and sums that overflow", n=None)
+    yield KernelCase("n = 1,025, threads in reverse order", n=1025, how={"order": "reverse"})
+    yield KernelCase("n = 100,003", n=100_003, how={"checked": False})
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    n = case.n
-    x, y = special() if case.special else (vector(n, i, torch.float16) for i in (1, 2))
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    x, y = (vector(case.n, i, torch.float16) for i in (1, 2)) if case.n else special()
+    n = len(x)
     because = "It has to be what torch.relu(x + y) gives: the sum is rounded to float16 once."
     report = see_result(see, path, NAME, x, y, torch.relu(x + y), because=because, **case.how)
     if report is not None and n >= 1000:
-        single = requests(report, "x", size=2)
+        single = requests(report, name="x", kind="load", size=2)
         pairs = (
             f"{-(-n // (2 * WARP))} requests for pairs are enough: go through pointers to __half2."
         )

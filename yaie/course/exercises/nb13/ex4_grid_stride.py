@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import cheap
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core.cuda import KernelCase, cheap
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb13.vectors import see_result, vector
 
 THREADS = 256
 LARGE = (2**31 - 1) // THREADS  # thread blocks, of which an int still holds all threads
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     for n, blocks in ((2000, 2), (1, 1), (1, 3), (33, 1), (1023, 3), (1025, 4), (4096, 5)):
         yield in_blocks(n, blocks)
     yield in_blocks(2000, 3, ", threads in reverse order", order="reverse")
@@ -22,12 +22,12 @@ def cases() -> Iterator[Case]:
     yield in_blocks(1000, LARGE, ", of which the first 4 run here", most_blocks=4)
 
 
-def in_blocks(n: int, blocks: int, words: str = "", **how: Any) -> Case:
+def in_blocks(n: int, blocks: int, words: str = "", **how: Any) -> KernelCase:
     grid = f"{blocks:,} thread block{'s' * (blocks != 1)} of {THREADS} threads"
-    return Case(f"n = {n:,} in {grid}{words}", n=n, blocks=blocks, how=how)
+    return KernelCase(f"n = {n:,} in {grid}{words}", n=n, blocks=blocks, how=how)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     x, y = vector(case.n, 1), vector(case.n, 2)
     threads = case.blocks * THREADS
     because = f"The grid has {threads:,} threads: after each element a thread goes on by as many."

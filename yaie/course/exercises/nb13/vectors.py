@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import EXPLAIN, Explain, poisoned, report_of, run, unwritten
+from yaie.course.core import cuda
 from yaie.course.core.observe import Observer
 from yaie.emulator import Report
 
 WARP = 32
 CONFIGURATION = "cudaErrorInvalidConfiguration"
-_EXPLAIN: Explain = {
+_EXPLAIN: cuda.Explain = {
     "race": "Every element belongs to one thread of the grid.",
     "out_of_bounds": "The elements end at n - 1, and so do those that a thread may touch.",
-    CONFIGURATION: f"{EXPLAIN[CONFIGURATION]} Which of the two numbers is it here?",
+    CONFIGURATION: f"{cuda.EXPLAIN[CONFIGURATION]} Which of the two numbers is it here?",
 }
 
 
@@ -34,23 +34,18 @@ def see_result(
 
     Returns the report of a checked run.
     """
-    out = poisoned(x.numel(), dtype=x.dtype) if out is None else out
+    out = cuda.poisoned(x.numel(), dtype=x.dtype) if out is None else out
     explain = {**_EXPLAIN, **options.pop("explain", {})}
-    report = run(see, path, name, x, y, out, x.numel(), *more, explain=explain, **options)
+    report = cuda.run(see, path, name, x, y, out, x.numel(), *more, explain=explain, **options)
     see.picture(lambda: _draw(out, want))
-    see.equal("out", out, want, because if want.isnan().any() else unwritten(out, because))
+    see.equal("out", out, want, because if want.isnan().any() else cuda.unwritten(out, because))
     if report is not None:
         see.picture(None)
         host = "The sum has to be computed by the kernel: host code cannot touch GPU memory."
-        see.true("the kernel", requests(report, "x"), "never reads x", host)
-        see.equal("requests of warps to read out", requests(report, "out", "load"), 0)
+        see.true("the kernel", cuda.requests(report, name="x", kind="load"), "never reads x", host)
+        reads = cuda.requests(report, name="out", kind="load")
+        see.equal("requests of warps to read out", reads, 0)
     return report
-
-
-def requests(report: Report, name: str, kind: str = "load", size: int | None = None) -> int:
-    """How many requests of warps there were to an argument, of one size or of any."""
-    found = [a for a in report.accesses if (a.name, a.kind) == (name, kind)]
-    return sum(a.requests for a in found if size in (None, a.size))
 
 
 def _draw(out: Any, want: Any) -> Any:
@@ -64,5 +59,5 @@ def draw_loads(path: Path, name: str, n: int, size: int, dtype: Any = None) -> A
     from yaie.course.viz.memory import draw_access
 
     x, y = vector(n, 1, dtype), vector(n, 2, dtype)
-    report = report_of(path, name, x, y, poisoned(n, dtype=x.dtype), n)
-    return draw_access(next(a for a in report.accesses if a.name == "x" and a.size == size))
+    report = cuda.report_of(path, name, x, y, cuda.poisoned(n, dtype=x.dtype), n)
+    return draw_access(cuda.accesses(report, name="x", size=size)[0])

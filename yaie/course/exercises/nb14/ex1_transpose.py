@@ -9,18 +9,9 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import (
-    SUFFIXES,
-    cheap,
-    in_every_order,
-    poisoned,
-    report_of,
-    reserved,
-    run,
-    unwritten,
-)
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb14.rows import DTYPES
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 
 SIZES = ((32, 32), (64, 96), (40, 70), (70, 40), (1, 33), (33, 1), (31, 64))
 COSTS = {
@@ -32,59 +23,53 @@ COSTS = {
 FAR = (65_536, 32_800)  # in a last tile of these rows and columns, indices are beyond 2³¹
 
 
-def cases() -> Iterator[Case]:
-    yield from in_every_order(*(matrix(*size) for size in SIZES))
-    for suffix in SUFFIXES.values():
-        yield matrix(1823, 781, suffix, checked=False)
-    for suffix in SUFFIXES.values():
+def cases() -> Iterator[KernelCase]:
+    yield from cuda.in_every_order(*(matrix(*size) for size in SIZES))
+    for suffix in cuda.SUFFIXES.values():
+        yield matrix(1823, 781, suffix, how={"checked": False})
+    for suffix in cuda.SUFFIXES.values():
         yield matrix(64, 96, suffix, ", and its costs", costs=suffix != "bf16")
-    last = {"checked": False, "most_blocks": 1}
-    yield Case(f"the last tile of {FAR[0]:,} × {FAR[1]:,} elements", far=True, how=last)
+    last = {"checked": False, "most_blocks": 1, "order": "reverse"}
+    yield KernelCase(f"the last tile of {FAR[0]:,} × {FAR[1]:,} elements", size=FAR, how=last)
 
 
 def matrix(
-    rows: int, columns: int, suffix: str = "f32", words: str = "", costs: bool = False, **how: Any
-) -> Case:
+    rows: int, columns: int, suffix: str = "f32", words: str = "", **data: Any
+) -> KernelCase:
     words = f"{rows:,} × {columns} elements of {suffix}{words}"
-    size = {"rows": rows, "columns": columns}
-    return Case(words, **size, suffix=suffix, costs=costs, order="forward", how=how)
+    return KernelCase(words, size=(rows, columns), suffix=suffix, **data)
 
 
 def matrices(rows: int, columns: int, suffix: str) -> tuple[Any, Any]:
-    dtype = getattr(torch, DTYPES[suffix])
+    dtype = cuda.dtype_of(suffix)
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows)).to(dtype)
-    return x, poisoned(columns, rows, dtype=dtype)
+    return x, cuda.poisoned(columns, rows, dtype=dtype)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    if hasattr(case, "far"):
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    if case.size == FAR:
         observe_far(path, case, see)
         return
-    rows, columns = case.rows, case.columns
-    x, out = matrices(rows, columns, case.suffix)
-    report = run(
-        see, path, f"transpose_{case.suffix}", x, out, rows, columns, order=case.order, **case.how
-    )
+    x, out = matrices(*case.size, case.suffix)
+    report = cuda.run(see, path, f"transpose_{case.suffix}", x, out, *case.size, **case.how)
     because = "Every element is written once: out[column][row] = in[row][column]."
-    see.equal("out", out, x.t().contiguous(), unwritten(out, because))
+    see.equal("out", out, x.t().contiguous(), cuda.unwritten(out, because))
     if case.costs:
-        see.note("use of shared memory", any(a.memory == "shared" for a in report.accesses))
-        cheap(see, report, COSTS)
+        see.note("use of shared memory", cuda.requests(report, memory="shared") > 0)
+        cuda.cheap(see, report, COSTS)
 
 
-def observe_far(path: Path, case: Case, see: Observer) -> None:
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
     """The thread block of the last tile alone; the rest of the matrix takes no memory."""
     rows, columns = FAR
-    x, out = (reserved(rows * columns, torch.float16) for _ in range(2))
-    if x is None or out is None:
-        return
+    x, out = (cuda.reserved(rows * columns, torch.float16) for _ in range(2))
     tile = matrices(32, 32, "f16")[0]
     x.view(rows, columns)[-32:, -32:] = tile
     last = out.view(columns, rows)[-32:, -32:]
     last[:] = float("nan")
-    run(see, path, "transpose_f16", x, out, rows, columns, order="reverse", **case.how)
+    cuda.run(see, path, "transpose_f16", x, out, rows, columns, **case.how)
     bits = "Its elements are beyond the first 2³¹, where an index of 32 bits overflows."
-    see.equal("the last tile of out", last, tile.t(), unwritten(last, bits))
+    see.equal("the last tile of out", last, tile.t(), cuda.unwritten(last, bits))
 
 
 def draw(path: Path) -> Any:
@@ -93,9 +78,9 @@ def draw(path: Path) -> Any:
     from yaie.course.viz.memory import draw_access
 
     x, out = matrices(64, 96, "f32")
-    report = report_of(path, "transpose_f32", x, out, 64, 96)
+    report = cuda.report_of(path, "transpose_f32", x, out, 64, 96)
     chosen = [
-        max((a for a in report.accesses if (a.memory, a.kind) == wanted), key=lambda a: a.requests)
-        for wanted in (("shared", "load"), ("global", "store"))
+        max(cuda.accesses(report, memory=memory, kind=kind), key=lambda a: a.requests)
+        for memory, kind in (("shared", "load"), ("global", "store"))
     ]
     return compose([partial(draw_access, access) for access in chosen])

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import cheap, in_every_order, report_of, reserved, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb15.products import factors, product_of, see_product
 
 NAME = "matmul_shared_tile"
 TILE = 32
@@ -35,44 +36,43 @@ COSTS = {
 }
 
 
-def cases() -> Iterator[Case]:
-    yield from in_every_order(*(product_of(*size) for size in SIZES))
-    yield product_of(1, 1, 4096, "f16", ones=True, checked=False)
+def cases() -> Iterator[KernelCase]:
+    yield from cuda.in_every_order(*(product_of(*size) for size in SIZES))
+    yield product_of(1, 1, 4096, "f16", ones=True, how={"checked": False})
     for suffix in ("f16", "bf16"):
         yield product_of(40, 70, 100, suffix)
     yield product_of(*WHOLE, costs=True)
+    last = {"checked": False, "most_blocks": 1, "order": "reverse"}
     for m, n, k in FAR:
         words = f"the last tile of c, where a is {m:,} × {k:,} and b is {k:,} × {n:,}, f16"
-        yield Case(words, far=(m, n, k), how={"checked": False, "most_blocks": 1})
+        yield KernelCase(words, size=(m, n, k), how=last)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    if hasattr(case, "far"):
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    m, n, k = case.size
+    if case.size in FAR:
         observe_far(path, case, see)
         return
-    tail = f" Here k = {case.k} is not a multiple of 32." if case.k % TILE else ""
+    tail = f" Here k = {k} is not a multiple of 32." if k % TILE else ""
     because = f"c[row][column] is the sum of a[row][i] × b[i][column] over all i < k.{tail}"
     if case.ones:
-        because = f"1 × 1 is added {case.k:,} times, in float32."
+        because = f"1 × 1 is added {k:,} times, in float32."
     report = see_product(see, path, NAME, case, EXPLAIN, because)
     if case.costs:
-        m, n, k = case.m, case.n, case.k
         fewest = (m * k * (n // TILE) + k * n * (m // TILE)) // TILE  # an element per lane
-        asked, _ = units(report, "global", "load")
+        asked = cuda.requests(report, memory="global", kind="load")
         shared = "Each thread brings one element of a and of b per iteration, for all to use."
         see.at_most("the requests of warps to read a and b", asked, fewest, shared)
-        cheap(see, report, COSTS)
+        cuda.cheap(see, report, COSTS)
 
 
-def observe_far(path: Path, case: Case, see: Observer) -> None:
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
     """The thread block of the last tile alone; a and b are 0, which takes no memory, but for ones
     in the last row of each."""
-    m, n, k = case.far
-    a, b, c = (reserved(size, torch.float16) for size in (m * k, k * n, m * n))
-    if any(tensor is None for tensor in (a, b, c)):
-        return
+    m, n, k = case.size
+    a, b, c = (cuda.reserved(size, torch.float16) for size in (m * k, k * n, m * n))
     a[-k:], b[-n:], c[-1] = 1, 1, float("nan")
-    run(see, path, f"{NAME}_f16", a, b, c, m, n, k, explain=EXPLAIN, order="reverse", **case.how)
+    cuda.run(see, path, f"{NAME}_f16", a, b, c, m, n, k, explain=EXPLAIN, **case.how)
     large = "a and c" if m > 1 else "b"
     bits = f"The last row of {large} begins past element 2³¹, where an index of 32 bits overflows."
     see.equal("the last element of c", c[-1].item(), 1.0, bits)
@@ -83,7 +83,6 @@ def draw(path: Path) -> Any:
     from yaie.course.viz.film import compose
     from yaie.course.viz.memory import draw_access
 
-    report = report_of(path, f"{NAME}_f32", *factors(*WHOLE), *WHOLE)
-    loads = [x for x in report.accesses if (x.memory, x.kind) == ("shared", "load")]
-    loads.sort(key=lambda x: x.name)
+    report = cuda.report_of(path, f"{NAME}_f32", *factors(*WHOLE), *WHOLE)
+    loads = sorted(cuda.accesses(report, memory="shared", kind="load"), key=lambda x: x.name)
     return compose([partial(draw_access, access) for access in loads[:2]])

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import draw_lines, in_every_order
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb15.products import factors, product_of, see_product, units
+from yaie.course.core.cuda import KernelCase, accesses, draw_lines, in_every_order
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb15.products import factors, product_of, see_product
 
 NAME = "matmul_register_tile"
 TILE, WARPS = 128, 8
@@ -30,7 +30,7 @@ EXPLAIN = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield from in_every_order(*(product_of(*size) for size in SIZES))
     for size in CUT_OFF:
         yield product_of(*size)
@@ -39,11 +39,13 @@ def cases() -> Iterator[Case]:
     yield product_of(TILE, TILE, 16, costs=True)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     report = see_product(see, path, NAME, case, EXPLAIN, BECAUSE)
     if case.costs:
-        requests, wavefronts = units(report, "shared", "load")
-        steps = case.k * WARPS
+        loads = accesses(report, memory="shared", kind="load")
+        requests = sum(access.requests for access in loads)
+        wavefronts = sum(access.units for access in loads)
+        steps = case.size[2] * WARPS
         four = "load16 brings four neighbors at once, and they stay in registers for 64 products."
         see.at_most("a warp's requests to shared memory per step", requests / steps, 4, four)
         row = "Read four neighbors of a row, at y and HALF + y, and at x and HALF + x."

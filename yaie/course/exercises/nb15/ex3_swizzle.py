@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import cheap
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core.cuda import KernelCase, cheap
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb15.products import product_of, see_product
 from yaie.course.lessons.data_nb15 import places
 
@@ -21,16 +21,14 @@ MEET = "Lanes that access memory together should not meet in a bank: 8 chunks fi
 KINDS = ("global load", "global store", "shared load", "shared store")
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     for chunks in (4, 8, 32):
-        yield Case(f"rows of {chunks} chunks", chunks=chunks)
+        yield KernelCase(f"rows of {chunks} chunks", chunks=chunks)
     for size in SIZES:
-        case = product_of(*size, "f16", costs=size == SIZES[0])
-        case.chunks = 0
-        yield case
+        yield product_of(*size, "f16", chunks=0, costs=size == SIZES[0])
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     if case.chunks:
         table = places(path, case.chunks, ROWS).tolist()
         outside = outside_of_its_row(table, case.chunks)

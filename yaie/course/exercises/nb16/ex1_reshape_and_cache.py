@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import cheap, in_every_order, operator_by, report_of, reserved, run
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb16.pools import pool_of, rows_of
 from yaie.ops.cuda.launching import memory
 
-fit = operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple")
+fit = cuda.operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple")
 NAME = "reshape_and_cache_simple"
 FAR = 2**19  # a slot of rows of LONG bytes that begins beyond byte 2**31
 LONG = 4097
@@ -29,12 +30,12 @@ EXPLAIN = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield tokens("3 tokens, 2 heads of 4", (3, 2, 4, 4))
     yield tokens("2 tokens, 3 heads of 200, more units than threads", (2, 3, 200, 2))
     yield tokens("4 tokens, of which 2 are padding", (4, 2, 8, 3), padding=(1, 3))
     yield tokens("4 tokens in a fused product", (4, 2, 8, 3), fused=True)
-    yield from in_every_order(tokens("5 tokens, 3 heads of 8", (5, 3, 8, 4)))
+    yield from cuda.in_every_order(tokens("5 tokens, 3 heads of 8", (5, 3, 8, 4)))
     for dim in (1, 5, 6, 33):
         yield tokens(f"3 tokens, 1 head of {dim}", (3, 1, dim, 4))
     for moved in ("keys", "values", "key_pool", "value_pool"):
@@ -45,13 +46,12 @@ def cases() -> Iterator[Case]:
     yield tokens("odd strides, 3 heads of 16 of 49", (4, 3, 16, 4), odd=True)
     words = "3 tokens, 2 heads of 64, every address a multiple of 16"
     yield tokens(words, (3, 2, 64, 4), costs=True)
-    yield tokens(f"a row of {LONG:,} bytes for slot {FAR:,}", None, order="forward")
+    far = {"how": {"checked": False}}
+    yield KernelCase(f"a row of {LONG:,} bytes for slot {FAR:,}", shape=None, **far)
 
 
-def tokens(
-    words: str, shape: tuple | None, order: str = "forward", costs: bool = False, **how: Any
-) -> Case:
-    return Case(words, shape=shape, order=order, costs=costs, how=how)
+def tokens(words: str, shape: tuple, costs: bool = False, **layout: Any) -> KernelCase:
+    return KernelCase(words, shape=shape, costs=costs, layout=layout)
 
 
 def inputs(
@@ -96,18 +96,18 @@ def arguments(given: dict[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     if case.shape is None:
-        observe_far(path, see)
+        observe_far(path, case, see)
         return
-    tensors = inputs(case.shape, **case.how)
+    tensors = inputs(case.shape, **case.layout)
     slots = tensors["slots"]
     real = slots >= 0
     wanted = {}
     for name, source in (("key_pool", "keys"), ("value_pool", "values")):
         wanted[name] = rows_of(tensors[name]).clone()
         wanted[name][slots[real]] = tensors[source].flatten(1)[real]
-    report = run(see, path, NAME, *arguments(tensors), explain=EXPLAIN, order=case.order)
+    report = cuda.run(see, path, NAME, *arguments(tensors), explain=EXPLAIN, **case.how)
     for name, want in wanted.items():
         because = f"Row t belongs at slots[t], here {slots.tolist()}. {STRIDE}"
         if not bool(real.all()):
@@ -118,17 +118,15 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         unit = "Every address, the row and both strides are multiples of 16 here."
         see.equal("the bytes per load and store", sizes, [16], unit)
         neighbors = "Neighboring threads take neighboring units."
-        cheap(see, report, dict.fromkeys(("global load", "global store"), neighbors))
+        cuda.cheap(see, report, dict.fromkeys(("global load", "global store"), neighbors))
 
 
-def observe_far(path: Path, see: Observer) -> None:
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
     """One row, to a slot that begins beyond what an int can count; the pools take no memory."""
     new = torch.arange(2 * LONG).to(torch.uint8).view(2, 1, LONG)
-    pools = [reserved((FAR + 1) * LONG, torch.uint8) for _ in range(2)]
-    if any(pool is None for pool in pools):
-        return
+    pools = [cuda.reserved((FAR + 1) * LONG, torch.uint8) for _ in range(2)]
     slots = torch.tensor([FAR])
-    run(see, path, NAME, *new, *pools, slots, 1, LONG, LONG, LONG, explain=EXPLAIN, checked=False)
+    cuda.run(see, path, NAME, *new, *pools, slots, 1, LONG, LONG, LONG, explain=EXPLAIN, **case.how)
     for name, pool, row in zip(("key_pool", "value_pool"), pools, new, strict=True):
         past = f"Slot {FAR:,} begins at byte {FAR * LONG:,}, beyond what an int can hold."
         see.equal(f"the slot in {name}", pool[-LONG:], row[0], past)
@@ -140,7 +138,7 @@ def draw(path: Path) -> Any:
 
     case = inputs((9, 2, 4, 4))
     before = rows_of(case["key_pool"]).clone()
-    report_of(path, NAME, *arguments(case))
+    cuda.report_of(path, NAME, *arguments(case))
     rows, keys = rows_of(case["key_pool"]), case["keys"].flatten(1)
     slots = [int((rows == key).all(1).nonzero()[0]) for key in keys]
     assert int((rows != before).any(1).sum()) == len(slots)

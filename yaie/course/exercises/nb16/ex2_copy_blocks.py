@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import cheap, draw_lines, in_every_order, reserved, run
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb16.pools import pool_of
 
 NAME = "copy_blocks_simple"
@@ -25,14 +26,14 @@ EXPLAIN = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield copies("blocks of 320 units, 2 pools", APART, (10, 2, 16), 2, 8)
     yield copies("4 pools", APART, (2, 2, 20), 4, 1)
     yield copies("more threads than places", APART, (1, 1, 5), 2, 3)
     for unit in (1, 2, 8, 16):
         yield copies(f"units of {unit} bytes", APART, (2, 2, 12), 2, 2, unit=unit)
     meet = copies("a block that is target and source", CHAIN, (3, 2, 32), 2, 5)
-    yield from in_every_order(meet)
+    yield from cuda.in_every_order(meet)
     yield copies("one pair after the other", ((0, 1), (1, 2), (3, 3)), (2, 1, 8), 2, 1)
     words = "blocks of 4,096 bytes in units of 16"
     yield copies(words, APART, (16, 2, 32), 2, 1, unit=16, costs=True)
@@ -44,12 +45,11 @@ def cases() -> Iterator[Case]:
 def copies(
     words: str, pairs: tuple[tuple[int, int], ...], shape: tuple, num_pools: int, blocks: int,
     unit: int = 4, costs: bool = False, **how: Any,
-) -> Case:  # fmt: skip
+) -> KernelCase:  # fmt: skip
     listed = ", ".join(f"{source:,} → {target:,}" for source, target in pairs)
     grid = f"{blocks:,} thread block{'s' * (blocks > 1)} of {THREADS} threads"
     data = {"pairs": pairs, "shape": shape, "num_pools": num_pools, "blocks": blocks}
-    name = f"{words} ({listed}; {grid})"
-    return Case(name, **data, unit=unit, costs=costs, order="forward", how=how)
+    return KernelCase(f"{words} ({listed}; {grid})", **data, unit=unit, costs=costs, how=how)
 
 
 def after(pool: Any, pairs: tuple[tuple[int, int], ...]) -> Any:
@@ -60,20 +60,18 @@ def after(pool: Any, pairs: tuple[tuple[int, int], ...]) -> Any:
     return pool
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     far = len(case.shape) == 1
     if far:
         pools = [large_pool()]
-        if pools[0] is None:
-            return
         want = [pools[0][[source for source, _ in case.pairs]].clone()]
     else:
         pools = [pool_of(5, *case.shape, seed=seed) for seed in range(case.num_pools)]
         want = [after(pool, case.pairs) for pool in pools]
     block_bytes = pools[0][0].numel() * pools[0].element_size()
-    report = run(
+    report = cuda.run(
         see, path, NAME, pools, torch.tensor(case.pairs), case.num_pools, len(case.pairs),
-        block_bytes, case.unit, case.blocks, explain=EXPLAIN, order=case.order, **case.how,
+        block_bytes, case.unit, case.blocks, explain=EXPLAIN, **case.how,
     )  # fmt: skip
     if far:
         past = f"Block {FAR:,} begins at byte 2³¹, beyond what an int can hold."
@@ -85,19 +83,17 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         see.equal(f"pools[{number}]", pool, want[number], because)
     if case.costs:
         neighbors = "The threads of a warp should take neighboring places in each iteration."
-        cheap(see, report, dict.fromkeys(("global load", "global store"), neighbors))
+        cuda.cheap(see, report, dict.fromkeys(("global load", "global store"), neighbors))
 
 
 def large_pool() -> Any:
-    """Blocks of zeros that take no memory, but for two; None if the machine refuses them."""
-    pool = reserved((FAR + 2) * 4096, torch.uint8)
-    if pool is not None:
-        pool = pool.view(FAR + 2, 4096)
-        pool[0], pool[FAR + 1] = 1, 2
+    """Blocks of zeros that take no memory, but for two."""
+    pool = cuda.reserved((FAR + 2) * 4096, torch.uint8).view(FAR + 2, 4096)
+    pool[0], pool[FAR + 1] = 1, 2
     return pool
 
 
 def draw(path: Path) -> Any:
     """What each line costs a warp."""
     pools = [pool_of(5, 16, 2, 32, seed=seed) for seed in range(2)]
-    return draw_lines(path, NAME, pools, torch.tensor(APART), 2, 2, 4096, 16, 2)
+    return cuda.draw_lines(path, NAME, pools, torch.tensor(APART), 2, 2, 4096, 16, 2)

@@ -11,13 +11,14 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import ORDERS, Explain, draw_lines, in_every_order, poisoned, run
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 from yaie.emulator import Report
+from yaie.ops.reference.attention import ragged_attention
 
 TOLERANCE = {"f32": 1e-4, "f16": 4e-3, "bf16": 3e-2}
 
-UNWRITTEN = "This NaN was there before the launch: no thread has written the element."
 NOT_A_NUMBER = "-inf - -inf, 0 × inf and 0 / 0 are NaN."
 LARGE = (
     "The scores are large here: exp of one of them overflows unless the maximum is subtracted "
@@ -77,25 +78,22 @@ class Problem:
     def scale(self) -> float:
         return 0.7 * self.dim**-0.5
 
-    @property
-    def group(self) -> int:
-        return self.heads // self.kv_heads
-
 
 def cases_of(
     small: Sequence[Problem], others: Sequence[Problem], counted: Problem
-) -> Iterator[Case]:
+) -> Iterator[KernelCase]:
     """All problems, the small ones in every schedule, and the one whose loads are counted."""
-    planned = [Case(str(problem), problem=problem) for problem in (*small, *others, counted)]
-    yield from in_every_order(*planned[:-1], orders=ORDERS[:1])
-    yield from in_every_order(*planned[: len(small)], orders=ORDERS[1:])
-    yield from in_every_order(planned[-1], orders=ORDERS[:1])
+    problems = (*small, *others, counted)
+    planned = [KernelCase(str(p), problem=p, costs=p is counted) for p in problems]
+    yield from cuda.in_every_order(*planned[:-1], orders=cuda.ORDERS[:1])
+    yield from cuda.in_every_order(*planned[: len(small)], orders=cuda.ORDERS[1:])
+    yield from cuda.in_every_order(planned[-1], orders=cuda.ORDERS[:1])
 
 
 @lru_cache(maxsize=64)
 def tensors(problem: Problem) -> tuple[Any, Any, Any]:
     """q, k and v of all sequences, end to end."""
-    dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[problem.suffix]
+    dtype = cuda.dtype_of(problem.suffix)
     generator = torch.Generator().manual_seed(sum(map(sum, problem.lengths)) + problem.dim)
     queries, keys = (sum(pair[i] for pair in problem.lengths) for i in (0, 1))
     q = torch.randn(queries, problem.heads, problem.dim, generator=generator) * problem.size
@@ -108,13 +106,10 @@ def tensors(problem: Problem) -> tuple[Any, Any, Any]:
     return q.to(dtype), k.to(dtype), v.to(dtype)
 
 
-def sequences(problem: Problem) -> list[tuple[slice, slice]]:
-    """The rows of q and of k that each sequence has."""
-    found, q_start, k_start = [], 0, 0
-    for q, k in problem.lengths:
-        found.append((slice(q_start, q_start + q), slice(k_start, k_start + k)))
-        q_start, k_start = q_start + q, k_start + k
-    return found
+def starts(problem: Problem) -> tuple[Any, Any]:
+    """Where each sequence begins among the rows of q and of k, and where the last one ends."""
+    ends = torch.tensor([(0, 0), *problem.lengths], dtype=torch.int32).cumsum(0).int()
+    return ends[:, 0].contiguous(), ends[:, 1].contiguous()
 
 
 def seen_by(problem: Problem, sequence: int, query: int) -> int:
@@ -125,33 +120,20 @@ def seen_by(problem: Problem, sequence: int, query: int) -> int:
 
 @lru_cache(maxsize=64)
 def attend(problem: Problem) -> tuple[Any, Any]:
-    """Output and log-sum-exp in float64, with every score of a query in memory."""
-    q, k, v = (tensor.double() for tensor in tensors(problem))
-    out = torch.zeros(q.shape, dtype=torch.float64)
-    lse = torch.full(q.shape[:2], -math.inf, dtype=torch.float64)
-    for number, (rows, columns) in enumerate(sequences(problem)):
-        for query in range(rows.stop - rows.start):
-            at = rows.start + query
-            for head in range(problem.heads):
-                keys = slice(columns.start, columns.start + seen_by(problem, number, query))
-                if keys.start < keys.stop:
-                    of_head = head // problem.group
-                    scores = k[keys, of_head] @ q[at, head] * problem.scale
-                    out[at, head] = scores.softmax(0) @ v[keys, of_head]
-                    lse[at, head] = scores.logsumexp(0)
-    return out, lse
+    """Output and log-sum-exp by PyTorch, computed in float64."""
+    wide = (tensor.double() for tensor in tensors(problem))
+    return ragged_attention(*wide, *starts(problem), problem.causal, problem.scale)
 
 
 def arguments(problem: Problem) -> tuple[tuple[Any, ...], tuple[Any, Any]]:
     """What a launcher of csrc/flash is called with, and the outputs among it, full of NaN."""
     q, k, v = tensors(problem)
-    out = poisoned(*q.shape, dtype=q.dtype)
-    lse = poisoned(*q.shape[:2])
+    out = cuda.poisoned(*q.shape, dtype=q.dtype)
+    lse = cuda.poisoned(*q.shape[:2])
     starts_q = starts_k = tables = lengths = None
     keys, block_size, max_blocks = len(k), 0, 0
     if len(problem.lengths) > 1 or problem.block_size:
-        ends = torch.tensor([(0, 0), *problem.lengths], dtype=torch.int32).cumsum(0).int()
-        starts_q, starts_k = (x.contiguous() for x in ends.unbind(1))
+        starts_q, starts_k = starts(problem)
     if problem.block_size:
         tables, k, v = _paged(problem, k, v)
         lengths = torch.tensor([keys for _, keys in problem.lengths], dtype=torch.int32)
@@ -172,27 +154,22 @@ def _paged(problem: Problem, k: Any, v: Any) -> tuple[Any, Any, Any]:
     order = torch.randperm(sum(counts) + 2, generator=torch.Generator().manual_seed(1)).tolist()
     tables = torch.zeros(len(counts), max(counts) + 1, dtype=torch.int32)
     pools = [torch.full((len(order), size, *x.shape[1:]), torch.nan, dtype=x.dtype) for x in (k, v)]
-    for number, (_, columns) in enumerate(sequences(problem)):
-        for j in range(columns.stop - columns.start):
+    for number, start in enumerate(starts(problem)[1][:-1].tolist()):
+        for j in range(problem.lengths[number][1]):
             if j % size == 0:
                 tables[number, j // size] = order.pop()
             for pool, rows in zip(pools, (k, v), strict=True):
-                pool[tables[number, j // size], j % size] = rows[columns.start + j]
+                pool[tables[number, j // size], j % size] = rows[start + j]
     return tables, *pools
 
 
 def see_attention(
-    see: Observer,
-    path: Path,
-    name: str,
-    problem: Problem,
-    order: str,
-    explain: Explain,
-    because: str,
+    see: Observer, path: Path, name: str, case: KernelCase, explain: cuda.Explain, because: str
 ) -> Report:
     """Launch a rung, and note its output and log-sum-exp."""
+    problem = case.problem
     given, (out, lse) = arguments(problem)
-    report = run(see, path, f"{name}_{problem.suffix}", *given, explain=explain, order=order)
+    report = cuda.run(see, path, f"{name}_{problem.suffix}", *given, explain=explain, **case.how)
     want, want_lse = attend(problem)
     if problem.below:
         because = BELOW
@@ -210,23 +187,18 @@ def see_result(
 ) -> None:
     """Note a result of a kernel, which was full of NaN before."""
     if bool(got.isnan().any()):
-        because = UNWRITTEN if _was_there_before(got) else f"{NOT_A_NUMBER} {because}"
+        because = cuda.unwritten(got) or f"{NOT_A_NUMBER} {because}"
     tolerance = TOLERANCE[problem.suffix]
     see.close(what, got, want.to(got.dtype), because, rtol=tolerance, atol=tolerance)
 
 
-def _was_there_before(got: Any) -> bool:
-    """Whether the first NaN has the bits that `poisoned` wrote."""
-    bits = torch.int32 if got.element_size() == 4 else torch.int16
-    found = got[got.isnan()][:1].view(bits)
-    return bool(found == poisoned(1, dtype=got.dtype).view(bits))
-
-
-def requests(report: Report, name: str, kind: str = "load") -> int:
-    """How often a warp asked for some of one tensor."""
-    return sum(a.requests for a in report.accesses if (a.name, a.kind) == (name, kind))
+def see_loads(see: Observer, report: Report, names: Sequence[str], most: int, because: str) -> None:
+    """Note how often warps have loaded from tensors, which should be `most` at most."""
+    for name in names:
+        loads = cuda.requests(report, name=name, kind="load")
+        see.at_most(f"the warps' number of loads of {name}", loads, most, because)
 
 
 def draw_rung(path: Path, name: str, problem: Problem) -> Any:
     """What each line of a rung costs."""
-    return draw_lines(path, f"{name}_{problem.suffix}", *arguments(problem)[0])
+    return cuda.draw_lines(path, f"{name}_{problem.suffix}", *arguments(problem)[0])

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
     draw_rung,
-    requests,
     see_attention,
+    see_loads,
     seen_by,
 )
 
@@ -41,7 +42,6 @@ BECAUSE = (
     "the weights. Both sums are multiplied by exp(old maximum - new maximum) whenever the maximum "
     "grows."
 )
-ALL_LANES = "All 32 lanes have to reach `dot`: they share the elements of a row, not the keys."
 EXPLAIN = {
     "race": "A warp writes its own row of out, a lane its own elements, and one lane writes lse.",
     "out_of_bounds": (
@@ -49,31 +49,24 @@ EXPLAIN = {
         "later, where `place` is sequence.place of a key from 0 to seen - 1. out has head_dim "
         "elements per row, and lse has one: their row is `row`."
     ),
-    "inactive_lane": ALL_LANES,
-    "wrong_mask": ALL_LANES,
-    "deadlock": ALL_LANES,
-    "divergent_collective": ALL_LANES,
+    "shuffle": "All 32 lanes have to reach `dot`: they share the elements of a row, not the keys.",
     "divergent_barrier": "No barrier is needed here: no warp waits for another.",
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield from cases_of(SMALL, OTHERS, COUNTED)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    problem = case.problem
-    report = see_attention(see, path, NAME, problem, case.order, EXPLAIN, BECAUSE)
-    if problem is not COUNTED:
-        return
-    seen = sum(seen_by(problem, 0, query) for query in range(problem.lengths[0][0]))
-    for name in ("k", "v"):
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    report = see_attention(see, path, NAME, case, EXPLAIN, BECAUSE)
+    if case.costs:
+        seen = sum(seen_by(COUNTED, 0, query) for query in range(COUNTED.lengths[0][0]))
         once = (
             "Read a key and its value once, while the maximum is not yet final: the correction "
             "makes up for it."
         )
-        loads = requests(report, name)
-        see.at_most(f"the warps' number of loads of {name}", loads, seen * problem.dim // 32, once)
+        see_loads(see, report, "kv", seen * COUNTED.dim // 32, once)
 
 
 def draw(path: Path) -> Any:

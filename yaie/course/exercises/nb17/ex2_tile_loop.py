@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import cheap
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core.cuda import KernelCase, cheap
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
     draw_rung,
-    requests,
     see_attention,
+    see_loads,
 )
 from yaie.emulator.checks import Report
 
@@ -51,7 +51,6 @@ STAYS = (
     "A warp without a query still loads rows of k and v for the others and reaches every barrier. "
     "Only the last step, which writes, asks whether there is a row."
 )
-ALL_LANES = "All 32 lanes of a warp have to reach one and the same shuffle, with ALL_LANES."
 EXPLAIN = {
     "race": (
         "Each iteration needs two barriers: one before the tiles are read, and one before the next "
@@ -64,9 +63,7 @@ EXPLAIN = {
         "v_tile has KEYS rows of DIMS elements, and q_tile a row for each query of the tile. A row "
         "without a query has no place in out and lse: do not write it."
     ),
-    "inactive_lane": ALL_LANES,
-    "divergent_collective": ALL_LANES,
-    "wrong_mask": ALL_LANES,
+    "shuffle": "All 32 lanes of a warp have to reach one and the same shuffle, with ALL_LANES.",
 }
 COSTS = {
     "global load": "Let neighboring lanes read neighboring elements of a row, as load_tile does.",
@@ -78,18 +75,16 @@ COSTS = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield from cases_of(SMALL, OTHERS, COUNTED)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    report = see_attention(see, path, NAME, case.problem, case.order, EXPLAIN, BECAUSE)
-    if case.problem is not COUNTED:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    report = see_attention(see, path, NAME, case, EXPLAIN, BECAUSE)
+    if not case.costs:
         return
-    needed = COUNTED.lengths[0][1] * COUNTED.dim // 32
-    for name in ("k", "v"):
-        once = "Load a tile once, for all rows of the tile of queries."
-        see.at_most(f"the warps' number of loads of {name}", requests(report, name), needed, once)
+    once = "Load a tile once, for all rows of the tile of queries."
+    see_loads(see, report, "kv", COUNTED.lengths[0][1] * COUNTED.dim // 32, once)
     tiles = [x for x in report.accesses if x.name != "q_tile" or x.kind == "store"]
     cheap(see, Report([], tiles, report.source), COSTS)
 

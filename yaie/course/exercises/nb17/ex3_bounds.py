@@ -6,14 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb17.attention import (
-    Problem,
-    cases_of,
-    requests,
-    see_attention,
-    seen_by,
-)
+from yaie.course.core.cuda import KernelCase, requests
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb17.attention import Problem, cases_of, see_attention, seen_by
 from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME, STAYS
 from yaie.course.lessons.data_nb17 import tiles_brought
 
@@ -54,18 +49,19 @@ EXPLAIN = {
 }
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield from cases_of(SMALL, OTHERS, COUNTED)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    report = see_attention(see, path, NAME, case.problem, case.order, EXPLAIN, BECAUSE)
-    if case.problem is not COUNTED:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    report = see_attention(see, path, NAME, case, EXPLAIN, BECAUSE)
+    if not case.costs:
         return
     ends = range(HEIGHT, COUNTED.lengths[0][0] + 1, HEIGHT)
     needed = sum(seen_by(COUNTED, 0, end - 1) for end in ends)
     last = "No query of a tile sees keys behind those of its last query, so num_keys ends there."
-    see.at_most("the number of rows of k that were loaded", requests(report, "k"), needed, last)
+    loaded = requests(report, name="k", kind="load")
+    see.at_most("the number of rows of k that were loaded", loaded, needed, last)
 
 
 def draw(path: Path) -> Any:

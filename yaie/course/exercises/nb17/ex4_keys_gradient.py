@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import draw_lines, poisoned, reserved, run
-from yaie.course.core.observe import Case, Observer
+from yaie.course.core.cuda import KernelCase, draw_lines, poisoned, reserved, run
+from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb17.attention import (
     Problem,
     attend,
     cases_of,
-    requests,
+    see_loads,
     see_result,
     seen_by,
     tensors,
 )
+from yaie.ops.reference.attention import attention
 
 NAME = "attention_backward"
 SMALL = (
@@ -47,7 +48,6 @@ BECAUSE = {
         "heads of its group. Row (query, head) has the number query × heads + head."
     ),
 }
-ALL_LANES = "All 32 lanes have to reach `dot`: they share the elements of a row, not the queries."
 EXPLAIN = {
     "race": (
         "A warp writes the gradients of its own key only, and adds up itself what all queries "
@@ -58,32 +58,30 @@ EXPLAIN = {
         "lse and delta have one number for it. The first query is not below 0. The gradients of "
         "this warp's key begin at `own`."
     ),
-    "inactive_lane": ALL_LANES,
-    "deadlock": ALL_LANES,
-    "divergent_collective": ALL_LANES,
-    "wrong_mask": ALL_LANES,
+    "shuffle": (
+        "All 32 lanes have to reach `dot`: they share the elements of a row, not the queries."
+    ),
 }
-
-
 FAR = Problem(((1, 1),), dim=256, suffix="f16")  # and as many queries before it as 2³¹ elements
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield from cases_of(SMALL, OTHERS, COUNTED)
-    yield Case("a query whose row begins at element 2³¹", problem=FAR)
+    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # which would copy all of it
+    yield KernelCase("a query whose row begins at element 2³¹", problem=FAR, how=last)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     problem = case.problem
     if problem is FAR:
-        observe_far(path, see)
+        observe_far(path, case, see)
         return
     given, (_, grad_k, grad_v) = arguments(problem)
-    report = run(see, path, f"{NAME}_{problem.suffix}", *given, explain=EXPLAIN, order=case.order)
+    report = run(see, path, f"{NAME}_{problem.suffix}", *given, explain=EXPLAIN, **case.how)
     want_k, want_v = gradients(problem)
     see_result(see, "grad_v", grad_v, want_v, BECAUSE["grad_v"], problem)
     see_result(see, "grad_k", grad_k, want_k, BECAUSE["grad_k"], problem)
-    if problem is not COUNTED:
+    if not case.costs:
         return
     num_q = problem.lengths[0][0]
     pairs = sum(seen_by(problem, 0, query) for query in range(num_q))
@@ -92,26 +90,22 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         "Load a query that sees the key once, for both gradients, and one that does not see it "
         "never."
     )
-    see.at_most("the warps' number of loads of q", requests(report, "q"), needed, once)
+    see_loads(see, report, "q", needed, once)
 
 
-def observe_far(path: Path, see: Observer) -> None:
+def observe_far(path: Path, case: KernelCase, see: Observer) -> None:
     """One key, which the last of 2²³ + 1 causal queries sees; what comes before takes no memory."""
-    given = inputs(FAR)
-    grad_out, q, k, v, lse, delta = given
+    grad_out, q, k, v, lse, delta = inputs(FAR)
     before = (1 << 31) // FAR.dim
     large = [reserved((before + 1) * FAR.dim, q.dtype) for _ in range(3)]
     large += [reserved(before + 1, lse.dtype) for _ in range(2)]
-    if any(tensor is None for tensor in large):
-        return
     for tensor, last in zip(large, (grad_out, q, q, lse, delta), strict=True):
         tensor[-last.numel() :] = last.flatten()
     grad_k, grad_v = (poisoned(*x.shape, dtype=x.dtype) for x in (k, v))
     far_grad_out, far_q, grad_q, far_lse, far_delta = large
     tensors = far_grad_out, far_q, k, v, far_lse, far_delta, grad_q, grad_k, grad_v
     sizes = before + 1, 1, 1, 1, FAR.dim, FAR.scale, 1
-    last = {"order": "reverse", "most_blocks": 1, "checked": False}  # which would copy all of it
-    run(see, path, f"{NAME}_f16", *tensors, *sizes, explain=EXPLAIN, **last)
+    run(see, path, f"{NAME}_f16", *tensors, *sizes, explain=EXPLAIN, **case.how)
     bits = "Where the row of a query begins needs 64 bits: an int ends at 2³¹ - 1."
     for name, got, want in zip(("grad_k", "grad_v"), (grad_k, grad_v), gradients(FAR), strict=True):
         see_result(see, name, got, want, bits, FAR)
@@ -140,14 +134,8 @@ def gradients(problem: Problem) -> tuple[Any, Any]:
     """grad_k and grad_v in float64, by torch's autograd of softmax(q kᵀ · scale) v."""
     grad_out, q, k, v = (x.double() for x in inputs(problem)[:4])
     k, v = k.requires_grad_(), v.requires_grad_()
-    given = torch.zeros((), dtype=torch.float64) * (k.sum() + v.sum())  # if no query sees a key
-    for query in range(len(q)):
-        seen = seen_by(problem, 0, query)
-        for head in range(problem.heads if seen else 0):
-            of_head = head // problem.group
-            weights = (k[:seen, of_head] @ q[query, head] * problem.scale).softmax(0)
-            given = given + grad_out[query, head] @ (weights @ v[:seen, of_head])
-    return torch.autograd.grad(given, (k, v))
+    out, _ = attention(q, k, v, problem.causal, problem.scale)
+    return torch.autograd.grad(out, (k, v), grad_out)
 
 
 def draw(path: Path) -> Any:

@@ -7,18 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import in_every_order, operator_by
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb18.paged import (
-    OUTSIDE,
-    OVERFLOW,
-    batch_of,
-    call,
-    draw_rung,
-    far,
-    planned,
-    see_result,
-)
+from yaie.course.core.cuda import KernelCase, accesses, in_every_order, operator_by
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb18 import paged
 
 fit = operator_by("yaie.ops.cuda.paged:grouped")
 NAME = "paged_grouped"
@@ -28,16 +19,14 @@ BECAUSE = (
     "team.number(), takes key first + n; then all go on by WARPS * team.teams_per_warp()."
 )
 FAR = "Where a row begins in a pool needs 64 bits: an int ends at 2³¹ - 1."
-SHUFFLE = (
-    "team.sum is a shuffle, and all 32 lanes of the warp have to reach it, also those whose team "
-    "has no key in this iteration. Let the number of iterations depend on the warp alone, and skip "
-    "only the loads and `add`."
-)
 EXPLAIN = {
-    "out_of_bounds": OUTSIDE,
+    "out_of_bounds": paged.OUTSIDE,
     "misaligned": "A row begins at (slot * paged.kv_heads + kv_head) * paged.head_dim.",
-    "inactive_lane": SHUFFLE,
-    "deadlock": SHUFFLE,
+    "shuffle": (
+        "team.sum is a shuffle, and all 32 lanes of the warp have to reach it, also those whose "
+        "team has no key in this iteration. Let the number of iterations depend on the warp alone, "
+        "and skip only the loads and `add`."
+    ),
     "divergent_barrier": (
         "finish has a barrier: all threads of the thread block have to reach it, after the loop."
     ),
@@ -48,38 +37,38 @@ EXPLAIN = {
 }
 
 
-def cases() -> Iterator[Case]:
-    yield planned("1 token", (1,), heads=1)
-    yield planned("8 tokens, one for each team of a warp", (8,), heads=1)
+def cases() -> Iterator[KernelCase]:
+    yield paged.planned("1 token", (1,), heads=1)
+    yield paged.planned("8 tokens, one for each team of a warp", (8,), heads=1)
     yield from in_every_order(
-        planned("1 and 16 tokens", (1, 16)), planned("21 and 70 tokens", (21, 70))
+        paged.planned("1 and 16 tokens", (1, 16)), paged.planned("21 and 70 tokens", (21, 70))
     )
-    yield planned("0, 7 and 0 tokens", (0, 7, 0))
-    yield planned("4 query heads for 2 KV heads", (21, 9), heads=4, kv_heads=2)
-    yield planned("12 query heads for 1 KV head, 8 at a time", (21, 9), heads=12)
+    yield paged.planned("0, 7 and 0 tokens", (0, 7, 0))
+    yield paged.planned("4 query heads for 2 KV heads", (21, 9), heads=4, kv_heads=2)
+    yield paged.planned("12 query heads for 1 KV head, 8 at a time", (21, 9), heads=12)
     for dim in (64, 128, 20):
-        yield planned(f"heads of {dim}", (40, 3), heads=3, dim=dim)
-    yield planned("150 tokens in 38 blocks", (150, 9))
-    yield planned("scores of several hundred", (50, 70), spread=300.0, because=OVERFLOW)
+        yield paged.planned(f"heads of {dim}", (40, 3), heads=3, dim=dim)
+    yield paged.planned("150 tokens in 38 blocks", (150, 9))
+    yield paged.planned("scores of several hundred", (50, 70), spread=300.0, because=paged.OVERFLOW)
     for dtype in ("float16", "bfloat16"):
-        yield planned(dtype, (60, 0, 3), heads=4, dtype=dtype)
-    yield planned("a block that begins at element 2³¹ of the pools", make=far, because=FAR)
+        yield paged.planned(dtype, (60, 0, 3), heads=4, dtype=dtype)
+    yield paged.planned(
+        "a block that begins at element 2³¹ of the pools", make=paged.far, because=FAR
+    )
     words = "contexts of 32 and 64 tokens, 4 query heads for 1 KV head"
     sizes = {"heads": 4, "dim": 64, "block_size": 16, "dtype": "float16"}
-    yield planned(words, (32, 64), counted=True, **sizes)
+    yield paged.planned(words, (32, 64), costs=True, **sizes)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     batch = case.make()
-    if batch is None:
-        return
-    out, lse, report = call(see, path, NAME, case, batch, EXPLAIN)
-    see_result(see, batch, out, lse, case.because or BECAUSE)
-    if not case.counted:
+    out, lse, report = paged.call(see, path, NAME, case, batch, EXPLAIN)
+    paged.see_result(see, batch, out, lse, case.because or BECAUSE)
+    if not case.costs:
         return
     once = sum(keys.numel() * keys.element_size() for keys in batch.keys)
     for name in ("key_pool", "value_pool"):
-        lines = [a for a in report.accesses if (a.name, a.kind) == (name, "load")]
+        lines = accesses(report, name=name, kind="load")
         see.picture(partial(draw_worst, lines))
         loaded = sum(access.lanes * access.size for access in lines)
         because = "One team takes a key and loads its rows before the loop over heads."
@@ -94,5 +83,5 @@ def draw_worst(lines: list[Any]) -> Any:
 
 def draw(path: Path) -> Any:
     """What each line costs a warp."""
-    batch = batch_of((100,), 4, dim=64, block_size=16, dtype="float16")
-    return draw_rung(path, NAME, batch)
+    batch = paged.batch_of((100,), 4, dim=64, block_size=16, dtype="float16")
+    return paged.draw_rung(path, NAME, batch)

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import ROUNDING, SUFFIXES, Explain, draw_lines, poisoned, reserved, run
-from yaie.course.core.observe import Case, Observer
+from yaie.build.dtypes import ROUNDING, SUFFIXES
+from yaie.course.core.cuda import Explain, KernelCase, draw_lines, poisoned, reserved, run
+from yaie.course.core.observe import Observer
+from yaie.ops.reference.attention import attention
 
 NO_BLOCK = 1 << 30  # what a table holds behind the end of a context
 TOLERANCE = {**ROUNDING, "float32": 1e-4}
@@ -44,14 +46,9 @@ class Batch:
     values: list[Any] = field(default_factory=list)
 
     @property
-    def group(self) -> int:
-        """Query heads that share a KV head."""
-        return self.tensors[0].shape[1] // self.tensors[1].shape[2]
-
-    def scores(self, sequence: int, head: int) -> Any:
-        """Of one query head, in float64."""
-        keys = self.keys[sequence][:, head // self.group].double()
-        return keys @ self.tensors[0][sequence, head].double() * self.scale
+    def dtype(self) -> str:
+        """Its name."""
+        return str(self.tensors[0].dtype).removeprefix("torch.")
 
 
 def batch_of(
@@ -89,19 +86,14 @@ def batch_of(
     return Batch((q, *pools, tables, lengths), scale or dim**-0.5, *found)
 
 
-def far() -> Batch | None:
-    """4 tokens in a block that begins at element 2³¹ of both pools, which take no memory.
-
-    None where the machine does not lend so many addresses.
-    """
+def far() -> Batch:
+    """4 tokens in a block that begins at element 2³¹ of both pools, which take no memory."""
     near = batch_of((4,), dtype="float16")
     q, key_pool, value_pool, tables, lengths = near.tensors
     last = (1 << 31) // key_pool[0].numel()
     pools = []
     for pool in (key_pool, value_pool):
         large = reserved((last + 1) * pool[0].numel(), pool.dtype)
-        if large is None:
-            return None
         pools.append(large.view(last + 1, *pool.shape[1:]))
         pools[-1][last] = pool[tables[0, 0]]
     tables = torch.full_like(tables, NO_BLOCK)
@@ -118,16 +110,13 @@ def place(batch: Batch, keys: Any) -> None:
 
 
 def attend(batch: Batch, begin: int = 0, end: int | None = None) -> tuple[Any, Any]:
-    """Output and log-sum-exp over some keys of every sequence, in float64, a head at a time."""
-    q = batch.tensors[0]
-    out, lse = torch.zeros(q.shape).double(), torch.full(q.shape[:2], -torch.inf).double()
-    for i in range(len(q)):
-        for head in range(q.shape[1] if len(batch.keys[i][begin:end]) else 0):
-            scores = batch.scores(i, head)[begin:end]
-            lse[i, head] = torch.logsumexp(scores, 0)
-            values = batch.values[i][begin:end, head // batch.group].double()
-            out[i, head] = torch.softmax(scores, 0) @ values
-    return out, lse
+    """Output and log-sum-exp over some keys of every sequence by PyTorch, in float64."""
+    states = [
+        attention(*(x.double() for x in (q, keys[begin:end], values[begin:end])), scale=batch.scale)
+        for q, keys, values in zip(batch.tensors[0].split(1), batch.keys, batch.values, strict=True)
+    ]
+    out, lse = zip(*states, strict=True)
+    return torch.cat(out), torch.cat(lse)
 
 
 def arguments(batch: Batch) -> tuple[Any, Any, list[Any]]:
@@ -140,28 +129,20 @@ def arguments(batch: Batch) -> tuple[Any, Any, list[Any]]:
 
 
 def call(
-    see: Observer, path: Path, name: str, case: Case, batch: Batch, explain: Explain,
+    see: Observer, path: Path, name: str, case: KernelCase, batch: Batch, explain: Explain,
     extra: Sequence[Any] = (),
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Run a rung on a batch: output, log-sum-exp, and the report unless the batch is `far`.
-
-    A checked run would copy all of its pools.
-    """
+    """Run a rung on a batch: output, log-sum-exp, and the report of a checked run."""
     out, lse, given = arguments(batch)
-    launcher = f"{name}_{dtype_suffix(batch)}"
-    how = {"order": case.order, "checked": case.make is not far}
-    report = run(see, path, launcher, *given, *extra, explain=explain, **how)
+    launcher = f"{name}_{SUFFIXES[batch.dtype]}"
+    report = run(see, path, launcher, *given, *extra, explain=explain, **case.how)
     return out, lse, report
-
-
-def dtype_suffix(batch: Batch) -> str:
-    return SUFFIXES[str(batch.tensors[0].dtype).removeprefix("torch.")]
 
 
 def see_result(see: Observer, batch: Batch, out: Any, lse: Any, because: str) -> None:
     """Note output and log-sum-exp beside those of attention in float64."""
     want, want_lse = attend(batch)
-    rounding = TOLERANCE[str(batch.tensors[0].dtype).removeprefix("torch.")]
+    rounding = TOLERANCE[batch.dtype]
     if not all(map(len, batch.keys)):
         because = f"{EMPTY} {because}"
     want = want.to(batch.tensors[0].dtype)
@@ -172,14 +153,18 @@ def see_result(see: Observer, batch: Batch, out: Any, lse: Any, because: str) ->
 
 def planned(
     words: str, contexts: Sequence[int] = (), *, because: str = "",
-    make: Callable[[], Batch] | None = None, counted: bool = False,
+    make: Callable[[], Batch] | None = None, costs: bool = False,
     splits: tuple[int, int] = (1, 1), **sizes: Any,
-) -> Case:  # fmt: skip
-    """A case whose batch is `batch_of(contexts, **sizes)`, unless `make` makes another."""
+) -> KernelCase:  # fmt: skip
+    """A case whose batch is `batch_of(contexts, **sizes)`, unless `make` makes another.
+
+    A checked run of the batch that is `far` would copy all of its pools.
+    """
+    how = {"checked": make is not far}
     make = make or partial(batch_of, contexts, **sizes)
-    return Case(words, make=make, because=because, order="forward", counted=counted, splits=splits)
+    return KernelCase(words, make=make, because=because, costs=costs, splits=splits, how=how)
 
 
 def draw_rung(path: Path, name: str, batch: Batch) -> Any:
     """What each line of a rung costs a warp."""
-    return draw_lines(path, f"{name}_{dtype_suffix(batch)}", *arguments(batch)[2])
+    return draw_lines(path, f"{name}_{SUFFIXES[batch.dtype]}", *arguments(batch)[2])

@@ -8,9 +8,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19.metadata import UNWRITTEN, ints, unwritten
+import torch
+
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb19.metadata import ints
 from yaie.emulator.checks import Finding
 
 # Numbers, threads of the thread block.
@@ -20,16 +23,16 @@ MOST_TOUCHED = 9000  # elements that are read or written: up and down take about
 MOST_REQUESTS = 900
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     yield case([1, 2, 3, 4], 2)
-    yield from in_every_order(*(case(numbers(n), threads) for n, threads in SIZES))
-    yield case(numbers(TIMED[0]), TIMED[1], counted=True)
+    yield from cuda.in_every_order(*(case(numbers(n), threads) for n, threads in SIZES))
+    yield case(numbers(TIMED[0]), TIMED[1], costs=True)
 
 
-def case(x: list[int], threads: int, counted: bool = False) -> Case:
+def case(x: list[int], threads: int, costs: bool = False) -> KernelCase:
     words = str(x) if len(x) <= 8 else f"{len(x)} numbers"
     name = f"{words}, {threads} thread{'s' * (threads > 1)}"
-    return Case(name, x=x, threads=threads, order="forward", counted=counted)
+    return KernelCase(name, x=x, threads=threads, costs=costs)
 
 
 def numbers(n: int) -> list[int]:
@@ -37,18 +40,17 @@ def numbers(n: int) -> list[int]:
     return [generator.randrange(1, 10) for _ in range(n)]
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     n = len(case.x)
-    x, out = ints(case.x), unwritten(n + 1)
-    report = run(
-        see, path, "blelloch_i32", x, out, n, case.threads, explain=EXPLAIN, order=case.order
+    x, out = ints(case.x), cuda.poisoned(n + 1, dtype=torch.int32)
+    report = cuda.run(
+        see, path, "blelloch_i32", x, out, n, case.threads, explain=EXPLAIN, **case.how
     )
-    because = "out[i] is the sum of the numbers before i, and out[n] the sum of all."
-    if UNWRITTEN in out.tolist():
-        because += f" {UNWRITTEN} was there before: no thread has written it."
-    see.equal("out", out.tolist(), list(accumulate(case.x, initial=0)), because)
-    if case.counted:
-        shared = [access for access in report.accesses if access.memory == "shared"]
+    sums = "out[i] is the sum of the numbers before i, and out[n] the sum of all."
+    want = list(accumulate(case.x, initial=0))
+    see.equal("out", out.tolist(), want, cuda.unwritten(out, sums))
+    if case.costs:
+        shared = cuda.accesses(report, memory="shared")
         halved = "Half as many pairs are left after each step, so 2 × n additions are enough."
         touched = sum(access.lanes for access in shared)
         see.at_most(
@@ -69,7 +71,7 @@ def _race(found: Finding) -> str:
     )
 
 
-EXPLAIN: Explain = {
+EXPLAIN: cuda.Explain = {
     "race": _race,
     "uninitialized": (
         "A tile has two numbers for each thread, and elements beyond the last number count as 0: "
@@ -90,4 +92,5 @@ EXPLAIN: Explain = {
 def draw(path: Path) -> Any:
     """What each line costs."""
     n, threads = TIMED
-    return draw_lines(path, "blelloch_i32", ints(numbers(n)), unwritten(n + 1), n, threads)
+    out = cuda.poisoned(n + 1, dtype=torch.int32)
+    return cuda.draw_lines(path, "blelloch_i32", ints(numbers(n)), out, n, threads)

@@ -7,16 +7,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from yaie.course.core.cuda import Explain, draw_lines, in_every_order, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19.metadata import (
-    UNWRITTEN,
-    in_words,
-    ints,
-    keys_seen,
-    random_batch,
-    unwritten,
-)
+import torch
+
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb19.metadata import in_words, ints, keys_seen, random_batch
 from yaie.emulator.checks import Finding
 
 TOPK = 9
@@ -32,49 +28,47 @@ BATCHES = (17, 64, 255, 1023, 1024, 1025)
 MOST_READS = 40  # of ends by a warp, for 1,024 requests: 10 steps, and a few
 
 
-def cases() -> Iterator[Case]:
+def cases() -> Iterator[KernelCase]:
     more = case([3, 2], [10, 4], more=3)
-    yield from in_every_order(*(case(*example) for example in EXAMPLES), more)
+    yield from cuda.in_every_order(*(case(*example) for example in EXAMPLES), more)
     for batch in BATCHES:
         yield case(*random_batch(batch, 30))
-    yield case([1] * 1024, [5] * 1024, counted=True)
+    yield case([1] * 1024, [5] * 1024, costs=True)
 
 
-def case(lengths: list[int], keys: list[int], more: int = 0, counted: bool = False) -> Case:
+def case(lengths: list[int], keys: list[int], more: int = 0, costs: bool = False) -> KernelCase:
     """`more`: how many tokens beyond those that exist the launcher is told of."""
     words = in_words(lengths, keys)
     words += f", num_tokens = {sum(lengths) + more}" if more else ""
-    data = {"lengths": lengths, "keys": keys, "more": more, "counted": counted}
-    return Case(f"{words}, topk {TOPK}", order="forward", **data)
+    data = {"lengths": lengths, "keys": keys, "more": more, "costs": costs}
+    return KernelCase(f"{words}, topk {TOPK}", **data)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     batch, n = len(case.lengths), sum(case.lengths)
     ends = ints(list(accumulate(case.lengths)))
-    expanded, cached = (unwritten(n + max(case.more, 2)) for _ in "ab")
-    report = run(
+    expanded, cached = (cuda.poisoned(n + max(case.more, 2), dtype=torch.int32) for _ in "ab")
+    report = cuda.run(
         see, path, "fill_from_ends_i32", ends, ints(case.keys), TOPK, expanded, cached, batch,
-        n + case.more, explain=explanations(batch, n), order=case.order,
+        n + case.more, explain=explanations(batch, n), **case.how,
     )  # fmt: skip
     seen = keys_seen(case.lengths, case.keys)
-    tail = [UNWRITTEN] * (len(expanded) - n)
+    tail = cuda.poisoned(len(expanded) - n, dtype=torch.int32).tolist()
     beyond = f"The last request ends at ends[batch - 1] = {n}; num_tokens may be larger."
     for name, out in (("expanded", expanded), ("cached", cached)):
         see.equal(f"{name} from element {n} on", out[n:].tolist(), tail, beyond)
-    because = "Token t of request b sees kv[b] + 1 + t - ends[b] keys: the request's last sees all."
-    if UNWRITTEN in expanded[:n].tolist():
-        because = f"{UNWRITTEN} was there before: no thread has written it."
-    see.equal("expanded", expanded[:n].tolist(), seen, because)
+    keys = "Token t of request b sees kv[b] + 1 + t - ends[b] keys: the request's last sees all."
+    see.equal("expanded", expanded[:n].tolist(), seen, cuda.unwritten(expanded[:n], keys))
     most = f"It is expanded, but at most topk = {TOPK}."
     see.equal("cached", cached[:n].tolist(), [min(count, TOPK) for count in seen], most)
-    if case.counted:
-        reads = sum(access.requests for access in report.accesses if access.name == "ends")
+    if case.costs:
+        reads = cuda.requests(report, name="ends")
         halved = "Each read halves the requests that are left, so 10 of them are enough."
         warps = n // 32
         see.at_most("a warp's number of reads of ends", reads // warps, MOST_READS, halved)
 
 
-def explanations(batch: int, n: int) -> Explain:
+def explanations(batch: int, n: int) -> cuda.Explain:
     def outside(found: Finding) -> str:
         if found.name in ("ends", "kv"):
             return f"There are {batch} requests, the last one is batch - 1."
@@ -94,5 +88,6 @@ def draw(path: Path) -> Any:
     """What each line costs."""
     lengths, keys = random_batch(255, 30)
     n = sum(lengths)
-    inputs = ints(list(accumulate(lengths))), ints(keys), TOPK, unwritten(n), unwritten(n)
-    return draw_lines(path, "fill_from_ends_i32", *inputs, len(lengths), n)
+    inputs = ints(list(accumulate(lengths))), ints(keys), TOPK
+    outputs = (cuda.poisoned(n, dtype=torch.int32) for _ in "ab")
+    return cuda.draw_lines(path, "fill_from_ends_i32", *inputs, *outputs, len(lengths), n)

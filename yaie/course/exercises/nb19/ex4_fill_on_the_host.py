@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from yaie.course.core.cuda import poisoned
 from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb19.metadata import (
-    UNWRITTEN,
-    in_words,
-    ints,
-    keys_seen,
-    random_batch,
-    unwritten,
-)
+from yaie.course.exercises.nb19.metadata import in_words, ints, keys_seen, random_batch
 
 # New tokens, keys, topk.
 EXAMPLES = (
@@ -29,7 +23,7 @@ EXAMPLES = (
     ([0, 0], [5, 6], 9),
 )
 TAIL = 3  # elements of an output beyond the tokens
-USUAL = {"sizes": None, "elsewhere": False}
+UNWRITTEN = poisoned(1, dtype=torch.int32).item()
 
 
 def cases() -> Iterator[Case]:
@@ -40,24 +34,31 @@ def cases() -> Iterator[Case]:
     ):
         for given in (sum(lengths), None):
             name = f"{in_words(lengths, keys)}, topk {topk}, num_tokens={given}"
-            yield Case(name, lengths=lengths, keys=keys, topk=topk, given=given, **USUAL)
-    example = {"lengths": [3, 2], "keys": [10, 4], "topk": 9, "given": 5}
-    yield Case("5 tokens, outputs of 5 elements", **example, **{**USUAL, "sizes": (5, 5)})
-    elsewhere = "5 tokens, the inputs on another device than new tensors"
-    yield Case(elsewhere, **example, **{**USUAL, "elsewhere": True})
+            yield case(name, lengths, keys, topk, given)
+    yield case("5 tokens, outputs of 5 elements", sizes=(5, 5))
+    yield case("5 tokens, the inputs on another device than new tensors", elsewhere=True)
     for sizes in ((4, 5), (5, 4)):
         for given in (5, None):
             name = f"5 tokens, outputs of {sizes[0]} and {sizes[1]} elements, num_tokens={given}"
-            data = {**example, "given": given, "sizes": sizes, "elsewhere": False}
-            yield Case(name, **data)
+            yield case(name, given=given, sizes=sizes)
+
+
+def case(
+    name: str, lengths: Sequence[int] = (3, 2), keys: Sequence[int] = (10, 4), topk: int = 9,
+    given: int | None = 5, sizes: tuple[int, int] | None = None, elsewhere: bool = False,
+) -> Case:  # fmt: skip
+    """`sizes`: of the outputs, if not `TAIL` elements more than there are tokens."""
+    sizes = sizes or (sum(lengths) + TAIL,) * 2
+    data = {"lengths": list(lengths), "keys": list(keys), "topk": topk, "given": given}
+    return Case(name, **data, sizes=sizes, elsewhere=elsewhere)
 
 
 def observe(fill: Callable[..., Any], case: Case, see: Observer) -> None:
     n = sum(case.lengths)
     q, kv = ints(case.lengths), ints(case.keys)
-    expanded, cached = (unwritten(size) for size in case.sizes or (n + TAIL, n + TAIL))
+    expanded, cached = (poisoned(size, dtype=torch.int32) for size in case.sizes)
     arguments = q, kv, case.topk, expanded, cached, case.given
-    if case.sizes and min(case.sizes) < n:
+    if min(case.sizes) < n:
         refuse = "A kernel would write beyond the end of a tensor without any error."
         see.raises("fill_draft_extend_metadata", ValueError, lambda: fill(*arguments), refuse)
         written = [out.ne(UNWRITTEN).sum().item() for out in (expanded, cached)]

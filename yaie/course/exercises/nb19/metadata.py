@@ -8,15 +8,9 @@ from typing import Any
 
 import torch
 
-UNWRITTEN = -(2**31)  # what an output holds before it is written
-
 
 def ints(values: Sequence[int]) -> Any:
     return torch.tensor(list(values), dtype=torch.int32)
-
-
-def unwritten(*shape: int) -> Any:
-    return torch.full(shape, UNWRITTEN, dtype=torch.int32)
 
 
 def random_batch(batch: int, most_keys: int) -> tuple[list[int], list[int]]:

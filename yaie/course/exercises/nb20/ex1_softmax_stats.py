@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import draw_lines, in_every_order, poisoned, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20.rows import MERGE, dtypes
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb20.rows import MERGE
 
 # Rows, columns, thread blocks, threads of each.
 SHAPES = (
@@ -23,28 +24,23 @@ HIDDEN = f"{BECAUSE} A column of -inf adds 0 to it."
 HALF = f"{BECAUSE} A sum of 16 bits rounds small terms away."
 
 
-def cases() -> Iterator[Case]:
-    yield from in_every_order(*(case(*shape) for shape in SHAPES))
-    far = case(2, 80, 1, 64, name="rows near 1000 and near -1000", make=far_from_zero)
-    yield Case(**{**vars(far), "because": FAR})
+def cases() -> Iterator[KernelCase]:
+    yield from cuda.in_every_order(*(case(*shape) for shape in SHAPES))
+    far = "rows near 1000 and near -1000"
+    yield case(2, 80, 1, 64, name=far, make=far_from_zero, because=FAR)
     hidden = "a row of -inf alone, and one with 30 numbers at its end"
-    yield Case(**{**vars(case(2, 100, 2, 64, name=hidden, make=partly_hidden)), "because": HIDDEN})
-    for suffix in ("f32", "f16", "bf16"):
-        wide = case(2, 5000, 2, 64, suffix, checked=False)
-        yield Case(**{**vars(wide), "because": BECAUSE if suffix == "f32" else HALF})
-    yield Case(**{**vars(case(2, 512, 2, 128)), "counted": True})
+    yield case(2, 100, 2, 64, name=hidden, make=partly_hidden, because=HIDDEN)
+    for suffix, because in (("f32", BECAUSE), ("f16", HALF), ("bf16", HALF)):
+        yield case(2, 5000, 2, 64, suffix, because=because, how={"checked": False})
+    yield case(2, 512, 2, 128, costs=True)
 
 
 def case(
     rows: int, columns: int, blocks: int, threads: int, suffix: str = "f32", **data: Any
-) -> Case:
+) -> KernelCase:
     words = f"{rows} × {columns} of {suffix}, {blocks} thread block{'s' * (blocks > 1)}"
-    standard = {
-        "name": f"{words} of {threads} threads", "shape": (rows, columns, blocks, threads),
-        "suffix": suffix, "order": "forward", "checked": True, "make": normal,
-        "because": BECAUSE, "counted": False,
-    }  # fmt: skip
-    return Case(**{**standard, **data})
+    usual = {"name": f"{words} of {threads} threads", "make": normal, "because": BECAUSE}
+    return KernelCase(**{**usual, **data}, shape=(rows, columns, blocks, threads), suffix=suffix)
 
 
 def normal(rows: int, columns: int) -> Any:
@@ -63,23 +59,20 @@ def partly_hidden(rows: int, columns: int) -> Any:
     return x
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     rows, columns, *_ = case.shape
-    x = case.make(rows, columns).to(dtypes()[case.suffix])
-    best, total = poisoned(rows), poisoned(rows)
-    report = run(
-        see, path, f"softmax_stats_{case.suffix}", x, best, total, *case.shape,
-        explain=MERGE, order=case.order, checked=case.checked,
-    )  # fmt: skip
+    x = case.make(rows, columns).to(cuda.dtype_of(case.suffix))
+    best, total = cuda.poisoned(rows), cuda.poisoned(rows)
+    name = f"softmax_stats_{case.suffix}"
+    report = cuda.run(see, path, name, x, best, total, *case.shape, explain=MERGE, **case.how)
     wide = x.double()
     highest = wide.amax(1)
-    unwritten = " NaN was there before: it was not written." if best.isnan().any() else ""
-    see.equal("best", best, highest.float(), f"It is the maximum of the row.{unwritten}")
+    maximum = cuda.unwritten(best, "It is the maximum of the row.")
+    see.equal("best", best, highest.float(), maximum)
     terms = torch.where(wide == -torch.inf, 0.0, (wide - highest.unsqueeze(1)).exp())
-    see.close("total", total, terms.sum(1).float(), f"{case.because}{unwritten}", rtol=1e-5)
-    if case.counted:
-        found = [access for access in report.accesses if access.name == "x"]
-        sectors = sum(access.units for access in found if access.memory == "global")
+    see.close("total", total, terms.sum(1).float(), cuda.unwritten(total, case.because), rtol=1e-5)
+    if case.costs:
+        sectors = sum(access.units for access in cuda.accesses(report, name="x", memory="global"))
         once = (
             "Maximum and sum come from one pass, with neighboring columns in neighboring threads."
         )
@@ -88,5 +81,5 @@ def observe(path: Path, case: Case, see: Observer) -> None:
 
 def draw(path: Path) -> Any:
     """What each line costs."""
-    x, best, total = normal(4, 512), poisoned(4), poisoned(4)
-    return draw_lines(path, "softmax_stats_f32", x, best, total, 4, 512, 2, 128)
+    x, best, total = normal(4, 512), cuda.poisoned(4), cuda.poisoned(4)
+    return cuda.draw_lines(path, "softmax_stats_f32", x, best, total, 4, 512, 2, 128)

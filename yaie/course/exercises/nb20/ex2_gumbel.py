@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import compiled, in_every_order, poisoned, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20.rows import MERGE, dtypes
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb20.rows import MERGE
 from yaie.course.lessons.ops.reference.sampling import gumbel_sample
 
 # Tokens, thread blocks, threads of each.
@@ -27,8 +28,8 @@ LEAST_TOLD = (
 NOTHING = "Row 0 has no token above -inf, and row 1 a single one, token 39."
 
 
-def cases() -> Iterator[Case]:
-    yield from in_every_order(*(case(12, *size, make=twelve) for size in SIZES))
+def cases() -> Iterator[KernelCase]:
+    yield from cuda.in_every_order(*(case(12, *size, make=twelve) for size in SIZES))
     for threads in (32, 64, 96):
         equal = f"temperature 0 and equal logits, {threads} threads"
         yield case(3, 130, 1, threads, name=equal, make=ties, want=[5, 33, 96], because=FIRST)
@@ -39,17 +40,15 @@ def cases() -> Iterator[Case]:
     for suffix in ("f32", "f16", "bf16"):
         yield case(12, 500, 2, 128, make=twelve, suffix=suffix)
     shares = "3,000 seeds, probabilities 0.5, 0.3, 0.15 and 0.05"
-    yield case(3000, 4, 4, 32, name=shares, make=thousands)
+    yield case(3000, 4, 4, 32, name=shares, make=thousands, how={"checked": False})
 
 
-def case(rows: int, size: int, blocks: int, threads: int, **data: Any) -> Case:
-    suffix = data.get("suffix", "f32")
-    standard = {
-        "name": f"{rows} rows of {size} tokens of {suffix}, {threads} threads",
-        "shape": (rows, size, blocks, threads), "suffix": suffix, "order": "forward",
-        "want": None, "because": FORMULA,
-    }  # fmt: skip
-    return Case(**{**standard, **data})
+def case(
+    rows: int, size: int, blocks: int, threads: int, suffix: str = "f32", **data: Any
+) -> KernelCase:
+    name = f"{rows} rows of {size} tokens of {suffix}, {threads} threads"
+    usual = {"name": name, "want": None, "because": FORMULA}
+    return KernelCase(**{**usual, **data}, shape=(rows, size, blocks, threads), suffix=suffix)
 
 
 def twelve(size: int) -> tuple[Any, ...]:
@@ -90,15 +89,13 @@ def thousands(size: int) -> tuple[Any, ...]:
     return logits, torch.ones(3000), torch.arange(3000), torch.full((3000,), 3)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
     rows, size, *_ = case.shape
     logits, *rest = case.make(size)
-    logits = logits.to(dtypes()[case.suffix])
-    tokens = poisoned(rows, dtype=torch.int64)
-    run(
-        see, path, f"gumbel_sample_{case.suffix}", logits, *rest, tokens, *case.shape,
-        explain=MERGE, order=case.order, checked=rows < 3000,
-    )  # fmt: skip
+    logits = logits.to(cuda.dtype_of(case.suffix))
+    tokens = cuda.poisoned(rows, dtype=torch.int64)
+    name = f"gumbel_sample_{case.suffix}"
+    cuda.run(see, path, name, logits, *rest, tokens, *case.shape, explain=MERGE, **case.how)
     if case.make is least_and_largest:
         sure, never = tokens.tolist()
         see.equal("the token of row 0", sure, TOKEN, LEAST_TOLD)
@@ -113,9 +110,7 @@ def observe(path: Path, case: Case, see: Observer) -> None:
         see.at_most("the chi-square of the tokens' shares", statistic, 16.3, came)
         return
     want = case.want or gumbel_sample(logits, *rest).tolist()
-    unwritten = " The least integer was there before: it was not written."
-    because = case.because + (unwritten if min(tokens.tolist()) < -1 else "")
-    see.equal("tokens", tokens.tolist(), want, because)
+    see.equal("tokens", tokens.tolist(), want, cuda.unwritten(tokens, case.because))
 
 
 def draw(path: Path) -> Any:
@@ -128,7 +123,7 @@ def draw(path: Path) -> Any:
         logits.expand(rows, -1).contiguous(), torch.ones(rows), torch.arange(rows),
         torch.zeros(rows, dtype=torch.int64),
     )  # fmt: skip
-    tokens = poisoned(rows, dtype=torch.int64)
-    compiled(path).gumbel_sample_f32(*arguments, tokens, rows, 12, 8, 32)
+    tokens = cuda.poisoned(rows, dtype=torch.int64)
+    cuda.compiled(path).gumbel_sample_f32(*arguments, tokens, rows, 12, 8, 32)
     counts = torch.bincount(tokens.clamp(0, 11), minlength=12).tolist()
     return draw_shares(counts, logits.softmax(0).tolist())

@@ -10,14 +10,15 @@ from typing import Any
 
 import torch
 
-from yaie.course.core.cuda import Explain, compiled, in_every_order, poisoned, run
-from yaie.course.core.observe import Case, Observer
-from yaie.course.exercises.nb20.rows import dtypes
+from yaie.course.core import cuda
+from yaie.course.core.cuda import KernelCase
+from yaie.course.core.observe import Observer
 from yaie.emulator.checks import Finding
 
 SIZES = ((1, 1), (5, 1), (40, 2), (256, 3), (700, 2))  # columns, thread blocks
 PARTS = (0.05, 0.5, 0.7, 0.9, 0.97)  # of the mass, one for each row
 UNIT = 2**24  # the mass of the largest logit
+FIRST = "The masses of the logits down to it, in descending order, first reach `wanted`."
 # Rows, what is wanted of each, the thresholds, the masses above them, and why.
 PLANNED = {
     "rows of equal logits": (
@@ -36,57 +37,55 @@ PLANNED = {
 }  # fmt: skip
 
 
-def cases() -> Iterator[Case]:
-    yield from in_every_order(*(random_rows(*size) for size in SIZES))
-    for name, (rows, wanted, threshold, above, because) in PLANNED.items():
-        yield Case(
-            name, rows=rows, wanted=wanted, threshold=threshold, above=above, because=because,
-            suffix="f32", order="forward", blocks=1, columns=0,
-        )  # fmt: skip
+def cases() -> Iterator[KernelCase]:
+    yield from cuda.in_every_order(*(random_rows(*size) for size in SIZES))
+    for name, (rows, *wanted, because) in PLANNED.items():
+        yield case(name, torch.tensor(rows), *wanted, because=because, blocks=1, slack=0)
     for suffix in ("f32", "f16", "bf16"):
-        yield random_rows(3000, 5, suffix)
+        yield random_rows(3000, 5, suffix, how={"checked": False})
 
 
-def random_rows(columns: int, blocks: int, suffix: str = "f32") -> Case:
+def random_rows(columns: int, blocks: int, suffix: str = "f32", **data: Any) -> KernelCase:
     words = f"{len(PARTS)} rows of {columns} logits of {suffix}"
     name = f"{words}, {blocks} thread block{'s' * (blocks > 1)}"
-    return Case(name, rows=None, columns=columns, blocks=blocks, suffix=suffix, order="forward")
+    slack = columns + 1  # exp may be rounded otherwise
+    planned = drawn(columns, suffix)
+    return case(name, *planned, because=FIRST, blocks=blocks, slack=slack, suffix=suffix, **data)
 
 
-def observe(path: Path, case: Case, see: Observer) -> None:
-    if case.rows is None:
-        x, wanted, thresholds, above_them = drawn(case.columns, case.suffix)
-        because = "The masses of the logits down to it, in descending order, first reach `wanted`."
-        slack = case.columns + 1  # exp may be rounded otherwise
-    else:
-        x, wanted = torch.tensor(case.rows), case.wanted
-        thresholds, above_them = torch.tensor(case.threshold), case.above
-        because, slack = case.because, 0
-    best = x.float().amax(1)
-    threshold, above = poisoned(len(x)), poisoned(len(x), dtype=torch.int64)
-    run(
-        see, path, f"top_p_threshold_{case.suffix}", x, best, torch.tensor(wanted), threshold,
-        above, *x.shape, case.blocks, explain=EXPLAIN, order=case.order,
-        checked=case.columns < 1000, causes=("race",),
+def case(
+    name: str, x: Any, wanted: list[int], threshold: list[float], above: list[int], **data: Any
+) -> KernelCase:
+    """Of each row of `x` what is wanted, and which threshold and which mass above it are right."""
+    return KernelCase(name, x=x, wanted=wanted, threshold=threshold, above=above, **data)
+
+
+def observe(path: Path, case: KernelCase, see: Observer) -> None:
+    x, best = case.x, case.x.float().amax(1)
+    threshold, above = cuda.poisoned(len(x)), cuda.poisoned(len(x), dtype=torch.int64)
+    cuda.run(
+        see, path, f"top_p_threshold_{case.suffix}", x, best, torch.tensor(case.wanted), threshold,
+        above, *x.shape, case.blocks, explain=EXPLAIN, causes=("race",), **case.how,
     )  # fmt: skip
-    unwritten = " NaN was there before: it was not written." if threshold.isnan().any() else ""
-    see.equal("threshold", threshold, thresholds, because + unwritten)
-    got = above.tolist()
-    wrong = [r for r, mass in enumerate(got) if abs(mass - above_them[r]) > slack]
-    problem = (
-        f"is {got[wrong[0]]} in row {wrong[0]}, expected {above_them[wrong[0]]}" if wrong else ""
+    want = torch.tensor(case.threshold)
+    see.equal("threshold", threshold, want, cuda.unwritten(threshold, case.because))
+    wrong = (
+        f"is {mass} in row {row}, expected {want}"
+        for row, (mass, want) in enumerate(zip(above.tolist(), case.above, strict=True))
+        if abs(mass - want) > case.slack
     )
     larger = "It is the mass of all tokens larger than the threshold, in all four rounds together."
-    see.note("above", got, problem, because if case.rows else larger)
+    because = larger if case.slack else case.because
+    see.note("above", above.tolist(), next(wrong, ""), because)
 
 
-def drawn(columns: int, suffix: str) -> tuple[Any, list[int], Any, list[int]]:
+def drawn(columns: int, suffix: str) -> tuple[Any, list[int], list[float], list[int]]:
     """Logits on both sides of zero, what is wanted, and what a sort finds.
 
     What is wanted is in the middle of a token's mass: rounding of exp cannot move it to another.
     """
     x = torch.randn(len(PARTS), columns, generator=torch.Generator().manual_seed(columns))
-    x = x.to(dtypes()[suffix])
+    x = x.to(cuda.dtype_of(suffix))
     wanted, thresholds, above = [], [], []
     for row, part in zip(x.double(), PARTS, strict=True):
         values, cumulative = masses(row)
@@ -94,7 +93,7 @@ def drawn(columns: int, suffix: str) -> tuple[Any, list[int], Any, list[int]]:
         above.append(cumulative[place - 1] if place else 0)
         wanted.append((above[-1] + cumulative[place]) // 2)
         thresholds.append(values[place])
-    return x, wanted, torch.tensor(thresholds, dtype=torch.float32), above
+    return x, wanted, thresholds, above
 
 
 def masses(row: Any) -> tuple[list[float], list[int]]:
@@ -115,7 +114,7 @@ def _race(found: Finding) -> str:
     )
 
 
-EXPLAIN: Explain = {
+EXPLAIN: cuda.Explain = {
     "race": _race,
     "uninitialized": "A histogram begins with zeros: every thread clears one bin in each round.",
     "divergent_barrier": "Every thread has to reach every barrier, with a column or without one.",
@@ -136,6 +135,6 @@ def draw(path: Path) -> Any:
     best = x.amax(1)
     mass = ((x - best).double().exp() * UNIT + 0.5).long()
     enough = (mass.sum(1) * 0.8).long()
-    threshold, above = poisoned(1), poisoned(1, dtype=torch.int64)
-    compiled(path).top_p_threshold_f32(x, best, enough, threshold, above, *x.shape, 1)
+    threshold, above = cuda.poisoned(1), cuda.poisoned(1, dtype=torch.int64)
+    cuda.compiled(path).top_p_threshold_f32(x, best, enough, threshold, above, *x.shape, 1)
     return draw_rounds(rounds(x[0].tolist(), mass[0].tolist(), float(threshold[0])))

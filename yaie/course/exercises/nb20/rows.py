@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-
-from yaie.course.core.cuda import SUFFIXES
 from yaie.emulator.checks import Finding
-
-
-def dtypes() -> dict[str, Any]:
-    """The suffix of a launcher's name and the dtype that it takes."""
-    return {suffix: getattr(torch, name) for name, suffix in SUFFIXES.items()}
 
 
 def _race(found: Finding) -> str:
@@ -25,7 +15,7 @@ def _race(found: Finding) -> str:
 
 MERGE = {
     "race": _race,
-    "inactive_lane": "All 32 lanes have to reach a shuffle, with a column or without one.",
+    "shuffle": "All 32 lanes have to reach a shuffle, with a column or without one.",
     "deadlock": "A shuffle waits for all lanes in its mask: keep it out of every `if`.",
     "divergent_barrier": "Every thread has to reach every __syncthreads(), with a column or not.",
     "uninitialized": "Only as many elements of per_warp are written as there are warps.",
