@@ -181,6 +181,7 @@ def see_counts(sampler: Any, case: Case, see: Observer) -> None:
     outside = sum(token >= vocabulary or token < 0 for token in tokens)
     beyond = f"are {outside} of {rows:,}"
     see.note("tokens outside the vocabulary", outside, beyond if outside else "", case.why)
+    see.stop_if_wrong()
     for i, (own, want) in enumerate(settings):
         mine = tokens[i :: len(settings)]
         counts = [mine.count(token) for token in range(vocabulary)]
