@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 
 import torch
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from yaie.course.exercises import oracles
+from yaie.course.exercises.nb02.trees import path_to
+from yaie.course.exercises.nb02.trees import table as contents
+from yaie.course.exercises.oracles import Path
 from yaie.engine.radix import RadixNode, RadixTree
 
 LONG = os.environ.get("YAIE_LONG_TESTS", "") not in ("", "0")
-
-Path = tuple[str, tuple[int, ...]]  # namespace, tokens from the root in whole blocks
 
 
 def examples(number: int, steps: int = 50) -> settings:
@@ -51,64 +51,8 @@ def prompts(block_size: int, max_blocks: int = 6) -> st.SearchStrategy[list[int]
 # ------------------------------------------------------------------------------------- prefixes
 
 
-class PrefixOracle:
-    """What a radix tree holds, as a flat dict: an entry for every block of every prefix.
-
-    There are no nodes here, so nothing to split: a lock counts on every prefix of what it locks,
-    and eviction removes one block at a time.
-    """
-
-    def __init__(self, block_size: int) -> None:
-        self.block_size = block_size
-        self.value: dict[Path, object] = {}
-        self.last_access: dict[Path, int] = {}
-        self.locks: dict[Path, int] = {}
-        self.clock = 0
-
-    def prefixes(self, tokens: Sequence[int], namespace: str = "") -> list[Path]:
-        size = self.block_size
-        return [(namespace, tuple(tokens[:end])) for end in range(size, len(tokens) + 1, size)]
-
-    def match(self, tokens: Sequence[int], namespace: str = "") -> list[object]:
-        """The values of the longest prefix held; all of it counts as used now."""
-        self.clock += 1
-        found = self.held(tokens, namespace)
-        self.last_access |= dict.fromkeys(found, self.clock)
-        return [self.value[path] for path in found]
-
-    def held(self, tokens: Sequence[int], namespace: str = "") -> list[Path]:
-        """The prefixes held, shortest first."""
-        return list(takewhile(self.value.__contains__, self.prefixes(tokens, namespace)))
-
-    def insert(self, tokens: Sequence[int], values: Sequence[object], namespace: str = "") -> int:
-        """Keep what is new; return how many tokens were there before."""
-        before = len(self.match(tokens, namespace))
-        paths = self.prefixes(tokens, namespace)
-        for path, value in list(zip(paths, values, strict=False))[before:]:
-            self.value[path] = value
-            self.last_access[path] = self.clock
-            self.locks[path] = 0
-        return before * self.block_size
-
-    def lock(self, path: Path, change: int = 1) -> None:
-        for prefix in self.prefixes(path[1], path[0]):
-            self.locks[prefix] += change
-
-    @property
-    def evictable(self) -> int:
-        return sum(count == 0 for count in self.locks.values())
-
-    def evict(self, number: int) -> list[object]:
-        """Remove the values of blocks that nothing extends, least recently used first."""
-        removed = []
-        for _ in range(number):
-            inner = {(ns, tokens[: -self.block_size]) for ns, tokens in self.value}
-            leaves = [p for p in self.value if p not in inner and self.locks[p] == 0]
-            if not leaves:
-                break
-            oldest = min(leaves, key=self.last_access.__getitem__)
-            removed.append(self.remove(oldest))
-        return removed
+class PrefixOracle(oracles.PrefixOracle):
+    """The checks' oracle; here a prefix can be dropped, too."""
 
     def prune(self, path: Path) -> None:
         """Remove a prefix from its end on, up to where a lock or another prefix needs it."""
@@ -116,10 +60,6 @@ class PrefixOracle:
             if self.locks[prefix] or any(extends(path, prefix) for path in self.value):
                 break
             self.remove(prefix)
-
-    def remove(self, path: Path) -> object:
-        del self.last_access[path], self.locks[path]
-        return self.value.pop(path)
 
 
 def extends(path: Path, prefix: Path) -> bool:
@@ -139,21 +79,7 @@ def all_nodes(tree: RadixTree) -> Iterator[tuple[Path, RadixNode]]:
 
 def path_of(node: RadixNode, namespace: str = "") -> Path:
     """The tokens from the root to a node."""
-    keys = []
-    while node.parent is not None:
-        keys.append(node.key)
-        node = node.parent
-    return namespace, tuple(t for key in reversed(keys) for t in key)
-
-
-def contents(tree: RadixTree) -> dict[Path, object]:
-    """The value of every block of every prefix in a tree."""
-    size, found = tree.block_size, {}
-    for (namespace, tokens), node in all_nodes(tree):
-        above = len(tokens) - len(node.key)
-        for i, value in enumerate(node.values):
-            found[namespace, tokens[: above + (i + 1) * size]] = value
-    return found
+    return namespace, tuple(path_to(node))
 
 
 def check_tree(tree: RadixTree) -> None:
@@ -223,15 +149,7 @@ def check_frequencies(tokens: torch.Tensor, name: str) -> None:
 
 
 def chi_square_p(counts: Sequence[int], weights: Sequence[float]) -> float:
-    """How likely counts at least this far from the relative weights are (Pearson's test).
-
-    0 if something came up that has no weight.
-    """
-    total, probabilities = sum(counts), [weight / sum(weights) for weight in weights]
-    if any(c > 0 and p == 0 for c, p in zip(counts, probabilities, strict=True)):
-        return 0.0
-    kept = [(c, total * p) for c, p in zip(counts, probabilities, strict=True) if p > 0]
-    assert all(expected >= 5 for _, expected in kept), "too few draws for the approximation"
-    statistic = sum((c - expected) ** 2 / expected for c, expected in kept)
-    freedom = torch.tensor((len(kept) - 1) / 2, dtype=torch.float64)
-    return torch.special.gammaincc(freedom, torch.tensor(statistic / 2).double()).item()
+    """How likely counts at least this far from the relative weights are (Pearson's test)."""
+    fewest = min(weight for weight in weights if weight) * sum(counts) / sum(weights)
+    assert fewest >= 5, "too few draws for the approximation"
+    return oracles.chi_square(counts, weights)
