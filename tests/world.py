@@ -128,7 +128,8 @@ class World:
                 is_cut = step.total_tokens == budget and request not in prefills[:-1]
                 assert is_whole or is_cut, "tokens of the budget are left"
         elif step.total_tokens > budget:
-            assert len(prefills) == 1, "the budget is exceeded by more than one prompt"
+            prompts = [request for request in prefills if not request.is_decoding]
+            assert len(prompts) == 1, "the budget is exceeded by more than one prompt"
 
     def check_preempted(self, step: Step, running: list[Request]) -> None:
         """Those admitted last give way, and wait in front of all others in their old order."""
