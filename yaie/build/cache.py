@@ -131,7 +131,7 @@ def _clean(folder: Path) -> None:
             age = time.time() - path.stat().st_mtime
             if path.name.startswith("building-") and age > 3600:
                 shutil.rmtree(path, ignore_errors=True)
-            elif path.suffix in (".so", ".seconds") and age > KEPT:
+            elif path.suffix in (".so", ".seconds", ".gch") and age > KEPT:
                 path.unlink()
         except FileNotFoundError:
             pass  # another process was faster

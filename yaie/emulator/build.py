@@ -95,7 +95,7 @@ def build(
         code += _ONLY.format(launcher)
         options.append("-fwhole-program")
     key = content_hash(code, _headers(), compiler_version(), str(options))
-    search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}"]
+    search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
 
     def compile_in(folder: Path) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
@@ -112,6 +112,7 @@ def build(
     name = f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
     with ThreadPoolExecutor() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
+        shared.append(pool.submit(precompile, checked))
         built = build_once(_folder() / name, compile_in)
         for part in shared:
             part.result()
@@ -145,6 +146,34 @@ def build_runtime(part: str) -> Path:
         return folder / name
 
     return build_once(_folder() / name, compile_in).path
+
+
+@cache
+def precompile(checked: bool) -> Path:
+    """Compile what every kernel includes, so that it is parsed once and not for each kernel."""
+    header = _prelude(checked)
+
+    def compile_in(folder: Path) -> Path:
+        header.write_text(f'#include "{INCLUDE / "cuda_runtime.h"}"\n')
+        options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), f"-I{INCLUDE}"]
+        _run([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
+        return folder / "prelude.gch"
+
+    return build_once(header.with_name(f"{header.name}.gch"), compile_in).path
+
+
+def _precompiled(checked: bool) -> list[str]:
+    """Options that take the precompiled header, if there is one yet."""
+    header = _prelude(checked)
+    return ["-include", str(header)] if header.with_name(f"{header.name}.gch").exists() else []
+
+
+@cache
+def _prelude(checked: bool) -> Path:
+    key = content_hash(
+        str(INCLUDE), _headers(), compiler_version(), str([_COMMON, _KERNEL, _CHECKED, _PLAIN])
+    )
+    return _folder() / f"prelude-{'checked-' * checked}{key}.h"
 
 
 @lru_cache(maxsize=1)
