@@ -1,7 +1,7 @@
-"""Attention's batches, ragged and paged, what must come out, and every code that computes it.
+"""Attention's batches, ragged and paged, their results, and every implementation of attention.
 
 Memory that belongs to no sequence holds NaN, and entries of a block table past a context's end name
-no block, so that a kernel which reads them cannot pass.
+no block, so a kernel that reads them cannot pass.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def real_model() -> Path:
 
 @pytest.fixture
 def poison() -> Iterator[None]:
-    """Memory that a kernel is handed for its results holds NaN; the same random numbers."""
+    """Fill the memory for a kernel's results with NaN, and seed the random numbers."""
     import torch
 
     from yaie.bench.protocol import new_memory_is_nan

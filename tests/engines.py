@@ -125,7 +125,7 @@ def follow(engine: Engine, scripts: dict[int, Sequence[int]]) -> None:
 def interfere(
     engine: Engine, before: Callable | None = None, after: Callable | None = None
 ) -> None:
-    """Call `before(step)` ahead of every forward pass, or `after(step, logits)` behind it."""
+    """Call `before(step)` before every forward pass, or `after(step, logits)` after it."""
     inner = engine.runner.run
 
     def run_step(step, ready, samples=False):

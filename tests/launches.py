@@ -88,7 +88,7 @@ def as_tuple(result: Any) -> tuple:
 
 @contextmanager
 def checked(device: str = "cpu") -> Iterator[list[jit.Module]]:
-    """Have the back end's kernels run in checked mode, and check that nothing is found; on a GPU
+    """Run the back end's kernels in checked mode, and check that they have no faults; on a GPU
     they run as they are. Yields the modules of the `.cu` files that were launched."""
     launched = []
 

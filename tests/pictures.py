@@ -534,7 +534,7 @@ REFUSED = (
     (lambda: viz.draw_latency([]), "spans"),
     (lambda: draw_tile_bytes({}, {}, {}), "counted must not be empty"),
     (lambda: viz.draw_builds([]), "builds must not be empty"),
-    (lambda: viz.draw_binary(PIECES, {"A100": "sm_90"}), "A100 takes 'sm_90', which is none of"),
+    (lambda: viz.draw_binary(PIECES, {"A100": "sm_90"}), "A100 must take one of .*, got 'sm_90'"),
     (lambda: viz.draw_work({}, 0), "until must be above 0"),
     (lambda: viz.draw_autograd(torch.ones(2), {}), "must have a grad_fn"),
     (lambda: viz.draw_profile(ROWS, {"dram": "DRAM"}, ["only one"]), "one text for each of 2 rows"),

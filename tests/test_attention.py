@@ -1,6 +1,6 @@
 """What attention is made of: masks, tiles, partial states, rotary embedding, and a whole block.
 
-`test_flash_kernels` and `test_paged_rungs` compare every code that computes attention.
+`test_flash_kernels` and `test_paged_rungs` compare every implementation of attention.
 """
 
 from __future__ import annotations

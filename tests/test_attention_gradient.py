@@ -1,4 +1,4 @@
-"""Gradients of attention by every code that has them, against autograd of attention in float64."""
+"""Gradients of attention by every implementation that has them, against autograd in float64."""
 
 from __future__ import annotations
 

@@ -352,7 +352,7 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(folder, llm, oracle):
 
 
 class Stub(BaseHTTPRequestHandler):
-    """Answers with two events, each in two parts; to the prompt "breaks", without an end."""
+    """Answers with two events, each in two parts; the answer to the prompt "breaks" has no end."""
 
     protocol_version = "HTTP/1.1"
     connections, under_way, most = 0, 0, 0

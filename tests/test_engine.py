@@ -357,7 +357,7 @@ class Fault(Exception):
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("tight", [True, False])
 def test_a_step_that_failed_can_be_tried_again(make_engine, workload, error, where, tight):
-    """Every third step fails, in the forward pass or behind it; no tokens change."""
+    """Every third step fails, in the forward pass or after it; no tokens change."""
     engine = make_engine(num_blocks=20 if tight else None)
     count = iter(range(10**6))
 
@@ -600,7 +600,7 @@ def test_no_request_is_preempted_while_it_is_computed(ahead, model):
 
 
 def test_a_sampler_of_ones_own_may_come_at_any_time(ahead, model):
-    """It is asked from then on, and the engine does not run ahead of it."""
+    """From then on it chooses the tokens, and the engine does not run ahead of it."""
     engine = ahead()
     params = greedy(12)
     request = engine.requests[engine.add_request([5, 6, 7], params)]

@@ -186,7 +186,7 @@ def test_any_tree_and_prompts(known: Prompts, prompts: Prompts, block_size: int)
 
 
 def test_a_node_with_many_children() -> None:
-    """Bisection finds each of them, and nothing between, before or behind them."""
+    """Bisection finds each of them, and nothing between, before or after them."""
     known = [[i, i + 1, 7] for i in range(0, 400, 2)]
     flat = flatten(tree_of(known, 1))
     prompts = [[i, i + 1, 7] for i in range(-1, 402)]

@@ -255,7 +255,7 @@ LENGTHS = ((), (0,), (1,), (5, 0, 9), (16, 17, 15, 1, 0), (3,) * 7)
 
 
 def sequences(lengths, block_size, heads, dim, dtype, device="cpu"):
-    """Pools, tables in random order with rubbish behind the ends, starts, and the slots."""
+    """Pools, tables in random order with garbage past the ends, starts, and the slots."""
     needed = [-(-n // block_size) for n in lengths]
     width, blocks = max(needed, default=0) + 2, sum(needed) + 3
     order = torch.randperm(blocks, generator=torch.Generator().manual_seed(0)).tolist()

@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def solved(tmp_path_factory):
-    """Every exercise solved, in a folder of its own, and what was judged once kept."""
+    """A folder with every exercise solved, in which verdicts are kept."""
     root = tmp_path_factory.mktemp("solved")
     shutil.copytree(ROOT / "solutions", root / "exercises")
     with pytest.MonkeyPatch.context() as patch:

@@ -139,7 +139,7 @@ def test_stop_strings(llm, text, stop, wanted):
     assert stream.output.finish_reason == "stop"
     [output] = llm.generate(FIRST, params)
     assert (output.text, output.token_ids) == (wanted, stream.output.token_ids)
-    if wanted != text:  # nothing is computed behind a stop string
+    if wanted != text:  # nothing is computed past a stop string
         assert len(output.token_ids) <= len(tokens)
     check_whole(llm.engine)
 
@@ -242,7 +242,7 @@ def test_a_stream_never_begun_frees_its_request(llm):
 
 @pytest.mark.parametrize("order", ["5" * 99, "6" * 99, "56" * 99, "6" + "5" * 99, "generate"])
 def test_streams_that_are_read_in_any_order(llm, order):
-    """In turns, one to its end before the other is looked at, or beside `generate`."""
+    """In turns, one to its end before the other is read, or beside `generate`."""
     texts = {5: "Hi 😀", 6: "A much longer answer than the other one."}
     for first, text in texts.items():
         say(llm, text, first)

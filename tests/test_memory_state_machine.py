@@ -240,7 +240,7 @@ class MemoryMachine(RuleBasedStateMachine):
         whole = max(0, len(tokens) - 1) // self.cache.block_size * self.cache.block_size
         clock = self.cache.tree._clock
         length = self.cache.match_length(tokens, namespace)
-        assert self.cache.tree._clock == clock, "to ask for the length is not to use it"
+        assert self.cache.tree._clock == clock, "asking for the length must not count as a use"
         found = self.cache.match(tokens, namespace)
         assert found.values == self.oracle.match(tokens[:whole], namespace)
         assert found.length == length < max(len(tokens), 1)

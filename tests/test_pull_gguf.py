@@ -114,7 +114,7 @@ def test_float32_comes_back_bit_for_bit(tmp_path, overrides):
         assert torch.equal(converted[name], tensor), name
     made = make_tiny_model(tmp_path / "made")
     files, same = ({path.name for path in folder.iterdir()} for folder in (tmp_path / "out", made))
-    assert files == same, "the files of a folder are the same, whichever way it came about"
+    assert files == same, "a folder has the same files, however it was made"
     config = ModelConfig.from_folder(tmp_path / "out")
     assert config.tie_word_embeddings == overrides.get("tie_word_embeddings", True)
     assert (config.bos_token_id, config.eos_token_ids, config.head_dim) == (1, (2,), 16)

@@ -119,7 +119,7 @@ def test_where_a_compiler_is_missing_auto_goes_on(missing, monkeypatch):
 
 @pytest.fixture
 def launched(monkeypatch) -> list[str]:
-    """The files whose launchers are called, in place of a launch."""
+    """The files whose launchers were called; nothing is launched."""
     files: list[str] = []
     monkeypatch.setattr(launching, "launcher", lambda file, name: lambda *_: files.append(file))
     return files
@@ -127,7 +127,7 @@ def launched(monkeypatch) -> list[str]:
 
 @pytest.fixture
 def on_card(monkeypatch):
-    """Have tensors of the CPU pass for those of a card of a compute capability."""
+    """Make CPU tensors pass for tensors of a GPU with a given compute capability."""
 
     def pretend(capability: tuple[int, int]) -> None:
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)

@@ -206,7 +206,7 @@ def test_lpm_prefers_the_longest_cached_prefix():
     "policy, patience, starves", [("fcfs", 6, False), ("lpm", 6, False), ("lpm", 10**9, True)]
 )
 def test_a_request_is_overtaken_only_while_it_is_patient(policy, patience, starves):
-    """Beside requests whose prefix is cached, of which there are always more."""
+    """Beside a steady stream of requests whose prefix is cached."""
     world = World(
         max_num_seqs=2, max_num_batched_tokens=8, policy=policy, patience=patience, num_blocks=16
     )
@@ -264,7 +264,7 @@ def end(world, request, reason):
     world.scheduler.finish(request, reason)
     assert (request.status, request.finish_reason) == (Status.FINISHED, reason)
     world.check_counts()
-    if request.error:  # but for what others use, or go on from
+    if request.error:  # unless others use it, or the tree goes on from it
         assert not world.cache.tree._is_evictable(node)
 
 

@@ -98,7 +98,7 @@ def test_a_completion_streams_too(client, reference):
     for chunk in client.completions.create(
         **call, stream=True, stream_options={"include_usage": True}
     ):
-        assert usage is None, "a chunk behind the usage"
+        assert usage is None, "a chunk after the usage"
         assert (chunk.usage is None) == bool(chunk.choices)
         usage = chunk.usage
         for choice in chunk.choices:

@@ -176,7 +176,7 @@ class World:
                 assert request.node is None
 
     def check_whole(self) -> None:
-        """Nothing runs: what is not cached is free, and every block can be had back."""
+        """Nothing runs: what is not cached is free, and every cached block can be evicted."""
         assert not self.scheduler.has_work
         self.check_counts()
         num_free = self.pool.num_free

@@ -215,8 +215,8 @@ app.add_typer(course_app)
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the command as an exception does, so that what it started ends, too: in the
-    main thread, and where no other handler is in place. (`serve` sets one of its own.)"""
+    """Let SIGTERM end the command as an exception does, so that the processes it started
+    end, too: in the main thread, and if no other handler is in place. (`serve` sets its own.)"""
 
     def end(number: int, frame: object) -> NoReturn:
         sys.exit(128 + number)  # as a shell says that a signal ended a process

@@ -3,8 +3,8 @@
 // A tile in shared memory has rows of CHUNKS chunks of 16 bytes (CHUNKS is 4, 8, 16 or 32). Set
 // `place` to where chunk `chunk` of row `row` lies, counted in chunks from the beginning of the
 // tile. Each row keeps to its own places, row * CHUNKS … row * CHUNKS + CHUNKS - 1, but changes
-// their order, so that one and the same chunk of 8 rows that follow one another (from row 0, 8, 16,
-// …) lies in 8 different groups of four banks.
+// their order, so that the same chunk of 8 consecutive rows (beginning at row 0, 8, 16, …) lies in 8
+// different groups of four banks.
 //
 // Check it:     yaie check 15.3
 // A hint:       yaie hint 15.3

@@ -17,11 +17,11 @@ import random
 
 
 def poisson_arrivals(rate: float, count: int, rng: random.Random) -> list[float]:
-    """When the requests of many independent clients come: a Poisson process.
+    """The times at which the requests of many independent clients arrive: a Poisson process.
 
     Args:
-        rate: requests per second, in the mean.
-        count: how many come.
+        rate: mean number of requests per second.
+        count: how many arrive.
         rng: what to draw with.
 
     Returns:

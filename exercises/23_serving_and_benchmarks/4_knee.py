@@ -1,8 +1,8 @@
 """Exercise 23.4: Read the knee off a plot.
 
 A server was measured with 1, 2, 4, … clients, each of which sends its next request as soon as the
-last one is answered. From the answers per second, compute for how many clients the server is
-made: where the rising line of few clients meets the level line of many.
+last one is answered. From the answers per second, compute how many clients saturate the server:
+the number at which the rising line of few clients meets the level line of many.
 
 Check it:     yaie check 23.4
 A hint:       yaie hint 23.4

@@ -37,8 +37,8 @@ class Sizes:
         once: a case with more tokens than this is long enough to be measured once.
         answer: tokens generated for each request outside the matrix, unless another is said.
         lengths: prompts of which the time to the first token is measured.
-        memory: prompt, output, how many of such requests fit, and how many come at once.
-        clients: numbers of clients that ask again when they are answered.
+        memory: prompt, output, how many such requests fit, and how many arrive together.
+        clients: numbers of clients, each of which sends its next request when it is answered.
         per_client: requests of each of them.
         arrivals: prompt, output, requests per run, and the rates, as fractions of the capacity.
         shared: tokens of the prompt that a prefix cache is tried on.
@@ -137,7 +137,7 @@ GPU = replace(
 
 @dataclass(frozen=True)
 class Asked:
-    """What the subject of a benchmark and transformers are both asked.
+    """The requests that the subject of a benchmark and transformers both answer.
 
     Attributes:
         prompts, outputs: tokens of each request, and how many are wanted.
@@ -180,7 +180,7 @@ class Subject(ABC):
     def open(
         self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
     ) -> Row:
-        """The row of a run whose requests come when they are due."""
+        """The row of a run whose requests are sent when they are due."""
 
     @abstractmethod
     def ask(self, asked: Asked, name: str) -> object:

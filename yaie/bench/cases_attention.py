@@ -249,7 +249,7 @@ def _flashinfer_decode(tensor_cores: bool) -> Prepare:
 
 
 def _flashinfer_cascade(q, key_pool, value_pool, tables, lengths, shared_len, scale) -> Call:
-    """FlashInfer's attention in two levels: the prefix for all together, then the rest of each."""
+    """FlashInfer's attention in two levels: the shared prefix, then the rest of each sequence."""
     from flashinfer import MultiLevelCascadeAttentionWrapper
 
     if not shared_len:

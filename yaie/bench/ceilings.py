@@ -1,7 +1,7 @@
 """What a device can do at best, measured: bytes and operations per second.
 
-The figures come from no datasheet, but from the same process and the same clock as those of the
-kernels that are compared with them.
+The figures are not from a datasheet: they are measured in the same process, by the same clock, as
+those of the kernels that are compared with them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from yaie.bench.protocol import Call, Clock, compare
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device showed at three tasks that are as simple as can be.
+    """What the device reached in three tasks that are as simple as possible.
 
     A kernel that reads more than it writes can be a little faster than a copy, which does as much
     of each: `add`, with two reads per write, reaches 102% of one.

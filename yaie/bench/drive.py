@@ -15,7 +15,7 @@ Prompt = list[int]
 
 
 class WallTime:
-    """Seconds that pass."""
+    """Seconds of real time."""
 
     def now(self) -> float:
         """The time."""
@@ -27,9 +27,9 @@ class WallTime:
 
 
 class ProcessTime:
-    """Seconds that this process has computed; to wait is to skip them.
+    """Seconds that this process has computed; waiting skips them.
 
-    Other programs on the machine hardly count then: with one thread, this is what an idle machine
+    So other programs on the machine hardly matter: with one thread, this is what an idle machine
     would show.
     """
 

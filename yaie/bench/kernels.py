@@ -38,7 +38,7 @@ from yaie.bench.protocol import (
 from yaie.engine.device import choose_device, choose_dtype
 from yaie.ops import registry
 
-say_line = partial(print, flush=True)  # progress shows immediately, into a pipe as well
+say_line = partial(print, flush=True)  # progress shows immediately, also in a pipe
 COMPILED = "torch.compile"
 
 

@@ -1,8 +1,9 @@
 """What the radix tree costs: matching by length and by the number of cached sequences, and eviction
 by the size of the tree.
 
-All in one thread of pure Python. Prompts are random, since a tree of token ids cannot tell. Every
-figure is the median of several rounds, in CPU time, so that other programs count little.
+All in one thread of pure Python. Prompts are random token ids, since their meaning makes no
+difference to a tree. Every figure is the median of several rounds, in CPU time, so that other
+programs hardly affect it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _match(make: Callable[[Prompt], RadixTree], rounds: int, prompt: Prompt) -> 
 
 
 def _match_beside(num_sequences: int, rounds: int) -> float:
-    """Milliseconds of a match beside sequences that part from the prompt in its first sixteen
+    """Milliseconds of a match beside sequences that diverge from the prompt in its first sixteen
     blocks."""
     rng, prompt = random.Random(num_sequences), _random_tokens(PROMPT_TOKENS, seed=PROMPT_TOKENS)
     tree = _one_edge(prompt)

@@ -73,7 +73,7 @@ def memory(bench: Bench) -> None:
 
 
 def at_once(subject: Subject) -> None:
-    """Clients that ask again when they are answered: a few, and more."""
+    """Clients that each send the next request when they are answered: a few, and more."""
     prompt, output, count, _ = subject.sizes.arrivals
     for clients in subject.sizes.clients:
         case = {"at_once": clients, "prompt": prompt, "output": output}
@@ -188,7 +188,7 @@ def cuda_graphs(bench: Bench) -> None:
 
 
 def back_ends(bench: Bench) -> None:
-    """The operators by one back end or another."""
+    """The operators computed by one back end or another."""
     if not bench.on_gpu:
         bench.say("back_ends: on a CPU only the reference is fast enough to serve")
         return

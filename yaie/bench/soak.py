@@ -141,7 +141,7 @@ class _Soak:
                 break
             await asyncio.sleep(0.1)
         if any(gauges[name] for name in GAUGES[:2]):
-            raise Leak(f"requests are left though no client asks: {gauges}")
+            raise Leak(f"requests are left although no client is waiting: {gauges}")
         if gauges["kv_blocks_in_use"] != gauges["kv_blocks_cached"]:
             raise Leak(f"blocks are in use that the prefix cache does not hold: {gauges}")
         return gauges

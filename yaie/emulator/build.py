@@ -60,7 +60,7 @@ class CompileError(RuntimeError):
     """The compiler refused a source. The message is what it said, in the source's own lines."""
 
 
-# Behind a source: what this launcher does not reach is dropped, after all of it was checked.
+# Appended to a source: the compiler checks all of it, then drops what this launcher does not reach.
 _ONLY = 'extern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
 
 
@@ -72,8 +72,8 @@ def compile(
     Args:
         path: names the source in messages and tells where its headers are; it need not exist.
         checked: have every load and store reported.
-        launcher: the only one that is wanted, which takes less time: of a template only those
-            instances are compiled that it uses. Errors anywhere in the source are still found.
+        launcher: compile only this one, which takes less time: of a template, only the instances
+            that it uses are compiled. Errors anywhere in the source are still found.
 
     Raises:
         CompileError: with the compiler's messages.

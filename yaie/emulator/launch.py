@@ -56,9 +56,9 @@ class Module:
     """The launchers of one `.cu` file, for CPU tensors: `module.name(tensor, ..., number)`.
 
     Args:
-        apart: compile each launcher alone, when it is first called, and with the second all that
-            remain, side by side. A file of which one launcher is called is ready sooner; but each
-            launcher then has `__device__` variables of its own.
+        apart: compile each launcher alone. The first call compiles its launcher; the first call of
+            a second launcher compiles all others in parallel. A file of which only one launcher
+            is called is ready sooner, but each launcher has its own `__device__` variables.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
@@ -200,7 +200,7 @@ class Checker:
         return self
 
     def _take(self, size: int, name: str, lead: int = 0, item: int = 0) -> int:
-        """Room for an argument, with nothing around it, `lead` bytes past an aligned address."""
+        """Room for an argument, apart from all others, `lead` bytes past an aligned address."""
         place = -(-(self._cursor + GAP) // ALIGNMENT) * ALIGNMENT + lead
         runtime.checker().emulator_check_range(place, size, len(self._memories))
         self._memories.append(Memory(name, size, lead, item))

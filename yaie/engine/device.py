@@ -24,7 +24,7 @@ def choose_device(device: str | torch.device = AUTO) -> torch.device:
     """The device of a name such as "cpu" or "cuda:1".
 
     "auto" takes what the environment variable YAIE_DEVICE names, else a GPU if there is one.
-    Raises ValueError for a device that is not here or that this engine cannot use.
+    Raises ValueError for a device that does not exist or that this engine cannot use.
     """
     name = "device"
     if device == AUTO and os.environ.get("YAIE_DEVICE"):
@@ -132,7 +132,7 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
     longest = min(tokens, context)
     shortage = explain_shortage(
         f"a step of {tokens} tokens needs more than the GPU has beside the weights: lower "
-        "max_num_batched_tokens, or end what else uses the GPU"
+        "max_num_batched_tokens, or end other programs that use the GPU"
     )
     with shortage, current(device):
         taken = memory_of_a_step(model, tokens, max_num_seqs, block_size)
@@ -151,7 +151,7 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
             f"{max(num_blocks, 0) * size / GIB:.2f} GiB for keys and values, where one request of "
             f"{longest} tokens takes {least * size / GIB:.2f}: weights, the largest step and other "
             f"programs take {taken / GIB:.1f}. Raise it, lower max_num_batched_tokens "
-            f"({max_num_batched_tokens}), or end what else uses the GPU"
+            f"({max_num_batched_tokens}), or end other programs that use the GPU"
         )
     return num_blocks
 

@@ -214,7 +214,7 @@ def _names(ranks: list[int]) -> str:
 
 @dataclass(frozen=True)
 class _Failure:
-    """When a rank failed, and its traceback; neither is known of one that ended silently."""
+    """When a rank failed, and its traceback; neither is known if it ended without a message."""
 
     time: float = 0.0
     text: str = ""

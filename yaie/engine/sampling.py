@@ -32,8 +32,8 @@ class SamplingParams:
         repetition_penalty: divides positive logits of tokens seen before, multiplies negative
             ones; 1 does nothing.
         seed: the same seed gives the same tokens, whatever else is in the batch, up to rounding:
-            beside other requests, a prompt may be cut into other chunks. A GPU gives other tokens
-            than a CPU: its kernel looks the random number up in another order of tokens.
+            beside other requests, a prompt may be cut into different chunks. A GPU gives other
+            tokens than a CPU: its kernel looks up the random number in another order of tokens.
         max_tokens: the most tokens to generate.
         stop: strings that end the text; they are not part of it. None is the same as none.
         stop_token_ids: tokens that end the text, in addition to the model's own end token.

@@ -51,9 +51,9 @@ def rows_computed(rows: int) -> int:
     """How many rows are multiplied in place of `rows`: as many, up to 32, or a few more.
 
     oneDNN builds code for each number of rows, some 600 KB, and keeps that of up to 1,024 products:
-    a server would grow for hours. With 16 numbers between each power of two and the next,
-    `Linear.warm` can build all of it beforehand. A single row takes another routine, with another
-    order of summation, so there are always two.
+    a server's memory would grow for hours. With 16 numbers between each power of two and the next,
+    `Linear.warm` can build all of it beforehand. A single row takes a different routine, with a
+    different order of summation, so there are always at least two rows.
     """
     step = 1 << max(0, rows.bit_length() - 5)
     return max(2, -(-rows // step) * step)

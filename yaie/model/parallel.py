@@ -29,7 +29,7 @@ class RowParallel(Linear):
 class VocabularyParallel(Linear):
     """A layer of which each rank has some outputs, and all of which every rank wants.
 
-    That is how logits are computed. A rank's part of the matrix is read in a part of the time, and
+    That is how logits are computed. Each rank reads only its part of the matrix, and
     only the few rows that are sampled from are sent. Every rank ends up with the same bits, so all
     of them sample the same token without sending it.
     """

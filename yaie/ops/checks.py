@@ -24,7 +24,7 @@ def check_tensor(
         shape: a number for each size that is fixed, a name for each that is free.
         dtypes: those allowed.
         like: a tensor whose device must be the same.
-        contiguous: whether its elements must lie one behind the other in memory.
+        contiguous: whether its elements must be adjacent in memory, in order.
     """
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(tensor).__name__}")

@@ -19,8 +19,8 @@ AUTO = "auto"
 ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
 
 # Operator -> back end -> the module of `yaie.ops.<back end>` that has a function of the operator's
-# name, or module:function where its name is another. All functions of a row take the operator's
-# arguments, which `yaie.ops` has checked.
+# name, or module:function if the function has another name. All functions of a row take the
+# operator's arguments, which `yaie.ops` has checked.
 _MODULES = {
     "silu_and_mul": {"reference": "elementwise", "triton": "elementwise", "cuda": "elementwise"},
     "rms_norm": {"reference": "norm", "triton": "norm", "cuda": "norm"},

@@ -73,7 +73,7 @@ def install(app: FastAPI) -> None:
             paths = [route.path for route in app.routes if isinstance(route, APIRoute)]
             message = f"nothing is at {request.scope['path']!r}: ask for {', '.join(paths)}"
         code = None
-        if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's says no more than that
+        if error.status_code == HTTPStatus.BAD_REQUEST:  # FastAPI's own message has no cause
             message = f"the body cannot be parsed: {error.__cause__}"
             code = "invalid_json"
         response = ApiError(error.status_code, message, code=code).response()

@@ -160,8 +160,8 @@ class Worker:
         if self.num_requests + count > self.max_requests:
             self.metrics.refused.inc(count)
             raise QueueFull(
-                f"{self.num_requests} requests are under way and {count} came, "
-                f"{self.max_requests} are the most: try again later"
+                f"{self.num_requests} requests are under way and {count} more came, "
+                f"but at most {self.max_requests} are accepted: try again later"
             )
 
     def submit(self, requests: Sequence[Request]) -> Job:
@@ -184,7 +184,7 @@ class Worker:
 
     async def stop(self) -> None:
         """End the engine's thread after its current step, and every request with it. A step that
-        has not ended after `PATIENCE` seconds is abandoned to the end of the process."""
+        has not ended after `PATIENCE` seconds is left to run until the process ends."""
         self._stopping = True
         self._commands.put(None)
         try:

@@ -20,7 +20,7 @@ from yaie.course.core.judge import entries
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.mistakes import BadMistake, apply
 
-Span = tuple[int, int, str]  # from and to in the text, and what comes instead
+Span = tuple[int, int, str]  # from and to in the text, and the replacement
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class _Source:
         return self.span(left)[1], self.span(right)[0]
 
     def operator(self, left: ast.AST, right: ast.AST, sign: str) -> Span:
-        """What stands between two operands with another sign."""
+        """The text between two operands, with another sign in it."""
         begin, end = self.between(left, right)
         gap = self.text[begin:end]
         new = re.sub(r"[^\s()\\]+(?:[ ]+(?:in|not))?", lambda _: sign, gap, count=1)
@@ -320,7 +320,7 @@ _ANYWHERE = {
     "narrower": {"int64_t": "int", "size_t": "int", "long long": "int"},
     "index": {"threadIdx.x": "threadIdx.y", "blockIdx.x": "blockIdx.y"},
 }  # fmt: skip
-_TOKENS: list[tuple[str, str, str]] = [  # rule, pattern, what comes instead
+_TOKENS: list[tuple[str, str, str]] = [  # rule, pattern, replacement
     *((rule, rf"(?<=\s){re.escape(old)}(?=\s)", new)
       for rule, pairs in _BETWEEN_BLANKS.items() for old, new in pairs.items()),
     *((rule, rf"(?<!\w){re.escape(old)}(?!(?<=\w)\w)", new)

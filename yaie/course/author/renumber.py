@@ -1,7 +1,7 @@
 """Give notebooks other numbers, in every file that carries one.
 
     python -m yaie.course.author renumber 14=15 15=14    notebook 14 becomes 15, and 15 becomes 14
-    python -m yaie.course.author renumber --insert 10    10 and all behind it move up by one
+    python -m yaie.course.author renumber --insert 10    10 and all after it move up by one
     python -m yaie.course.author renumber ... --dry-run  only list what would change
 
 A number changes where its surroundings say that it is a notebook's or an exercise's: in a file's

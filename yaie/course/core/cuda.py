@@ -125,8 +125,8 @@ def rounding(suffix: str) -> float:
 def reserved(elements: int, dtype: Any) -> Any:
     """A tensor of zeros, with as many of them in front, that takes no memory until it is touched.
 
-    An index that overflows 32 bits, and is negative then, meets these. The case ends where the
-    machine does not lend so many addresses.
+    An index that overflows 32 bits, and is negative then, meets these. The case ends if the
+    machine cannot reserve this many addresses.
     """
     import mmap
 
@@ -213,7 +213,7 @@ _PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
 
 
 def _first_error(said: str) -> str:
-    """What a compiler says of the first error: of those behind it many are its consequences."""
+    """What a compiler says of the first error: many of those after it are its consequences."""
     lines = [line for line in said.splitlines() if ": In " not in line]
     errors = [number for number, line in enumerate(lines) if ": error: " in line]
     more = len(errors) - 1
@@ -278,7 +278,7 @@ def run(
 
 
 def _completed(explain: Explain) -> Explain:
-    """With what all exercises tell, and "shuffle" for each kind of fault between lanes."""
+    """With the explanations that all exercises share, and "shuffle" for each fault of `LANES`."""
     own = dict(explain)
     shuffle = own.pop("shuffle", None)
     lanes = dict.fromkeys(LANES, shuffle) if shuffle else {}
@@ -359,7 +359,7 @@ def cheap(see: Observer, report: Report, told: Mapping[str, str]) -> None:
             problem = (
                 f"cost more than they need. In line {dear[0].line} a request of a warp to "
                 f"{dear[0].name} takes {dear[0].per_request:.4g} {dear[0].unit}, and "
-                f"{dear[0].ideal:.4g} would do\n    {text}"
+                f"{dear[0].ideal:.4g} would be enough\n    {text}"
             )
         costs = sorted((round(a.per_request, 2), round(a.ideal, 2)) for a in dear)
         see.note(f"the {kind}s", costs, problem, because)

@@ -28,7 +28,7 @@ def time_limit(seconds: float) -> Iterator[None]:
     A process that computed for less than half of that, since others had the processor or it waits
     for a compiler, has `PATIENCE` times as long.
 
-    An alarm that was set before goes on afterwards from where it would be by then.
+    An alarm that was set before is set again afterwards, less the time that has passed.
     Where there is no alarm there is no limit: see `can_limit`.
     """
     if not can_limit():

@@ -98,7 +98,7 @@ class Exercise:
 
     @property
     def fit(self) -> Callable[[Any], Any]:
-        """Makes the part or operator of the solution; where the solution is it already, itself."""
+        """Makes the part or operator from the solution; by default it is the solution itself."""
         return getattr(self._own, "fit", lambda solution: solution)
 
     @property

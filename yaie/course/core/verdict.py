@@ -114,10 +114,10 @@ def _fingerprint(exercise: Exercise, text: str) -> str:
 
 
 def _import(exercise: Exercise) -> None:
-    """Import the reference and the check, in a time that is not the learner's.
+    """Import the reference and the check, outside of the learner's time limit.
 
-    Python would look for garbage in torch's modules while they load, and again when the process
-    ends: half of the time of a short check.
+    The garbage collector is off meanwhile: it would search torch's modules while they load, and
+    again when the process ends, which is half of the time of a short check.
     """
     names = {exercise.module_name} | (set() if exercise.is_cuda else {exercise.module})
     if names <= set(sys.modules):

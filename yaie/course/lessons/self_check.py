@@ -154,7 +154,7 @@ A back end cannot compute what it is asked for. What should happen?
 How do you know that a kernel of your own carries the model?
     kernel_info() names the back end of each operator, and the tokens are those of the reference.
 # 23_serving_and_benchmarks
-Why does throughput grow with the batch, and why ever less?
+Why does throughput grow with the batch, and why by less and less?
     The weights are read once for all sequences of a step. The keys and values that are read grow
     with the batch, and in the end arithmetic does too.
 Requests arrive faster than they are served. What does the time to first token do?

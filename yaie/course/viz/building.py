@@ -51,7 +51,7 @@ def draw_binary(
     kinds = {piece.name: piece.kind for piece in pieces}
     for card, piece in cards.items():
         if piece is not None and piece not in kinds:
-            raise ValueError(f"{card} takes {piece!r}, which is none of {sorted(kinds)}")
+            raise ValueError(f"{card} must take one of {sorted(kinds)}, got {piece!r}")
     page = Page(style.WIDTH - 0.3, CARDS + 0.5 + MARGIN, at)
     page.put(MARGIN, 0.2, title, weight="bold")
     room = (WHOLE - LEAST * len(pieces)) / sum(piece.size for piece in pieces)

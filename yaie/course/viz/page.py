@@ -25,7 +25,7 @@ from yaie.course.viz import style
 from yaie.course.viz.style import BODY, DPI, FAINT, FONT, INK, MUTED, PAPER, SMALL, WASH, printable
 
 DESCRIPTION = "Description"  # the keyword of PNG files for what the picture shows
-HALO = [withStroke(linewidth=2.5, foreground=PAPER)]  # path effects: no line strikes a word out
+HALO = [withStroke(linewidth=2.5, foreground=PAPER)]  # path effects: words stay readable on lines
 Interval = tuple[float, float]  # from, to
 
 
@@ -281,7 +281,7 @@ class Page:
         return Grid(self.ax, left, top, width, height, gap, below)
 
     def legend(self, x: float, y: float, kinds: Mapping[str, Any], down: bool = False) -> None:
-        """Write words behind squares of their colors, side by side or one below the other."""
+        """Write words after squares of their colors, side by side or one below the other."""
         for words, face in kinds.items():
             self.box(x, y - 0.07, 0.14, 0.14, face, FAINT, 0.5, 0.02)
             self.note(x + 0.2, y, words)

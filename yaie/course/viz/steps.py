@@ -80,7 +80,7 @@ def draw_reduction(steps: Sequence[Stage], what: str = "", at: Place | None = No
     needed.append(set(steps[-1].reads) or set(range(count)))
     drawn = []
     for step in steps:
-        # Where lanes are crowded, what each keeps of its own goes without saying.
+        # With many lanes, the lines from each lane to itself would only crowd the picture.
         own = step.reads if len(step.reads) <= 16 else {}
         moves = [*((place, place) for place in own), *((b, a) for a, b in step.reads.items())]
         drawn.append(ScanStep(step.values, moves, step.title))

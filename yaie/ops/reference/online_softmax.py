@@ -68,7 +68,7 @@ class OnlineSoftmax:
         )
 
     def update(self, scores: torch.Tensor, values: torch.Tensor) -> None:
-        """Take in a tile of scores and the values behind them.
+        """Take in a tile of scores and the values that belong to them.
 
         Afterwards `maximum`, `total` and `accumulator` are what they would be if this tile and
         all before had come at once. Nothing is divided here: `finish` does that, once. The

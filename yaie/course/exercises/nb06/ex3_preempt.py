@@ -51,7 +51,7 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
     again = request.token_ids[: len(tokens)]
     see.equal("its first tokens, computed again,", again, tokens, "It goes on where it was.")
     ran = late.num_output_tokens > 0
-    see.true("the request behind it", ran, "never ran", "It has its turn after a.")
+    see.true("the request after it", ran, "never ran", "It has its turn after a.")
     end_all(see, scene)
 
 

@@ -40,7 +40,7 @@ def observe(learner: Any, case: Case, see: Observer) -> None:
             rate = learner.attainable(intensity, peak, bandwidth)
         why = (
             f"For {case.flops:,} operations and {case.num_bytes:,} bytes, computing takes "
-            f"{computing:.4g} s and moving {moving:.4g} s, both at once: the slower decides."
+            f"{computing:.4g} s and moving {moving:.4g} s, at the same time: the slower decides."
         )
         see.close(call, rate, case.flops / max(computing, moving), why, rtol=1e-9, atol=0.0)
         if peak == 100.0:

@@ -15,7 +15,7 @@ from yaie.course.exercises.nb12.kernels import queries_kernel, slots_kernel
 
 ANYTHING = -(1 << 20)  # in entries beyond the context
 PADDING = (
-    "Beyond the context an entry may hold anything, and no entry lies behind the last row of the "
+    "Beyond the context an entry may hold anything, and no entry lies past the last row of the "
     "tables. Mask the load by `keys < end`."
 )
 

@@ -17,7 +17,7 @@ SIZES = ((128, 256, 32), (40, 264, 72))
 ROWS = 64
 OWN = "A row keeps to its own CHUNKS places, from row * CHUNKS on, each of which takes one chunk."
 EXPLAIN = {"race": OWN, "out_of_bounds": OWN, "uninitialized": OWN}
-MEET = "Lanes that access memory together should not meet in a bank: 8 chunks fill all banks once."
+MEET = "Lanes of one request should not share a bank: 8 chunks fill all 32 banks once."
 KINDS = ("global load", "global store", "shared load", "shared store")
 
 
@@ -57,7 +57,7 @@ def outside_of_its_row(table: list[list[int]], chunks: int) -> str:
 
 
 def meet_in_a_column(table: list[list[int]]) -> str:
-    """ldmatrix: the same chunk of 8 rows that follow one another lies in different banks."""
+    """ldmatrix: the same chunk of 8 consecutive rows lies in different banks."""
     for first in range(0, len(table), 8):
         for chunk in range(len(table[0])):
             groups = [table[row][chunk] % 8 for row in range(first, first + 8)]
@@ -67,28 +67,27 @@ def meet_in_a_column(table: list[list[int]]) -> str:
                     lie = f"{table[one][chunk]} and {table[other][chunk]}"
                     banks = f"{group * 4} to {group * 4 + 3}"
                     return (
-                        f"rows {one} and {other} meet: their chunk {chunk} lies at {lie}, both in "
+                        f"rows {one} and {other} conflict: chunk {chunk} lies at {lie}, both in "
                         f"banks {banks}"
                     )
     return ""
 
 
 def meet_in_a_row(table: list[list[int]]) -> str:
-    """A warp that writes rows: 8 chunks that follow one another lie in different banks."""
+    """A warp that writes rows: 8 consecutive chunks lie in different banks."""
     width = min(len(table[0]), 8)
     for row, found in enumerate(table):
         for first in range(0, len(found), width):
             part = found[first : first + width]
             if len({place % 8 for place in part}) < width:
                 listed = ", ".join(map(str, part))
-                return (
-                    f"chunks {first} to {first + width - 1} of row {row} meet: they lie at {listed}"
-                )
+                who = f"chunks {first} to {first + width - 1} of row {row}"
+                return f"{who} conflict: they lie at {listed}"
     return ""
 
 
 def orders(chunks: int) -> str:
-    """Which rows have to be told apart."""
+    """How many orders the rows need, and why."""
     if chunks == 4:
         return (
             "A row of 4 chunks has 64 bytes, half of the banks: every second row begins in the "
@@ -96,7 +95,7 @@ def orders(chunks: int) -> str:
         )
     return (
         f"A row of {chunks} chunks has {chunks * 16} bytes and begins in bank 0, as all others do: "
-        "8 rows that follow one another need 8 different orders."
+        "8 consecutive rows need 8 different orders."
     )
 
 

@@ -36,7 +36,7 @@ BECAUSE = (
 )
 ROWS = (
     "A tile has HEIGHT rows, but the last tile of a sequence may have fewer queries: num_queries - "
-    "first_row, if that is less. The rows behind them belong to another sequence, or do not exist."
+    "first_row, if that is less. The rows past them belong to another sequence, or do not exist."
 )
 EXPLAIN = {
     "race": f"Two tiles have written the same row. {ROWS}",

@@ -15,12 +15,12 @@ from yaie.course.core.cuda import Explain, KernelCase, draw_lines, poisoned, res
 from yaie.course.core.observe import Observer
 from yaie.ops.reference.attention import attention
 
-NO_BLOCK = 1 << 30  # what a table holds behind the end of a context
+NO_BLOCK = 1 << 30  # what a table holds past the end of a context
 TOLERANCE = {**ROUNDING, "float32": 1e-4}
 
 OUTSIDE = (
     "Key j is in the block that entry j / block_size of the table names; find_slot computes where. "
-    "Entries behind the end of the context name no block and may not be used. Row r of out begins "
+    "Entries past the end of the context name no block and may not be used. Row r of out begins "
     "at r * head_dim, and lse has one number per row."
 )
 OVERFLOW = (

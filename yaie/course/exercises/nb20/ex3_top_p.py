@@ -56,7 +56,7 @@ def random_rows(columns: int, blocks: int, suffix: str = "f32", **data: Any) -> 
 def case(
     name: str, x: Any, wanted: list[int], threshold: list[float], above: list[int], **data: Any
 ) -> KernelCase:
-    """Of each row of `x` what is wanted, and which threshold and which mass above it are right."""
+    """A case of `x`: for each row the mass wanted, the right threshold and the mass above it."""
     return KernelCase(name, x=x, wanted=wanted, threshold=threshold, above=above, **data)
 
 
