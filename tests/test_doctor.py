@@ -225,7 +225,7 @@ def test_disk(monkeypatch, tmp_path, free, expected):
 
 
 def test_kernel_of_another_environment(monkeypatch, tmp_path):
-    """Somebody once ran `ipykernel install --user`: Jupyter would start that Python instead."""
+    """After an earlier `ipykernel install --user`, Jupyter would start that Python instead."""
     assert doctor.probe_kernel()[0] == OK
     kernel = tmp_path / "kernels" / "python3"
     kernel.mkdir(parents=True)

@@ -95,7 +95,7 @@ def test_same_bits_in_any_order(case: Case, dtype: torch.dtype) -> None:
 
 @each_kernel
 def test_any_alignment(case: Case, dtype: torch.dtype) -> None:
-    """Each tensor in turn at an address that is no multiple of 16, then all of them."""
+    """Each tensor in turn at an address that is not a multiple of 16, then all of them."""
     if not case.any_alignment:
         moved = tuple(map(shifted, case.inputs(case.small_shapes[-1], drawing(dtype))))
         with pytest.raises(jit.KernelError, match="cudaErrorMisalignedAddress"):

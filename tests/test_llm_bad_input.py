@@ -126,7 +126,7 @@ def test_texts_that_are_no_unicode(llm):
     with pytest.raises(ValueError, match=wanted):
         llm.generate("half a pair: \ud83d")
     with pytest.raises(ValueError, match="half a surrogate pair"):
-        llm.chat([{"role": "user", "content": "\udcff"}])  # a byte that is no UTF-8
+        llm.chat([{"role": "user", "content": "\udcff"}])  # a byte that is not UTF-8
 
 
 # ------------------------------------------------------------------------------------ parameters

@@ -280,7 +280,7 @@ class MemoryMachine(RuleBasedStateMachine):
         if not hasattr(self, "kv"):
             return
         agrees(self.cache.tree, self.oracle)
-        # Eviction frees memory only if nobody else uses what is unlocked.
+        # Eviction frees memory only if no request uses the unlocked blocks.
         unlocked = [self.oracle.value[p] for p, count in self.oracle.locks.items() if count == 0]
         assert all(self.kv.pool.ref_count(block) == 1 for block in unlocked)
         assert self.cache.num_available == self.kv.pool.num_free + len(unlocked)

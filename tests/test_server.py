@@ -124,7 +124,7 @@ def test_a_shared_prompt_is_cached(client, running):
 
 
 def next_logprobs(llm, tokens):
-    """What the model says of the token behind some, computed anew."""
+    """What the model predicts after some tokens, computed anew."""
     model = llm.engine.runner.model
     pools = make_pools(model.config, 1, len(tokens))
     logits = model(make_batch([(tokens, 0, [0])], len(tokens)), *pools)[0]

@@ -56,7 +56,7 @@ def test_accept():
 
 def test_kept_tokens_of_a_round():
     assert Round([5, 6, 9], [5, 8]).kept == 1
-    assert Round([5, 6], [5, 6]).kept == 2  # cut off behind an end token that was drafted
+    assert Round([5, 6], [5, 6]).kept == 2  # cut off after an end token that was drafted
     assert Round([], [4]).kept == 0
 
 

@@ -118,7 +118,7 @@ def write_json(path: Path, value: dict) -> None:
 
 
 def make_pools(config: ModelConfig, num_blocks: int, block_size: int, dtype=torch.float32):
-    """Key and value pools, a list of each; NaN wherever nobody has written."""
+    """Key and value pools, a list of each; NaN wherever nothing was written."""
     shape = (num_blocks, block_size, config.num_key_value_heads, config.head_dim)
     layers = range(config.num_hidden_layers)
     return tuple([torch.full(shape, float("nan"), dtype=dtype) for _ in layers] for _ in "kv")

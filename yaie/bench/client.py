@@ -85,7 +85,7 @@ class Client:
 
         Args:
             due: when the request was to be sent; now, unless it is given.
-            leave_after: hang up when so many pieces have come.
+            leave_after: hang up after this many pieces.
             on_piece: called with what has come so far, at each piece.
             fields: of the request.
 

@@ -120,7 +120,7 @@ def bench_serve(
         Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
     ] = None,
     options: Annotated[
-        list[str] | None, typer.Argument(help="Of the server that is started, behind --.")
+        list[str] | None, typer.Argument(help="Of the server that is started, after --.")
     ] = None,
 ) -> None:
     """What the clients of a server see: throughput and latency, up to where it is saturated."""

@@ -47,7 +47,7 @@ COLUMNS = {
     "back_ends": ("tokens_per_second", "ttft_p50", "itl_p50"),
     "at_once": ("finished", "tokens_per_second", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99"),
 }
-UNSTEADY = 2  # a row of which one round took so many times as long as another is disturbed
+UNSTEADY = 2  # a row is disturbed if one of its rounds took this many times as long as another
 ENDS = ("requests", "seconds")  # where the measurements of a row begin
 HEADINGS = {
     "yaie": "yaie tokens/s",

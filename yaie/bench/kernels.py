@@ -191,7 +191,7 @@ def measure_case(
     """Check every way to compute a case, time those that are right, and make rows of it.
 
     Args:
-        graphs: also time so many calls as a CUDA graph.
+        graphs: also time this many calls as a CUDA graph.
     """
     inputs = str(case.dtype or dtype).removeprefix("torch.")
     blank = Row(

@@ -116,7 +116,7 @@ class InARow:
 
 
 def captured(call: Call, device: torch.device, times: int = 1) -> Call | None:
-    """So many calls as one CUDA graph; None if they cannot be captured. On a CPU as they are."""
+    """This many calls as one CUDA graph; None if they cannot be captured. On a CPU as they are."""
     if device.type != "cuda":
         return lambda: [call() for _ in range(times)]
     graph = torch.cuda.CUDAGraph()

@@ -92,7 +92,7 @@ def whose(device: torch.device) -> Row:
 
 
 def rounded(row: Row) -> Row:
-    """A row with four digits of each number that is no integer; nan becomes null."""
+    """A row with four digits of each number that is not an integer; nan becomes null."""
     return {name: _rounded(value) for name, value in row.items()}
 
 

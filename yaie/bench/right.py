@@ -17,7 +17,7 @@ class Right:
 
     Two computations round differently. Where a text departs from transformers', it is still right
     if the token with which it does is as likely as transformers' own, within rounding; what comes
-    behind that token is not compared, for it answers another prompt.
+    after that token is not compared, because it answers another prompt.
     """
 
     def __init__(self, oracle: Oracle, tokenizer: Tokenizer) -> None:

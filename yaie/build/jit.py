@@ -63,7 +63,7 @@ def load(
             the source itself, which has more than one line.
         checked: run emulated, with every load and store checked; `module.report` is about the last
             call. Needs CPU tensors.
-        name: what messages call a source that is no file.
+        name: what messages call a source that is not a file.
 
     At a terminal the first call prints how long compiling took, if the result was not kept.
 

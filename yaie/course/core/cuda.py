@@ -288,7 +288,7 @@ def _completed(explain: Explain) -> Explain:
 def _note_finding(
     see: Observer, findings: Sequence[Finding], source: str, explain: Explain, causes: Sequence[str]
 ) -> None:
-    """Note the first finding that is no consequence: a barrier that not all reach causes races."""
+    """Note the first finding that is a cause: a barrier that not all threads reach causes races."""
     _faulty.add(source)
     late = ("race", "uninitialized")
     finding = min(findings, key=lambda found: (found.kind not in causes, found.kind in late))

@@ -8,12 +8,12 @@ A file `exK_name.mistakes` beside the exercise's module holds one entry per mist
 
 A name, a sentence for the learner (it may go on in indented lines), and an edit of the text that
 `solutions/` holds. `-` is a line that goes, `+` a line that comes, `=` a line that stays and says
-where. `- ...` stands for all lines up to the next old one. White space in front and comments
-behind do not count; a new line is indented as the old line above it. Old lines that follow each
+where. `- ...` stands for all lines up to the next old one. Leading white space and trailing
+comments do not count; a new line is indented as the old line above it. Old lines that follow each
 other in the solution are looked for together, and must occur exactly once: a changed reference
 fails loudly. `#` begins a comment.
 
-Flags in brackets behind the name:
+Flags in brackets after the name:
 
     [endless]   the code never ends; it is not run, a time-out is told by its sentence
     [right]     no mistake: another structure that the check must accept; the sentence says which
@@ -224,6 +224,6 @@ def _next(code: list[str], number: int) -> int | None:
 
 
 def _code(line: str, is_cuda: bool) -> str:
-    """A line without white space around it and without a comment behind it."""
+    """A line without white space around it and without a comment after it."""
     comment = r"(^|\s+)//.*$" if is_cuda else r"(^|\s\s+)# .*$"
     return re.sub(comment, "", line.strip()).strip()

@@ -63,7 +63,7 @@ class Watch:
 
 
 def next_unsolved(after: Exercise | None = None) -> Exercise | None:
-    """The first exercise that does not pass, behind `after` first and then from the start."""
+    """The first exercise that does not pass: those after `after` first, then from the start."""
     order = list(exercises())
     if after is not None:
         start = order.index(after) + 1

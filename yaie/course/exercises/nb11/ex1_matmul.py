@@ -152,8 +152,9 @@ def beyond(access: Access, m: int, n: int, k: int) -> str:
     along = access.elements.shape[-1 if access.name == "a" else 0]
     if k % along and access.stray.sum() < along * BLOCK:
         return (
-            f"{k} is no multiple of BLOCK_K = {along}: in the last iteration only k - start steps "
-            "of the tile exist. Mask the others, in a and in b, as 0, so that their products are 0."
+            f"{k} is not a multiple of BLOCK_K = {along}: in the last iteration only k - start "
+            "steps of the tile exist. Mask the others, in a and in b, as 0, so that their products "
+            "are 0."
         )
     which = "rows beyond m" if access.name == "a" else "columns beyond n"
     return (

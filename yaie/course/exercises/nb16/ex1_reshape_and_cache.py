@@ -22,7 +22,7 @@ PADDING = "A slot of -1 marks a row of padding, for which there is nothing to wr
 STRIDE = "A slot holds a whole row, `size` units, and slot s begins at unit s * size."
 EXPLAIN = {
     "out_of_bounds": (
-        f"{STRIDE} Token t begins key_stride (or value_stride) units behind token t - 1, and its "
+        f"{STRIDE} Token t begins key_stride (or value_stride) units after token t - 1, and its "
         "row has `size` units."
     ),
     "misaligned": "The unit has to divide four addresses, row_bytes and both strides.",

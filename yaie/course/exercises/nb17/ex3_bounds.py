@@ -59,7 +59,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         return
     ends = range(HEIGHT, COUNTED.lengths[0][0] + 1, HEIGHT)
     needed = sum(seen_by(COUNTED, 0, end - 1) for end in ends)
-    last = "No query of a tile sees keys behind those of its last query, so num_keys ends there."
+    last = "No query of a tile sees keys past those of its last query, so num_keys ends there."
     loaded = requests(report, name="k", kind="load")
     see.at_most("the number of rows of k that were loaded", loaded, needed, last)
 
