@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from yaie.bench import commands, kernels
 from yaie.bench.cases import Case, Draw
-from yaie.bench.cases_attention import cache_writes, decode
+from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
 from yaie.bench.ceilings import Ceilings
 from yaie.bench.protocol import (
     FEWEST_CALLS,
@@ -35,6 +35,7 @@ from yaie.course.lessons import ladders
 from yaie.course.lessons.ops.cases import bench_cases
 from yaie.course.lessons.variants import Variants, variant
 from yaie.ops.cuda import flash, paged
+from yaie.ops.reference.attention import causal_mask
 
 CPU = torch.device("cpu")
 BEST = Ceilings(copy=4000.0, read=5000.0, matmul={4096: 700.0, 8192: 650.0})
@@ -165,15 +166,31 @@ def all_cases(*how, **named) -> list[Case]:
 @pytest.mark.parametrize(
     ("name", "num_bytes", "flops"),
     [
+        ("add 16384 × 4096", 402_653_184, 0),
+        ("add_relu 16384 × 4096", 402_653_184, 0),
         ("silu_and_mul 16384 × 2·4096", 402_653_184, 0),
+        ("rotary 16384 × 32 × 128", 268_435_456 + 131_072 + 4_194_304, 0),
+        ("row_sum 16384 × 4096", 134_217_728 + 65_536, 0),
+        ("softmax 16384 × 4096", 268_435_456, 0),
+        ("rms_norm 16384 × 4096", 268_443_648, 0),
+        ("add_rms_norm 16384 × 4096", 536_879_104, 0),
+        ("transpose 8192 × 8192", 268_435_456, 0),
         ("matmul 4096 × 4096 × 4096", 100_663_296, 137_438_953_472),
+        ("reshape_and_cache 16384 tokens, 8 × 128", 134_217_728 + 131_072, 0),
+        ("copy_blocks 64 blocks of 16, 32 layers", 268_435_456 + 1024, 0),
         (
             "paged_attention B64 ctx4096 heads 32/8 d128 block 16",
             1_073_741_824 + 1_048_576 + 8_192 + 66_052,
             4_294_967_296,
         ),
+        (  # keys and values of 8192 + 64·256 tokens; q and out; log-sum-exp; tables and lengths
+            "shared_prefix_attention B64 shared 8192 own 256 heads 32/8 d128",
+            100_663_296 + 1_048_576 + 8_192 + 64 * (528 + 1) * 4,
+            64 * 8448 * 32 * 128 * 4,
+        ),
         ("ragged_attention B4 H32 S4096 d128 full", 538_968_104, 1_099_511_627_776),
         ("ragged_attention B4 H32 S4096 d128 causal", 538_968_104, 549_890_031_616),
+        ("fill_draft_extend_metadata batch 32", 4 * (2 * 32 + 2 * 62), 0),
     ],
 )
 def test_bytes_and_operations_by_hand(name, num_bytes, flops):
@@ -209,6 +226,23 @@ def test_bytes_are_those_of_inputs_and_outputs(case):
     if "ctx37" in case.shape:  # the last of each sequence's blocks is not full
         wanted -= 2 * 3 * 3 * 2 * 16 * 4
     assert case.num_bytes == wanted
+
+
+@pytest.mark.parametrize(("num_q", "num_k"), [(1, 1), (1, 9), (5, 5), (3, 8)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_operations_of_attention_are_those_of_the_visible_scores(num_q, num_k, causal):
+    visible = causal_mask(num_q, num_k).sum().item() if causal else num_q * num_k
+    assert attention_flops(2, 3, num_q, num_k, 7, causal) == 2 * 3 * visible * (2 * 7 + 2 * 7)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_oracle_of_attention_is_right(causal):
+    case = prefill(2, 2, 9, 4, causal, torch.float64)
+    q, k, v, *rest = case.arguments(Draw.on(CPU, torch.float64))
+    out, _ = case.oracle(q, k, v, *rest)
+    parts = [x.unflatten(0, (2, 9)).transpose(1, 2) for x in (q, k, v)]
+    wanted = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=causal)
+    torch.testing.assert_close(out, wanted.transpose(1, 2).flatten(0, 1))
 
 
 # ------------------------------------------------------------------------------------- a case
@@ -471,6 +505,6 @@ def test_the_kernels_that_a_sanitizer_watches():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 def test_a_quick_run_on_a_gpu():
-    record = kernels.run("norm,paged", quick=True)
+    record = kernels.run("norm,paged", device="cuda", quick=True)
     ours = [row for row in record["results"] if row["ours"]]
     assert ours and all(row["failure"] is None for row in ours)

@@ -14,14 +14,16 @@ import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 import torch
 from servers import serving
 from tiny import make_tiny_model
 
-from yaie.bench import bench, engine, machine, process, serve, soak
+from yaie.bench import bench, engine, machine, process, sections, serve, soak
 from yaie.bench.client import Client, ClientError
+from yaie.bench.compare import compare
 from yaie.bench.drawn import DrawnBench
 from yaie.bench.drive import greedy, run_batch, run_closed, run_open
 from yaie.bench.load import (
@@ -296,6 +298,26 @@ def test_a_table_names_units_and_rows_that_were_disturbed(capsys):
         assert not any(word in said for word in others)
 
 
+@pytest.mark.parametrize(
+    "sizes, counts",
+    [(bench.CPU, [8, 16, 32, 32, 32, 32]), (serve.CPU_LOAD, [2, 16, 64, 128])],
+)
+def test_clients_send_as_many_requests_as_they_should(llm, sizes, counts):
+    subject = Mock(sizes=sizes, tokenize=llm.tokenizer.encode)
+    subject.record.find.return_value, subject.at_once.return_value = None, {}
+    sections.at_once(subject)
+    assert [len(call.args[1]) for call in subject.at_once.call_args_list] == counts
+
+
+def test_an_engine_is_built_before_transformers_answers():
+    subject = Mock(sizes=bench.QUICK, clock=bench.WALL, judge=lambda *_: {})
+    subject.record.find.return_value, subject.oracle.generate.return_value = None, [[1]]
+    compare(subject, "one prompt", bench.Asked([[5]], [1], 1))
+    watched = {"prepare", "ask", "oracle.generate"}
+    calls = [name for name, *_ in subject.method_calls if name in watched]
+    assert calls == ["prepare", "oracle.generate", "ask", "ask", "oracle.generate"]
+
+
 def test_sections_are_named(folder):
     with pytest.raises(ValueError, match=r"only must name some of .*, got 'speed'"):
         engine.run(folder, only="matrix,speed")
@@ -351,6 +373,9 @@ def test_a_client_notes_pieces_and_says_what_went_wrong(folder, llm, oracle):
         Client("ftp://x", "tiny")
 
 
+SEPARATORS = "\u2028\u2029\x85"  # end a line for Python, not for server-sent events
+
+
 class Stub(BaseHTTPRequestHandler):
     """Answers with two events, each in two parts; the answer to the prompt "breaks" has no end."""
 
@@ -368,8 +393,9 @@ class Stub(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        events = [{"choices": [{"text": text, "finish_reason": None}]} for text in "ab"]
-        for event in [f"data: {json.dumps(event)}\n\n".encode() for event in events]:
+        for text in ("a", SEPARATORS):
+            event = {"choices": [{"text": text, "finish_reason": None}]}
+            event = f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
             for part in (event[:9], event[9:]):
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
                 time.sleep(0.2 if b"slow" in sent else 0.02)
@@ -398,7 +424,7 @@ def test_connections_are_used_again_and_none_waits_for_another():
         threading.Thread(target=server.serve_forever, daemon=True).start()
         answers = asyncio.run(talk(f"http://127.0.0.1:{server.server_port}"))
         server.shutdown()
-    assert [answer.text for answer in answers] == ["ab"] * 3
+    assert [answer.text for answer in answers] == ["a" + SEPARATORS] * 3
     assert Stub.connections == 2 == Stub.most
     first, second = answers[-1].trace.tokens
     assert second - first > 0.1

@@ -86,6 +86,14 @@ def test_manifest_is_in_order_and_well_formed() -> None:
     assert {e.part for e in exercises()} - {None} <= {field.name for field in fields(Parts)}
 
 
+def test_a_check_freezes_nothing_of_a_process_that_has_torch() -> None:
+    """A notebook may hold engines, which are garbage later."""
+    code = "import gc, sys, torch; from yaie.course.core import manifest, verdict; "
+    code += "before = gc.get_freeze_count(); verdict._import(manifest.find('01.2')); "
+    code += "sys.exit(gc.get_freeze_count() != before)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 def test_listing_imports_no_torch() -> None:
     code = "import sys; from yaie.course.core.manifest import exercises; exercises();"
     code += "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"

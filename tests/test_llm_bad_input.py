@@ -88,6 +88,11 @@ def test_bad_prompts_of_a_stream(llm, prompt, error, message):
         llm.stream(prompt)  # at the call, not at the first piece
 
 
+def test_the_engine_takes_no_text(llm):
+    with pytest.raises(TypeError, match="prompt must be a list of token ids, got str"):
+        llm.engine.add_request("hello")
+
+
 @pytest.mark.parametrize(
     "messages, error, message",
     [
@@ -192,6 +197,11 @@ def test_parameters_of_a_stream(llm):
 def test_bad_options(folder, options, error, message):
     with pytest.raises(error, match=message):
         LLM(folder, **options)
+
+
+def test_patience_is_counted_from_0():
+    with pytest.raises(ValueError, match="patience must be at least 0, got -1"):
+        EngineConfig(patience=-1)
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:99"])

@@ -50,6 +50,31 @@ def test_tokens_come_as_often_as_they_should(name):
     )
 
 
+class CoarseSampler(SamplingKernel):
+    """Rounds its random numbers to a twentieth."""
+
+    def draw(self, probabilities, generators):
+        uniform = torch.cat([torch.rand(1, generator=g) for g in generators])
+        target = ((uniform * 20).floor() / 20).unsqueeze(1)
+        return torch.searchsorted(probabilities.cumsum(-1), target).squeeze(1).clamp(max=4)
+
+
+class NeighborSampler(SamplingKernel):
+    """Takes a token for its neighbor once in eight times."""
+
+    def draw(self, probabilities, generators):
+        tokens = super().draw(probabilities, generators)
+        slip = torch.arange(len(tokens)) % 8 == 0
+        return torch.where(slip, (tokens + 1) % probabilities.shape[-1], tokens)
+
+
+@pytest.mark.parametrize("sampler", [CoarseSampler, NeighborSampler])
+def test_the_same_test_refuses_wrong_samplers(sampler):
+    logits = logits_of(*EXAMPLE).expand(DRAWS, -1)
+    tokens = sampler().sample(logits, generators=seeded(*range(DRAWS)))
+    assert chi_square_p(torch.bincount(tokens, minlength=len(EXAMPLE)).tolist(), EXAMPLE) < 1e-6
+
+
 def test_a_large_vocabulary_is_drawn_from_evenly():
     logits = torch.zeros(1, 1000).expand(DRAWS, -1)
     tokens = kernel.sample(logits, generators=seeded(*range(DRAWS)))

@@ -40,6 +40,7 @@ class Sizes:
         memory: prompt, output, how many such requests fit, and how many arrive together.
         clients: numbers of clients, each of which sends its next request when it is answered.
         per_client: requests of each of them.
+        capped: whether they send no more requests together than come in a run of arrivals.
         arrivals: prompt, output, requests per run, and the rates, as fractions of the capacity.
         shared: tokens of the prompt that a prefix cache is tried on.
         long: tokens of the prompt that arrives while others decode.
@@ -71,6 +72,7 @@ class Sizes:
     mixed: tuple[int, int, int, int]
     rounds: int = 3
     per_client: int = 8
+    capped: bool = True
 
     def rounds_of(self, tokens: int) -> int:
         """The rounds of a case with this many tokens, prompts and outputs together."""
@@ -181,6 +183,10 @@ class Subject(ABC):
         self, case: Row, prompts: Sequence[Prompt], output: int, times: Sequence[float]
     ) -> Row:
         """The row of a run whose requests are sent when they are due."""
+
+    @abstractmethod
+    def prepare(self, asked: Asked) -> None:
+        """Build what `ask` needs, before a clock runs and transformers takes memory."""
 
     @abstractmethod
     def ask(self, asked: Asked, name: str) -> object:
@@ -303,6 +309,9 @@ class Bench(Subject):
         run = run_open(engine, prompts, [greedy(output)] * len(prompts), times, self.clock)
         verdict = self.check(words(case), [run])
         return case | open_row(run.traces, times) | run.counters() | verdict.row()
+
+    def prepare(self, asked: Asked) -> None:
+        self.llm(max_num_seqs=asked.at_once)
 
     def ask(self, asked: Asked, name: str) -> Run:
         engine = self.llm(max_num_seqs=asked.at_once).engine

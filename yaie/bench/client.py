@@ -145,11 +145,13 @@ class Client:
 async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
     """The data of server-sent events, as they come. The answer is read to its end, so that its
     connection can be used again."""
-    done = False
-    async for line in response.aiter_lines():
-        if line.startswith("data: [DONE]"):
-            done = True
-        elif line.startswith("data: "):
-            yield json.loads(line.removeprefix("data: "))
+    begun, done = b"", False
+    async for piece in response.aiter_raw():
+        *lines, begun = (begun + piece).split(b"\n")  # a text may hold other ends of lines: U+2028
+        for line in lines:
+            if line.startswith(b"data: [DONE]"):
+                done = True
+            elif line.startswith(b"data: "):
+                yield json.loads(line.removeprefix(b"data: "))
     if not done:
         raise ClientError("the answer broke off: the server closed the connection")

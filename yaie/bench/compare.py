@@ -72,6 +72,7 @@ def compare(subject: Subject, name: str, asked: Asked) -> None:
     case = {"workload": name, "output": max(asked.outputs)}
     if subject.record.find("transformers", case):
         return
+    subject.prepare(asked)
     ours, theirs = [], []
     seconds: dict[str, list[float]] = {"yaie": [], "transformers": []}
     for number in range(subject.sizes.rounds + 1):  # the first warms up

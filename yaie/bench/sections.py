@@ -79,7 +79,8 @@ def at_once(subject: Subject) -> None:
         case = {"at_once": clients, "prompt": prompt, "output": output}
         if subject.record.find("at_once", case):
             continue
-        requests = min(subject.sizes.per_client * clients, max(count, 2 * clients))
+        requests = subject.sizes.per_client * clients
+        requests = min(requests, count) if subject.sizes.capped else requests
         prompts = long_prompts(requests, prompt, subject.tokenize)
         subject.say(f"{clients} clients, {requests} requests")
         row = subject.at_once(case, prompts, output, clients)

@@ -32,11 +32,14 @@ from yaie.engine.device import choose_device, choose_dtype
 from yaie.model.pull import model_name
 
 CLIENTS = (1, 8, 32, 64)
-QUICK_LOAD = replace(QUICK, arrivals=(32, 8, 8, (0.5, 1.5)), per_client=2)
-CPU_LOAD = replace(CPU, clients=CLIENTS, arrivals=(64, 32, 60, FRACTIONS), per_client=2)
-GPU_LOAD = replace(
-    GPU, clients=CLIENTS, arrivals=(256, 128, 300, FRACTIONS), per_client=4, chats=64, different=64
+QUICK_LOAD = replace(QUICK, arrivals=(32, 8, 8, (0.5, 1.5)), per_client=2, capped=False)
+CPU_LOAD = replace(
+    CPU, clients=CLIENTS, arrivals=(64, 32, 60, FRACTIONS), per_client=2, capped=False
 )
+GPU_LOAD = replace(
+    GPU, clients=CLIENTS, arrivals=(256, 128, 300, FRACTIONS), per_client=4, capped=False,
+    chats=64, different=64,
+)  # fmt: skip
 
 
 class Clients(Subject):
@@ -79,6 +82,9 @@ class Clients(Subject):
         seen = open_row([answer.trace for answer in answers], times)
         rate = seen["finished"] * output
         return row | seen | {"tokens": row["tokens"], "tokens_per_second": rate}
+
+    def prepare(self, asked: Asked) -> None:
+        """The server is there already."""
 
     def ask(self, asked: Asked, name: str) -> list[Answer]:
         return self.closed(asked.prompts, asked.outputs, asked.at_once, name)

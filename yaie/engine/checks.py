@@ -39,9 +39,9 @@ def check_range(name: str, value: float, fits: bool, wanted: str) -> None:
         raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
-def check_sequence(name: str, value: Sequence, wanted: str) -> None:
-    """Raise an error unless `value` is a sequence with at least one item."""
-    if isinstance(value, bytes) or not isinstance(value, Sequence):
+def check_sequence(name: str, value: Sequence, wanted: str, but: type | tuple = bytes) -> None:
+    """Raise an error unless `value` is a sequence, of no type in `but`, with at least one item."""
+    if isinstance(value, but) or not isinstance(value, Sequence):
         raise TypeError(f"{name} must be {wanted}, got {type(value).__name__}")
     if not value:
         raise ValueError(f"{name} must not be empty: {wanted}")

@@ -165,7 +165,7 @@ class Engine:
         return params
 
     def _check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
-        check_sequence(name, prompt_token_ids, "a list of token ids")
+        check_sequence(name, prompt_token_ids, "a list of token ids", (str, bytes))
         if len(prompt_token_ids) >= self.max_model_len:
             raise ValueError(
                 f"{name} has {len(prompt_token_ids)} tokens; with the one to generate, at most "

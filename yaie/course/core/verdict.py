@@ -117,12 +117,16 @@ def _import(exercise: Exercise) -> None:
     """Import the reference and the check, outside of the learner's time limit.
 
     The garbage collector is off meanwhile: it would search torch's modules while they load, and
-    again when the process ends, which is half of the time of a short check.
+    again when the process ends, which is half of the time of a short check. Frozen objects are
+    never collected, so nothing is frozen where torch is loaded already, as in a notebook that
+    holds an engine.
     """
     names = {exercise.module_name} | (set() if exercise.is_cuda else {exercise.module})
     if names <= set(sys.modules):
         return
-    was_enabled = gc.isenabled()
+    was_enabled, is_new = gc.isenabled(), "torch" not in sys.modules
+    if is_new:
+        gc.collect()
     gc.disable()
     try:
         for name in names:
@@ -130,7 +134,8 @@ def _import(exercise: Exercise) -> None:
     finally:
         if was_enabled:
             gc.enable()
-    gc.freeze()
+    if is_new:
+        gc.freeze()
 
 
 def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
