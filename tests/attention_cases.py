@@ -216,15 +216,15 @@ def each(rungs: Sequence[str]) -> pytest.MarkDecorator:
 
 
 def each_pair(rungs: Sequence[str], cases: Sequence) -> pytest.MarkDecorator:
-    """`rung`, `case`, `dtype` and `device`: on the CPU each pair of them, but not all triples; on a
-    GPU all. Cases have `head_dim`, `heads` and `kv_heads`."""
+    """`rung`, `case`, `dtype` and `device`: on the CPU a kernel takes each case in one dtype, in
+    turn; on a GPU, and in PyTorch, each in all. Cases have `head_dim`, `heads` and `kv_heads`."""
     every = []
     for number, rung in enumerate(rungs):
         dtypes = dtypes_of(rung)
         fits = [case for case in cases if takes(rung, case.head_dim, case.heads // case.kv_heads)]
         for (count, case), device in product(enumerate(fits), devices_of(rung)):
             drawn = dtypes[(number + count) % len(dtypes)]
-            for dtype in [drawn] if device == "cpu" else dtypes:
+            for dtype in dtypes if device == "cuda" or rung in REFERENCES else [drawn]:
                 name = f"{rung}-{case}-{name_of(dtype)}-{device}"
                 marks = on_gpu.marks if device == "cuda" else ()
                 every.append(pytest.param(rung, case, dtype, device, id=name, marks=marks))

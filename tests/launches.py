@@ -73,6 +73,15 @@ def each_way(device: str) -> Iterator[None]:
             yield
 
 
+def each_mode(device: str, rung: str = "mma") -> Iterator[None]:
+    """On the emulator in checked mode; rungs that end in `mma` in plain mode, too: it delays an
+    asynchronous copy until the kernel waits for it, so a missing wait gives wrong results."""
+    with checked(device):
+        yield
+    if device == "cpu" and rung.endswith("mma"):
+        yield
+
+
 def near(got: torch.Tensor, wanted: torch.Tensor) -> None:
     """Compare with float64, by norm and element by element: the rounding of the dtype, and of sums
     in float32, which Triton multiplies on a GPU in three parts of 11 bits."""
@@ -115,11 +124,13 @@ def in_each_order(compute: Callable[[], Any]) -> Iterator[tuple]:
             yield as_tuple(compute())
 
 
-def same_in_each_order(compute: Callable[[], Any]) -> None:
-    """Check that results are equal in every bit, whatever the order of the emulated threads."""
+def same_in_each_order(compute: Callable[[], Any]) -> tuple:
+    """Check that results are equal in every bit, whatever the order of the emulated threads, and
+    return them."""
     first, *others = in_each_order(compute)
     for order, other in zip(ORDERS[1:], others, strict=True):
         assert all(map(same, first, other)), order
+    return first
 
 
 def captured(compute: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:

@@ -34,6 +34,7 @@ from launches import (
     checked,
     each_device,
     each_dtype,
+    each_mode,
     gpu_only,
     same_in_each_order,
     shifted,
@@ -106,7 +107,7 @@ def check(rung: str, operands: list, scale: float | None = None) -> None:
 @each_pair([rung for rung in PAGED_RUNGS if rung not in TRITON], SHAPES)
 def test_equals_the_oracle(rung, case, dtype, device):
     operands = batch(case, dtype, device)
-    with checked(device):
+    for _ in each_mode(device, rung):
         check(rung, operands)
         if rung in DECODE and not case.queries:
             wanted = attend_paged(rung, operands)
@@ -116,7 +117,7 @@ def test_equals_the_oracle(rung, case, dtype, device):
 
 @each_pair(("reference", "tiles 64 96", *FLASH_PAGED), PROMPTS)
 def test_prompts_equal_the_oracle(rung, case, dtype, device):
-    with checked(device):
+    for _ in each_mode(device, rung):
         check(rung, batch(case, dtype, device))
 
 
@@ -148,9 +149,9 @@ def test_a_shared_prefix_is_seen_whole(rung, device):
     """Not causal: every query sees all of the context."""
     shape = Shape((3, 33, 0), 6, 2, 32, queries=(5, 70, 2))
     operands = batch(shape, torch.float16, device)
-    with checked(device):
+    for _ in each_mode(device, rung):
         got = attend_paged(rung, operands, causal=False)
-    close(got, paged_oracle(*operands, causal=False))
+        close(got, paged_oracle(*operands, causal=False))
 
 
 @each(READABLE_RUNGS := tuple(f"paged {rung}" for rung in READABLE))
@@ -215,7 +216,8 @@ def test_same_bits_in_any_order(rung):
         if rung == "paged mma":
             shape = dataclasses.replace(shape, head_dim=64)
         operands = batch(shape, dtype)
-        same_in_each_order(lambda operands=operands: attend_paged(rung, operands))
+        got = same_in_each_order(lambda operands=operands: attend_paged(rung, operands))
+        close(got, paged_oracle(*operands))
 
 
 # ---------------------------------------------------------------------------- shares of the work
@@ -240,15 +242,17 @@ def test_any_split(splits, part, device):
 def test_wherever_the_shares_end(workers, device):
     shape = Shape((5, 130, 0, 47, 16), heads=4, kv_heads=2)
     operands = batch(shape, torch.float16, device)
-    with checked(device):
+    for _ in each_mode(device):
         close(paged.mma(*operands, None, workers=workers), paged_oracle(*operands))
 
 
 def test_mma_and_cascade_are_the_same_in_any_order():
     operands = batch(Shape((5, 70, 0, 33), heads=6), torch.float16)
-    same_in_each_order(lambda: paged.mma(*operands, None, workers=3))
+    got = same_in_each_order(lambda: paged.mma(*operands, None, workers=3))
+    close(got, paged_oracle(*operands))
     operands = with_prefix(*PREFIXES[0], torch.float16)
-    same_in_each_order(lambda: paged.cascade(*operands[:5], PREFIXES[0][1], None))
+    got = same_in_each_order(lambda: paged.cascade(*operands[:5], PREFIXES[0][1], None))
+    close(got, paged_oracle(*operands))
 
 
 def test_a_wait_that_is_too_weak_shows():
@@ -273,7 +277,7 @@ def test_a_wait_that_is_too_weak_shows():
 @pytest.mark.parametrize(("shape", "shared"), PREFIXES, ids=str)
 def test_cascade(shape, shared, dtype, device):
     operands = with_prefix(shape, shared, dtype, device)
-    with checked(device):
+    for _ in each_mode(device):
         close(paged.cascade(*operands[:5], shared, None), paged_oracle(*operands))
 
 

@@ -14,7 +14,7 @@
 //           in bfloat16, 32 query heads, 8 KV heads, head_dim 128: 3.9 times as fast as mma.cu
 //           alone, which takes 313.8 µs although the L2 cache serves most of its 64 reads of the
 //           shared tokens
-// Oracle    attention in float64 (tests/test_paged.py)
+// Oracle    attention in float64 (tests/test_paged_rungs.py)
 // Idea      a decode step reads each context for the queries of one sequence, at most 16 rows, and
 //           is limited by memory. With a shared prefix the queries of all sequences are rows of one
 //           matrix product: each key that is read serves 128 rows, as in the prefill of a prompt.

@@ -13,7 +13,7 @@
 // Moves     keys and values once, q, out and lse; and at most two partial states per warp
 // Reaches   0.88 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
 //           KV heads, head_dim 128, blocks of 16
-// Oracle    attention in float64 (tests/test_paged.py)
+// Oracle    attention in float64 (tests/test_paged_rungs.py)
 // Idea      three measures keep every warp loading until the end:
 //           - Equal shares. All work forms one list of tiles (shares.cuh). Each warp finds its
 //             share of the list from context_lens, so all warps finish together however different

@@ -64,9 +64,7 @@ class CompileError(RuntimeError):
 _ONLY = 'extern "C" __attribute__((externally_visible)) decltype({0}) {0};\n'
 
 
-def compile(
-    source: str, path: str | Path, checked: bool, flags: Sequence[str] = (), launcher: str = ""
-) -> Path:
+def compile(source: str, path: str | Path, checked: bool, launcher: str = "") -> Path:
     """Build CUDA C++ for the CPU and return the shared object with its `extern "C"` launchers.
 
     Args:
@@ -78,19 +76,17 @@ def compile(
     Raises:
         CompileError: with the compiler's messages.
     """
-    return build(source, path, checked, flags, launcher).path
+    return build(source, path, checked, launcher).path
 
 
-def build(
-    source: str, path: str | Path, checked: bool, flags: Sequence[str] = (), launcher: str = ""
-) -> Built:
+def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> Built:
     """As `compile`, and tells what it took.
 
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
     code = rewrite(source, path).code
-    options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), *flags]
+    options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN)]
     if launcher:
         code += _ONLY.format(launcher)
         options.append("-fwhole-program")

@@ -70,7 +70,6 @@ class Module:
         source: str,
         path: str | Path,
         checked: bool = False,
-        flags: Sequence[str] = (),
         apart: bool = False,
     ) -> None:
         self.path = Path(path)
@@ -81,7 +80,6 @@ class Module:
         if not self._launchers:
             raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
         self.kernels = rewrite(source, path).kernels
-        self._flags = flags
         self._libraries: dict[str, Library] = {}  # by launcher
         self.built: Built | None = None
         if not apart:
@@ -107,7 +105,7 @@ class Module:
         return self._libraries[name]
 
     def _load(self, launcher: str) -> Library:
-        built = build(self.source, self.path, self.checked, self._flags, launcher)
+        built = build(self.source, self.path, self.checked, launcher)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
         arrays = shared_arrays(built.path) if self.checked else ()
