@@ -32,7 +32,7 @@ STEPS = {
         "-m",
         "not browser",
         WORKERS,
-        "--dist=loadgroup",
+        "--dist=loadscope",
         BY_NAME,
         "--durations=20",
     ],
