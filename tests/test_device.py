@@ -104,7 +104,7 @@ def test_a_share_without_room_for_a_prompt_says_what_to_change(gpu):
             f"gpu_memory_utilization 0.5 of 20.0 GiB leaves {room} GiB for keys and values, where "
             "one request of 8192 tokens takes 1.00: weights, the largest step and other programs "
             f"take {taken / GIB:.1f}. Raise it, lower max_num_batched_tokens (8192), or end "
-            "else uses the GPU"
+            "other programs that use the GPU"
         )
 
 
