@@ -19,6 +19,9 @@ Dtype = Annotated[
         help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
     ),
 ]
+Output = Annotated[
+    Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
+]
 
 # As in yaie.bench.sections, which loads more than a help text should.
 ENGINE_SECTIONS = (
@@ -79,9 +82,7 @@ def bench_engine(
         bool,
         typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
     ] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
-    ] = None,
+    output: Output = None,
 ) -> None:
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
     with measuring(output, alone=not cpu_time):
@@ -116,9 +117,7 @@ def bench_serve(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
-    ] = None,
+    output: Output = None,
     options: Annotated[
         list[str] | None, typer.Argument(help="Of the server that is started, after --.")
     ] = None,

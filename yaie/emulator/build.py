@@ -86,14 +86,14 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
     """
     path = Path(path)
     code = rewrite(source, path).code
-    options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN)]
+    options = _options(checked)
     if launcher:
         code += _ONLY.format(launcher)
         options.append("-fwhole-program")
     key = content_hash(code, _headers(), compiler_version(), str(options))
-    search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
 
     def compile_in(folder: Path) -> Path:
+        search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
         if checked:  # compiled and linked apart, so that the sanitizer's library stays out
@@ -105,11 +105,12 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
             raise CompileError(problem)
         return built
 
-    name = f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
+    target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
     with ThreadPoolExecutor() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
-        shared.append(pool.submit(precompile, checked))
-        built = build_once(_folder() / name, compile_in)
+        if not target.exists():
+            shared.append(pool.submit(precompile, checked))
+        built = build_once(target, compile_in)
         for part in shared:
             part.result()
     return built
@@ -151,7 +152,7 @@ def precompile(checked: bool) -> Path:
 
     def compile_in(folder: Path) -> Path:
         header.write_text(f'#include "{INCLUDE / "cuda_runtime.h"}"\n')
-        options = [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN), f"-I{INCLUDE}"]
+        options = [*_options(checked), f"-I{INCLUDE}"]
         _run([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
         return folder / "prelude.gch"
 
@@ -166,10 +167,12 @@ def _precompiled(checked: bool) -> list[str]:
 
 @cache
 def _prelude(checked: bool) -> Path:
-    key = content_hash(
-        str(INCLUDE), _headers(), compiler_version(), str([_COMMON, _KERNEL, _CHECKED, _PLAIN])
-    )
-    return _folder() / f"prelude-{'checked-' * checked}{key}.h"
+    key = content_hash(str(INCLUDE), _headers(), compiler_version(), str(_options(checked)))
+    return _folder() / f"prelude-{key}.h"
+
+
+def _options(checked: bool) -> list[str]:
+    return [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN)]
 
 
 @lru_cache(maxsize=1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from yaie.ops.cuda.flash import MOST_HEAD_DIM
 from yaie.ops.cuda.launching import launch
 from yaie.ops.registry import Unsupported
 
-WIDEST_HEAD = 256  # of backward.cu: a lane holds 8 elements of a row, at most
 MOST_HEADS = 65_535  # thread blocks that a grid has from top to bottom
 
 
@@ -23,8 +23,8 @@ def attention_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients of q, k and v; see `attention_gradient.attention_backward`."""
     (num_q, heads, head_dim), (num_k, kv_heads, _) = q.shape, k.shape
-    if head_dim > WIDEST_HEAD:
-        raise Unsupported(f"head_dim may be up to {WIDEST_HEAD}, got {head_dim}")
+    if head_dim > MOST_HEAD_DIM:
+        raise Unsupported(f"head_dim may be up to {MOST_HEAD_DIM}, got {head_dim}")
     if heads > MOST_HEADS:
         raise Unsupported(f"there may be up to {MOST_HEADS} heads, got {heads}")
     inputs = [x.contiguous() for x in (grad_out, q, k, v, lse, delta)]
