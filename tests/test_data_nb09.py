@@ -7,6 +7,7 @@ import torch
 
 from yaie.bench import kernels
 from yaie.course.core.paths import NOTEBOOKS
+from yaie.course.lessons import working_sets
 from yaie.course.lessons.data_nb09 import SMALL, flops, from_record, kept, points
 from yaie.course.lessons.ops.cases import bench_cases
 
@@ -66,3 +67,34 @@ def test_a_run_can_be_drawn():
     assert without >= {"transpose", "reshape_and_cache", "copy_blocks"}  # they only move
     assert not without & {"matmul", "softmax", "rms_norm", "ragged_attention", "paged_attention"}
     assert [point.label for point in points(machine)][:1] == ["matmul 4096³"]
+
+
+def test_working_sets_are_measured_and_compared_with_the_largest(monkeypatch):
+    class Clock:
+        def times(self, call, count):
+            call()
+            return [0.001] * count
+
+    saved = []
+    kib = 1 << 10
+    record = working_sets.measure(
+        torch.device("cpu"), [64 * kib, 256 * kib], Clock(), lambda r: saved.append(len(r["rows"]))
+    )
+    assert [(row["what"], row["num_bytes"], row["of_memory"]) for row in record["rows"]] == [
+        ("read", 256 * kib, 1.0), ("copy", 256 * kib, 1.0),
+        ("read", 64 * kib, 0.25), ("copy", 64 * kib, 0.25),
+    ]  # fmt: skip
+    assert record["rows"][0]["gb_s"] == round(256 * kib / 1e3, 1) and saved == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="multiples of 64 KiB, got 1000"):
+        working_sets.measure(torch.device("cpu"), [1000], Clock())
+
+
+def test_the_kernels_that_go_over_a_working_set(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setattr(working_sets, "LAUNCHES", ((64, 4, 2),))
+    x = torch.randint(2, (640,)).float()
+    for make, arguments in (
+        (working_sets.read_launches, (x, 3)),
+        (working_sets.copy_launches, (x, torch.empty_like(x), 3)),
+    ):
+        assert list(make(*arguments, sms=2)) == ["64 floats, 4 warps, 2 per SM"]  # checked
