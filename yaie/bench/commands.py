@@ -29,7 +29,7 @@ ENGINE_SECTIONS = (
     *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
 )
 # As in yaie.course.lessons.ladders.
-LADDERS = ("elementwise", "matmul", "flash", "paged", "metadata", "triton")
+LADDERS = (*("elementwise", "matmul", "flash", "paged", "metadata", "search", "blocks", "triton"),)
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 

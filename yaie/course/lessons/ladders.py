@@ -30,7 +30,8 @@ from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
-from yaie.course.lessons.ops.cases_metadata import BATCHES, _loop, draft_extend
+from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
+from yaie.course.lessons.ops.cases_triton import block_sizes, strides
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.lessons.variants import VARIANTS
 from yaie.engine.device import choose_device
@@ -180,6 +181,30 @@ def metadata(on_gpu: bool) -> Iterator[Step]:
         yield Step(case, place, about=None, rounds=12, graphs=50, in_a_row=True)
 
 
+def search(on_gpu: bool) -> Iterator[Step]:
+    """Counting against bisection in the metadata of draft-extend: of a few tokens per request, and
+    of chunks of prompts. Bisection stands there twice: two times of one kernel tell the noise."""
+    for times in (1, CHUNK):
+        for batch in SEARCHED if on_gpu else (5,):
+            case, names = draft_extend(batch, times), ["cuda_linear", "cuda_binary"]
+            if on_gpu:
+                names += ["triton", "triton_binary", *["triton_linear"] * (batch <= 128)]
+            rungs = {name: back_end(case.operator, name) for name in names}
+            rungs["cuda_binary, again"] = rungs["cuda_binary"]
+            rungs = {name: _written(case, prepare) for name, prepare in rungs.items()}
+            about = {"requests": batch, "tokens": case.num_bytes // 8 - batch}
+            name = f"{about['tokens']} tokens of {batch} requests"
+            case = replace(case, rungs=rungs, peers={})
+            yield Step(case, ("search", name), about=about, rounds=12, graphs=50)
+
+
+def blocks(on_gpu: bool) -> Iterator[Step]:
+    """One Triton kernel with blocks of any size, and one that loads elements further apart."""
+    for case in (*block_sizes(on_gpu), *strides(on_gpu)):
+        place = "strides" if case.operator == "strided_sum" else "blocks"
+        yield Step(case, (place, case.shape), case.dtype, graphs=20)
+
+
 def configurations(on_gpu: bool) -> Iterator[Step]:
     """Triton's large kernels; each configuration is printed as it is timed."""
     if not on_gpu:
@@ -203,6 +228,8 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "flash": attention,
     "paged": paged_decode,
     "metadata": metadata,
+    "search": search,
+    "blocks": blocks,
     "triton": configurations,
 }
 
@@ -319,10 +346,11 @@ def build(device: torch.device, name: str) -> None:
     """Compile the variants and rungs of a ladder side by side, each by a process of nvcc's own."""
     if device.type != "cuda":
         return
-    operators = {"elementwise": ("add_relu", "rms_norm"), "triton": (), "metadata": ()}
+    operators = ("add_relu", "rms_norm") if name == "elementwise" else (name,)
     modules = [
         module
-        for operator in operators.get(name, (name,))
+        for operator in operators
+        if operator in VARIANTS
         for module in VARIANTS[operator].modules().values()
     ]
     if name in ("matmul", "flash", "paged"):

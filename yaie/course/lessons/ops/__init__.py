@@ -31,8 +31,11 @@ TABLE["attention_backward"]["reference"] = f"{__name__}.reference.flash:attentio
 TABLE["matmul"]["triton"] = f"{__name__}.triton.matmul:matmul"
 TABLE["fill_draft_extend_metadata"] |= {
     "reference": f"{__name__}.reference.metadata:fill",
-    "cuda_linear": f"{__name__}.cuda.metadata:fill_linear",
-    "cuda_binary": f"{__name__}.cuda.metadata:fill_binary",
+    **{
+        f"{backend}_{search}": f"{__name__}.{backend}.metadata:fill_{search}"
+        for backend in ("cuda", "triton")
+        for search in ("linear", "binary")
+    },
 }
 declare(TABLE)
 

@@ -12,11 +12,14 @@ from yaie.engine.radix import RadixTree
 TOPK = 2048  # keys that the sparse attention keeps
 DRAFTS = 5  # a request extends by 0 to DRAFTS - 1 tokens
 BATCHES = (4, 8, 16, 32, 64, 128, 256, 512, 1024)
+SEARCHED = (2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 1024)
+CHUNK = 256  # times as many tokens: chunks of prompts in place of drafts
 
 
-def draft_extend(batch: int) -> Case:
-    """Metadata of `batch` requests that each extend by 0 to 4 tokens of up to 65,536 keys."""
-    lengths = [i * 7 % DRAFTS for i in range(batch)]
+def draft_extend(batch: int, times: int = 1) -> Case:
+    """Metadata of `batch` requests that each extend by 0 to 4 tokens, or `times` as many, of up to
+    65,536 keys."""
+    lengths = [i * 7 % DRAFTS * times for i in range(batch)]
     num_tokens = sum(lengths)
 
     def arguments(draw: Draw) -> tuple:

@@ -1,4 +1,4 @@
-"""Sums of two tensors: each program owns a run of elements.
+"""Sums of two tensors, and of every stride-th element: each program owns a run of elements.
 
 All arithmetic is in float32 and is rounded once, by the store, so the results equal the
 reference's bit for bit.
@@ -43,6 +43,13 @@ def add_relu_kernel(x_ptr, y_ptr, out_ptr, size, BLOCK: tl.constexpr):
     y = tl.load(y_ptr + offsets, mask=inside).to(tl.float32)
     total = tl.maximum(x + y, 0.0, propagate_nan=tl.PropagateNan.ALL)
     tl.store(out_ptr + offsets, total, mask=inside)
+
+
+@triton.jit
+def strided_sum_kernel(x_ptr, out_ptr, stride, BLOCK: tl.constexpr):
+    """Program p sums up BLOCK elements, `stride` apart: out[p] of x[p × BLOCK × stride], …"""
+    elements = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)) * stride
+    tl.store(out_ptr + tl.program_id(0), tl.sum(tl.load(x_ptr + elements)))
 
 
 @launches()
