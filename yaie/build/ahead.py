@@ -17,7 +17,7 @@ from pathlib import Path
 from yaie.build import nvcc
 from yaie.build.cache import content_hash
 from yaie.emulator.build import CompileError
-from yaie.emulator.rewrite import CSRC
+from yaie.emulator.rewrite import CSRC, read_source
 
 BUILD = CSRC.parent / "build" / "kernels"
 ARCHITECTURES = ("7.5", "8.0", "9.0+PTX")  # machine code for all cards since Turing, or PTX
@@ -65,7 +65,7 @@ def build_all(
 
 
 def _build(path: Path, architectures: Sequence[str], say: Callable[[str], None]) -> bool:
-    source = path.read_text(encoding="utf-8")
+    source = read_source(path)
     built, name = target(source, path), path.relative_to(CSRC).as_posix()
     wanted = list(nvcc.able(architectures, source))
     if not wanted:

@@ -27,7 +27,7 @@ from yaie.build import ahead, nvcc
 from yaie.build.cache import Built
 from yaie.emulator import CompileError, KernelError, Report
 from yaie.emulator.launch import error_name
-from yaie.emulator.rewrite import CSRC, rewrite
+from yaie.emulator.rewrite import CSRC, read_source, rewrite
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers, quick_values
 
 __all__ = ["CompileError", "KernelError", "Module", "load"]
@@ -77,7 +77,7 @@ def load(
     """
     is_source = isinstance(path_or_source, str) and "\n" in path_or_source
     path = Path(name or "kernel.cu") if is_source else _find(path_or_source)
-    source = path_or_source if is_source else path.read_text(encoding="utf-8")
+    source = path_or_source if is_source else read_source(path)
     key = (path, source, checked, name)
     module, headers = _loaded.get(key, (None, {}))
     if module is None or any(_text(file) != text for file, text in headers.items()):
@@ -267,7 +267,7 @@ _loaded: dict[tuple, tuple[Module, dict[Path, str | None]]] = {}
 def _text(file: Path) -> str | None:
     """The text of a file; None if it is gone."""
     try:
-        return file.read_text(encoding="utf-8")
+        return read_source(file)
     except FileNotFoundError:
         return None
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from yaie.build.cache import Built, build_once, cache_root, content_hash
 from yaie.emulator.build import CompileError
-from yaie.emulator.rewrite import CSRC, rewrite
+from yaie.emulator.rewrite import CSRC, read_source, rewrite
 
 OPTIONS = ("-O3", "-std=c++17", "-lineinfo")
 # torch forbids __half and __nv_bfloat16 their operators and conversions; kernels want them.
@@ -286,7 +286,7 @@ def load_inline(source: str, path: Path, architectures: Sequence[str], folder: P
 
 def read_all(source: str, path: Path) -> list[str]:
     """The text of a source and of every header of ours that it includes."""
-    return [source, *(header.read_text() for header in rewrite(source, path).files[1:])]
+    return [source, *(read_source(header) for header in rewrite(source, path).files[1:])]
 
 
 def marked(source: str, path: Path) -> str:

@@ -27,10 +27,14 @@ _SHARED = re.compile(
 )
 SHARED_SUFFIX = "_in_shared_memory"  # of the variable itself; its own name is a reference
 _ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\([^()]*\)")
+_BOUNDS = r"\s*__(?:launch_bounds|block_size|cluster_dims|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)"
 _KERNEL = re.compile(
-    r"__global__\b(?:\s*(?:static|inline|__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\)))*"
-    r"\s*\bvoid\b(?:\s*__launch_bounds__\s*\((?:[^()]|\([^()]*\))*\))?\s*(\w+)\s*\("
+    rf"__global__\b(?:\s*(?:static|inline)|{_BOUNDS})*\s*\bvoid\b(?:{_BOUNDS})*\s*(\w+)\s*\("
 )
+_PLACE = re.compile(r"(?<![\w.])(?:threadIdx|blockIdx|blockDim|gridDim)\b")
+_DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
+_DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
+_CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -64,6 +68,15 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     return Rewritten(f'#include "cuda_runtime.h"\n{code}', kernels, tuple(files))
 
 
+def read_source(path: Path) -> str:
+    """The text of a source, in UTF-8 with or without a mark, else in Latin-1: nvcc takes both."""
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        return content.decode("latin-1").replace("\r\n", "\n")
+
+
 def hide(source: str) -> str:
     """The source with comments and literals blanked: same length, same lines."""
     return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
@@ -72,14 +85,13 @@ def hide(source: str) -> str:
 def _inline(source: str, path: Path, files: list[Path]) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
     parts, end = [_line_mark(1, path)], 0
-    hidden = _SKIPPED.sub(_blank_comment, source)
-    for found in _INCLUDE.finditer(hidden):
+    for found in _INCLUDE.finditer(_without_comments(source)):
         candidates = (path.parent / found[1], CSRC / found[1])
         header = next((file for file in candidates if file.is_file()), None)
         if header is None:
             continue  # ours, or the compiler's own
         parts.append(_rewrite_file(source[end : found.start()], path, source, end))
-        text = header.read_text()
+        text = read_source(header)
         if header not in files or "#pragma once" not in text:
             files.append(header)
             parts.append("\n" + _inline(text, header, files))
@@ -88,6 +100,10 @@ def _inline(source: str, path: Path, files: list[Path]) -> str:
         end = found.end()
     parts.append(_rewrite_file(source[end:], path, source, end))
     return "".join(parts)
+
+
+def _without_comments(source: str) -> str:
+    return _SKIPPED.sub(_blank_comment, source)
 
 
 def _blank_comment(found: re.Match[str]) -> str:
@@ -102,7 +118,7 @@ def _line_mark(line: int, path: Path) -> str:
 def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
     first_line = whole.count("\n", 0, offset) + 1
     _refuse_calls(part, path, first_line)
-    part = _replace_attributes(_replace_shared(part))
+    part = _rename_variables(_replace_attributes(_replace_shared(part)))
     return _replace_launches(part, path, first_line)
 
 
@@ -188,7 +204,59 @@ def _inside_function(hidden: str, position: int) -> bool:
 
 def _replace_attributes(source: str) -> str:
     pattern = re.compile(r"\b__noinline__\b")
-    return _substitute(pattern, source, lambda *_: "__attribute__((noinline))")
+    source = _substitute(pattern, source, lambda *_: "__attribute__((noinline))")
+    # A launch by name needs the kernel's type, which the customary cast would drop.
+    return _substitute(_CAST, source, lambda found, _: found[1])
+
+
+# ------------------------------------------------------------------------ host variables
+
+
+def _rename_variables(source: str) -> str:
+    """Give variables such as `dim3 blockDim(256)` another name: the built-in ones are macros."""
+    hidden = hide(source)
+    renamed: dict[int, str] = {}
+    for found in _PLACE.finditer(hidden):
+        if found.start() not in renamed and _declares(hidden, found.start()):
+            end = _end_of_scope(hidden, found.end())
+            same = re.compile(rf"(?<![\w.]){found[0]}\b")
+            uses = same.finditer(hidden, found.start(), end)
+            renamed.update((use.start(), found[0]) for use in uses)
+    pieces, end = [], 0
+    for start, name in sorted(renamed.items()):
+        pieces += [source[end:start], f"{name}_of_host"]
+        end = start + len(name)
+    return "".join([*pieces, source[end:]])
+
+
+def _declares(hidden: str, position: int) -> bool:
+    """Whether a type stands before a name, or a declaration of which it is a further variable."""
+    if _DECLARED.search(hidden, max(0, position - 40), position):
+        return True
+    if not hidden[:position].rstrip().endswith(","):
+        return False
+    begin = max(hidden.rfind(mark, 0, position) for mark in ";{}") + 1
+    before = hidden[begin:position]
+    return bool(_DECLARATION.match(before)) and before.count("(") == before.count(")")
+
+
+def _end_of_scope(hidden: str, position: int) -> int:
+    """Where the block ends in which a variable is declared; a parameter's is the body."""
+    end = _closing(hidden, position)
+    body = re.compile(r"\)[^;{]*").match(hidden, end)  # a function's, or of a loop one statement
+    if body and hidden.startswith("{", body.end()):
+        return _closing(hidden, body.end() + 1)
+    return body.end() if body else end
+
+
+def _closing(hidden: str, position: int) -> int:
+    """Where the bracket closes that is open at `position`; the end of the text if none is."""
+    depth = 0
+    for index in range(position, len(hidden)):
+        depth += (hidden[index] in _OPEN) - (hidden[index] in _CLOSE)
+        if depth < 0:
+            return index
+    return len(hidden)
 
 
 # ------------------------------------------------------------------------------ launches
@@ -235,7 +303,9 @@ def _replace_launches(source: str, path: Path, first_line: int) -> str:
                 f"{path}:{line}: a kernel launch is written "
                 "kernel<<<grid, thread_block>>>(arguments)"
             )
-        kernel = source[begin:start].strip()
+        written = _without_comments(source[begin:start])
+        kernel = written.strip()
+        lines = "\n" * (written.count("\n") - kernel.count("\n"))
         arguments = _replace_launches(source[opening.end() : last], path, line)
         comma = ", " if hidden[opening.end() : last].strip() else ""
         pieces += [
@@ -243,7 +313,7 @@ def _replace_launches(source: str, path: Path, first_line: int) -> str:
             f"::emulator::configure(EMULATOR_NAME({' '.join(kernel.split())}), ",
             source[start + 3 : close],
             f").run([=](auto... emulator_arguments) {{ {kernel}(emulator_arguments...); }}{comma}",
-            arguments,
+            lines + arguments,
             ")",
         ]
         end = last + 1
@@ -256,10 +326,13 @@ def _start_of_name(hidden: str, end: int) -> int:
     while position and hidden[position - 1].isspace():
         position -= 1
     if position and hidden[position - 1] == ">":
-        depth = 0
+        depth = bracket = 0
         while position:
             position -= 1
-            depth += {">": 1, "<": -1}.get(hidden[position], 0)
+            character = hidden[position]
+            bracket += (character in _CLOSE) - (character in _OPEN)
+            if not bracket:  # in brackets these may compare and shift
+                depth += {">": 1, "<": -1}.get(character, 0)
             if depth == 0:
                 break
         while position and hidden[position - 1].isspace():

@@ -142,7 +142,9 @@ def reserved(elements: int, dtype: Any) -> Any:
 
 def compiled(path: Path, checked: bool = False) -> Module:
     """The kernels of a `.cu` file as it is now, for CPU tensors; built once for each text."""
-    return _compiled(path.read_text(encoding="utf-8"), path, checked)
+    from yaie.emulator.rewrite import read_source
+
+    return _compiled(read_source(path), path, checked)
 
 
 @lru_cache(maxsize=32)
@@ -256,8 +258,9 @@ def run(
         The report of a checked run, which then has no findings.
     """
     from yaie.emulator import KernelError, settings
+    from yaie.emulator.rewrite import read_source
 
-    if not checked and path.read_text(encoding="utf-8") in _faulty:
+    if not checked and read_source(path) in _faulty:
         if most_blocks:  # of a grid over tensors that may be too large to be copied
             see.stop()
         checked = True

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include <cstdio>
+#include <ctime>
 
 #include "emulator/api.h"
 #include "emulator/atomics.h"
@@ -26,6 +27,10 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __block_size__(...)
+#define __cluster_dims__(...)
+#define __maxnreg__(...)
+#define __builtin_assume(condition) ((void)0)
 #define __grid_constant__
 
 template <class T> EMULATOR_INLINE T __ldg(const T* p) { return *p; }
@@ -38,6 +43,13 @@ template <class T> EMULATOR_INLINE void __stcg(T* p, T value) { *p = value; }
 template <class T> EMULATOR_INLINE void __stcs(T* p, T value) { *p = value; }
 template <class T> EMULATOR_INLINE void __stwb(T* p, T value) { *p = value; }
 template <class T> EMULATOR_INLINE void __stwt(T* p, T value) { *p = value; }
+// An address in shared memory as instructions take it: 32 bits, for the running thread block only.
+EMULATOR_INLINE size_t __cvta_generic_to_shared(const void* p) { return emulator::to_shared(p); }
+EMULATOR_INLINE void* __cvta_shared_to_generic(size_t address) {
+    return emulator::from_shared((uint32_t)address);
+}
+inline long long clock64() { return emulator_nanoseconds(); }
+inline clock_t clock() { return (clock_t)emulator_nanoseconds(); }
 EMULATOR_INLINE void __trap() { emulator_trap(); }
 EMULATOR_INLINE void __nanosleep(unsigned) {}
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -309,6 +310,11 @@ int emulator_get_last_error() {
 }
 int emulator_peek_last_error() { return last_error; }
 int emulator_num_cores() { return num_cores(); }
+long long emulator_nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
 
 int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
     if (bytes > most_shared) {

@@ -64,6 +64,7 @@ int emulator_free(void* pointer);
 int emulator_copy(void* to, const void* from, size_t bytes, int kind);
 int emulator_set(void* to, int value, size_t bytes);
 int emulator_num_cores(void);
+long long emulator_nanoseconds(void);  // of a clock that only goes forward
 
 // Where `extern __shared__` arrays begin, on the calling core.
 void* emulator_dynamic_shared(void) __attribute__((const));

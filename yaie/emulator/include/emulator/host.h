@@ -47,8 +47,11 @@ typedef enum cudaDeviceAttr {
 
 struct cudaDeviceProp {
     char name[256];
-    size_t sharedMemPerBlock, sharedMemPerBlockOptin;
-    int warpSize, maxThreadsPerBlock, multiProcessorCount, major, minor;
+    size_t sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
+    int warpSize, maxThreadsPerBlock, maxThreadsPerMultiProcessor, multiProcessorCount;
+    int major, minor;
+    size_t totalGlobalMem;
+    int l2CacheSize, clockRate, memoryClockRate, memoryBusWidth;
 };
 
 inline cudaError_t cudaGetLastError() { return (cudaError_t)emulator_get_last_error(); }
@@ -92,9 +95,13 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     return cudaErrorInvalidValue;
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-    *properties = {"emulator", 48 * 1024, 227 * 1024, 32, 1024, emulator_num_cores(), 9, 0};
+    const int cores = emulator_num_cores();
+    *properties = {"emulator", 48 * 1024, 227 * 1024, 228 * 1024, 32, 1024, 2048, cores, 9, 0,
+                   (size_t)1 << 32, 50 << 20, 1980000, 3201000, 6144};
     return cudaSuccess;
 }
+inline cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 
 // A kernel is identified by its name in the source text, as in a launch.
 #define cudaFuncSetAttribute(...) emulator::set_attribute(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
@@ -117,6 +124,27 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, Kernel, in
     return cudaSuccess;
 }
 
+// As many threads as a thread block may have, fewer if its shared memory would not fit.
+template <class Kernel, class Bytes>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* threads, Kernel kernel,
+                                                           Bytes shared_bytes, int most = 0) {
+    if (most < 0) return cudaErrorInvalidValue;
+    for (*threads = most && most < 1024 ? most : 1024; *threads > 0; *threads -= 32) {
+        const size_t bytes = shared_bytes(*threads);
+        if (bytes > 227 * 1024) continue;
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(grid, kernel, *threads, bytes);
+        *grid *= emulator_num_cores();
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidConfiguration;
+}
+template <class Kernel>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* threads, Kernel kernel,
+                                               size_t shared_bytes = 0, int most = 0) {
+    auto bytes = [=](int) { return shared_bytes; };
+    return cudaOccupancyMaxPotentialBlockSizeVariableSMem(grid, threads, kernel, bytes, most);
+}
+
 template <class T>
 cudaError_t cudaMalloc(T** pointer, size_t bytes) {
     return (cudaError_t)emulator_allocate((void**)pointer, bytes);
@@ -127,6 +155,20 @@ cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t) {
 }
 inline cudaError_t cudaFree(void* pointer) { return (cudaError_t)emulator_free(pointer); }
 inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+
+template <class T>
+cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = 1) {
+    return cudaMalloc(pointer, bytes);
+}
+template <class T>
+cudaError_t cudaMallocHost(T** pointer, size_t bytes, unsigned = 0) {
+    return cudaMalloc(pointer, bytes);
+}
+template <class T>
+cudaError_t cudaHostAlloc(T** pointer, size_t bytes, unsigned) {
+    return cudaMalloc(pointer, bytes);
+}
+inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return (cudaError_t)emulator_copy(to, from, bytes, kind);
@@ -157,9 +199,66 @@ cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, s
     return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
 }
 template <class T>
+cudaError_t cudaGetSymbolAddress(void** pointer, T& symbol) {
+    return *pointer = (void*)&symbol, cudaSuccess;
+}
+template <class T>
+cudaError_t cudaGetSymbolSize(size_t* bytes, T&) {
+    return *bytes = sizeof(T), cudaSuccess;
+}
+template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* to, T& symbol, size_t bytes, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
     memcpy(to, (char*)&symbol + offset, bytes);
     return cudaSuccess;
+}
+
+// A launch as a function call. The rewriter has removed the cast of the kernel to `void*`.
+#define cudaLaunchKernel(...) emulator::launch_kernel(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
+
+namespace emulator {
+template <class... Parameters, size_t... Index>
+void launch_with(const Configuration& configured, void (*kernel)(Parameters...), void** arguments,
+                 std::index_sequence<Index...>) {
+    Configuration(configured).run(kernel, *(std::decay_t<Parameters>*)arguments[Index]...);
+}
+template <class... Parameters>
+cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
+                          dim3 thread_block, void** arguments, size_t shared_bytes = 0,
+                          cudaStream_t stream = nullptr) {
+    const auto configured = configure(name, grid, thread_block, shared_bytes, stream);
+    launch_with(configured, kernel, arguments, std::index_sequence_for<Parameters...>());
+    return cudaPeekAtLastError();
+}
+}  // namespace emulator
+
+// Streams and events: the work before an event is done when it is recorded.
+typedef struct CUevent_st {
+    long long at;  // nanoseconds
+}* cudaEvent_t;
+enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1 };
+enum { cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
+enum { cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0 };
+
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream) { return *stream = nullptr, cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+    return cudaStreamCreate(stream);
+}
+inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) {
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t* event) { return *event = new CUevent_st{}, cudaSuccess; }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+    return cudaEventCreate(event);
+}
+inline cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr) {
+    return event->at = emulator_nanoseconds(), cudaPeekAtLastError();
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaPeekAtLastError(); }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaPeekAtLastError(); }
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+    return *milliseconds = (float)((to->at - from->at) * 1e-6), cudaSuccess;
 }

@@ -78,4 +78,18 @@ struct DynamicShared {
     }
 };
 
+// Shared memory in 32 bits: the dynamic part counts from 0, a `__shared__` variable from 1 GiB on,
+// relative to the file's thread-local segment.
+constexpr uint32_t static_shared = 1u << 30;
+
+inline uint32_t to_shared(const void* pointer) {
+    const ptrdiff_t dynamic = (const char*)pointer - (const char*)emulator_dynamic_shared();
+    if (dynamic >= 0 && dynamic < 256 * 1024) return (uint32_t)dynamic;
+    return static_shared + (uint32_t)((const char*)pointer - &shared_anchor);
+}
+inline void* from_shared(uint32_t address) {
+    if (address < 256 * 1024) return (char*)emulator_dynamic_shared() + address;
+    return &shared_anchor + (int32_t)(address - static_shared);
+}
+
 }  // namespace emulator
