@@ -1,4 +1,5 @@
-// Replaces NVIDIA's cooperative_groups.h: the thread block, and tiles of up to one warp.
+// Replaces NVIDIA's cooperative_groups.h: the thread block, tiles of up to one warp, and the lanes that
+// run the same code at the moment.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -28,11 +29,12 @@ class thread_block_tile {
 
     static unsigned int rank_in_block() { return thread_block().thread_rank(); }
     static unsigned int first_lane() { return rank_in_block() % 32 / Size * Size; }
+
+  public:
     static unsigned int mask() {
         return (Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1u) << first_lane();
     }
 
-  public:
     EMULATOR_INLINE void sync() const { __syncwarp(mask()); }
     static constexpr unsigned int size() { return Size; }
     static constexpr unsigned int num_threads() { return Size; }
@@ -66,6 +68,88 @@ class thread_block_tile {
 template <unsigned int Size, class Parent>
 EMULATOR_INLINE thread_block_tile<Size, Parent> tiled_partition(const Parent&) {
     return {};
+}
+
+// Any lanes of one warp, ranked by their order in it.
+class coalesced_group {
+    unsigned int lanes_;
+
+    static unsigned int lane() { return thread_block().thread_rank() % 32; }
+    unsigned int nth_lane(unsigned int rank) const {
+        unsigned int rest = lanes_;
+        while (rank--) rest &= rest - 1;
+        return __builtin_ctz(rest);
+    }
+    unsigned int packed(unsigned int lanes) const {
+        unsigned int ranks = 0;
+        for (unsigned int rank = 0; rank < size(); ++rank) {
+            ranks |= (lanes >> nth_lane(rank) & 1u) << rank;
+        }
+        return ranks;
+    }
+
+  public:
+    explicit coalesced_group(unsigned int lanes) : lanes_(lanes) {}
+    unsigned int mask() const { return lanes_; }
+    EMULATOR_INLINE void sync() const { __syncwarp(lanes_); }
+    unsigned int size() const { return __builtin_popcount(lanes_); }
+    unsigned int num_threads() const { return size(); }
+    unsigned int thread_rank() const {
+        return __builtin_popcount(lanes_ & ((1u << lane()) - 1));
+    }
+
+    template <class T>
+    EMULATOR_INLINE T shfl(T value, unsigned int rank) const {
+        return __shfl_sync(lanes_, value, nth_lane(rank % size()));
+    }
+    template <class T>
+    EMULATOR_INLINE T shfl_up(T value, unsigned int delta) const {
+        const unsigned int rank = thread_rank();
+        return __shfl_sync(lanes_, value, nth_lane(rank < delta ? rank : rank - delta));
+    }
+    template <class T>
+    EMULATOR_INLINE T shfl_down(T value, unsigned int delta) const {
+        const unsigned int rank = thread_rank();
+        return __shfl_sync(lanes_, value, nth_lane(rank + delta < size() ? rank + delta : rank));
+    }
+    EMULATOR_INLINE int any(int p) const { return __any_sync(lanes_, p); }
+    EMULATOR_INLINE int all(int p) const { return __all_sync(lanes_, p); }
+    EMULATOR_INLINE unsigned int ballot(int p) const { return packed(__ballot_sync(lanes_, p)); }
+    template <class T>
+    EMULATOR_INLINE unsigned int match_any(T value) const {
+        return packed(__match_any_sync(lanes_, value));
+    }
+};
+
+EMULATOR_INLINE coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
+
+// A thread block, or part of a warp, by a type that does not say which.
+class thread_group {
+    bool whole_block_;
+    coalesced_group lanes_;
+
+  public:
+    thread_group(const thread_block&) : whole_block_(true), lanes_(0) {}
+    template <class Lanes>
+    thread_group(const Lanes& lanes) : whole_block_(false), lanes_(lanes.mask()) {}
+    EMULATOR_INLINE void sync() const { whole_block_ ? thread_block().sync() : lanes_.sync(); }
+    unsigned int size() const { return whole_block_ ? thread_block().size() : lanes_.size(); }
+    unsigned int num_threads() const { return size(); }
+    unsigned int thread_rank() const {
+        return whole_block_ ? thread_block().thread_rank() : lanes_.thread_rank();
+    }
+    unsigned int mask() const { return whole_block_ ? ~0u : lanes_.mask(); }
+};
+
+// Tiles of a size known only at run time: a power of two, at most 32.
+inline coalesced_group tiled_partition(const thread_group& parent, unsigned int size) {
+    assert(size && size <= 32 && (size & (size - 1)) == 0);
+    const unsigned int first = parent.thread_rank() % 32 / size * size;
+    unsigned int lanes = 0, rest = parent.mask();
+    for (unsigned int rank = 0; rest; ++rank, rest &= rest - 1) {
+        if (rank / size * size == first) lanes |= rest & -rest;
+    }
+    return coalesced_group(lanes);
 }
 
 template <class Group>

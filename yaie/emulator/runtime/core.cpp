@@ -69,7 +69,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     }
     for (uint32_t warp = 0; warp * 32 < count; ++warp) {
         const uint32_t lanes = count - warp * 32;
-        warps_[warp] = {lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1, 0};
+        warps_[warp] = {lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1, 0, 0};
     }
 }
 
@@ -184,6 +184,7 @@ void Core::end_thread(Thread* thread) {
         const uint32_t lane = __builtin_ctz(lanes);
         if (warps_[warp].waiting >> lane & 1) try_collective(warp, threads[warp * 32 + lane].mask);
     }
+    try_converge(warp);
 }
 
 int Core::sync_threads(Vote vote, int predicate, const void* site) {
@@ -196,6 +197,7 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
     ++arrived_;
     if (checking) observer->arrive(*this, arrived_ == 1);
     if (arrived_ == alive_) release_barrier();
+    try_converge(me->linear / 32);
     yield();
     me->state = State::ready;
     switch (vote) {

@@ -17,7 +17,7 @@ namespace emulator {
 
 constexpr size_t most_shared = 227 * 1024;  // bytes per thread block, as on Hopper
 
-enum class State : uint8_t { fresh, ready, at_barrier, at_collective, done };
+enum class State : uint8_t { fresh, ready, at_barrier, at_collective, converging, done };
 
 struct Thread {
     uint3 index;      // threadIdx
@@ -42,6 +42,7 @@ struct Thread {
 struct Warp {
     uint32_t alive;    // lanes that have not returned
     uint32_t waiting;  // lanes in a collective
+    uint32_t converging;  // lanes that ask which others are active
 };
 
 enum class Order : int { forward, reverse, random };
@@ -61,7 +62,7 @@ class Core {
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                         int width, const void* site);
-    uint32_t active_lanes() const { return warps_[current->linear / 32].alive; }
+    uint32_t active_lanes(const void* site);
 
     [[noreturn]] void leave();        // abandons the whole thread block
     [[noreturn]] void kill_current(); // ends the current thread
@@ -94,6 +95,7 @@ class Core {
     void release_barrier();
     void try_collective(uint32_t warp, uint32_t mask);
     void evaluate(uint32_t warp, uint32_t lanes);
+    void try_converge(uint32_t warp);
     [[noreturn]] void stuck();
 
     std::vector<uint32_t> order_;

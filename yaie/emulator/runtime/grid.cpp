@@ -236,7 +236,9 @@ uint3 emulator_block_index() { return emulator_place.block; }
 uint3 emulator_block_dim() { return emulator_place.block_dim; }
 uint3 emulator_grid_dim() { return emulator_place.grid_dim; }
 void* emulator_dynamic_shared() { return this_core->dynamic_shared; }
-uint32_t emulator_active_lanes() { return this_core->active_lanes(); }
+uint32_t emulator_active_lanes() {
+    return this_core->active_lanes(__builtin_return_address(0));
+}
 
 int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels

@@ -99,8 +99,46 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
     const uint32_t warp = me->linear / 32;
     warps_[warp].waiting |= bit;
     try_collective(warp, me->mask);
+    try_converge(warp);
     yield();
     return me->result;
+}
+
+// The lanes that ask at the same place, once no other lane of the warp can run: on a GPU lanes that
+// have diverged would be elsewhere, too.
+uint32_t Core::active_lanes(const void* site) {
+    if (stop_asked) time_is_up(site);
+    Thread* me = current;
+    me->site = site;
+    me->state = State::converging;
+    warps_[me->linear / 32].converging |= 1u << me->lane();
+    try_converge(me->linear / 32);
+    yield();
+    return (uint32_t)me->result;
+}
+
+void Core::try_converge(uint32_t warp) {
+    uint32_t rest = warps_[warp].converging;
+    if (!rest) return;
+    Thread* lanes = &threads[warp * 32];
+    for (uint32_t alive = warps_[warp].alive; alive; alive &= alive - 1) {
+        const Thread& lane = lanes[__builtin_ctz(alive)];
+        if (lane.state == State::fresh || can_run(&lane)) return;
+    }
+    warps_[warp].converging = 0;
+    while (rest) {
+        const void* site = lanes[__builtin_ctz(rest)].site;
+        uint32_t together = 0;
+        for (uint32_t others = rest; others; others &= others - 1) {
+            const uint32_t lane = __builtin_ctz(others);
+            if (lanes[lane].site == site) together |= 1u << lane;
+        }
+        for (uint32_t others = together; others; others &= others - 1) {
+            lanes[__builtin_ctz(others)].state = State::ready;
+            lanes[__builtin_ctz(others)].result = together;
+        }
+        rest &= ~together;
+    }
 }
 
 // Completes the collective if every live lane of the mask has arrived with that mask.
