@@ -6,7 +6,9 @@
 //           paged.cuh; without the first `skip` tokens of every context, a multiple of block_size
 // Shapes    see paged.cuh; float16 or bfloat16, head_dim 64 or 128, at most 16 query heads per KV
 //           head; pools at multiples of 16 bytes, queries at multiples of 4; fewer than 2^31 slots;
-//           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats
+//           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats. The launchers `_fp8` read
+//           pools of e4m3, which stand for the same numbers times key_scale and value_scale, float32
+//           per KV head, or one for all heads if `per_head` is 0; positive
 // Owns      each thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`,
 //           for the query heads of a KV head, which are rows of a tile of 16; missing rows are
 //           zeros
@@ -23,10 +25,14 @@
 //             of the next STAGES - 1 tiles are always in flight, even across the ends of contexts,
 //             and the entries of the block tables are read one tile earlier than they are needed.
 //           - Tensor cores. Scores and weighted sums are matrix products, 16 × 16 × head_dim.
+//           A cache of 8-bit floats is half as large. Its tiles travel as they are and are widened
+//           to T in shared memory, which is exact. The scale of the keys is a factor of the scores,
+//           that of the values one of the output: neither is multiplied to any element.
 #include "follow.cuh"
 #include "mma.cuh"
 #include "paged/rows.cuh"
 #include "paged/shares.cuh"
+#include <cuda_fp8.h>
 
 constexpr int TILE = 32;            // keys per tile
 constexpr int STAGES = 3;           // tiles per warp in shared memory
@@ -34,13 +40,46 @@ constexpr int MERGE_THREADS = 128;  // per thread block of the merge
 
 static_assert(TILE <= WARP, "one lane looks up each key of a tile");
 
+// Whether the cache holds 8-bit floats, and its elements in 16 bytes.
+template <typename Cache>
+constexpr bool EIGHT_BITS = sizeof(Cache) == 1;
+template <typename Cache>
+constexpr int PER_CHUNK = 16 / sizeof(Cache);
+
+__device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __half) {
+    __half2 both = __half2(pair);
+    return reinterpret_cast<uint32_t&>(both);
+}
+__device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __nv_bfloat16) {
+    float2 both = float2(pair);
+    return pack2<__nv_bfloat16>(both.x, both.y);
+}
+
+// Write a tile of e4m3 [TILE, HEAD_DIM] as T, with its chunks where `chunk_at` says.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
+__device__ __forceinline__ void widen_tile(const __nv_fp8_e4m3* from, T* to) {
+    constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<__nv_fp8_e4m3>;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < TILE * CHUNKS; i += WARP) {
+        uint4 codes = reinterpret_cast<const uint4*>(from)[i];
+        const __nv_fp8x2_e4m3* pairs = reinterpret_cast<const __nv_fp8x2_e4m3*>(&codes);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint4 wide = make_uint4(widen(pairs[half * 4], T()), widen(pairs[half * 4 + 1], T()),
+                                    widen(pairs[half * 4 + 2], T()), widen(pairs[half * 4 + 3], T()));
+            int place = chunk_at<HEAD_DIM>(i / CHUNKS, i % CHUNKS * 2 + half);
+            *reinterpret_cast<uint4*>(to + place) = wide;
+        }
+    }
+}
+
+template <typename T, typename Cache, int HEAD_DIM>
+__global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> work) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int CHUNKS = HEAD_DIM / CHUNK, COPY_ROWS = WARP / CHUNKS;
+    constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<Cache>, COPY_ROWS = WARP / CHUNKS;
     constexpr int SIZE = TILE * HEAD_DIM;
-    const Paged<T>& paged = work.paged;
-    T* stages = reinterpret_cast<T*>(shared);
+    const Paged<T, Cache>& paged = work.paged;
+    Cache* stages = reinterpret_cast<Cache*>(shared);
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
 
     let_next_begin();
@@ -60,14 +99,16 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     };
     auto copy = [&](int stage) {
         if (left > 0) {
-            T* keys = stages + stage * 2 * SIZE;
+            Cache* keys = stages + stage * 2 * SIZE;
             int chunk = lane % CHUNKS, row_size = paged.kv_heads * HEAD_DIM;
-            int column = ahead.kv_head * HEAD_DIM + chunk * CHUNK;
+            int column = ahead.kv_head * HEAD_DIM + chunk * PER_CHUNK<Cache>;
 #pragma unroll
             for (int i = 0; i < TILE; i += COPY_ROWS) {
                 int row = i + lane / CHUNKS, from = __shfl_sync(ALL_LANES, slot, row);
                 int64_t place = (int64_t)max(from, 0) * row_size + column;
-                T* to = keys + chunk_at<HEAD_DIM>(row, chunk);
+                int at = EIGHT_BITS<Cache> ? row * HEAD_DIM + chunk * PER_CHUNK<Cache>
+                                           : chunk_at<HEAD_DIM>(row, chunk);
+                Cache* to = keys + at;
                 cp_async_16(to, paged.key_pool + place, from >= 0);
                 cp_async_16(to + SIZE, paged.value_pool + place, from >= 0);
             }
@@ -82,18 +123,30 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
 
     Rows<T, HEAD_DIM> rows;
+    float scale = paged.scale * LOG2_E;
     auto begin_item = [&] {
+        if constexpr (EIGHT_BITS<Cache>)
+            scale = paged.scale * LOG2_E * work.key_scale[work.per_head ? now.kv_head : 0];
         const T* q = paged.q + now.token * paged.q_stride + now.kv_head * group * HEAD_DIM;
         rows.begin([&](int row) { return row < group ? q + row * HEAD_DIM : nullptr; });
     };
     begin_item();
-    float scale = paged.scale * LOG2_E;
     bool first = true, cut = now.tile > 0;  // is it the share's first item; did it begin before
     for (int i = 0, stage = 0; i < count; ++i) {
         cp_async_wait<STAGES - 2>();
         __syncwarp();  // this tile has arrived for all lanes, and all are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
-        const T* keys = stages + stage * 2 * SIZE;
+        const Cache* tile = stages + stage * 2 * SIZE;
+        const T* keys;
+        if constexpr (EIGHT_BITS<Cache>) {
+            T* wide = reinterpret_cast<T*>(stages + STAGES * 2 * SIZE);
+            widen_tile<T, HEAD_DIM>(tile, wide);
+            widen_tile<T, HEAD_DIM>(tile + SIZE, wide + SIZE);
+            __syncwarp();
+            keys = wide;
+        } else {
+            keys = tile;
+        }
         rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
 
@@ -103,6 +156,8 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
             continue;
         }
         rows.finish();
+        if constexpr (EIGHT_BITS<Cache>)
+            rows.scale_by(work.value_scale[work.per_head ? now.kv_head : 0]);
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
             int row = lane / 4 + below * 8;
@@ -130,12 +185,12 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, TILE> work) {
 // `worker` begins: the last part of the preceding worker, and the first parts of `worker` and of
 // those after it. If several shares begin in an item, the thread block of the first merges it. A
 // thread owns 4 elements of the head and every SLICES-th part.
-template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TILE> work) {
+template <typename T, typename Cache, int HEAD_DIM>
+__global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, Cache, TILE> work) {
     constexpr int COLUMNS = HEAD_DIM / 4, SLICES = MERGE_THREADS / COLUMNS;
     let_next_begin();
     wait_for_last();
-    const Paged<T>& paged = work.paged;
+    const Paged<T, Cache>& paged = work.paged;
     int worker = blockIdx.x + 1, row = blockIdx.y, group = gridDim.y;
     int4 place = work.places[worker];  // item, tile, tiles, total
     if (place.y == 0) return;          // no item is cut here
@@ -185,20 +240,22 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, TI
     if (column == 0) paged.lse[head] = largest + logf(total);
 }
 
-template <typename T, int HEAD_DIM>
-static cudaError_t launch(const Work<T, TILE>& work, cudaStream_t stream) {
-    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(T);  // at most 48 KiB, the default limit
-    paged_mma<T, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
+template <typename T, typename Cache, int HEAD_DIM>
+static cudaError_t launch(const Work<T, Cache, TILE>& work, cudaStream_t stream) {
+    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(Cache);  // at most 48 KiB, the default limit
+    if (EIGHT_BITS<Cache>) bytes += 2 * TILE * HEAD_DIM * sizeof(T);
+    paged_mma<T, Cache, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || work.workers == 1) return error;
     bytes = MERGE_THREADS * (sizeof(float4) + sizeof(float2));
     dim3 grid(work.workers - 1, work.paged.group());
-    return launch_behind(paged_merge<T, HEAD_DIM>, grid, MERGE_THREADS, bytes, stream, work);
+    return launch_behind(paged_merge<T, Cache, HEAD_DIM>, grid, MERGE_THREADS, bytes, stream, work);
 }
 
-template <typename T>
-static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int workers,
-                          cudaStream_t stream) {
+template <typename T, typename Cache>
+static cudaError_t launch(const Paged<T, Cache>& paged, float* workspace, int skip, int workers,
+                          cudaStream_t stream, const float* key_scale = nullptr,
+                          const float* value_scale = nullptr, int per_head = 0) {
     if (paged.tokens == 0) return cudaSuccess;
     if (paged.group() > 16 || workers < 1 || skip % paged.block_size) return cudaErrorInvalidValue;
     if (!aligned16(paged.key_pool, paged.value_pool) || paged.q_stride % 2 ||
@@ -206,9 +263,10 @@ static cudaError_t launch(const Paged<T>& paged, float* workspace, int skip, int
         return cudaErrorMisalignedAddress;
     float* parts = workspace + 4 * workers;
     float* part_lse = parts + (int64_t)2 * workers * paged.group() * paged.head_dim;
-    Work<T, TILE> work{paged, skip, workers, reinterpret_cast<int4*>(workspace), parts, part_lse};
-    if (paged.head_dim == 64) return launch<T, 64>(work, stream);
-    if (paged.head_dim == 128) return launch<T, 128>(work, stream);
+    Work<T, Cache, TILE> work{paged, skip,     workers,   reinterpret_cast<int4*>(workspace),
+                              parts, part_lse, key_scale, value_scale, per_head};
+    if (paged.head_dim == 64) return launch<T, Cache, 64>(work, stream);
+    if (paged.head_dim == 128) return launch<T, Cache, 128>(work, stream);
     return cudaErrorInvalidValue;
 }
 
@@ -217,7 +275,7 @@ extern "C" cudaError_t paged_mma_f16(
     const int* context_lens, const int* cu_seqlens, __half* out, float* lse, float scale,
     int tokens, int batch, int heads, int kv_heads, int head_dim, int block_size, int max_blocks,
     int64_t q_stride, float* workspace, int skip, int workers, cudaStream_t stream) {
-    return launch<__half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
+    return launch<__half, __half>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out,
                            lse, scale, tokens, batch, heads, kv_heads, head_dim, block_size,
                            max_blocks, q_stride},
                           workspace, skip, workers, stream);
@@ -228,8 +286,32 @@ extern "C" cudaError_t paged_mma_bf16(
     float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
     int block_size, int max_blocks, int64_t q_stride, float* workspace, int skip, int workers,
     cudaStream_t stream) {
-    return launch<__nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
+    return launch<__nv_bfloat16, __nv_bfloat16>({q, key_pool, value_pool, block_tables, context_lens, cu_seqlens,
                                   out, lse, scale, tokens, batch, heads, kv_heads, head_dim,
                                   block_size, max_blocks, q_stride},
                                  workspace, skip, workers, stream);
+}
+extern "C" cudaError_t paged_mma_fp8_f16(
+    const __half* q, const __nv_fp8_e4m3* key_pool, const __nv_fp8_e4m3* value_pool,
+    const int* block_tables, const int* context_lens, const int* cu_seqlens, __half* out,
+    float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
+    int block_size, int max_blocks, int64_t q_stride, const float* key_scale,
+    const float* value_scale, int per_head, float* workspace, int skip, int workers,
+    cudaStream_t stream) {
+    return launch<__half, __nv_fp8_e4m3>(
+        {q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out, lse, scale, tokens,
+         batch, heads, kv_heads, head_dim, block_size, max_blocks, q_stride},
+        workspace, skip, workers, stream, key_scale, value_scale, per_head);
+}
+extern "C" cudaError_t paged_mma_fp8_bf16(
+    const __nv_bfloat16* q, const __nv_fp8_e4m3* key_pool, const __nv_fp8_e4m3* value_pool,
+    const int* block_tables, const int* context_lens, const int* cu_seqlens, __nv_bfloat16* out,
+    float* lse, float scale, int tokens, int batch, int heads, int kv_heads, int head_dim,
+    int block_size, int max_blocks, int64_t q_stride, const float* key_scale,
+    const float* value_scale, int per_head, float* workspace, int skip, int workers,
+    cudaStream_t stream) {
+    return launch<__nv_bfloat16, __nv_fp8_e4m3>(
+        {q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, out, lse, scale, tokens,
+         batch, heads, kv_heads, head_dim, block_size, max_blocks, q_stride},
+        workspace, skip, workers, stream, key_scale, value_scale, per_head);
 }

@@ -9,11 +9,11 @@
 
 #include "common.cuh"
 
-template <typename T>
+template <typename T, typename Cache = T>
 struct Paged {
     const T* q;               // [tokens, heads, head_dim], tokens q_stride elements apart
-    const T* key_pool;        // [num_blocks, block_size, KV heads, head_dim]
-    const T* value_pool;      // the same
+    const Cache* key_pool;    // [num_blocks, block_size, KV heads, head_dim]
+    const Cache* value_pool;  // the same
     const int* block_tables;  // [batch, max_blocks]; entries past a context are not read
     const int* context_lens;  // [batch]
     const int* cu_seqlens;    // [batch + 1], each sequence's first query; null: query i is of i
@@ -35,8 +35,8 @@ struct Context {
 
 // The context of a query. The host does not know whether every sequence has one query: with
 // cu_seqlens a sequence may have several or none, and each query sees the keys up to its own.
-template <typename T>
-__device__ Context find_context(const Paged<T>& paged, int token) {
+template <typename Paged>
+__device__ Context find_context(const Paged& paged, int token) {
     int sequence = token, begin = token, end = token + 1, length = 0;
     const int* starts = paged.cu_seqlens;
     if (token < paged.batch) {  // load all three together, assuming one query per sequence

@@ -126,6 +126,12 @@ struct Rows {
         }
     }
 
+    // Multiply the output: by the scale that the values were stored with.
+    __device__ __forceinline__ void scale_by(float factor) {
+#pragma unroll
+        for (int i = 0; i < HEAD_DIM / 2; ++i) out[i / 4][i % 4] *= factor;
+    }
+
     // The natural log-sum-exp of row l / 4, or of the row 8 below; -inf if it saw no key.
     __device__ __forceinline__ float lse(int below) const {
         return total[below] > 0.0f ? (maximum[below] + log2f(total[below])) * LN_2 : -INFINITY;

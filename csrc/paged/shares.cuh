@@ -10,14 +10,18 @@
 #include "paged/paged.cuh"
 
 // TILE is the number of keys per tile.
-template <typename T, int TILE>
+template <typename T, typename Cache, int TILE>
 struct Work {
-    Paged<T> paged;
+    Paged<T, Cache> paged;
     int skip;         // tokens to skip at the start of every context, whole blocks
     int workers;
     int4* places;     // [workers]: the item and tile where a share begins, its tiles, all tiles
     float* parts;     // [2 × workers, group, head_dim], a share's first and last part
     float* part_lse;  // [2 × workers, group]
+    // Of a cache of 8-bit floats: float32 per KV head, or one for all heads if not per_head.
+    const float* key_scale = nullptr;
+    const float* value_scale = nullptr;
+    int per_head = 0;
 
     __device__ Context context(int token) const {
         Context found = find_context(paged, token);

@@ -29,7 +29,10 @@ ENGINE_SECTIONS = (
     *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
 )
 # As in yaie.course.lessons.ladders.
-LADDERS = (*("elementwise", "matmul", "flash", "paged", "metadata", "search", "blocks", "triton"),)
+LADDERS = (
+    *("elementwise", "matmul", "flash", "paged", "naive", "selected", "fp8", "metadata", "search"),
+    *("blocks", "triton"),
+)
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
 
 

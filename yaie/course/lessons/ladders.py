@@ -9,12 +9,11 @@ card. The record has the form that the notebooks read, and is saved after each s
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -29,50 +28,15 @@ from yaie.bench.machine import head
 from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
+from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
 from yaie.course.lessons.ops.cases_triton import block_sizes, strides
 from yaie.course.lessons.ops.cuda import matrix
+from yaie.course.lessons.steps import BF16, F32, Step, back_end, wrapped
 from yaie.course.lessons.variants import VARIANTS
 from yaie.engine.device import choose_device
 from yaie.ops.cuda import flash, paged
-from yaie.ops.registry import resolve
-
-BF16, F32 = torch.bfloat16, torch.float32
-
-
-@dataclass(frozen=True)
-class Step:
-    """A case of a ladder.
-
-    Attributes:
-        place: where its rows stand in the record.
-        about: what stands beside its rows; None if they stand there alone.
-        against: name of a ratio -> the libraries of which the fastest counts.
-        rounds: of alternating order.
-        graphs: calls in a CUDA graph.
-        in_a_row: whether calls are timed back to back, in microseconds.
-    """
-
-    case: Case
-    place: tuple[str, str]
-    dtype: torch.dtype = BF16
-    about: dict[str, Any] | None = field(default_factory=dict)
-    against: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    rounds: int = 4
-    graphs: int = 1
-    in_a_row: bool = False
-
-
-def wrapped(function: Callable[..., object]) -> Prepare:
-    """A function of a case's arguments as a `Prepare`."""
-    return lambda *arguments: lambda: function(*arguments)
-
-
-def back_end(operator: str, name: str) -> Prepare:
-    """A row of the registry, imported when it is prepared."""
-    return lambda *arguments: functools.partial(resolve(operator, name), *arguments)
-
 
 # ------------------------------------------------------------------------------------- ladders
 
@@ -227,6 +191,9 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "matmul": product,
     "flash": attention,
     "paged": paged_decode,
+    "naive": naive,
+    "selected": selected,
+    "fp8": eight_bits,
     "metadata": metadata,
     "search": search,
     "blocks": blocks,
@@ -353,8 +320,9 @@ def build(device: torch.device, name: str) -> None:
         if operator in VARIANTS
         for module in VARIANTS[operator].modules().values()
     ]
-    if name in ("matmul", "flash", "paged"):
-        modules += [jit.load(path) for path in sorted((CSRC / name).glob("*.cu"))]
+    folder = {"naive": "flash", "selected": "paged", "fp8": "paged"}.get(name, name)
+    if folder in ("matmul", "flash", "paged"):
+        modules += [jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))]
     missing = [module for module in modules if module.how(device).words == "compiled at first use"]
     capability = torch.cuda.get_device_capability(device)
     with ThreadPoolExecutor() as pool:
