@@ -11,7 +11,7 @@ import shutil
 import sys
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from unittest.mock import Mock
@@ -20,8 +20,10 @@ import pytest
 import torch
 from servers import serving
 from tiny import make_tiny_model
+from typer.testing import CliRunner
 
 from yaie.bench import bench, engine, machine, process, sections, serve, soak
+from yaie.bench.attention import OURS, TORCH
 from yaie.bench.client import Client, ClientError
 from yaie.bench.compare import compare
 from yaie.bench.drawn import DrawnBench
@@ -38,6 +40,7 @@ from yaie.bench.oracle import Oracle, WrongAnswer
 from yaie.bench.record import Record, rounded
 from yaie.bench.right import Right
 from yaie.bench.workloads import long_prompts, mixed_lengths, next_turn, shared_prompts
+from yaie.cli import app
 from yaie.engine.llm import LLM
 from yaie.model.pull import model_name
 
@@ -261,8 +264,18 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     record = engine.run(folder, device="cpu", quick=True, output=path)
     on_a_gpu_only = {"cuda_graphs", "back_ends"}
     assert set(record["results"]) == set(engine.SECTIONS) - on_a_gpu_only
-    for rows in record["results"].values():
-        assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
+    attention = record["results"]["attention"]
+    for row in attention:  # on a CPU torch has two kernels of three
+        there = {name for name in (OURS, *TORCH) if row[name] is not None}
+        assert there == {OURS, "FlashAttention", "math"}
+        assert all(row[f"error of {name}"] < 1e-4 for name in there)
+    assert [row["prompt"] for row in attention] == list(SMALL.lengths)
+    for section, rows in record["results"].items():
+        if section != "attention":
+            assert rows and all(row["checked_answers"] == row["same_answers"] > 0 for row in rows)
+    assert [row["kv_bytes"] for row in record["results"]["matrix"]] == [
+        batch * 5 * 16 * 2 * 2 * 2 * 16 * 4 for batch in SMALL.batches
+    ]  # 79 tokens in blocks of 16: 2 layers, keys and values, 2 heads of 16 float32
     roomy, tight = record["results"]["memory"]
     assert roomy["preemptions"] == 0 and tight["most_blocks"] <= tight["num_blocks"]
     mixed = record["results"]["transformers"][-1]
@@ -279,6 +292,37 @@ def test_every_section_gives_rows_whose_answers_were_checked(folder, tmp_path, m
     other = make_tiny_model(tmp_path / folder.name, num_hidden_layers=1)
     with pytest.raises(ValueError, match="another model"):
         engine.run(other, device="cpu", quick=True, output=path)
+
+
+def test_the_course_has_its_sections_and_its_place(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    monkeypatch.setattr(engine, "COURSE_CPU", SMALL)
+    options = ["bench", "engine", "--course", "--device", "cpu", "--model", str(folder)]
+    done = CliRunner().invoke(app, options)
+    path = tmp_path / "bench" / "engine_cpu.json"
+    assert done.exit_code == 0 and f"what this measures: {path}" in done.stderr
+    record = json.loads(path.read_text())
+    assert list(record["results"]) == ["matrix", "first_token", "memory", "attention"]
+    assert "cell 2 of 2" in done.stderr
+    for row in record["results"]["matrix"]:
+        assert row["ttft_p50"] <= row["e2e_p50"] <= row["e2e_p99"] and row["tpot_p50"] > 0
+
+
+def test_a_matrix_leaves_out_what_is_too_much():
+    sizes = asdict(bench.COURSE_CPU)
+    cells = sections.matrix_cases(sizes)
+    assert len(cells) == 13 and {cell["batch"] for cell in cells} == {1, 8, 32, 64}
+    assert len(sections.matrix_cases(asdict(bench.COURSE_GPU))) == 4 * 3 * 2
+    assert sections.matrix_cases(sizes | {"most_tokens": 96}) == [
+        {"batch": 1, "prompt": 64, "output": 32}
+    ]
+
+
+def test_an_attention_that_is_wrong_has_no_time(folder, monkeypatch):
+    monkeypatch.setattr("yaie.bench.attention.sdpa", lambda *_: lambda q, *__: lambda: 2 * q)
+    told = r"attention of 64 tokens, FlashAttention: relative error"
+    with pytest.raises(WrongAnswer, match=told):
+        engine.run(folder, device="cpu", only="attention", quick=True)
 
 
 def test_a_table_names_units_and_rows_that_were_disturbed(capsys):
@@ -338,7 +382,9 @@ def test_a_model_of_a_shape_is_the_same_in_transformers(folder, monkeypatch):
     )
     for eager, blocks in ((True, 62), (False, 61)):
         assert drawn.llm(enforce_eager=eager, max_num_seqs=2).engine.kv.pool.num_blocks == blocks
-    with pytest.raises(ValueError, match="shape must be one of llama-8b, got 'llama-9b'"):
+    with pytest.raises(
+        ValueError, match="shape must be one of llama-8b, smollm2-135m, got 'llama-9b'"
+    ):
         engine.run(folder, shape="llama-9b", device="cpu")
 
 

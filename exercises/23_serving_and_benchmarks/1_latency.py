@@ -1,8 +1,9 @@
 """Exercise 23.1: What the clients of a run saw.
 
 A trace has the time at which a request was due, and the times of its tokens. From the traces of a
-run, compute time to first token and inter-token latency, the 50th and 99th percentile of each,
-and the tokens per second. Write `percentile` first; `summarize` returns a `Latency`.
+run, compute time to first token, inter-token latency, time per output token and end-to-end
+latency, the 50th and 99th percentile of each, and the tokens per second. Write `percentile`
+first; `summarize` returns a `Latency`.
 
 Check it:     yaie check 23.1
 A hint:       yaie hint 23.1
@@ -37,6 +38,9 @@ def summarize(traces: Sequence[Trace]) -> Latency:
     - Inter-token latency: from each token to the next of the same request. The gaps of all
       requests are taken together; a request with one token has none, and without any gap both
       percentiles are nan.
+    - Time per output token: the mean gap of each request that has one, from its first token to its
+      last; nan without any gap.
+    - End-to-end latency: from `due` to the last token, one for each request.
     - Tokens per second: all tokens, divided by the time from the earliest `due` to the last token
       of all.
 

@@ -18,6 +18,7 @@ from yaie.bench.oracle import Oracle, Verdict
 from yaie.bench.record import Record, Row, rounded
 from yaie.bench.workloads import long_prompts
 from yaie.engine.config import EngineConfig
+from yaie.engine.device import block_bytes
 from yaie.engine.engine import Engine
 from yaie.engine.llm import LLM
 from yaie.model.pull import find_model
@@ -81,6 +82,8 @@ class Sizes:
 
 MOST_JUDGED = 64  # answers of a run
 POINTS = 80  # of a series that is kept to be drawn
+# What `--course` measures.
+COURSE_SECTIONS = ("matrix", "first_token", "memory", "attention", "cuda_graphs")
 FRACTIONS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5)
 QUICK = Sizes(
     batches=(1, 8),
@@ -135,6 +138,16 @@ GPU = replace(
     askers=16,
     mixed=(512, 64, 256, 96),
 )
+# On a CPU the course's matrix is smaller, so that all of it takes minutes.
+COURSE_CPU = replace(
+    CPU,
+    prompts=(64, 512, 2048),
+    outputs=(32, 128),
+    most_tokens=6_144,
+    lengths=(128, 256, 512, 1024, 2048),
+    rounds=1,
+)
+COURSE_GPU = replace(GPU, rounds=1)
 
 
 @dataclass(frozen=True)
@@ -291,6 +304,8 @@ class Bench(Subject):
         measured = asdict(latencies[middle]) | {
             "rates": rates,
             "num_blocks": engine.kv.pool.num_blocks,
+            "kv_bytes": chosen.most_blocks
+            * block_bytes(engine.config, self.torch_dtype, engine.kv.block_size),
             "finished": rates[middle] * len(chosen.outputs) / latencies[middle].tokens,
         }
         return case | measured | chosen.counters() | verdict.row()

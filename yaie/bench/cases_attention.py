@@ -52,8 +52,8 @@ def prefill(
 
     kind = "causal" if causal else "full"
     peers = {
-        "SDPA, FlashAttention-2": _sdpa(SDPBackend.FLASH_ATTENTION, batch),
-        "SDPA, cuDNN": _sdpa(SDPBackend.CUDNN_ATTENTION, batch),
+        "SDPA, FlashAttention-2": sdpa(SDPBackend.FLASH_ATTENTION, batch),
+        "SDPA, cuDNN": sdpa(SDPBackend.CUDNN_ATTENTION, batch),
         "FlashInfer, FA3": _flashinfer_prefill,
     }
     return Case(
@@ -82,7 +82,7 @@ def _exact(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> t
     return out, lse
 
 
-def _sdpa(backend: SDPBackend, batch: int) -> Prepare:
+def sdpa(backend: SDPBackend, batch: int) -> Prepare:
     """torch's scaled_dot_product_attention with one implementation allowed and no other."""
 
     def prepare(q, k, v, starts_q, starts_k, causal, scale) -> Call:

@@ -26,7 +26,8 @@ Output = Annotated[
 # As in yaie.bench.sections, which loads more than a help text should.
 ENGINE_SECTIONS = (
     *("transformers", "matrix", "first_token", "memory", "at_once", "arrivals", "workloads"),
-    *("prefix_cache", "chunked_prefill", "block_size", "cuda_graphs", "back_ends"),
+    *("prefix_cache", "chunked_prefill", "attention"),
+    *("block_size", "cuda_graphs", "back_ends"),
 )
 # As in yaie.course.lessons.ladders.
 LADDERS = (
@@ -68,7 +69,7 @@ def bench_engine(
     context: typer.Context,
     model: ModelOption = DEFAULT_MODEL,
     shape: Annotated[
-        str | None, typer.Option(help="Draw a model of this shape instead: llama-8b.")
+        str | None, typer.Option(help="Draw a model of this shape instead: llama-8b, smollm2-135m.")
     ] = None,
     only: Annotated[
         str | None, typer.Option(metavar="WORDS", help=f"Some of {', '.join(ENGINE_SECTIONS)}.")
@@ -85,9 +86,19 @@ def bench_engine(
         bool,
         typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
     ] = False,
+    course: Annotated[
+        bool,
+        typer.Option("--course", help="What notebook 23 draws, kept where it looks; minutes."),
+    ] = False,
     output: Output = None,
 ) -> None:
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
+    if course and output is None:
+        from yaie.bench.files import own_path
+        from yaie.engine.device import choose_device
+
+        output = context.params["output"] = own_path(choose_device(device).type)
+        typer.echo(f"notebook 23 draws what this measures: {output}", err=True)
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine
 

@@ -32,7 +32,17 @@ LLAMA_8B = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-SHAPES = {"llama-8b": LLAMA_8B}
+SMOLLM2_135M = LLAMA_8B | {
+    "vocab_size": 49152,
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "head_dim": 64,
+    "rope_theta": 100000.0,  # not tied as the real one: drawn, it would repeat its last token
+}
+SHAPES = {"llama-8b": LLAMA_8B, "smollm2-135m": SMOLLM2_135M}
 
 
 def shape_of(name: str) -> dict[str, Any]:

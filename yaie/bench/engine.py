@@ -17,7 +17,16 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from yaie.bench.bench import CPU, GPU, QUICK, Bench
+from yaie.bench.attention import OURS, TORCH
+from yaie.bench.bench import (
+    COURSE_CPU,
+    COURSE_GPU,
+    COURSE_SECTIONS,
+    CPU,
+    GPU,
+    QUICK,
+    Bench,
+)
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, ProcessTime
 from yaie.bench.record import Record, Row, whose
@@ -27,14 +36,16 @@ from yaie.engine.device import choose_device, choose_dtype
 from yaie.model.pull import model_name
 
 GPU_MEMORY = 0.5  # transformers needs some, too
-MILLISECONDS = ("ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "wait_mean")
+MILLISECONDS = (
+    *("ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "tpot_p50", "e2e_p50", "e2e_p99", "wait_mean"),
+)
 COLUMNS = {
     "transformers": ("yaie", "transformers", "ratio", "cached_fraction"),
-    "matrix": ("tokens_per_second", "ttft_p50", "itl_p50", "itl_p99", "most_blocks"),
+    "matrix": (*("tokens_per_second", "ttft_p50", "tpot_p50", "e2e_p50", "e2e_p99", "kv_bytes"),),
     "first_token": ("ttft_p50",),
     "memory": (
         *("tokens_per_second", "ttft_p99", "itl_p99"),
-        *("most_running", "most_blocks", "preemptions"),
+        *("most_running", "kv_bytes", "preemptions"),
     ),
     "arrivals": (
         *("offered", "finished", "ttft_p50", "ttft_p99", "itl_p50", "itl_p99", "in_system"),
@@ -42,6 +53,7 @@ COLUMNS = {
     "workloads": ("tokens_per_second", "ttft_p50", "cached_fraction", "most_blocks"),
     "prefix_cache": ("ttft_p50", "cached_fraction"),
     "chunked_prefill": ("tokens_per_second", "itl_p50", "itl_p99"),
+    "attention": (OURS, *TORCH),
     "block_size": ("tokens_per_second", "itl_p50", "most_blocks"),
     "cuda_graphs": ("tokens_per_second", "itl_p50", "itl_p99"),
     "back_ends": ("tokens_per_second", "ttft_p50", "itl_p50"),
@@ -55,6 +67,7 @@ HEADINGS = {
     "tokens_per_second": "tokens/s",
     "most_running": "running",
     "most_blocks": "blocks",
+    "kv_bytes": "KV MiB",
     "cached_fraction": "cached",
     "in_system": "in system",
 }
@@ -70,6 +83,7 @@ def run(
     quick: bool = False,
     rounds: int | None = None,
     cpu_time: bool = False,
+    course: bool = False,
     output: str | Path | None = None,
 ) -> Row:
     """Measure, print a table per section, and return the record.
@@ -82,6 +96,7 @@ def run(
         rounds: of each case, in place of what the sizes say.
         cpu_time: on a CPU, count the seconds that one thread computes, not those that pass: for a
             machine that others use.
+        course: what notebook 23 draws, if `only` names nothing else; on a CPU with smaller sizes.
         output: where the record is kept row by row. If the file is there, what it lacks is
             measured; the model, the sizes, the options, the code and the machine must be the same.
 
@@ -89,9 +104,10 @@ def run(
         ValueError: a section is not known, or `output` has the results of something else.
         WrongAnswer: an answer is not the model's.
     """
-    names = sections(only, SECTIONS)
+    names = sections(",".join(COURSE_SECTIONS) if course and only is None else only, SECTIONS)
     where = choose_device(device)
-    sizes = QUICK if quick else GPU if where.type == "cuda" else CPU
+    whole = (COURSE_GPU, COURSE_CPU) if course else (GPU, CPU)
+    sizes = QUICK if quick else whole[where.type == "cpu"]
     if rounds is not None:
         check_count("rounds", rounds)
         sizes = replace(sizes, rounds=rounds)
@@ -155,7 +171,7 @@ def show(section: str, rows: Sequence[Row]) -> None:
     names = [name for name in cases if name not in same]
     title = ", ".join([section, *(f"{name} {value}" for name, value in same.items())])
     title = title.replace("_", " ")
-    if set(COLUMNS[section]) & set(MILLISECONDS):
+    if set(COLUMNS[section]) & {*MILLISECONDS, OURS}:
         title += " (times in ms)"
     apart = [spread(row) for row in rows]
     unsteady = max(apart) >= UNSTEADY
@@ -179,6 +195,9 @@ def show(section: str, rows: Sequence[Row]) -> None:
             f"Rounds that differ {UNSTEADY} times or more were disturbed: do not trust those rows.",
             highlight=False,
         )
+    if section == "attention":
+        console.print("all results are those of float64, within rounding\n", highlight=False)
+        return
     equal = sum(row["same_answers"] for row in rows)
     checked = sum(row["checked_answers"] for row in rows)
     console.print(
@@ -200,6 +219,8 @@ def _cell(name: str, value: float | None) -> str:
         return ""
     if name in MILLISECONDS:
         value *= 1e3
+    if name == "kv_bytes":
+        value /= 2**20
     if name == "cached_fraction":
         return f"{value:.0%}"
     if isinstance(value, int):

@@ -7,7 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+from yaie.build.cache import cache_root
+
 Content = dict[str, Any]
+
+
+def own_path(device: str) -> Path:
+    """Where `yaie bench engine --course` keeps what it measured on "cpu" or "cuda"."""
+    return cache_root() / "bench" / f"engine_{device}.json"
 
 
 def output_path(path: str | Path) -> Path:

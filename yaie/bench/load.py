@@ -35,6 +35,9 @@ class Latency:
         tokens_per_second: all tokens, over the time from the first request to the last token.
         ttft_p50, ttft_p99: time to first token, from when a request was due.
         itl_p50, itl_p99: inter-token latency, over the gaps of all requests; nan without any.
+        tpot_p50, tpot_p99: time per output token, the mean gap of each request that has a gap; nan
+            without any.
+        e2e_p50, e2e_p99: end-to-end latency, from when a request was due to its last token.
     """
 
     requests: int
@@ -44,6 +47,10 @@ class Latency:
     ttft_p99: float
     itl_p50: float
     itl_p99: float
+    tpot_p50: float
+    tpot_p99: float
+    e2e_p50: float
+    e2e_p99: float
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -69,6 +76,9 @@ def summarize(traces: Sequence[Trace]) -> Latency:
     - Inter-token latency: from each token to the next of the same request. The gaps of all
       requests are taken together; a request with one token has none, and without any gap both
       percentiles are nan.
+    - Time per output token: the mean gap of each request that has one, from its first token to its
+      last; nan without any gap.
+    - End-to-end latency: from `due` to the last token, one for each request.
     - Tokens per second: all tokens, divided by the time from the earliest `due` to the last token
       of all.
 
@@ -85,6 +95,9 @@ def summarize(traces: Sequence[Trace]) -> Latency:
             raise ValueError(f"traces[{number}] must have at least one token, got none")
     first = [trace.tokens[0] - trace.due for trace in traces]
     gaps = [b - a for trace in traces for a, b in zip(trace.tokens, trace.tokens[1:], strict=False)]
+    several = [trace.tokens for trace in traces if len(trace.tokens) > 1]
+    means = [(tokens[-1] - tokens[0]) / (len(tokens) - 1) for tokens in several]
+    whole = [trace.tokens[-1] - trace.due for trace in traces]
     tokens = sum(len(trace.tokens) for trace in traces)
     seconds = max(trace.tokens[-1] for trace in traces) - min(trace.due for trace in traces)
     return Latency(
@@ -95,6 +108,10 @@ def summarize(traces: Sequence[Trace]) -> Latency:
         ttft_p99=percentile(first, 99),
         itl_p50=percentile(gaps, 50) if gaps else math.nan,
         itl_p99=percentile(gaps, 99) if gaps else math.nan,
+        tpot_p50=percentile(means, 50) if means else math.nan,
+        tpot_p99=percentile(means, 99) if means else math.nan,
+        e2e_p50=percentile(whole, 50),
+        e2e_p99=percentile(whole, 99),
     )
 
 

@@ -66,19 +66,20 @@ class CudaClock:
 
 
 class CpuClock:
-    """The clock on the wall around each call, with the caches emptied before it, unless they are
-    to stay warm."""
+    """The clock on the wall, or another, around each call, with the caches emptied before it,
+    unless they are to stay warm."""
 
-    def __init__(self, warm: bool = False) -> None:
+    def __init__(self, warm: bool = False, now: Callable[[], float] = time.perf_counter) -> None:
         self._unrelated = torch.ones(1 if warm else 16 << 20)
+        self._now = now
 
     def times(self, call: Call, count: int) -> list[float]:
         measured = []
         for _ in range(count):
             self._unrelated.sum()
-            start = time.perf_counter()
+            start = self._now()
             call()
-            measured.append(1e3 * (time.perf_counter() - start))
+            measured.append(1e3 * (self._now() - start))
         return measured
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import product
 
+from yaie.bench.attention import attention
 from yaie.bench.bench import Bench, Measured, Subject
 from yaie.bench.compare import against_transformers
 from yaie.bench.drive import Drive, Run, greedy, run_batch, run_closed
@@ -26,12 +27,21 @@ from yaie.engine.llm import LLM
 
 def matrix(bench: Bench) -> None:
     """Throughput and latencies against batch size, prompt length and output length."""
-    sizes = bench.sizes
-    for prompt, output, batch in product(sizes.prompts, sizes.outputs, sizes.batches):
-        tokens = batch * (prompt + output)
-        if tokens <= sizes.most_tokens:
-            case = {"batch": batch, "prompt": prompt, "output": output}
-            bench.measure("matrix", case, partial(_batch, bench, **case), sizes.rounds_of(tokens))
+    cases = matrix_cases(asdict(bench.sizes))
+    for number, case in enumerate(cases, 1):
+        bench.say(f"cell {number} of {len(cases)}")
+        tokens = case["batch"] * (case["prompt"] + case["output"])
+        bench.measure("matrix", case, partial(_batch, bench, **case), bench.sizes.rounds_of(tokens))
+
+
+def matrix_cases(sizes: Row) -> list[Row]:
+    """The cells of the matrix, from sizes as a record has them."""
+    cells = product(sizes["prompts"], sizes["outputs"], sizes["batches"])
+    return [
+        {"batch": batch, "prompt": prompt, "output": output}
+        for prompt, output, batch in cells
+        if batch * (prompt + output) <= sizes["most_tokens"]
+    ]
 
 
 def _batch(bench: Bench, batch: int, prompt: int, output: int, **options: object) -> Measured:
@@ -254,6 +264,7 @@ SECTIONS: dict[str, Callable[[Bench], None]] = {
     "workloads": workloads,
     "prefix_cache": prefix_cache,
     "chunked_prefill": chunked_prefill,
+    "attention": attention,
     "block_size": block_size,
     "cuda_graphs": cuda_graphs,
     "back_ends": back_ends,

@@ -104,9 +104,16 @@ def observe_summary(summarize: Any, run: list[tuple[float, list[float]]], see: O
     start, end = min(due for due, _ in run), max(tokens[-1] for _, tokens in run)
     waits = [tokens[0] - due for due, tokens in run]
     gaps = [b - a for _, tokens in run for a, b in pairwise(tokens)]
+    means = [(tokens[-1] - tokens[0]) / (len(tokens) - 1) for _, tokens in run if tokens[1:]]
+    whole = [tokens[-1] - due for due, tokens in run]
     wait = "Each request waits from its own `due` to its first token."
     pause = f"The run has {len(gaps)} gaps: from each token to the next of the same request."
-    for name, values, because in (("ttft", waits, wait), ("itl", gaps, pause)):
+    mean = f"{len(means)} requests have a gap, and each counts once, with the mean of its gaps."
+    end_to_end = "Each request lasts from its own `due` to its last token."
+    for name, values, because in (
+        ("ttft", waits, wait), ("itl", gaps, pause), ("tpot", means, mean),
+        ("e2e", whole, end_to_end),
+    ):  # fmt: skip
         for percent in (50, 99):
             field = f"{name}_p{percent}"
             want = by_counting(values, percent) if values else math.nan
