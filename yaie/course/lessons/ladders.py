@@ -150,9 +150,9 @@ def search(on_gpu: bool) -> Iterator[Step]:
     of chunks of prompts. Bisection stands there twice: two times of one kernel tell the noise."""
     for times in (1, CHUNK):
         for batch in SEARCHED if on_gpu else (5,):
-            case, names = draft_extend(batch, times), ["cuda_linear", "cuda_binary"]
-            if on_gpu:
-                names += ["triton", "triton_binary", *["triton_linear"] * (batch <= 128)]
+            case = draft_extend(batch, times)
+            names = [f"cuda_{how}" for how in ("linear", "binary")]
+            names += ["triton", "triton_linear", "triton_binary"] if on_gpu else []
             rungs = {name: back_end(case.operator, name) for name in names}
             rungs["cuda_binary, again"] = rungs["cuda_binary"]
             rungs = {name: _written(case, prepare) for name, prepare in rungs.items()}

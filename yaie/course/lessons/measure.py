@@ -26,6 +26,8 @@ OPERATORS = {  # of what is not called after its operator
     "find_queries": [DECODE],
     "find_slots": [DECODE],
     "merge_kernel": [DECODE],
+    "find_request": ["fill_draft_extend_metadata"],
+    "fill_tokens_kernel": ["fill_draft_extend_metadata"],
 }
 
 
@@ -65,8 +67,9 @@ def main(exercise_ids: list[str]) -> None:
     choose_interpreter()
     operators = plug_in(*exercise_ids)
     from yaie.bench import kernels
+    from yaie.course.lessons.ops.cases import bench_cases
 
-    kernels.run(only=",".join(operators), quick=True)
+    kernels.run(only=",".join(operators), quick=True, more=bench_cases)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from yaie.ops.registry import Unsupported
 from yaie.ops.triton.runtime import launches
 
 AT_ONCE = 1024  # requests whose lengths a program adds up in one step
-TOKENS = 128  # tokens of a program that searches
-MOST_REQUESTS = {False: 128, True: 4096}  # that it can compare with each token; that it can bisect
+TOKENS = 128  # of a program that searches
+MOST_REQUESTS = 4096  # whose lengths it holds
+MOST_COMPARED = 1 << 14  # tokens × requests that linear search compares in one block
 
 
 @triton.jit(do_not_specialize=["topk", "num_tokens"])
@@ -73,10 +74,17 @@ def fill_draft_extend_metadata(
 
 @triton.jit
 def find_request(ends, tokens, BATCH: tl.constexpr, BISECT: tl.constexpr):
-    """The request of each token: how many of the `[BATCH]` rising ends are at or before it.
+    """The request of each token: how many requests end at or before it.
 
-    Linear search compares every token with every end. Bisection, for a BATCH that is a power of
-    two, reads log2(BATCH) of them, one after the other, and returns at most BATCH - 1.
+    Args:
+        ends: `[BATCH]`, rising: where the tokens of each request end. BATCH is a power of two;
+            the ends after the last request repeat the last one.
+        tokens: block of token numbers, from 0.
+        BISECT: False compares every token with every end. True reads log2(BATCH) ends per token,
+            one after the other.
+
+    Returns:
+        int32, of the shape of `tokens`. For a token past the last end it may be any number.
     """
     if BISECT:
         before = tl.zeros_like(tokens)
@@ -103,10 +111,13 @@ def fill_tokens_kernel(
     TOKENS: tl.constexpr,
     BISECT: tl.constexpr,
 ):
-    """A program writes TOKENS tokens, of any requests, and sums up all lengths to find theirs.
+    """Write how many keys each token sees: a program writes TOKENS tokens, of any requests.
 
-    BATCH is a power of two, at least `batch`. Nothing is written from token `num_tokens` on, nor
-    past the last request's end.
+    The new tokens of all requests lie end to end. Token t, of a request that ends at `end` and has
+    `kv` keys, sees max(kv + 1 + t - end, 0) keys; that goes to `expanded`, and at most topk to
+    `cached`. Nothing is written from token `num_tokens` on, nor past the last request's end.
+
+    BATCH is a power of two, at least `batch`; BISECT is how `find_request` searches.
     """
     requests = tl.arange(0, BATCH)
     lengths = tl.load(lengths_ptr + requests, mask=requests < batch, other=0)
@@ -122,28 +133,25 @@ def fill_tokens_kernel(
 
 @launches(computes=False)
 def fill_linear(lengths: torch.Tensor, *rest: torch.Tensor | int) -> None:
-    """The same, one program per TOKENS tokens, each token compared with every request."""
+    """The same by programs that own tokens and compare them with every request."""
     _search(False, lengths, *rest)
 
 
 @launches(computes=False)
 def fill_binary(lengths: torch.Tensor, *rest: torch.Tensor | int) -> None:
-    """The same, one program per TOKENS tokens, each token's request found by bisection."""
+    """The same by programs that own tokens and find their requests by bisection."""
     _search(True, lengths, *rest)
 
 
-def _search(
-    bisect: bool,
-    lengths: torch.Tensor,
-    *rest: torch.Tensor | int,
-    kernel: triton.JITFunction = fill_tokens_kernel,
-) -> None:
+def _search(bisect: bool, lengths: torch.Tensor, *rest: torch.Tensor | int) -> None:
     kv, topk, expanded, cached, num_tokens = rest
     batch = len(lengths)
-    if batch > MOST_REQUESTS[bisect]:
-        raise Unsupported(f"a program takes up to {MOST_REQUESTS[bisect]} requests, got {batch}")
+    if batch > MOST_REQUESTS:
+        raise Unsupported(f"a program takes up to {MOST_REQUESTS} requests, got {batch}")
     if batch and num_tokens:
-        kernel[(triton.cdiv(num_tokens, TOKENS),)](
+        size = triton.next_power_of_2(batch)
+        tokens = TOKENS if bisect else min(TOKENS, MOST_COMPARED // size)
+        fill_tokens_kernel[(triton.cdiv(num_tokens, tokens),)](
             *(lengths, kv, expanded, cached, topk, num_tokens, batch),
-            BATCH=triton.next_power_of_2(batch), TOKENS=TOKENS, BISECT=bisect,
+            BATCH=size, TOKENS=tokens, BISECT=bisect,
         )  # fmt: skip
