@@ -143,7 +143,11 @@ def test_the_name_that_stays() -> None:
         named = {"extend_seq_lens": ints([3, 2]), "seq_lens": ints([10, 4]), "nsa_index_topk": 9}
         named |= {"out_seqlens_expanded": out[0], "out_nsa_cache_seqlens": out[1]}
         assert fill_draft_extend_metadata_cuda(**named, use_adaptive=adaptive) == 5
-        assert [x.tolist() for x in out] == [[8, 9, 10, 3, 4, LEAST], [8, 9, 9, 3, 4, LEAST]]
+        wanted = [[8, 9, 10, 3, 4, LEAST], [8, 9, 9, 3, 4, LEAST]]
+        assert [x.tolist() for x in out] == wanted
+        in_order = [*named.values()][:3], [poisoned(6) for _ in "ab"]
+        assert fill_draft_extend_metadata_cuda(*in_order[0], *in_order[1], adaptive) == 5
+        assert [x.tolist() for x in in_order[1]] == wanted
 
 
 def test_kernel_info() -> None:

@@ -466,6 +466,8 @@ def test_bad_arguments() -> None:
         sample(logits, temperature[:4], *first[2:])
     with pytest.raises(TypeError, match="top_k must be int32, got int64"):
         sample(logits, temperature, top_k.long(), *first[3:])
+    off = sample(logits, temperature, torch.full_like(top_k, -1), *first[3:], backend="cuda")
+    assert off.equal(sample(logits, temperature, torch.zeros_like(top_k), *first[3:]))
     with pytest.raises(ValueError, match=r"top_p must be from 0\.0 to 1\.0, got 1\.5"):
         sample(logits, temperature, top_k, top_p + 0.5, min_p, uniform)
     with pytest.raises(ValueError, match=r"uniform must be from 0\.0 to 1\.0, got nan"):

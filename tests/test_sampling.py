@@ -362,7 +362,7 @@ NAN = math.nan
 OUT_OF_RANGE = {
     "temperature": [-0.1, NAN, INF, 1e300],
     "top_p": [0.0, 1.1],
-    "top_k": [-1, 2**31],
+    "top_k": [-2, 2**31],
     "min_p": [-0.1, 1.1],
     "repetition_penalty": [0.0, -1.0, 1e-40, INF],
     "max_tokens": [0],

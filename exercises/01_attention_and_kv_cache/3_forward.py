@@ -4,7 +4,9 @@ Put the layer together: project the new tokens to queries, keys and values, rota
 keys by their positions, append the keys and values to those of the past, attend, and project
 back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
 `self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
-`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis.
+`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis. Where
+`position_ids` is passed, row b of it holds the positions of sequence b's new tokens, instead of
+those that follow the past.
 
 Check it:     yaie check 01.3
 A hint:       yaie hint 01.3
@@ -29,14 +31,19 @@ class RadixAttentionBlock(reference.RadixAttentionBlock):
         hidden_states: torch.Tensor,
         past_key_value: tuple[torch.Tensor, torch.Tensor] | None = None,
         use_cache: bool = False,
+        position_ids: torch.Tensor | None = None,
     ) -> torch.Tensor | tuple[torch.Tensor, None, tuple[torch.Tensor, torch.Tensor]]:
         """Attend from new tokens to themselves and to the past.
 
         Args:
             hidden_states: the new tokens, `[batch, tokens, hidden_size]`.
             past_key_value: keys and values of the tokens before, rotated already,
-                `[batch, past tokens, KV heads, head_dim]` each.
+                `[batch, past tokens, KV heads, head_dim]` each: tokens before heads, as in a KV
+                block. transformers swaps the two axes.
             use_cache: also return keys and values of all tokens so far.
+            position_ids: int64 `[batch, tokens]`, the position of each new token, by which it is
+                rotated; by default the positions that follow the past. The mask goes by the order
+                of the tokens.
 
         Returns:
             The output, `[batch, tokens, hidden_size]`; with `use_cache` the output, None (the
@@ -45,5 +52,7 @@ class RadixAttentionBlock(reference.RadixAttentionBlock):
 
         Raises:
             ValueError: past and new tokens together exceed `max_position_embeddings`.
+            ValueError, TypeError: before this method is called, for `position_ids` that do not fit
+                and for hidden states of another dtype than the weights.
         """
         raise NotImplementedError("Exercise 01.3: An attention layer with a KV cache")

@@ -1,8 +1,8 @@
 """Exercise 05.1: Keep the k most likely tokens.
 
 Set all but the `k` largest logits of each row to -inf. Every row has its own `k`:
-`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a tensor, and
-raises if a value is out of range. Kept logits keep their place and their value.
+`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a tensor, 0 where
+k is -1, and raises if a value is out of range. Kept logits keep their place and their value.
 
 Check it:     yaie check 05.1
 A hint:       yaie hint 05.1
@@ -22,7 +22,7 @@ from yaie.engine.sampling import _column
 
 class SamplingKernel(reference.SamplingKernel):
     def top_k(self, logits: torch.Tensor, k: int | torch.Tensor) -> torch.Tensor:
-        """Keep the `k` most likely tokens of each row; 0, or more than there are, keeps all.
+        """Keep the `k` most likely tokens of each row; 0, -1 or more than there are keeps all.
 
         Tokens that tie with the last one kept are kept too.
 
@@ -34,6 +34,6 @@ class SamplingKernel(reference.SamplingKernel):
             Logits of the same shape and dtype: as they were where kept, -inf where dropped.
 
         Raises:
-            ValueError: `k` is negative, or neither one nor one for each row.
+            ValueError: `k` is below -1, or neither one nor one for each row.
         """
         raise NotImplementedError("Exercise 05.1: Keep the k most likely tokens")

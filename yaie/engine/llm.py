@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from yaie.engine.checks import check_sequence
@@ -14,6 +15,7 @@ from yaie.engine.start import start_engine
 
 Prompt = str | Sequence[int]
 Message = dict[str, str]
+OPTIONS = {field.name for field in fields(EngineConfig)}
 
 
 class LLM:
@@ -52,23 +54,8 @@ class LLM:
         tensor_parallel_size: int = 1,
         exercises: bool | str | Sequence[str] | None = None,
     ) -> None:
-        config = EngineConfig(
-            device=device,
-            dtype=dtype,
-            backend=backend,
-            block_size=block_size,
-            num_blocks=num_blocks,
-            gpu_memory_utilization=gpu_memory_utilization,
-            kv_cache_memory_bytes=kv_cache_memory_bytes,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            enable_prefix_caching=enable_prefix_caching,
-            enable_chunked_prefill=enable_chunked_prefill,
-            policy=policy,
-            enforce_eager=enforce_eager,
-            tensor_parallel_size=tensor_parallel_size,
-        )
+        arguments = locals()
+        config = EngineConfig(**{name: arguments[name] for name in arguments.keys() & OPTIONS})
         self.engine = start_engine(model, config, exercises)
         self.tokenizer = self.engine.tokenizer
         self._is_closed = False

@@ -304,9 +304,10 @@ class RadixTree:
             node = node.parent
 
     def find_shared_prefixes(self, token_ids: Sequence[int]) -> tuple[list[Hashable], int]:
-        """Find the longest prefix of `token_ids` that some request begins with.
+        """Find the longest prefix of `token_ids` that some request begins with, and these requests.
 
-        Changes nothing: no edge is split and no access time moves.
+        It changes nothing, and finds requests; an engine's lookup, such as `match` or SGLang's
+        `match_prefix`, finds what is cached, marks it as used and may split an edge.
 
         Returns:
             The ids of all requests that begin with it, sorted by their text, and its length in

@@ -27,7 +27,7 @@ class SamplingParams:
     Attributes:
         temperature: 0 takes the most likely token; larger values flatten the distribution.
         top_p: keep the smallest set of most likely tokens whose probabilities reach this sum.
-        top_k: keep this many most likely tokens; 0 keeps all.
+        top_k: keep this many most likely tokens; 0 keeps all, and -1 becomes 0.
         min_p: keep tokens at least this fraction as likely as the most likely one.
         repetition_penalty: divides positive logits of tokens seen before, multiplies negative
             ones; 1 does nothing.
@@ -63,7 +63,9 @@ class SamplingParams:
         fits = 0 <= self.temperature < 1e38
         check_range("temperature", self.temperature, fits, "0 or more, below 1e38")
         check_range("top_p", self.top_p, 0 < self.top_p <= 1, "above 0 and at most 1")
-        check_range("top_k", self.top_k, 0 <= self.top_k < 2**31, "0 (off) or more, below 2**31")
+        fits = -1 <= self.top_k < 2**31
+        check_range("top_k", self.top_k, fits, "0 or -1 (off) or more, below 2**31")
+        object.__setattr__(self, "top_k", max(self.top_k, 0))
         check_range("min_p", self.min_p, 0 <= self.min_p <= 1, "between 0 and 1")
         _check_penalty(self.repetition_penalty)
         check_range("max_tokens", self.max_tokens, self.max_tokens >= 1, "1 or more")
@@ -173,7 +175,7 @@ class SamplingKernel:
         return penalized
 
     def top_k(self, logits: torch.Tensor, k: int | torch.Tensor) -> torch.Tensor:
-        """Keep the `k` most likely tokens of each row; 0, or more than there are, keeps all.
+        """Keep the `k` most likely tokens of each row; 0, -1 or more than there are keeps all.
 
         Tokens that tie with the last one kept are kept too.
 
@@ -185,7 +187,7 @@ class SamplingKernel:
             Logits of the same shape and dtype: as they were where kept, -inf where dropped.
 
         Raises:
-            ValueError: `k` is negative, or neither one nor one for each row.
+            ValueError: `k` is below -1, or neither one nor one for each row.
         """
         vocabulary = logits.shape[-1]
         k = _column("top_k", k, logits)
@@ -299,8 +301,8 @@ def _column(
     fits = (column >= 0) & (column <= LARGEST[name])
     wanted = f"0 or more, at most {LARGEST[name]:g}"
     if name == "top_k":
-        fits &= column == column.floor()
-        wanted = "a whole number, 0 or more"
+        fits = (column >= -1) & (column == column.floor())
+        wanted = "a whole number, 0 or -1 (off) or more"
     if not fits.all():  # nor does a NaN fit
         raise ValueError(f"{name} must be {wanted}, got {column[~fits][0].item():g}")
-    return column.expand(len(logits), 1)
+    return column.clamp(min=0).expand(len(logits), 1)

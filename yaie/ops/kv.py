@@ -96,7 +96,11 @@ def copy_blocks_cuda(
     value_pools: Sequence[torch.Tensor],
     block_mapping: torch.Tensor,
 ) -> None:
-    """`copy_blocks` by the CUDA C++ kernel: on a GPU, or on a CPU emulated."""
+    """`copy_blocks` by the CUDA C++ kernel: on a GPU, or on a CPU emulated.
+
+    In place, for a list of pools with one per layer, by int64 pairs: the interface of vLLM's
+    `copy_blocks`. Others take one tensor, or return a copy, which needs a second cache.
+    """
     copy_blocks(key_pools, value_pools, block_mapping, backend="cuda")
 
 

@@ -28,7 +28,7 @@ def sample(
     """
     check_logits(logits)
     check_row("temperature", temperature, torch.float32, logits, 0.0, None)
-    check_row("top_k", top_k, torch.int32, logits, 0, None)
+    check_row("top_k", top_k, torch.int32, logits, -1, None)
     check_row("top_p", top_p, torch.float32, logits, 0.0, 1.0)
     check_row("min_p", min_p, torch.float32, logits, 0.0, 1.0)
     check_row("uniform", uniform, torch.float64, logits, 0.0, 1.0)

@@ -31,7 +31,7 @@ def sample(
         logits: `[rows, size]`.
         temperature, top_p, min_p: float32 `[rows]`. Temperature 0 takes the first of the largest;
             top_p 1 and min_p 0 keep all.
-        top_k: int32 `[rows]`; 0 keeps all.
+        top_k: int32 `[rows]`; 0 and -1 keep all.
         uniform: float64 `[rows]`, from 0 to below 1.
 
     Returns:

@@ -34,19 +34,25 @@ def cases() -> Iterator[Case]:
         pair = new(batch, past, kv, dim), new(batch, past, kv, dim)
         behind = f"a past of {past}" if past else "no past"
         name = f"{batch} × {tokens} tokens with {behind}, {heads_in_words(heads, kv, dim)}"
-        yield Case(name, layer=layer, hidden=hidden, past=pair if past else None, kind="step")
+        past = pair if past else None
+        yield Case(name, layer=layer, hidden=hidden, past=past, kind="step", ids=None)
+    layer = layer_of(new, 2, 1, 4, room=32)
+    ids, pair = torch.tensor([[3, 4, 5], [9, 8, 2]]), (new(2, 3, 1, 4), new(2, 3, 1, 4))
+    for past, words in ((None, "no past"), (pair, "a past of 3")):
+        name = f"2 × 3 tokens with {words} and position_ids={ids.tolist()}"
+        yield Case(name, layer=layer, hidden=new(2, 3, 10), past=past, kind="step", ids=ids)
     layer = layer_of(new, 2, 1, 8, room=8192)
     hidden, past = new(1, 2, 10), (new(1, 6000, 1, 8), new(1, 6000, 1, 8))
-    yield Case(
-        "1 × 2 tokens with a past of 6000", layer=layer, hidden=hidden, past=past, kind="far"
-    )
+    name = "1 × 2 tokens with a past of 6000"
+    yield Case(name, layer=layer, hidden=hidden, past=past, kind="far", ids=None)
     layer = layer_of(new, 2, 1, 4, room=6)
     past = new(1, 4, 1, 4), new(1, 4, 1, 4)
     for count, pair in ((2, past), (3, past), (7, None)):
         behind = "a past of 4" if pair else "no past"
         name = f"{count} tokens with {behind}, where max_position_embeddings is 6"
         kind = "step" if count == 2 else "refused"
-        yield Case(name, layer=layer, hidden=new(1, count, 10), past=pair, kind=kind)
+        hidden = new(1, count, 10)
+        yield Case(name, layer=layer, hidden=hidden, past=pair, kind=kind, ids=None)
     layer, hidden = layer_of(new, 6, 2, 4, room=32), new(2, 12, 10)
     for sizes in ([12], [1] * 12, [5, 1, 1, 5], [3, 9]):
         name = f"12 tokens in pieces of {sizes}, each with the past that the one before returned"
@@ -70,7 +76,9 @@ def new_block(RadixAttentionBlock: Any, layer: dict) -> Any:
     return block.requires_grad_(False)
 
 
-def oracle(layer: dict, hidden: Any, past: tuple[Any, Any] | None) -> tuple[Any, Any, Any]:
+def oracle(
+    layer: dict, hidden: Any, past: tuple[Any, Any] | None, ids: Any = None
+) -> tuple[Any, Any, Any]:
     """Output, keys and values in float32, each sequence by itself, from the weights alone."""
     _, heads, dim, _ = layer["sizes"]
     *projections, project_out = (weight.double() for weight in layer["weights"])
@@ -81,7 +89,7 @@ def oracle(layer: dict, hidden: Any, past: tuple[Any, Any] | None) -> tuple[Any,
             for weight, count in zip(projections, (heads, layer["kv"], layer["kv"]), strict=True)
         )
         length = 0 if past is None else past[0].shape[1]
-        positions = range(length, length + len(tokens))
+        positions = range(length, length + len(tokens)) if ids is None else ids[i].tolist()
         q, k = (oracles.rotary(x, positions, BASE) for x in (q, k))
         if past is not None:
             k, v = (torch.cat((old[i].double(), x)) for old, x in zip(past, (k, v), strict=True))
@@ -105,11 +113,12 @@ def observe(RadixAttentionBlock: Any, case: Case, see: Observer) -> None:
 def observe_step(block: Any, case: Case, see: Observer) -> None:
     past = None if case.past is None else tuple(x.clone() for x in case.past)
     with see.call("forward with use_cache=True"):
-        got = block(case.hidden, past_key_value=past, use_cache=True)
+        named = {} if case.ids is None else {"position_ids": case.ids}
+        got = block(case.hidden, past_key_value=past, use_cache=True, **named)
     out, weights, cache = see.parts("forward", got, "output", "None", "(keys, values)")
     see.equal("the second of the three results", weights, None, "The weights are not kept.")
     keys, values = see.parts("the new past", cache, "keys", "values")
-    want, want_keys, want_values = oracle(case.layer, case.hidden, case.past)
+    want, want_keys, want_values = oracle(case.layer, case.hidden, case.past, case.ids)
     order = "It holds the past as it was, then the new tokens, KV heads only, keys rotated."
     atol = 2e-5 if case.kind == "far" else 1e-5
     see.close("the new past's keys", keys, want_keys, order, atol=atol)
@@ -118,7 +127,7 @@ def observe_step(block: Any, case: Case, see: Observer) -> None:
     for x, before in zip(past or (), case.past or (), strict=True):
         see.equal("past_key_value after the call", x, before, "Leave the argument as it is.")
     with see.call("forward without use_cache"):
-        alone = block(case.hidden, past_key_value=past)
+        alone = block(case.hidden, past_key_value=past, **named)
     got = "a tuple" if isinstance(alone, tuple) else "no tuple"
     problem = "returned a tuple" if got == "a tuple" else ""
     if see.note("forward without use_cache", got, problem, "It returns the output alone."):

@@ -26,12 +26,12 @@ MASKED = [3.0, -math.inf, 2.0, -math.inf]
 
 
 def cases() -> Iterator[Case]:
-    for k in (2, 1, 3, 4, 0, 5, 6, 1000):
+    for k in (2, 1, 3, 4, 0, -1, 5, 6, 1000):
         yield Case(f"the logits {FIVE}, k = {k}", rows=[FIVE], ks=[k], shape=None)
     yield Case(f"the logits {TIED}, k = 2", rows=[TIED], ks=[2], shape=None)
     for shape, words in (((4, 1), "[batch, 1]"), ((4,), "[batch]")):
-        name = f"four rows {FIVE}, k a tensor [1, 3, 0, 9] of shape {words}"
-        yield Case(name, rows=[FIVE] * 4, ks=[1, 3, 0, 9], shape=shape)
+        name = f"four rows {FIVE}, k a tensor [1, 3, 0, -1] of shape {words}"
+        yield Case(name, rows=[FIVE] * 4, ks=[1, 3, 0, -1], shape=shape)
     yield Case(f"the logits {MASKED}, k = 3", rows=[MASKED], ks=[3], shape=None)
     yield Case("", bad=True)
     rng = random.Random(0)
@@ -45,7 +45,7 @@ def cases() -> Iterator[Case]:
 def observe(SamplingKernel: type, case: Case, see: Observer) -> None:
     keep = SamplingKernel().top_k
     if hasattr(case, "bad"):
-        see_refusals(see, "top_k", keep, {"-1": -1, "[1, 2, 3]": torch.tensor([1, 2, 3])})
+        see_refusals(see, "top_k", keep, {"-2": -2, "[1, 2, 3]": torch.tensor([1, 2, 3])})
         return
     rows, ks, shape = rows_of(case)
     value = ks[0] if shape is None else torch.tensor(ks).view(shape)
@@ -58,12 +58,12 @@ def largest(row: list[float], k: int) -> list[int]:
     """The tokens to be kept, by counting for each how many logits are larger than its own."""
     above = [sum(other > value for other in row) for value in row]
     finite = [token for token, value in enumerate(row) if value > -math.inf]
-    return [token for token in finite if k == 0 or above[token] < k]
+    return [token for token in finite if k <= 0 or above[token] < k]
 
 
 def reason(row: list[float], k: int) -> str:
-    if k == 0:
-        return "A k of 0 means off: every token is kept."
+    if k <= 0:
+        return f"A k of {k} means off: every token is kept."
     if k >= len(row):
         return f"There are {len(row)} tokens, and a k of {k} keeps all of them."
     value = sorted(row, reverse=True)[k - 1]

@@ -286,7 +286,7 @@ def see_refusals(sampler: Any, case: Case, see: Observer) -> None:
             see.raises(call, ValueError, run, finite)
     logits = torch.tensor([good, good])
     for name, value in (
-        ("temperature", -1.0), ("top_p", 1.5), ("top_k", -1), ("min_p", 2.0),
+        ("temperature", -1.0), ("top_p", 1.5), ("top_k", -2), ("min_p", 2.0),
         ("temperature", nan), ("top_p", [0.5, 0.5, 0.5]),
     ):  # fmt: skip
         run = partial(sampler.sample, logits, **{name: value})

@@ -72,7 +72,6 @@ def _count(lengths: torch.Tensor, num_tokens: int | None) -> int:
 
 
 def fill_draft_extend_metadata_cuda(
-    *,
     extend_seq_lens: torch.Tensor,
     seq_lens: torch.Tensor,
     nsa_index_topk: int,
@@ -81,7 +80,8 @@ def fill_draft_extend_metadata_cuda(
     use_adaptive: bool = True,
     num_tokens: int | None = None,
 ) -> int:
-    """`fill_draft_extend_metadata` by the CUDA kernel; on CPU tensors it is emulated.
+    """`fill_draft_extend_metadata` by the CUDA kernel; tensors on a CPU have it emulated, so this
+    works where `is_cuda_kernel_available` says no.
 
     Args:
         use_adaptive: search a small batch linearly and a large one by bisection; else always by
@@ -95,7 +95,11 @@ def fill_draft_extend_metadata_cuda(
 
 
 def is_cuda_kernel_available() -> bool:
-    """Whether the CUDA kernel runs natively here: there is a GPU, and it is built or can be."""
+    """Whether the CUDA kernel runs on a GPU here: there is one, and the kernel is built or can be.
+
+    Without a GPU this is False although `backend="cuda"` works: the same source is emulated on the
+    CPU, which proves its results and says nothing about its speed. Ask this before you time it.
+    """
     return torch.cuda.is_available() and _how().available
 
 
