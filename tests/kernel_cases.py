@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -155,6 +156,14 @@ def of_matrix(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
 def by_3_blocks(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
     """The same, by 3 thread blocks of 96 threads."""
     return *of_matrix(inputs, outputs), 3, 96
+
+
+def parted(inputs: Tensors, outputs: Tensors, blocks: int) -> Sequence[Any]:
+    """Room for a part of each thread block, a ticket, and how many elements and thread blocks."""
+    x = inputs[0]
+    parts = torch.empty(blocks, device=x.device)
+    ticket = torch.zeros(1, dtype=torch.int32, device=x.device)
+    return x, *outputs, parts, ticket, x.numel(), blocks
 
 
 def transposed(x: torch.Tensor) -> Tensors:
@@ -329,6 +338,21 @@ CASES = [
         "row_sum_shared", "reduce/row_sum_shared.cu", (*MATRICES, (7, 64)),
         inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=by_3_blocks,
         oracle=row_sums, atol=1e-4, output_dtype=torch.float32,
+    ),
+    Case(
+        "block_sums", "reduce/block_sums.cu",
+        ((0, 8), (1, 1), (3, 2), (2, 31), (5, 96), (1, 1023), (3, 256), (2, 1024)),
+        inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=of_matrix,
+        oracle=row_sums, atol=1e-4, output_dtype=torch.float32,
+    ),
+    *(
+        Case(
+            "total_sum", "reduce/total_sum.cu", LENGTHS,
+            inputs=lambda shape, draw: (draw(*shape),), outputs=lambda x: [(1,)],
+            arguments=partial(parted, blocks=blocks), oracle=lambda x: (x.double().sum().view(1),),
+            atol=2e-3, output_dtype=torch.float32,
+        )
+        for blocks in (3, 300)  # the second: more parts than a thread block has threads
     ),
     Case(
         "row_sum", "reduce/row_sum.cu", (*MATRICES, (9, 8), (7, 64), (2, 4096), (1, 33000)),

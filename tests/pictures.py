@@ -377,6 +377,12 @@ PICTURES = {
     "banks": (
         lambda: viz.draw_tile_banks(column(40)), {"8 words in the fullest bank: 8 wavefronts"},
     ),
+    "lanes active": (
+        lambda: viz.draw_lanes_active(
+            SimpleNamespace(requests=3, lanes=49, first_lanes=[2**32 - 1, 0xFFFF, 1]), "stores"
+        ),
+        {"3 requests, 16.3 of 32 lanes active"},
+    ),
     "reduction": (lambda: viz.draw_reduction(reduction(16), "place"), {"120", "half = 1"}),
     "costs": (lambda: viz.draw_costs(report()), {"4 sectors", "32 sectors", "a $load$;"}),
     "scan": (
@@ -522,6 +528,7 @@ REFUSED = (
     (lambda: viz.draw_written(torch.ones(50), torch.ones(100)), "got must have 100 elements"),
     (lambda: viz.draw_tile_banks(viz.TileAccess({}, 32)), "at least one lane"),
     (lambda: viz.draw_tile_banks(viz.TileAccess({0: 4096}, 32)), "word 1024 is past 32 rows"),
+    (lambda: viz.draw_lanes_active(SimpleNamespace(line=7, first_lanes=[])), "got none for line 7"),
     (lambda: viz.draw_reduction([*reduction(2), viz.Stage([1.0], {}, "")]), "each step must have"),
     (lambda: viz.draw_reduction([]), "steps must not be empty"),
     (lambda: viz.draw_scan([viz.ScanStep([1, 2]), viz.ScanStep([1])]), "each step must have 2"),

@@ -89,6 +89,10 @@ def test_lanes_that_go_different_ways(kernels):
     odd = report.line(line_of("if (i % 2) sum")).access("global")
     assert (every_lane.requests, every_lane.lanes, every_lane.per_request) == (4, 128, 4)
     assert (odd.requests, odd.lanes, odd.per_request) == (4, 64, 4)
+    assert (odd.by_lanes, odd.first_lanes) == ({16: 4}, [0xAAAAAAAA] * 4)
+    words = f"line {odd.line}, global load of in: 16 of 32 lanes active per request; 4 requests: "
+    assert f"{words}4 with 16" in report.activity().splitlines()
+    assert run(kernels, "transpose_32", 64).activity() == "every request has 32 active lanes"
 
 
 def test_the_report_in_words(kernels):

@@ -6,6 +6,7 @@ memory system.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,8 @@ class Access:
         memory: "global" or "shared".
         kind: "load", "store" or "atomic".
         requests: how often a warp executed it.
+        by_lanes: how many of them had this many active lanes.
+        first_lanes: the active lanes of the first 64 requests, one bit per lane.
         units: sectors of 32 bytes (global) or wavefronts (shared), over all requests.
         ideal_units: the fewest that could carry the bytes that differ.
         worst: the byte that each lane of the worst request touched, by lane, counted from the
@@ -75,7 +78,8 @@ class Access:
     size: int
     name: str = ""
     requests: int = 0
-    lanes: int = 0
+    by_lanes: Counter[int] = field(default_factory=Counter)
+    first_lanes: list[int] = field(default_factory=list)
     units: int = 0
     ideal_units: int = 0
     worst_units: int = 0
@@ -85,6 +89,11 @@ class Access:
     @property
     def per_request(self) -> float:
         return self.units / self.requests if self.requests else 0.0
+
+    @property
+    def lanes(self) -> int:
+        """Active lanes, over all requests."""
+        return sum(lanes * requests for lanes, requests in self.by_lanes.items())
 
     @property
     def ideal(self) -> float:
@@ -195,6 +204,20 @@ class Report:
             )
         return "\n".join(rows)
 
+    def activity(self) -> str:
+        """Which accesses leave lanes of a warp idle, and how many, one line of text for each."""
+        words = []
+        for a in self.accesses:
+            if a.lanes == 32 * a.requests:
+                continue
+            split = ", ".join(f"{a.by_lanes[n]} with {n}" for n in sorted(a.by_lanes, reverse=True))
+            of = f" of {a.name}" if a.name else ""
+            words.append(
+                f"line {a.line}, {a.memory} {a.kind}{of}: {a.lanes / a.requests:.3g} of 32 lanes "
+                f"active per request; {a.requests} requests: {split}"
+            )
+        return "\n".join(words) or "every request has 32 active lanes"
+
     def __str__(self) -> str:
         count = len(self.findings)
         parts = [f"{count} fault{'s' * (count != 1)} found" if count else "no fault found"]
@@ -264,7 +287,8 @@ def _accesses(sites: Sequence, lines: Lines, memories: Sequence[Memory]) -> list
             found[key] = Access(place.line, memory, kind, site.size, name, header=place.header)
         access = found[key]
         access.requests += site.requests
-        access.lanes += site.lanes
+        access.by_lanes.update({n: count for n, count in enumerate(site.by_lanes) if count})
+        access.first_lanes += site.first_lanes[: min(site.requests, 64)]
         access.units += site.units
         access.ideal_units += site.ideal_units
         if site.worst_units > access.worst_units:

@@ -51,7 +51,8 @@ class RawSite(ctypes.Structure):
 
     _fields_ = [
         *[("address", u64), ("memory", c_int), ("access", c_int), ("size", c_int)],
-        *[("range", c_int), ("requests", u64), ("lanes", u64), ("units", u64)],
+        *[("range", c_int), ("requests", u64), ("by_lanes", u64 * 33)],
+        *[("first_lanes", u32 * 64), ("units", u64)],
         *[("ideal_units", u64), ("worst_lanes", u32), ("worst_units", u32)],
         *[("worst_offsets", i64 * 32), ("worst_block", Index), ("worst_thread", Index)],
     ]

@@ -21,7 +21,7 @@ _NAMES = {
     "attention": "draw_attention draw_rotary draw_head_groups",
     "roofline": "Roof Point draw_roofline",
     "hierarchy": "Level draw_hierarchy",
-    "memory": "draw_access draw_costs TileAccess draw_tile_banks",
+    "memory": "draw_access draw_costs TileAccess draw_tile_banks draw_lanes_active",
     "lanes": "Span draw_latency Call draw_launches Work draw_work draw_requests draw_arrivals",
     "charts": "Chart draw_charts draw_growth draw_batch_times TraceRecord draw_trace",
     "grid": "Launch draw_grid draw_written Programs programs_of draw_programs draw_traffic",

@@ -1,4 +1,4 @@
-"""Memory of a GPU: sectors, banks, the cost of each line, the levels."""
+"""Memory of a GPU: sectors, idle lanes, banks, the cost of each line, the levels."""
 
 from __future__ import annotations
 
@@ -135,6 +135,39 @@ def _join(lanes: Grid, lane: int, x: float) -> None:
     """A line from a lane down to where it touches the memory."""
     xs = [lanes.x(lane + 0.5) - 0.015, x]
     lanes.ax.plot(xs, [lanes.y(1), MEMORY], color=style.SKY, linewidth=0.7)
+
+
+# ---------------------------------------------------------------------------------- idle lanes
+
+ROW = 0.085  # inches: a request
+
+
+def draw_lanes_active(access, title: str = "", at: Place | None = None) -> Figure:
+    """Draw a row for each request of a report's access, as many as were kept: idle lanes hatched.
+
+    Args:
+        access: anything with `requests`, `lanes`, and `first_lanes`, a bit per active lane.
+    """
+    if not access.first_lanes:
+        raise ValueError(f"access must have a request to draw, got none for line {access.line}")
+    rows = access.first_lanes
+    page = Page(3.9, 0.62 + ROW * len(rows) + 0.3, at)
+    share = f"{access.lanes / access.requests:.3g} of 32 lanes active"
+    page.put(MARGIN, 0.16, title or f"line {access.line}", weight="bold")
+    page.note(MARGIN, 0.37, f"{style.count(access.requests, 'request')}, {share}")
+    grid = page.grid(MARGIN, 0.52, (page.width - 2 * MARGIN) / 32, ROW, 0.015, 0.015)
+    idle = {"edge": style.FAINT, "line": 0.0, "hatch": "//////"}
+    for row, lanes in enumerate(rows):
+        grid.area((row, row + 1), (0, 32), style.WASH, radius=0, **idle)
+        for lane in (lane for lane in range(32) if lanes >> lane & 1):
+            grid.cell(row, lane, style.BLUE, radius=0.01)
+    more = access.requests - len(rows)
+    below = "a row is a request of a warp, a column a lane; hatched: idle"
+    page.note(MARGIN, page.height - 0.14, below + (f"; {more} more requests" if more else ""))
+    page.say(
+        f"{title}: {style.count(access.requests, 'request')} of warps, {share} in each on average"
+    )
+    return page.figure
 
 
 # ---------------------------------------------------------------------------------- banks

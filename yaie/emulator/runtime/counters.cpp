@@ -138,8 +138,9 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
         units = count_wavefronts(addresses, lanes, count, site);
         ideal = (ideal + 3) / 4;  // a wavefront carries 128 bytes
     }
+    if (site.requests < 64) site.first_lanes[site.requests] = request.lanes;
     ++site.requests;
-    site.lanes += count;
+    ++site.by_lanes[count];
     site.units += units;
     site.ideal_units += ideal;
     if (units <= site.worst_units) return;

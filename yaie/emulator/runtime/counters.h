@@ -21,7 +21,8 @@ struct Site {
     int size;           // bytes per lane
     int range;
     uint64_t requests;  // how often a warp executed it
-    uint64_t lanes;     // active lanes, summed over all requests
+    uint64_t by_lanes[33];   // requests by their number of active lanes
+    uint32_t first_lanes[64];  // the active lanes of the first requests, a bit each
     uint64_t units, ideal_units;  // sectors of 32 bytes, or wavefronts
     // The worst request: its lanes, their offsets in the range, its units.
     uint32_t worst_lanes;

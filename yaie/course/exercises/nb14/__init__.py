@@ -1,3 +1,3 @@
-"""Notebook 14: a padded tile, a tree with its barriers, warp shuffles, RMSNorm."""
+"""Notebook 14: a padded tile, trees and their barriers, warp shuffles, RMSNorm, a fence."""
 
 NOTEBOOK = "14_memory_barriers_warps"
