@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from yaie.bench import files
+from yaie.bench.bench import COURSE_CPU
 from yaie.bench.load import knee, requests_that_fit
 from yaie.bench.oracle import TOLERANCE
+from yaie.bench.protocol import TOLERANCE as TOLERANCES
+from yaie.course.lessons.own_record import NOTHING, has, in_both, own_record
 from yaie.model.weights import parse_dtype
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
@@ -26,7 +31,12 @@ def test_there_are_figures_of_both_machines():
 
 def test_no_time_is_kept_of_a_wrong_answer(record):
     allowed = TOLERANCE[parse_dtype(record["subject"]["dtype"])]
-    rows = [row for rows in record["results"].values() for row in rows]
+    attention = record["results"].get("attention", [])
+    wrong = TOLERANCES[parse_dtype(record["subject"]["dtype"])]
+    errors = [row[name] for row in attention for name in row if name.startswith("error of")]
+    assert all(error <= wrong for error in errors) and len(errors) >= 3 * len(attention)
+    sections = record["results"].items()
+    rows = [row for section, rows in sections if section != "attention" for row in rows]
     assert rows and {"machine", "versions", "date"} <= set(record)
     for row in rows:
         assert row["checked_answers"] > 0
@@ -137,3 +147,53 @@ def test_the_text_on_transformers():
     assert round(1e3 * row["itl_p50"], 1) == 5.7
     rates = [row["rates"] for row in CPU["block_size"]]
     assert 1.15 < max(max(of) / min(of) for of in rates) < 1.25
+
+
+CELL = {"batch": 1, "prompt": 64, "output": 32}
+ROW = CELL | {"tokens_per_second": 9.0, "e2e_p99": 3.0}
+MINE = {
+    "machine": {"processor": "Z80", "threads": 2},
+    "subject": {
+        "model": "m",
+        "dtype": "float32",
+        "sizes": json.loads(json.dumps(asdict(COURSE_CPU))),
+    },
+    "results": {"matrix": [ROW] * 13, "first_token": [{}], "memory": [{}], "attention": [{}]},
+}
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        ({}, "Your record: 2 threads of Z80, m, float32."),
+        ({"matrix": [ROW]}, "It lacks 12 of 13 cells of the matrix: `yaie bench engine --course`"),
+        ({"attention": []}, "It lacks attention: `yaie bench engine --course` goes on with it."),
+        ({"matrix": []}, "It lacks matrix: `yaie"),
+        ({"matrix": [CELL] * 13}, "An older version measured it, without whole requests: delete"),
+    ],
+)
+def test_a_record_of_ones_own_says_what_it_lacks(monkeypatch, tmp_path, results, said):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    assert own_record() == (
+        NOTHING, "No record of your machine yet: `yaie bench engine --course` measures one."
+    )  # fmt: skip
+    path = files.output_path(files.own_path("cpu"))
+    path.write_text('{"results":')  # the disk was full
+    record, words = own_record()
+    assert record == NOTHING and words.endswith("Delete it and measure again.")
+    mine = MINE | {"results": MINE["results"] | results}
+    files.save(mine, path)
+    record, words = own_record()
+    assert record == mine and said in words and ("lacks" in words) == ("lacks" in said)
+    assert has(record, "matrix", "e2e_p99") == (record["results"]["matrix"][:1] == [ROW])
+    files.save(mine, files.own_path("cuda"))  # a GPU's record comes before that of a CPU
+    files.own_path("cpu").write_text("")
+    assert own_record() == (record, words)
+
+
+def test_records_of_other_cells_have_none_in_common():
+    other = {"results": {"matrix": [ROW | {"prompt": 65}]}}
+    assert in_both(MINE, other) == in_both(NOTHING, MINE) == in_both(MINE, NOTHING) == []
+    assert in_both(other, {"results": {"matrix": [ROW, ROW | {"prompt": 65, "x": 1}]}}) == [
+        (ROW | {"prompt": 65}, ROW | {"prompt": 65, "x": 1})
+    ]

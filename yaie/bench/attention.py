@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import torch
 from torch.nn.attention import SDPBackend
 
 from yaie.bench.bench import Bench
@@ -36,8 +37,8 @@ def attention(bench: Bench) -> None:
     """Causal attention of one prompt over itself, by this engine's kernel and by torch's.
 
     The heads are the model's, each with its own keys and values, as torch's kernels want them. A
-    row has the milliseconds of each kernel, None where torch has no such kernel for the device,
-    and the error of each against float64.
+    row has the milliseconds of each kernel and its error against float64; None and no error where
+    torch has no such kernel for the device, or no memory for its scores.
     """
     config = bench.llm().engine.config
     heads, head_dim = config.num_attention_heads, config.head_dim
@@ -74,8 +75,10 @@ def _right(
                 warnings.simplefilter("ignore")  # torch warns before it raises
                 got = tensors(call())[0].reshape(wanted.shape)
         except RuntimeError as failure:
-            if name not in TORCH or not str(failure).startswith(ABSENT):
+            absent = str(failure).startswith(ABSENT) or isinstance(failure, torch.OutOfMemoryError)
+            if name not in TORCH or not absent:
                 raise
+            bench.say(f"{name}: {str(failure).splitlines()[0]}")
             continue
         error = relative_error(got, wanted)
         if reason := why_wrong(error, row_error(got, wanted), bench.torch_dtype):

@@ -13,6 +13,7 @@ from yaie.course.viz.style import TITLE, WIDTH
 
 HEIGHT, TOP = 1.8, 0.35  # inches: of a row's axes, and above the first row
 IN_A_ROW = 3  # charts
+CHECKED = "error of "  # a kernel of attention, in a row
 Row = Mapping[str, Any]
 
 
@@ -62,16 +63,19 @@ def _points(rows: Sequence[Row], x: str, y: str, scale: float = 1.0) -> list[tup
 
 
 def _matrix(rows: Sequence[Row]) -> list[Chart]:
-    throughput, between = {}, {}
+    throughput, between, whole = {}, {}, {}
     for prompt, output in dict.fromkeys((row["prompt"], row["output"]) for row in rows):
         own = [row for row in rows if (row["prompt"], row["output"]) == (prompt, output)]
         throughput[f"{prompt} → {output}"] = _points(own, "batch", "tokens_per_second")
         between[f"{prompt} → {output}"] = _points(own, "batch", "itl_p50", 1e3)
+        whole[f"{prompt} → {output}"] = _points(own, "batch", "e2e_p99")
     x = "concurrent requests"
-    return [
+    charts = [
         Chart("Throughput, prompt → output", x, "tokens/s", throughput, log_x=True, log_y=True),
         Chart("Between tokens, p50", x, "ms", between, log_x=True),
+        Chart("Whole requests, p99", x, "s", whole, log_x=True, log_y=True),
     ]
+    return charts if all(whole.values()) else charts[:2]  # older records have no whole requests
 
 
 def _first_token(rows: Sequence[Row]) -> list[Chart]:
@@ -101,9 +105,12 @@ def _arrivals(rows: Sequence[Row]) -> list[Chart]:
 
 def _memory(rows: Sequence[Row]) -> list[Chart]:
     x = "requests under way"
+    kv = _lines("KV blocks", x, rows, "at_once", "most_blocks")
+    if all("kv_bytes" in row for row in rows):
+        kv = Chart("KV memory", x, "MiB", {"": _points(rows, "at_once", "kv_bytes", 2**-20)})
     return [
         _lines("Throughput, small pool", x, rows, "at_once", "tokens_per_second", "tokens/s"),
-        _lines("KV blocks", x, rows, "at_once", "most_blocks"),
+        kv,
         _lines("Preemptions", x, rows, "at_once", "preemptions"),
     ]
 
@@ -154,6 +161,13 @@ def _cuda_graphs(rows: Sequence[Row]) -> Chart:
     return Chart("CUDA graphs: between tokens", "", "ms", bars, names=names)
 
 
+def attention_chart(rows: Sequence[Row], title: str = "Attention") -> Chart:
+    """The milliseconds of each kernel that the rows of `attention` have checked."""
+    names = [name.removeprefix(CHECKED) for name in rows[0] if name.startswith(CHECKED)]
+    curves = {name: _points(rows, "prompt", name) for name in names}
+    return Chart(title, "tokens of the prompt", "ms", curves, log_x=True, log_y=True)
+
+
 SECTIONS = {
     "matrix": _matrix,
     "first_token": _first_token,
@@ -165,6 +179,7 @@ SECTIONS = {
 ABLATIONS = {
     "prefix_cache": _bars("prefix_cache", "Prefix cache: first token", "ttft_p50"),
     "chunked_prefill": _bars("chunked_prefill", "Chunks: between tokens, p99", "itl_p99"),
+    "attention": attention_chart,
     "block_size": _bars("block_size", "Block size: between tokens", "itl_p50"),
     "cuda_graphs": _cuda_graphs,
     "back_ends": _bars("back_end", "Back ends: throughput", "tokens_per_second", "tokens/s", 1.0),
