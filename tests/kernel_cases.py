@@ -122,6 +122,12 @@ def summed_relu(x: torch.Tensor, y: torch.Tensor) -> Tensors:
     return ((x.double() + y.double()).clamp(min=0.0),)
 
 
+def moving_sums(x: torch.Tensor) -> Tensors:
+    """x[i - 1] + x[i] + x[i + 1], with zeros past both ends."""
+    padded = torch.nn.functional.pad(x.double(), (1, 1))
+    return (padded[:-2] + padded[1:-1] + padded[2:],)
+
+
 def silu_and_mul(x: torch.Tensor) -> Tensors:
     """silu of the first half of each row, times the second."""
     gate, up = x.double().chunk(2, dim=1)
@@ -274,6 +280,15 @@ CASES = [
     Case(
         "vector_add_float4", "elementwise/vector_add_float4.cu", LENGTHS, pair, like_first, counted,
         summed, exact=(0,), dtypes=(torch.float32,),
+    ),
+    Case(
+        "moving_sum", "elementwise/moving_sum.cu", LENGTHS, lambda shape, draw: (draw(*shape),),
+        like_first, counted, moving_sums, atol=2e-6, dtypes=(torch.float32,),
+    ),
+    Case(
+        "reverse_rows", "elementwise/reverse_rows.cu", (*MATRICES, (2, 12289)),
+        inputs=lambda shape, draw: (draw(*shape),), outputs=like_first, arguments=of_matrix,
+        oracle=lambda x: (x.flip(-1),), exact=(0,), dtypes=(torch.float32,),
     ),
     Case(
         "add_relu_half2", "elementwise/add_relu_half2.cu", LENGTHS, pair, like_first, counted,

@@ -1,0 +1,2 @@
+// Replaces the header of torch.
+#include "../emulator/torch.h"
