@@ -13,14 +13,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from yaie.bench import commands, kernels
+from yaie.bench import cases, commands, kernels
 from yaie.bench.cases import Case, Draw
 from yaie.bench.cases_attention import attention_flops, cache_writes, decode, prefill
 from yaie.bench.ceilings import Ceilings
+from yaie.bench.measure import benchmark_kernel, profile_kernel
 from yaie.bench.protocol import (
     FEWEST_CALLS,
     MOST_CALLS,
     TOLERANCE,
+    CpuClock,
     InARow,
     compare,
     poison,
@@ -339,6 +341,63 @@ def test_a_run_saves_machine_versions_and_results(tmp_path):
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert "tiny shapes" in done.output
     assert not list(path.parent.glob("*.partial"))
+
+
+OWN = """
+from yaie.bench.cases import Case
+
+def kernel(x):
+    return x * x.sigmoid() + WRONG
+
+def cases(dtype, on_gpu, quick):
+    return [
+        Case("silu", "61 × 130", lambda draw: (draw.normal(61, 130),), 2 * 61 * 130 * 4, 0,
+             oracle=lambda x: x.double() * x.double().sigmoid(),
+             rungs={"mine": lambda x: lambda: kernel(x)})
+    ]
+"""
+
+
+@pytest.mark.parametrize(("wrong", "status"), [(0, 0), (1, 1)])
+def test_a_case_of_ones_own_becomes_a_row(wrong, status, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    Path(f"own_{wrong}.py").write_text(OWN.replace("WRONG", str(wrong)))
+    command = ["bench", "kernels", "--device", "cpu", "--case", f"own_{wrong}:cases"]
+    done = CliRunner().invoke(app, [*command, "--output", "own.json"])
+    assert done.exit_code == status, done.output
+    (row,) = json.loads(Path("own.json").read_text())["results"]
+    assert (row["operator"], row["who"], row["ours"]) == ("silu", "mine", True)
+    assert (row["failure"] or "").startswith("wrong" * wrong) and (row["ms"] is None) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("nowhere:cases", "case must be module:function, got 'nowhere:cases'"),
+        ("math:nothing", "got 'math:nothing' .*no attribute"),
+        ("builtins:max", "builtins:max must return a list of Case"),
+    ],
+)
+def test_cases_that_are_none(case, message, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ValueError, match=message):
+        cases.own_cases(case)("a", "b", "c")
+    with pytest.raises(ValueError, match="no --case nowhere"):
+        ladders.command("flash", None, "auto", "cpu", None, True, None, "nowhere")
+
+
+def test_one_kernel_is_timed_by_the_benchmarks_clock():
+    calls = []
+    clock = CpuClock(now=lambda: float(len(calls)))
+    got = benchmark_kernel(calls.append, 1, clock=clock, num_bytes=2 * 10**9, flops=3 * 10**12)
+    assert len(calls) == 23 and (got.ms, got.gb_s, got.tflop_s) == (1000.0, 2.0, 3.0)
+
+
+def test_a_profile_names_the_operators_of_a_call():
+    rows = profile_kernel(torch.softmax, torch.ones(3, 5), -1)
+    assert {row.name: row.calls for row in rows}["aten::_softmax"] == 1
+    assert not any(row.on_gpu for row in rows) and rows[0].us >= rows[-1].us > 0
 
 
 def test_a_run_that_is_cut_short_keeps_what_it_has(tmp_path, monkeypatch):

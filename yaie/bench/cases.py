@@ -6,7 +6,9 @@ input is read once, each output written once.
 
 from __future__ import annotations
 
+import os
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,6 +107,31 @@ class Draw:
     def permutation(self, size: int) -> torch.Tensor:
         """The numbers 0 to size - 1 in any order, int64."""
         return torch.randperm(size, device=self.device, generator=self.generator)
+
+
+def own_cases(name: str) -> Callable[..., list[Case]]:
+    """The function `module:function` that makes cases of a kernel of one's own.
+
+    It is looked for in the current folder too, and called like `yaie.bench.kernels.all_cases`,
+    with the dtype, whether there is a GPU, and whether small shapes will do.
+
+    Raises:
+        ValueError: there is no such module or function, or it returns no cases.
+    """
+    try:
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        function = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"case must be module:function, got {name!r} ({error})") from error
+
+    def cases(dtype: torch.dtype, on_gpu: bool, quick: bool) -> list[Case]:
+        made = function(dtype, on_gpu, quick)
+        if not isinstance(made, list) or not all(isinstance(case, Case) for case in made):
+            raise ValueError(f"{name} must return a list of Case, got {made!r:.80}")
+        return made
+
+    return cases
 
 
 def itemsize(dtype: torch.dtype) -> int:

@@ -201,10 +201,14 @@ def bench_kernels(
     skip: Annotated[
         str | None, typer.Option(metavar="WORDS", help="Rows of a ladder to leave out.")
     ] = None,
+    case: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:FUNCTION", help="Instead your cases, of a module here."),
+    ] = None,
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""
     with measuring(output):
         from yaie.course.lessons import ladders
 
-        faults = ladders.command(ladder, only, dtype, device, output, quick, skip)
+        faults = ladders.command(ladder, only, dtype, device, output, quick, skip, case)
     raise typer.Exit(1 if faults else 0)

@@ -22,6 +22,7 @@ from yaie.bench.cases import Case, Draw, Prepare
 from yaie.bench.cases_attention import cache_writes, decode, prefill, shared_prefix
 from yaie.bench.cases_sampling import sampling
 from yaie.bench.machine import head, installed
+from yaie.bench.measure import profile_kernel
 from yaie.bench.protocol import (
     Clock,
     captured,
@@ -130,6 +131,7 @@ def run(
     say: Callable[[str], None] = say_line,
     clock: Clock | None = None,
     more: Callable[[torch.dtype, bool, bool], list[Case]] | None = None,
+    own: Callable[[torch.dtype, bool, bool], list[Case]] | None = None,
 ) -> dict:
     """Measure, print a table, and return what is saved.
 
@@ -141,6 +143,7 @@ def run(
         say: prints a line.
         clock: times calls; by default that of the device.
         more: makes further cases, from the same arguments as `all_cases`.
+        own: makes cases that are measured in place of all others.
 
     Raises:
         ValueError: no operator has such a name, there is no such dtype or device, or `output` is
@@ -150,14 +153,14 @@ def run(
     where = choose_device(device)
     numbers = choose_dtype(dtype, where)
     how = (numbers, where.type == "cuda", quick)
-    every = [*all_cases(*how), *(more(*how) if more is not None else ())]
+    every = own(*how) if own else [*all_cases(*how), *(more(*how) if more is not None else ())]
     chosen = [case for case in every if _wanted(case, only)]
     if not chosen:
         raise ValueError(f"only must be part of the name of an operator, got {only!r}")
     record = head(where)
     for part in ("machine", "versions"):
         say(" · ".join(f"{key} {value}" for key, value in record[part].items()))
-    if where.type == "cpu":
+    if where.type == "cpu" and own is None:
         say("No GPU: tiny shapes of the reference back end, which check this tool and no kernel.")
     clock = clock or clock_for(where)
     best = ceilings.measure(where, numbers, clock, quick)
@@ -239,7 +242,7 @@ def measure_case(
         replays.clear()
     for who, word in case.kernels.items():
         if device.type == "cuda" and who in calls:
-            names = kernel_names(calls[who])
+            names = [row.name for row in profile_kernel(calls[who]) if row.on_gpu]
             if not any(word in name.lower() for name in names):
                 rows[who] = replace(rows[who], ms=None, failure=f"ran {names}, not {word}")
     calls.clear()
@@ -263,7 +266,7 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
             yield named, backend != "reference", _late(case, backend)
     if not on_gpu and case.operator in ("ragged_attention", "paged_attention"):
         return  # those peers have no CPU
-    if case.compiled and on_gpu:
+    if case.compiled and on_gpu and case.operator in registry.operators():
         reference = registry.resolve(case.operator, "reference")
         yield COMPILED, False, case.wrap(torch.compile(reference, dynamic=False))
     for name, prepare in case.peers.items():
@@ -301,14 +304,6 @@ def _check(
             for x, y in zip(got, wanted, strict=True)
         )
     return call, relative_error(got, wanted), row_error(got, wanted), poisoned
-
-
-def kernel_names(call: Callable[[], object]) -> list[str]:
-    """The names of the kernels that a call launches, as torch's profiler sees them."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        call()
-        torch.cuda.synchronize()
-    return sorted({event.name for event in profile.events()})
 
 
 # ------------------------------------------------------------------------------------- report

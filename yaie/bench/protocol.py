@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from unittest import mock
 
@@ -46,41 +47,65 @@ class Clock(Protocol):
         """Milliseconds of each of `count` calls."""
 
 
-class CudaClock:
-    """Events around each call, with the L2 cache emptied before it, unless it is to stay warm."""
+class Event(Protocol):
+    """A mark among the calls of a device, with the time at which the device came to it."""
+
+    def record(self) -> None:
+        """Put the mark after the calls so far."""
+
+    def elapsed_time(self, end: Any) -> float:
+        """Milliseconds from this mark to `end`; RuntimeError if the device is not there yet."""
+
+
+class EventClock:
+    """Times each call by the events around it, with the caches emptied before it."""
+
+    def times(self, call: Call, count: int) -> list[float]:
+        """Milliseconds of each of `count` calls."""
+        events = [(self.event(), self.event()) for _ in range(count)]
+        for start, end in events:
+            self.empty_caches()
+            start.record()
+            call()
+            end.record()
+        self.synchronize()
+        return [start.elapsed_time(end) for start, end in events]
+
+    def empty_caches(self) -> None:
+        """Have the device read much else."""
+        self._unrelated.sum()
+
+
+class CudaClock(EventClock):
+    """Of a GPU; `warm` leaves the L2 cache as it is."""
 
     def __init__(self, device: torch.device, warm: bool = False) -> None:
         l2 = torch.cuda.get_device_properties(device).L2_cache_size
         size = 1 if warm else max(8 * l2, 512 << 20) // 4
         self._unrelated = torch.ones(size, device=device)
-
-    def times(self, call: Call, count: int) -> list[float]:
-        events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(count)]
-        for start, end in events:
-            self._unrelated.sum()
-            start.record()
-            call()
-            end.record()
-        torch.cuda.synchronize()
-        return [start.elapsed_time(end) for start, end in events]
+        self.synchronize = partial(torch.cuda.synchronize, device)
+        self.event: Callable[[], Event] = partial(torch.cuda.Event, enable_timing=True)
 
 
-class CpuClock:
-    """The clock on the wall, or another, around each call, with the caches emptied before it,
-    unless they are to stay warm."""
+class CpuClock(EventClock):
+    """Of a CPU, whose calls have ended when they return, by the clock on the wall or another;
+    `warm` leaves the caches as they are."""
 
     def __init__(self, warm: bool = False, now: Callable[[], float] = time.perf_counter) -> None:
         self._unrelated = torch.ones(1 if warm else 16 << 20)
+        self.synchronize = lambda: None
+        self.event: Callable[[], Event] = partial(_Mark, now)
+
+
+class _Mark:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
 
-    def times(self, call: Call, count: int) -> list[float]:
-        measured = []
-        for _ in range(count):
-            self._unrelated.sum()
-            start = self._now()
-            call()
-            measured.append(1e3 * (self._now() - start))
-        return measured
+    def record(self) -> None:
+        self._seconds = self._now()
+
+    def elapsed_time(self, end: _Mark) -> float:
+        return 1e3 * (end._seconds - self._seconds)
 
 
 class InARow:

@@ -21,7 +21,7 @@ from unittest import mock
 import torch
 
 from yaie.bench import cases, ceilings, kernels
-from yaie.bench.cases import Case, Prepare
+from yaie.bench.cases import Case, Prepare, own_cases
 from yaie.bench.cases_attention import decode, prefill, shared_prefix
 from yaie.bench.files import output_path, save
 from yaie.bench.machine import head
@@ -220,12 +220,16 @@ def _written(case: Case, prepare: Prepare) -> Prepare:
 
 def command(
     ladder: str | None, only: str | None, dtype: str, device: str,
-    output: str | Path | None, quick: bool, skip: str | None,
+    output: str | Path | None, quick: bool, skip: str | None, case: str | None = None,
 ) -> list:  # fmt: skip
     """`yaie bench kernels`, with a ladder or without; returns what is wrong with ours."""
+    if ladder is not None and case is not None:
+        raise ValueError(f"a ladder has cases of its own: no --case {case}")
     if ladder is not None:
         return run(ladder, only, device, output, skip)["faults"]
-    results = kernels.run(only, dtype, device, output, quick, more=bench_cases)["results"]
+    own = None if case is None else own_cases(case)
+    record = kernels.run(only, dtype, device, output, quick, more=bench_cases, own=own)
+    results = record["results"]
     return [row for row in results if row["ours"] and row["failure"]]
 
 

@@ -1,0 +1,46 @@
+"""Solution of exercise 09.5: Notice an impossible benchmark.
+
+Rows of benchmarks, as they are found in reports: bytes, operations, a time, rates, a ratio, and
+how the time was taken. Say of each what shows that it cannot be true of a GPU, or None if nothing
+does. The reasons and their order are in the docstring.
+
+Generated from why_impossible in yaie/course/lessons/impossible.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from yaie.course.lessons.impossible import H200, ROUNDED, Claim, Gpu
+
+
+def why_impossible(claim: Claim, gpu: Gpu = H200) -> str | None:
+    """What shows that a claim about a GPU cannot be true: a key of `REASONS`, or None.
+
+    The first of these that holds, since each makes those after it meaningless:
+
+    - "units": `gb_s`, `tflop_s` or, if there is a peer, `times_as_fast` differs by more than
+      `ROUNDED`, relative, from what follows from bytes, operations and times;
+    - "not waited for": the timer is the host's, and nothing was waited for;
+    - "launch": the time is below the GPU's shortest;
+    - "cache", if the bytes are no more than fit in L2, else "bytes": they would have to move faster
+      than the GPU's memory does;
+    - "operations": they would have to be done faster than the GPU does those of this dtype.
+
+    A rate that reaches a limit exactly is possible.
+    """
+    seconds = claim.ms / 1e3
+    gb_s, tflop_s = claim.num_bytes / seconds / 1e9, claim.flops / seconds / 1e12
+    stated = [(claim.gb_s, gb_s), (claim.tflop_s, tflop_s)]
+    if claim.peer_ms is not None:
+        stated.append((claim.times_as_fast, claim.peer_ms / claim.ms))
+    if any(abs(said - follows) > ROUNDED * follows for said, follows in stated):
+        return "units"
+    if claim.timer == "host" and not claim.synchronized:
+        return "not waited for"
+    if claim.ms < gpu.shortest_ms:
+        return "launch"
+    if gb_s > gpu.gb_s:
+        return "cache" if claim.num_bytes <= gpu.l2_bytes else "bytes"
+    if tflop_s > gpu.tflop_s[claim.dtype]:
+        return "operations"
+    return None
