@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Profiled:
 def profile_kernel(fn: Callable[..., object], *args: Any) -> list[Profiled]:
     """What one call of `fn(*args)` does: kernels on the GPU and operators on the CPU, the longest
     first. Call it once before, or its compilation is in the profile."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or it prints when it starts and stops
     activities = [ProfilerActivity.CPU]
     if torch.cuda.is_available():
         activities.append(ProfilerActivity.CUDA)

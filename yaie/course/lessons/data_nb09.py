@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from dataclasses import dataclass
+
+from matplotlib.figure import Figure
 
 from yaie.bench.ceilings import Ceilings
 from yaie.course.core import paths
 from yaie.course.lessons.intensity import ADD_RMS_NORM, ROTARY, SILU_AND_MUL
+from yaie.course.lessons.working_sets import MIB
+from yaie.course.viz.charts import Chart, draw_charts
 from yaie.course.viz.roofline import Point, Roof
 
 KEPT = "bench_kernels_h200"
@@ -96,6 +101,33 @@ def as_point(row: dict, label: str, group: str) -> Point:
     """Where a measured row stands under the roof."""
     work = flops(row)
     return Point(label, work / row["num_bytes"], work / (row["ms"] / 1e3), group)
+
+
+def working_sets() -> dict:
+    """What `yaie.course.lessons.working_sets` measured on an H200."""
+    return paths.kept("09_working_sets_h200")
+
+
+def l2_rate(record: dict) -> float:
+    """Bytes per second that L2 delivers: the median over working sets that fit in it, and are
+    larger than what a launch loads at a time, of which several SMs would ask for the same bytes."""
+    sizes = range(12 * MIB, 48 * MIB + 1)
+    rows = [row for row in record["rows"] if row["what"] == "read" and row["num_bytes"] in sizes]
+    return 1e9 * statistics.median(row["gb_s"] for row in rows)
+
+
+def draw_working_sets(record: dict) -> Figure:
+    """The rates at which working sets were read and copied, by their size."""
+    curves: dict[str, list[tuple[float, float]]] = {"read": [], "copy, read + written": []}
+    for row in reversed(record["rows"]):  # the smallest first
+        name = next(name for name in curves if name.startswith(row["what"]))
+        curves[name].append((row["num_bytes"] / MIB, row["gb_s"]))
+    machine = record["machine"]
+    name = machine.get("gpu") or machine["processor"]
+    title = f"the same bytes again and again · {name}, {record['date']}"
+    marks = {"L2": float(machine["L2"].split()[0])} if "L2" in machine else {}
+    chart = Chart(title, "different bytes, MiB", "GB/s", curves, marks=marks, log_x=True)
+    return draw_charts([chart])
 
 
 SHOWN = {  # operator and words of its shape -> how it is called in the picture

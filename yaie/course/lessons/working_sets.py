@@ -82,7 +82,6 @@ def measure(
             row = {"what": what, "num_bytes": size, "gb_s": round(rate, 1), "launch": best}
             largest = next((r["gb_s"] for r in record["rows"] if r["what"] == what), row["gb_s"])
             record["rows"].append(row | {"of_memory": round(row["gb_s"] / largest, 3)})
-            print(record["rows"][-1], flush=True)
             save(record)
     return record
 
@@ -129,13 +128,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file, saved after each row")
     output = parser.parse_args().output
-    save = (lambda record: None) if output is None else partial(_save, files.output_path(output))
+    path = None if output is None else files.output_path(output)
+
+    def save(record: dict[str, Any]) -> None:
+        print(record["rows"][-1], flush=True)
+        if path is not None:
+            files.save(record, path)
+
     device = choose_device("auto")
     measure(device, SIZES[device.type], save=save)
-
-
-def _save(path: Path, record: dict[str, Any]) -> None:
-    files.save(record, path)
 
 
 if __name__ == "__main__":
