@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.emulator.ptx import translate
+from yaie.emulator.ptx_operands import Unknown
+
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
     r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
@@ -34,6 +37,7 @@ _KERNEL = re.compile(
 _PLACE = re.compile(r"(?<![\w.])(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
 _DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
+_ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\s*(?:(?:volatile|__volatile__)\s*)?\(")
 _CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 _OPEN, _CLOSE = "([{", ")]}"
@@ -65,7 +69,10 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     files: list[Path] = [path]
     code = _inline(source, path, files)
     kernels = tuple(dict.fromkeys(_KERNEL.findall(hide(code))))
-    return Rewritten(f'#include "cuda_runtime.h"\n{code}', kernels, tuple(files))
+    headers = '#include "cuda_runtime.h"\n' + '#include "emulator/ptx.h"\n' * (
+        "::emulator::ptx::" in code
+    )
+    return Rewritten(f"{headers}{code}", kernels, tuple(files))
 
 
 def read_source(path: Path) -> str:
@@ -119,7 +126,24 @@ def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
     first_line = whole.count("\n", 0, offset) + 1
     _refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
-    return _replace_launches(part, path, first_line)
+    return _replace_launches(_replace_assembly(part), path, first_line)
+
+
+def _replace_assembly(source: str) -> str:
+    """Inline PTX as C++, on as many lines, which a macro continues with a backslash."""
+    hidden, pieces, end = hide(source), [], 0
+    for found in _ASSEMBLY.finditer(hidden):
+        last = _closing(hidden, found.end())
+        lines = re.sub(r"[^\\\n]", "", hidden[found.start() : last])
+        inside = _without_comments(source[found.end() : last]).replace("\\\n", "\n")
+        try:
+            code = f"do {translate(inside)} while (0)"
+        except Unknown as problem:  # an error only where it is compiled
+            text = str(problem).replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+            code = f'static_assert(false, "inline PTX {text}")'
+        pieces += [source[end : found.start()], code, lines]
+        end = last + 1
+    return "".join([*pieces, source[end:]])
 
 
 # ------------------------------------------------------------------------- shared memory

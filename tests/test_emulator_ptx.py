@@ -1,0 +1,153 @@
+"""Inline PTX against what the PTX ISA says, computed by Python and torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from emulated import with_launchers
+
+from yaie.emulator import CompileError, runtime
+from yaie.emulator.launch import Module
+
+SOURCE = Path(__file__).parent / "emulator" / "ptx.cu"
+INT, WIDE = torch.int32, (1 << 32) - 1
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "checked"])
+def ptx(request):
+    return Module(with_launchers(SOURCE.read_text()), SOURCE, checked=request.param)
+
+
+@pytest.fixture(autouse=True, params=["forward", "random"])
+def order(ptx, request):
+    with runtime.settings(order=request.param, seed=5):
+        yield
+    assert ptx.report is None or ptx.report.clean, ptx.report
+
+
+def random(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def signed(value: int, bits: int = 32) -> int:
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+def test_integers(ptx):
+    generator = torch.Generator().manual_seed(1)
+    a, b = torch.randint(-(2**31), 2**31, (2, 64), generator=generator).to(INT)
+    a[:3] = torch.tensor([0, -1, -(2**31)])
+    out = torch.zeros(16, 64, dtype=INT)
+    ptx.run_integers(a, b, out)
+    for i, (x, y) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        u, v, z = x & WIDE, y & WIDE, i * 77777
+        at, into = i % 28, i % 24
+        hole = ((1 << 9) - 1) << into
+        wanted = [
+            *(x + y, x * y + 7, x * y >> 32, x << i, x >> i, u >> i),
+            (u & v) | (u & z) | (v & z),  # lop3 by the table 0xE8: the majority
+            (v & 0xFFFF) << 16 | u & 0xFFFF,
+            signed(u >> at, 5) if at + 5 <= 32 else None,
+            v & ~hole | u << into & hole,
+            u.bit_count(),
+            x if x < y else y + 1000,
+            max(3, -(-i // 3) * 3),
+            int(f"{u:032b}"[::-1], 2),
+            u.bit_length() - 1,
+            i % 32,
+        ]
+        assert out[:, i].tolist() == [signed(w) for w in wanted], (i, x, y)
+
+
+def test_conversions_and_floats(ptx):
+    x = random(64) * 10.0 ** torch.arange(64).fmod(13).sub(2)
+    x[:6] = torch.tensor([torch.nan, torch.inf, -torch.inf, 2.5, -2.5, 1e-40])
+    out, whole = torch.zeros(3, 64), torch.zeros(7, 64, dtype=INT)
+    ptx.run_conversions(x, out, whole)
+    y, exact = x.flip(0), x.double().nan_to_num(0.0)
+    assert whole[0].tolist() == exact.round().clamp(-(2**31), 2**31 - 1).tolist()
+    assert whole[1].tolist() == exact.trunc().clamp(-(2**31), 2**31 - 1).tolist()
+    floors = exact.floor().clamp(0, 2**32 - 1).tolist()
+    assert [value & WIDE for value in whole[2].tolist()] == floors
+    for row, dtype in ((3, torch.float16), (4, torch.bfloat16)):
+        pairs = whole[row].view(dtype).view(64, 2)
+        assert torch.equal(pairs.nan_to_num(7), torch.stack([y, x], 1).to(dtype).nan_to_num(7))
+    cut = (x.view(INT) & ~0xFFFF).view(torch.float32)
+    got = whole[5].view(torch.bfloat16)[:64].float()
+    assert torch.equal(got[1:], cut[1:]) and got[0].isnan()
+    product = (x.double() * y.double() + 1).float()
+    assert torch.equal(out[0].nan_to_num(7), product.nan_to_num(7))
+    powers = torch.exp2(x.double())
+    powers[powers < 2.0**-126] = 0
+    torch.testing.assert_close(out[1].double(), powers.float().double(), equal_nan=True)
+    assert torch.equal(out[2].nan_to_num(7), torch.fmax(x, y).nan_to_num(7))
+    halves = torch.stack([y, x], 1).half().double()
+    squares = (halves * halves + halves).half()
+    got = whole[6].view(torch.float16).view(64, 2)
+    assert torch.equal(got.nan_to_num(7), squares.nan_to_num(7))
+
+
+def test_memory_atomics_and_shuffles(ptx):
+    x, out = random(64, 4), torch.full((64, 4), -7.0)
+    total = torch.zeros(1, dtype=torch.int64)
+    ptx.run_memory(x, out, total, 50)
+    assert torch.equal(out[:50], x.flip(1)[:50])
+    assert torch.equal(out[50:, :3], x.flip(1)[50:, :3])
+    assert (out[50:, 3] == -7).all()
+    assert total.item() == sum(range(64))
+
+
+@pytest.mark.parametrize("n", [0, 40, 64])
+def test_asynchronous_copies(ptx, n):
+    x, out = random(128, 4), torch.full((128, 4), torch.nan)
+    ptx.run_copies(x, out, n)
+    second = x[64:].clone()
+    second[n:] = 0
+    assert torch.equal(out[:64], x[:64].flip(0))
+    assert torch.equal(out[64:], second.flip(0))
+
+
+def test_products_of_tiles(ptx):
+    a, b = random(16, 16, seed=1), random(16, 8, seed=2)
+    c, c16 = torch.full((2, 16, 8), torch.nan)
+    ptx.run_product(a.half(), b.half(), a.bfloat16(), b.bfloat16(), c, c16)
+    for got, dtype in ((c, torch.float16), (c16, torch.bfloat16)):
+        wanted = a.to(dtype).double() @ b.to(dtype).double()
+        torch.testing.assert_close(got, wanted.float(), rtol=1e-6, atol=1e-6)
+
+
+def test_products_of_other_shapes(ptx):
+    a, b = random(16, 8, seed=3), random(8, 8, seed=4)
+    c, c8 = torch.full((16, 8), torch.nan), torch.zeros(16, 8, dtype=INT)
+    ch = torch.full((16, 8), torch.nan, dtype=torch.float16)
+    a8, b8 = (torch.randint(-128, 128, (n, 32)).to(torch.int8) for n in (16, 8))
+    ptx.run_other_products(a, b, c, a8, b8, c8, a.half(), b.half(), ch)
+    short = [(t.view(INT) & ~0x1FFF).view(torch.float32).double() for t in (a, b)]
+    torch.testing.assert_close(c, (short[0] @ short[1].T).float(), rtol=1e-6, atol=1e-6)
+    assert torch.equal(c8, a8.to(INT) @ b8.to(INT).T)
+    wanted = (a.half().double() @ b.half().double().T).half()
+    torch.testing.assert_close(ch, wanted, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "statement, told",
+    [
+        (
+            'asm volatile("wgmma.fence.sync.aligned;");',
+            "`wgmma.fence.sync.aligned` is not emulated",
+        ),
+        ('asm("add.s32 %0, q, 1;" : "=r"(x));', "operand `q` is not emulated"),
+        ('asm("bar.sync 1, 64;");', "`bar.sync 1, 64`, a named barrier, is not emulated"),
+        ('asm(NAME : "=r"(x));', "whose text is not a string is not emulated"),
+    ],
+)
+def test_what_is_not_emulated_is_named(ptx, statement, told):
+    text = f'__global__ void f(int x) {{\n\n{statement} }}\nextern "C" cudaError_t run(int n, '
+    text += "cudaStream_t s) { f<<<1, 1, 0, s>>>(n); return cudaGetLastError(); }\n"
+    with pytest.raises(CompileError) as error:
+        Module(text, Path("mine.cu"))
+    assert f"inline PTX {told}" in str(error.value)
+    assert "mine.cu:3:" in str(error.value)

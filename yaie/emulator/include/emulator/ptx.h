@@ -1,0 +1,321 @@
+// What instructions of inline PTX do, for the C++ that yaie/emulator/ptx.py makes of them. A register
+// is a uint64_t that holds the bits of its value.
+#pragma once
+
+#include <type_traits>
+
+#include "../cuda_bf16.h"
+#include "../cuda_fp16.h"
+#include "../cuda_pipeline.h"
+#include "../cuda_runtime.h"
+
+namespace emulator {
+namespace ptx {
+
+constexpr uint64_t undefined = 0xffffffffffffffffull;  // NaN as a float
+
+template <class T>
+EMULATOR_INLINE uint64_t bits(T value) {
+    static_assert(sizeof(T) <= 8, "an operand of inline PTX has at most 8 bytes");
+    uint64_t held = 0;
+    memcpy(&held, &value, sizeof(T));
+    return held;
+}
+template <class T>
+EMULATOR_INLINE T as(uint64_t held) {
+    T value;
+    memcpy(&value, &held, sizeof(T));
+    return value;
+}
+template <>
+EMULATOR_INLINE bool as<bool>(uint64_t held) { return held != 0; }
+template <class T>
+EMULATOR_INLINE void put(T& place, uint64_t held) { memcpy((void*)&place, &held, sizeof(T)); }
+
+EMULATOR_INLINE unsigned thread() {
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+EMULATOR_INLINE unsigned lane() { return thread() % 32; }
+
+// ------------------------------------------------------------------------------ arithmetic
+
+inline float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0.0f, x) : x; }
+inline double flushed(double x) { return x; }
+template <class T> T flushed(T x) { return x; }
+inline float saturated(float x) { return fminf(fmaxf(x, 0.0f), 1.0f); }  // NaN becomes 0
+template <class T> T saturated(T x) { return T(saturated((float)x)); }
+
+template <class T> T min(T a, T b) { return b < a ? b : a; }
+template <class T> T max(T a, T b) { return a < b ? b : a; }
+inline float min(float a, float b) { return fminf(a, b); }
+inline float max(float a, float b) { return fmaxf(a, b); }
+inline double min(double a, double b) { return ::fmin(a, b); }
+inline double max(double a, double b) { return ::fmax(a, b); }
+template <class T> T abs(T a) { return a < T(0) ? T(-a) : a; }
+inline float abs(float a) { return fabsf(a); }
+inline double abs(double a) { return ::fabs(a); }
+
+inline float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+inline double fma(double a, double b, double c) { return ::fma(a, b, c); }
+inline __half fma(__half a, __half b, __half c) {
+    return __half((double)(float)a * (float)b + (float)c);
+}
+inline __nv_bfloat16 fma(__nv_bfloat16 a, __nv_bfloat16 b, __nv_bfloat16 c) {
+    return __nv_bfloat16((double)(float)a * (float)b + (float)c);
+}
+template <class T> T fma(T a, T b, T c) { return {fma(a.x, b.x, c.x), fma(a.y, b.y, c.y)}; }
+
+inline float ex2(float x) { return exp2f(x); }
+inline float lg2(float x) { return log2f(x); }
+inline float rcp(float x) { return 1.0f / x; }
+inline double rcp(double x) { return 1.0 / x; }
+inline float rsqrt(float x) { return rsqrtf(x); }
+inline float sqrt(float x) { return sqrtf(x); }
+inline double sqrt(double x) { return ::sqrt(x); }
+inline float sin(float x) { return sinf(x); }
+inline float cos(float x) { return cosf(x); }
+inline float tanh(float x) { return tanhf(x); }
+inline float copysign(float sign, float x) { return copysignf(x, sign); }
+
+// A shift by the width or more leaves nothing but the sign.
+template <class T> T shl(T a, uint32_t count) { return count < sizeof(T) * 8 ? a << count : 0; }
+template <class T> T shr(T a, uint32_t count) {
+    if (count < sizeof(T) * 8) return a >> count;
+    return a < 0 ? T(-1) : T(0);
+}
+template <class T> uint32_t popc(T a) { return __builtin_popcountll(a); }
+template <class T> uint32_t clz(T a) {
+    return a ? __builtin_clzll(a) - (64 - sizeof(T) * 8) : sizeof(T) * 8;
+}
+template <class T> uint32_t bfind(T a) {
+    const auto shown = a < 0 ? ~a : a;
+    return shown ? 63 - __builtin_clzll((std::make_unsigned_t<T>)shown) : ~0u;
+}
+template <class T> T brev(T a) {
+    T turned = 0;
+    for (unsigned i = 0; i < sizeof(T) * 8; ++i) turned |= (a >> i & 1) << (sizeof(T) * 8 - 1 - i);
+    return turned;
+}
+template <class T> T bfe(T a, uint32_t position, uint32_t length) {
+    using Whole = std::make_unsigned_t<T>;
+    position &= 255, length &= 255;
+    const uint32_t width = sizeof(T) * 8;
+    if (length == 0) return 0;
+    const Whole mask = length < width ? ((Whole)1 << length) - 1 : ~(Whole)0;
+    Whole field = (Whole)shr(a, position) & mask;
+    const uint32_t last = position + length - 1 < width ? length - 1 : width - 1 - position;
+    if (std::is_signed<T>::value && position < width && field >> last & 1) field |= ~mask;
+    return (T)field;
+}
+template <class T> T bfi(T field, T into, uint32_t position, uint32_t length) {
+    position &= 255, length &= 255;
+    const T mask = shl(length < sizeof(T) * 8 ? ((T)1 << length) - 1 : ~(T)0, position);
+    return (into & ~mask) | (shl(field, position) & mask);
+}
+inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector) {
+    uint32_t result = 0;
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t choice = selector >> 4 * i & 15;
+        uint32_t byte = (uint32_t)((((uint64_t)b << 32) | a) >> 8 * (choice & 7)) & 255;
+        if (choice & 8) byte = byte & 128 ? 255 : 0;  // the sign alone
+        result |= byte << 8 * i;
+    }
+    return result;
+}
+inline uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+    uint32_t result = 0;
+    for (int i = 0; i < 32; ++i) {
+        const uint32_t row = (a >> i & 1) << 2 | (b >> i & 1) << 1 | (c >> i & 1);
+        result |= (table >> row & 1) << i;
+    }
+    return result;
+}
+// Of two integers, in twice their width.
+inline int64_t product(int32_t a, int32_t b) { return (int64_t)a * b; }
+inline uint64_t product(uint32_t a, uint32_t b) { return (uint64_t)a * b; }
+inline int32_t product(int16_t a, int16_t b) { return (int32_t)a * b; }
+inline uint32_t product(uint16_t a, uint16_t b) { return (uint32_t)a * b; }
+inline __int128 product(int64_t a, int64_t b) { return (__int128)a * b; }
+inline unsigned __int128 product(uint64_t a, uint64_t b) { return (unsigned __int128)a * b; }
+
+// ----------------------------------------------------------------------------- conversions
+
+inline double rounded(double x, char how) {
+    switch (how) {
+        case 'z': return trunc(x);
+        case 'm': return floor(x);
+        case 'p': return ceil(x);
+        default: return rint(x);
+    }
+}
+// To an integer: out of range gives the nearest there is, NaN gives 0. Integers to integers wrap.
+template <class To, class From>
+std::enable_if_t<std::is_integral<To>::value, To> convert(From x, char how) {
+    if (std::is_integral<From>::value) return (To)x;
+    const double whole = rounded((double)x, how);
+    if (whole != whole) return 0;
+    const double least = (double)std::numeric_limits<To>::min();
+    const double past = std::ldexp(1.0, std::numeric_limits<To>::digits);
+    if (whole < least) return std::numeric_limits<To>::min();
+    return whole >= past ? std::numeric_limits<To>::max() : (To)whole;
+}
+template <class To, class From>
+std::enable_if_t<!std::is_integral<To>::value, To> convert(From x, char how) {
+    const To nearest = To(x);
+    if (how == 'n') return nearest;
+    const double exact = (double)x, held = (double)nearest;
+    const bool away = how == 'z' ? fabs(held) > fabs(exact) : how == 'm' ? held > exact : held < exact;
+    if (!away) return nearest;
+    return as<To>(bits(nearest) + (how == 'z' || (held > 0) == (how == 'm') ? -1 : 1));
+}
+// Two floats in one register, the second in its lower half.
+template <class T>
+uint64_t pair(float high, float low, bool relu) {
+    if (relu) high = high > 0 || high != high ? high : 0, low = low > 0 || low != low ? low : 0;
+    return bits(T(low)) | bits(T(high)) << 16;
+}
+// Several values in one register of twice or four times their bits, the first lowest.
+template <int each, class... Values>
+uint64_t pack(Values... values) {
+    uint64_t packed = 0;
+    int shift = 0;
+    ((packed |= (values & ((1ull << each) - 1)) << shift, shift += each), ...);
+    return packed;
+}
+template <int each, class... Places>
+EMULATOR_INLINE void unpack(uint64_t from, Places&... places) {
+    ((places = from & ((1ull << each) - 1), from >>= each), ...);
+}
+
+// ---------------------------------------------------------------------------------- memory
+
+EMULATOR_INLINE void* generic(uint64_t address) { return reinterpret_cast<void*>(address); }
+EMULATOR_INLINE void* shared(uint64_t address) { return from_shared((uint32_t)address); }
+
+template <int bytes> struct Words;
+template <> struct Words<1> { using type = uint8_t; };
+template <> struct Words<2> { using type = uint16_t; };
+template <> struct Words<4> { using type = uint32_t; };
+template <> struct Words<8> { using type = uint64_t; };
+template <> struct Words<16> { using type = uint4; };
+
+// One access of all elements together, as a GPU makes it.
+template <int size, bool watched, bool is_signed, class... Places>
+EMULATOR_INLINE void load(const void* address, Places&... places) {
+    using Word = typename Words<size * sizeof...(places)>::type;
+    unsigned char held[sizeof(Word)];
+    if constexpr (watched && sizeof(Word) <= 8) {
+        const Word word = *static_cast<const volatile Word*>(address);
+        memcpy(held, &word, sizeof(Word));
+    } else {
+        const Word word = *static_cast<const Word*>(address);
+        memcpy(held, &word, sizeof(Word));
+    }
+    const unsigned char* from = held;
+    auto next = [&](uint64_t& place) {
+        place = 0;
+        memcpy(&place, from, size);
+        if (is_signed && size < 8 && place >> (8 * size - 1) & 1) place |= ~0ull << 8 * size % 64;
+        from += size;
+    };
+    (next(places), ...);
+}
+template <int size, bool watched, class... Values>
+EMULATOR_INLINE void store(void* address, Values... values) {
+    using Word = typename Words<size * sizeof...(values)>::type;
+    unsigned char held[sizeof(Word)];
+    unsigned char* to = held;
+    ((memcpy(to, &values, size), to += size), ...);
+    Word word;
+    memcpy(&word, held, sizeof(Word));
+    if constexpr (watched && sizeof(Word) <= 8) {
+        *static_cast<volatile Word*>(address) = word;
+    } else {
+        *static_cast<Word*>(address) = word;
+    }
+}
+
+// ----------------------------------------------------------------------------------- warps
+
+// `clamp` holds the last lane in its lower bits, and which bits of a lane name its segment.
+EMULATOR_INLINE uint64_t shuffle(Collective operation, uint64_t value, uint64_t parameter,
+                                 uint64_t clamp, uint64_t mask, uint64_t& inside) {
+    const int width = 32 - (int)(clamp >> 8 & 31), distance = (int)(parameter & 31);
+    const int mine = (int)lane() % width;
+    switch (operation) {
+        case Collective::shuffle_up: inside = mine >= distance; break;
+        case Collective::shuffle_down: inside = mine + distance < width; break;
+        case Collective::shuffle_xor: inside = (mine ^ distance) < width; break;
+        default: inside = true;
+    }
+    return emulator::shuffle(operation, (unsigned)mask, (unsigned)value, distance, width);
+}
+
+// Loads 8 × 8 matrices of 16 bits, one for each register. Lane l names the address of row l % 8 of
+// matrix l / 8 and receives two elements of row l / 4, or transposed, of column l / 4.
+template <bool transposed, class... Places>
+EMULATOR_INLINE void ldmatrix(const void* row, Places&... places) {
+    const unsigned me = lane();
+    int matrix = 0;
+    auto next = [&](uint64_t& place) __attribute__((always_inline)) {
+        auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
+            return (const uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
+        };
+        if (transposed) {
+            const uint16_t* first = of_row(me % 4 * 2);
+            const uint16_t* second = of_row(me % 4 * 2 + 1);
+            place = first[me / 4] | (uint32_t)second[me / 4] << 16;
+        } else {
+            place = ((const uint32_t*)of_row(me / 4))[me % 4];
+        }
+        ++matrix;
+    };
+    (next(places), ...);
+}
+
+struct Tf32 {  // a float of which the last 13 bits do not count
+    uint32_t held;
+    operator double() const { return as<float>(held & ~0x1fffu); }
+};
+template <class T> double element(T x) { return (double)x; }
+inline double element(__half x) { return (float)x; }
+inline double element(__nv_bfloat16 x) { return (float)x; }
+
+// d = a b + c for tiles of 16 rows and 8 columns. With group = lane / 4 and member = lane % 4, a lane
+// holds of A rows `group` and `group` + 8, of B column `group`, and of C columns 2 × member and the
+// next, as the PTX ISA draws it. Products are exact, and a sum is rounded once.
+template <class A, class B, class C, size_t of_d, size_t of_a, size_t of_b, size_t of_c>
+EMULATOR_INLINE void mma(uint64_t (&d)[of_d], const uint64_t (&a)[of_a], const uint64_t (&b)[of_b],
+                         const uint64_t (&c)[of_c]) {
+    constexpr int packed = 4 / sizeof(A);
+    const int group = (int)lane() / 4, member = (int)lane() % 4;
+    double sums[4] = {};
+    auto elements = [](auto kind, uint32_t held, double (&to)[packed]) {
+        decltype(kind) values[packed];
+        memcpy(values, &held, 4);
+        for (int i = 0; i < packed; ++i) to[i] = element(values[i]);
+    };
+    for (int other = 0; other < 4; ++other) {  // the lanes of a group share the columns of A
+        for (size_t k = 0; k < of_b; ++k) {
+            double rows[2][packed], columns[2][packed];
+            for (int i = 0; i < 2; ++i) {
+                const uint32_t row = (uint32_t)a[2 * k + i], column = (uint32_t)b[k];
+                elements(A{}, __shfl_sync(~0u, row, group * 4 + other), rows[i]);
+                elements(B{}, __shfl_sync(~0u, column, (member * 2 + i) * 4 + other), columns[i]);
+            }
+            for (int i = 0; i < 4; ++i) {
+                for (int e = 0; e < packed; ++e) sums[i] += rows[i / 2][e] * columns[i % 2][e];
+            }
+        }
+    }
+    constexpr size_t per_register = 4 / of_c;
+    for (size_t i = 0; i < 4; ++i) {
+        const uint64_t held = c[i / per_register] >> (32 / per_register * (i % per_register) % 32);
+        const C sum = C(element(as<C>(held)) + sums[i]);
+        if (per_register == 1 || i % 2 == 0) d[i / per_register] = bits(sum);
+        else d[i / per_register] |= bits(sum) << 16;
+    }
+}
+
+}  // namespace ptx
+}  // namespace emulator
