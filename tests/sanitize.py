@@ -23,6 +23,7 @@ os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # before torch is imported
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 import test_attention_gradient as gradient  # noqa: E402
+import test_attention_variants as variants  # noqa: E402
 import test_draft_metadata as metadata  # noqa: E402
 import test_flash_kernels as flash  # noqa: E402
 import test_flat_tree as tree  # noqa: E402
@@ -103,6 +104,10 @@ def of_paged() -> Iterator[Work]:
         yield paged.test_wherever_the_shares_end, (workers, DEVICE)
     for shape, shared in paged.PREFIXES:
         yield paged.test_cascade, (shape, shared, BF16, DEVICE)
+    for shape, most in variants.SELECTIONS:
+        yield variants.test_selected_tokens, (shape, most, BF16, DEVICE)
+    for shape in variants.EIGHT:
+        yield variants.test_a_cache_of_8_bits, (shape, BF16, DEVICE)
 
 
 def of_kv() -> Iterator[Work]:

@@ -482,6 +482,9 @@ KEYS = {
     "flash": ("problems", "B2 H2 S33 d64 causal", {*flash.RUNGS}, {"tflop_s"}),
     "search": ("search", "2560 tokens of 5 requests", {"cuda_linear", "cuda_binary"}, {"fastest"}),
     "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),
+    "naive": ("problems", "B2 H2 S33 d64 causal", {"cuda"}, {"tflop_s"}),
+    "selected": ("selected", "B2 ctx40", {"selected", "slots, then mma"}, {"gb_s"}),
+    "fp8": ("decode", "B2 ctx40", {"mma, bfloat16", "mma, e4m3"}, {"gb_s"}),
 }
 
 
