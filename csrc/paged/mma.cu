@@ -45,6 +45,11 @@ template <typename Cache>
 constexpr bool EIGHT_BITS = sizeof(Cache) == 1;
 template <typename Cache>
 constexpr int PER_CHUNK = 16 / sizeof(Cache);
+// Keys per tile. Widening takes instructions, and smaller tiles let twice as many warps hide them.
+template <typename Cache>
+constexpr int KEYS = EIGHT_BITS<Cache> ? TILE / 2 : TILE;
+template <typename T, typename Cache>
+using Shares = Work<T, Cache, KEYS<Cache>>;
 
 __device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __half) {
     __half2 both = __half2(pair);
@@ -55,12 +60,12 @@ __device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __nv_bfloat16) {
     return pack2<__nv_bfloat16>(both.x, both.y);
 }
 
-// Write a tile of e4m3 [TILE, HEAD_DIM] as T, with its chunks where `chunk_at` says.
+// Write a tile of e4m3 [KEYS, HEAD_DIM] as T, with its chunks where `chunk_at` says.
 template <typename T, int HEAD_DIM>
 __device__ __forceinline__ void widen_tile(const __nv_fp8_e4m3* from, T* to) {
     constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<__nv_fp8_e4m3>;
-#pragma unroll 2
-    for (int i = threadIdx.x; i < TILE * CHUNKS; i += WARP) {
+#pragma unroll
+    for (int i = threadIdx.x; i < KEYS<__nv_fp8_e4m3> * CHUNKS; i += WARP) {
         uint4 codes = reinterpret_cast<const uint4*>(from)[i];
         const __nv_fp8x2_e4m3* pairs = reinterpret_cast<const __nv_fp8x2_e4m3*>(&codes);
 #pragma unroll
@@ -74,10 +79,10 @@ __device__ __forceinline__ void widen_tile(const __nv_fp8_e4m3* from, T* to) {
 }
 
 template <typename T, typename Cache, int HEAD_DIM>
-__global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> work) {
+__global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     extern __shared__ __align__(128) unsigned char shared[];
     constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<Cache>, COPY_ROWS = WARP / CHUNKS;
-    constexpr int SIZE = TILE * HEAD_DIM;
+    constexpr int KEYS = ::KEYS<Cache>, SIZE = KEYS * HEAD_DIM;
     const Paged<T, Cache>& paged = work.paged;
     Cache* stages = reinterpret_cast<Cache*>(shared);
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
@@ -93,7 +98,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> wor
     Place ahead = now;  // the next tile to copy
     int left = count, slot;
     auto look_up = [&] {
-        int key = ahead.tile * TILE + lane % TILE;
+        int key = ahead.tile * KEYS + lane % KEYS;
         slot = key < ahead.context.length ? (int)find_slot(ahead.context, key, paged.block_size)
                                           : -1;
     };
@@ -103,7 +108,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> wor
             int chunk = lane % CHUNKS, row_size = paged.kv_heads * HEAD_DIM;
             int column = ahead.kv_head * HEAD_DIM + chunk * PER_CHUNK<Cache>;
 #pragma unroll
-            for (int i = 0; i < TILE; i += COPY_ROWS) {
+            for (int i = 0; i < KEYS; i += COPY_ROWS) {
                 int row = i + lane / CHUNKS, from = __shfl_sync(ALL_LANES, slot, row);
                 int64_t place = (int64_t)max(from, 0) * row_size + column;
                 int at = EIGHT_BITS<Cache> ? row * HEAD_DIM + chunk * PER_CHUNK<Cache>
@@ -147,7 +152,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> wor
         } else {
             keys = tile;
         }
-        rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
+        rows.template attend<KEYS>(keys, keys + SIZE, now.context.length - now.tile * KEYS, scale);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
 
         bool ends = now.tile + 1 == now.tiles, done = i + 1 == count;
@@ -186,7 +191,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Work<T, Cache, TILE> wor
 // those after it. If several shares begin in an item, the thread block of the first merges it. A
 // thread owns 4 elements of the head and every SLICES-th part.
 template <typename T, typename Cache, int HEAD_DIM>
-__global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, Cache, TILE> work) {
+__global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Shares<T, Cache> work) {
     constexpr int COLUMNS = HEAD_DIM / 4, SLICES = MERGE_THREADS / COLUMNS;
     let_next_begin();
     wait_for_last();
@@ -241,9 +246,10 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Work<T, Ca
 }
 
 template <typename T, typename Cache, int HEAD_DIM>
-static cudaError_t launch(const Work<T, Cache, TILE>& work, cudaStream_t stream) {
-    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(Cache);  // at most 48 KiB, the default limit
-    if (EIGHT_BITS<Cache>) bytes += 2 * TILE * HEAD_DIM * sizeof(T);
+static cudaError_t launch(const Shares<T, Cache>& work, cudaStream_t stream) {
+    constexpr int SIZE = KEYS<Cache> * HEAD_DIM;
+    int bytes = STAGES * 2 * SIZE * sizeof(Cache);  // at most 48 KiB, the default limit
+    if (EIGHT_BITS<Cache>) bytes += 2 * SIZE * sizeof(T);
     paged_mma<T, Cache, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || work.workers == 1) return error;
@@ -263,8 +269,8 @@ static cudaError_t launch(const Paged<T, Cache>& paged, float* workspace, int sk
         return cudaErrorMisalignedAddress;
     float* parts = workspace + 4 * workers;
     float* part_lse = parts + (int64_t)2 * workers * paged.group() * paged.head_dim;
-    Work<T, Cache, TILE> work{paged, skip,     workers,   reinterpret_cast<int4*>(workspace),
-                              parts, part_lse, key_scale, value_scale, per_head};
+    Shares<T, Cache> work{paged, skip,     workers,   reinterpret_cast<int4*>(workspace),
+                          parts, part_lse, key_scale, value_scale, per_head};
     if (paged.head_dim == 64) return launch<T, Cache, 64>(work, stream);
     if (paged.head_dim == 128) return launch<T, Cache, 128>(work, stream);
     return cudaErrorInvalidValue;

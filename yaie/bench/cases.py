@@ -47,6 +47,7 @@ class Case:
         rungs: ours, by name, in place of the back ends of the registry.
         variants: changed kernels of ours, which need not run on every card.
         waits: those that wait for the GPU, which no CUDA graph can hold.
+        rough: those that round intermediate results to their dtype: right if the whole is.
     """
 
     operator: str
@@ -67,6 +68,7 @@ class Case:
     rungs: dict[str, Prepare] = field(default_factory=dict)
     variants: dict[str, Prepare] = field(default_factory=dict)
     waits: tuple[str, ...] = ()
+    rough: tuple[str, ...] = ()
 
     def ours(self, backend: str) -> Prepare:
         """How one of the back ends computes it."""

@@ -216,7 +216,7 @@ def measure_case(
             rows[who] = replace(base, failure=f"{type(failure).__name__}: {failure}")
             continue
         rows[who] = replace(base, error=error, row_error=worst, poisoned=poisoned)
-        if reason := why_wrong(error, worst, dtype):
+        if reason := why_wrong(error, 0.0 if who in case.rough else worst, dtype):
             rows[who] = replace(rows[who], failure=f"wrong: {reason}")
             continue
         calls[who] = call

@@ -7,6 +7,7 @@ is int32 `[query tokens, most]`: positions in the query's sequence, of which the
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from yaie.course.lessons.ops.kv import _check_scales
 from yaie.ops.checks import check_tensor
 from yaie.ops.cuda import paged
+from yaie.ops.cuda.launching import call
 from yaie.ops.reference.attention import attention, paged_attention
 
 State = tuple[torch.Tensor, torch.Tensor]
@@ -35,8 +37,9 @@ def selected_attention(*operands: Any, selected: torch.Tensor, counts: torch.Ten
     for sequence, tokens in enumerate(pairwise(starts.tolist())):
         for token in range(*tokens):
             chosen = selected[token, : counts[token]].long()
-            slots = _slots(chosen, tables[sequence], key_pool.shape[1])
-            keys, values = (pool.flatten(0, 1)[slots] for pool in (key_pool, value_pool))
+            blocks, offsets = chosen // key_pool.shape[1], chosen % key_pool.shape[1]
+            blocks = tables[sequence, blocks].long()
+            keys, values = (pool[blocks, offsets] for pool in (key_pool, value_pool))
             mine = slice(token, token + 1)
             out[mine], lse[mine] = attention(q[mine], keys, values, causal=False, scale=scale)
     return out, lse
@@ -56,27 +59,20 @@ def selected_attention_cuda(
 
 
 def slot_tables(
-    selected: torch.Tensor, counts: torch.Tensor, tables: torch.Tensor, starts: torch.Tensor,
-    block_size: int,
+    selected: torch.Tensor, counts: torch.Tensor, tables: torch.Tensor,
+    context_lens: torch.Tensor, starts: torch.Tensor, block_size: int,
 ) -> torch.Tensor:  # fmt: skip
     """A selection as block tables for blocks of one token: int32 `[query tokens, most]`.
 
-    Row t holds the slots of the selected tokens; entries past counts[t] are 0, which no kernel
-    follows. No step waits for the GPU.
+    Row t holds the slots of the selected tokens, and 0 past counts[t]. By a CUDA kernel; on CPU
+    tensors it is emulated.
     """
-    token = torch.arange(len(selected), device=selected.device)
-    sequence = torch.searchsorted(starts[1:].contiguous(), token.int(), right=True)
-    valid = torch.arange(selected.shape[1], device=selected.device) < counts[:, None]
-    chosen = selected.where(valid, 0)
-    rows = tables[sequence.clamp(max=len(tables) - 1)]
-    slots = _slots(chosen.long(), rows, block_size)
-    return slots.where(valid, 0).int()
-
-
-def _slots(chosen: torch.Tensor, table: torch.Tensor, block_size: int) -> torch.Tensor:
-    """Slots of positions, along the last axis of a table or of a row of tables each."""
-    blocks = table.long().gather(-1, chosen // block_size)
-    return blocks * block_size + chosen % block_size
+    check_selection(selected, selected, counts)
+    slots = selected.new_empty(selected.shape)
+    given = (x.contiguous() for x in (selected, counts, tables, context_lens, starts))
+    sizes = len(selected), len(tables), selected.shape[1], block_size, tables.shape[1]
+    call("paged/slots.cu", "slot_tables_i32", *given, slots, *sizes)
+    return slots
 
 
 def attention_by_slots(
@@ -128,11 +124,21 @@ def attention_fp8_cuda(
     scales = _check_scales(key_pool, key_scale, value_scale)
     paged._require_mma(q, key_pool, value_pool)
     heads, head_dim = q.shape[1:]
-    if (
-        workers is None
-    ):  # as many as run together: as in the engine, where shared memory is the same
-        workers = paged._workers(q.device, head_dim)
+    if workers is None:
+        workers = together(q.device, head_dim)
     size = workers * (4 + 2 * heads // key_pool.shape[2] * (head_dim + 1))
     given = (*(scale.contiguous() for scale in scales), int(len(key_scale) > 1))
     workspace = (*given, q.new_empty(size, dtype=torch.float32), 0, workers)
     return paged.decode("paged/mma.cu", "mma_fp8", *operands, workspace=workspace)
+
+
+@cache
+def together(device: torch.device, head_dim: int) -> int:
+    """How many warps of the 8-bit kernel run together, by shared memory and by registers."""
+    if device.type != "cuda":
+        return 4
+    properties = torch.cuda.get_device_properties(device)
+    keys = paged._MMA["TILE"] // 2
+    each = (paged._MMA["STAGES"] * 2 + 2 * 2) * keys * head_dim + 1024  # codes; a tile in 16 bits
+    fit = min(properties.shared_memory_per_multiprocessor // each, 12 if head_dim == 128 else 16)
+    return properties.multi_processor_count * fit

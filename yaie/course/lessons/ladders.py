@@ -309,7 +309,7 @@ def form(row: kernels.Row, rows: list[kernels.Row], step: Step, best: ceilings.C
     for ratio, names in step.against.items():
         times = [other.ms for other in rows if other.who in names and other.ms is not None]
         formed[ratio] = min(times) / row.ms if times else None
-    formed |= {"error": row.error, "was_nan": row.poisoned}
+    formed |= {"error": row.error, "row_error": row.row_error, "was_nan": row.poisoned}
     return {key: value for key, value in formed.items() if value is not None}
 
 

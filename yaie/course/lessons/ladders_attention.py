@@ -44,7 +44,7 @@ def naive(on_gpu: bool) -> Iterator[Step]:
                     {name: _watched(about["peak_bytes"], name, x) for name, x in way.items()}
                     for way in ways
                 ]
-                case = replace(case, peers=watched[0], rungs=watched[1])
+                case = replace(case, peers=watched[0], rungs=watched[1], rough=("naive",))
                 against = {"of_naive": ("naive",)}
                 yield Step(case, ("problems", case.shape), BF16, about, against)
 
@@ -138,10 +138,10 @@ def _selected_case(full: Case, batch: int, context: int, topk: int, heads: tuple
 
     def by_slots(*given: Any, kept: bool) -> Call:
         *operands, selected, counts = given
-        tables, starts, block_size = operands[3], operands[5], operands[1].shape[1]
+        where = (*operands[3:6], operands[1].shape[1])
 
         def table() -> torch.Tensor:
-            return variants.slot_tables(selected, counts, tables, starts, block_size)
+            return variants.slot_tables(selected, counts, *where)
 
         slots = table()
         return lambda: variants.attention_by_slots(
@@ -168,8 +168,8 @@ def _selected_case(full: Case, batch: int, context: int, topk: int, heads: tuple
 
 
 def _flashinfer_selected(*given: Any) -> Call:
-    q, key_pool, value_pool, tables, _, starts, _, selected, counts = given
-    slots = variants.slot_tables(selected, counts, tables, starts, key_pool.shape[1])
+    q, key_pool, value_pool, *where, _, selected, counts = given
+    slots = variants.slot_tables(selected, counts, *where, key_pool.shape[1])
     pools = [pool.flatten(0, 1).unsqueeze(1) for pool in (key_pool, value_pool)]
     return _flashinfer(q, pools, slots, counts)
 
@@ -232,7 +232,7 @@ def _eight_bit_case(full: Case) -> Case:
         *operands, key_scale, value_scale = given
         how = {"key_scale": key_scale, "value_scale": value_scale}
         if workers is not None:
-            how["workers"] = workers(paged._workers(operands[0].device, operands[0].shape[2]))
+            how["workers"] = workers(variants.together(operands[0].device, operands[0].shape[2]))
         return lambda: variants.attention_fp8_cuda(*operands, **how)
 
     def flashinfer(*given: Any) -> Call:
@@ -243,6 +243,9 @@ def _eight_bit_case(full: Case) -> Case:
     return replace(
         full, operator="paged_attention_fp8", arguments=arguments, oracle=oracle,
         rungs={"mma, bfloat16": sixteen, "mma, e4m3": eight},
-        variants={"mma, e4m3, 5/4 as many warps": partial(eight, workers=lambda n: n * 5 // 4)},
+        variants={
+            f"mma, e4m3, {words} as many warps": partial(eight, workers=lambda n, x=x: int(n * x))
+            for words, x in (("half", 0.5), ("3/4", 0.75))
+        },
         peers={"FlashInfer, e4m3": flashinfer},
     )  # fmt: skip
