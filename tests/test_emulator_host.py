@@ -49,6 +49,19 @@ def test_an_address_of_shared_memory_in_32_bits(host):
     assert out.tolist() == [*range(31, -1, -1), *range(131, 99, -1)]
 
 
+def test_null_for_a_pointer(host):
+    out = torch.zeros(4, dtype=torch.int32)
+    host.run_without_pointers(out)
+    assert out.tolist() == [20] * 4
+
+
+def test_a_copy_of_rows(host):
+    wide, narrow = torch.arange(28.0).view(4, 7), torch.zeros(4, 5)
+    host.run_copy_of_rows(narrow, wide)
+    assert torch.equal(narrow[:, :3], wide[:, :3])
+    assert not narrow[:, 3:].any()
+
+
 SPELLED = """// {}
 #include "helper.cuh"
 __global__ void f(int* x) {{ x[threadIdx.x] = ADDED; }}

@@ -33,6 +33,10 @@ __global__ void through_shared_address(int* out) {
     out[32 + threadIdx.x] = fixed[63 - threadIdx.x];
 }
 
+__global__ void count_or_not(const float* maybe, int* out, const void* also) {
+    out[threadIdx.x] = (maybe ? 1 : 10) + (also ? 1 : 10);
+}
+
 static cudaError_t doubled(float* out, int n, dim3 gridDim, const dim3& blockDim) {
     float by = 2.0f;
     void* arguments[] = {&out, &n, &by};
@@ -89,4 +93,14 @@ extern "C" cudaError_t run_timed(float* out, int* launches, cudaStream_t) {
 extern "C" cudaError_t run_through_shared_address(int* out, cudaStream_t stream) {
     through_shared_address<<<1, 32, 32 * sizeof(int), stream>>>(out);
     return cudaGetLastError();
+}
+
+extern "C" cudaError_t run_without_pointers(int* out, cudaStream_t stream) {
+    count_or_not<<<1, 4, 0, stream>>>(NULL, out, NULL);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t run_copy_of_rows(float* to, const float* from, cudaStream_t stream) {
+    return cudaMemcpy2D(to, 5 * sizeof(float), from, 7 * sizeof(float), 3 * sizeof(float), 4,
+                        cudaMemcpyDeviceToDevice);
 }

@@ -38,6 +38,7 @@ _PLACE = re.compile(r"(?<![\w.])(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
 _DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\s*(?:(?:volatile|__volatile__)\s*)?\(")
+_NULL = re.compile(r"(?<![^\s,])NULL(?=\s*(?:,|$))")
 _CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 _OPEN, _CLOSE = "([{", ")]}"
@@ -331,6 +332,7 @@ def _replace_launches(source: str, path: Path, first_line: int) -> str:
         kernel = written.strip()
         lines = "\n" * (written.count("\n") - kernel.count("\n"))
         arguments = _replace_launches(source[opening.end() : last], path, line)
+        arguments = _NULL.sub("nullptr", arguments)  # an argument alone is no pointer constant
         comma = ", " if hidden[opening.end() : last].strip() else ""
         pieces += [
             source[end:begin],

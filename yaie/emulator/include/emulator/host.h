@@ -177,6 +177,14 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cud
                                    cudaStream_t = nullptr) {
     return cudaMemcpy(to, from, bytes, kind);
 }
+inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch,
+                                size_t width, size_t height, cudaMemcpyKind kind) {
+    for (size_t row = 0; row < height; ++row) {
+        const char* source = (const char*)from + row * from_pitch;
+        if (auto error = cudaMemcpy((char*)to + row * to_pitch, source, width, kind)) return error;
+    }
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemset(void* to, int value, size_t bytes) {
     return (cudaError_t)emulator_set(to, value, bytes);
 }
