@@ -16,3 +16,5 @@ def test_an_error_is_counted_in_the_spacing_of_its_result() -> None:
     assert ulps(wanted.bfloat16(), wanted, 7)["worst"] <= 0.5
     found = ulps(torch.tensor([1.0, 3.0, 0.0, 0.0, -torch.inf]), wanted)
     assert (found["flushed"], found["infinite"]) == (0.4, 0.2)
+    nothing = ulps(torch.tensor([torch.inf]), wanted[:1])
+    assert nothing == {"worst": None, "mean": None, "flushed": 0.0, "infinite": 1.0}

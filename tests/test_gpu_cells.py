@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 
+from yaie.course.author.gpu.cells import gpu_cells as cells_of
+from yaie.course.author.gpu.cells import needed
+from yaie.course.author.notebooks import committed
 from yaie.course.core import gpu_cells
+from yaie.course.lessons.measure import side_by_side
 
 
 @pytest.fixture
@@ -43,3 +50,39 @@ def test_its_errors_are_the_cells(shell, monkeypatch, capsys) -> None:
 
 def test_outside_ipython_nothing_happens() -> None:
     gpu_cells.register()
+
+
+def test_each_notebook_on_kernels_measures_the_learners_card() -> None:
+    """Every `%%gpu` cell finds all its names, and from notebook 09 on one of them times kernels."""
+    timed, times = set(), re.compile(r"side_by_side\(|compare\(|kernels\.run\(|measure \d\d|clock_")
+    for path in committed():
+        for cell, chosen, missing in cells_of(path):
+            assert not missing, f"{path.stem}, cell {cell}"
+            if any(times.search(s.code) for s in chosen if s.cell == cell):
+                timed.add(path.name[:2])
+    wanted = {f"{number:02}" for number in range(9, 25)} - {"23"}
+    assert wanted <= timed, f"without a measuring %%gpu cell: {sorted(wanted - timed)}"
+
+
+def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
+    sources = [
+        "import math\nimport json\ntable = {}\ntable['a'] = 2",
+        "def twice(x):\n    return math.sqrt(4) * x\n\nfor x in range(3):\n    print(x)",
+        "table = {}\nunused = twice(1)\ntable['b'] = 3",
+        "%%gpu\ntotal = 0\nfor name in table:\n    total += twice(table[name])\n!echo {total}",
+    ]
+    chosen, missing = needed(sources, 3)
+    assert [s.cell for s in chosen] == [0, 1, 2, 2, 3, 3, 3]
+    assert not missing
+    space: dict = {}
+    exec("\n".join(s.code for s in chosen[:-1]), space)
+    assert space["total"] == 6
+    assert needed(["", "%%gpu\nprint(nowhere)"], 1)[1] == {"nowhere"}
+
+
+def test_a_wrong_kernel_is_not_timed(capsys) -> None:
+    x = torch.arange(6.0)
+    calls = {"right": lambda: x + 1, "wrong": lambda: x, "integers": lambda: x.long() + 1}
+    times = side_by_side(calls, x.double() + 1, num_bytes=48)
+    assert [*times] == ["right", "integers", "a copy"]
+    assert "wrong                        wrong: relative error 2.6e-01" in capsys.readouterr().out

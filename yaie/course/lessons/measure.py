@@ -1,8 +1,8 @@
-"""Time the learner's Triton kernels on a GPU, in the place of the engine's own.
+"""Time the learner's kernels on a GPU: those in Triton in the place of the engine's, others beside.
 
     python -m yaie.course.lessons.measure 10.2 10.3
 
-It is a process of its own because a notebook that interprets Triton cannot compile it.
+For Triton it is a process of its own, because a notebook that interprets Triton cannot compile it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from yaie.bench.protocol import Call, clock_for, compare, relative_error, tensors, why_wrong
 from yaie.course.core.manifest import find
 from yaie.ops.interpreter import VARIABLE, choose_interpreter
 
@@ -56,6 +58,40 @@ def _replace(home: str, name: str, mine: Any) -> None:
     for module_name, module in list(sys.modules.items()):
         if module_name.startswith(package) and vars(module).get(name) is reference:
             setattr(module, name, mine)
+
+
+def side_by_side(calls: Mapping[str, Call], wanted: Any, num_bytes: int) -> dict[str, float]:
+    """Check calls, time those that are right in turns beside a copy, and print a row for each.
+
+    The protocol is that of `yaie bench kernels`: inputs are not in the cache.
+
+    Args:
+        calls: by name; each returns the tensor or tensors that it computed.
+        wanted: what each must return, in float64 or in integers.
+        num_bytes: what must be read and written at least. A copy that reads and writes as many
+            bytes together is the ceiling.
+
+    Returns:
+        Milliseconds of each call that is right, and of "a copy".
+    """
+    device = tensors(wanted)[0].device
+    source = torch.ones(max(num_bytes // 2, 1), dtype=torch.uint8, device=device)
+    into, right = torch.empty_like(source), {}
+    for name, call in calls.items():
+        got = call()
+        error = relative_error(got, wanted)
+        number = tensors(got)[0]
+        wrong = error > 0 if not number.is_floating_point() else why_wrong(error, 0.0, number.dtype)
+        if wrong:
+            print(f"{name:28} wrong: relative error {error:.1e}")
+        else:
+            right[name] = call
+    times = compare({**right, "a copy": lambda: into.copy_(source)}, clock_for(device))
+    copy = times["a copy"].median
+    for name, timing in times.items():
+        rate, share = num_bytes / timing.median / 1e6, copy / timing.median
+        print(f"{name:28} {1e3 * timing.median:9.1f} µs {rate:7.0f} GB/s {share:6.2f} of a copy")
+    return {name: timing.median for name, timing in times.items()}
 
 
 def main(exercise_ids: list[str]) -> None:

@@ -72,25 +72,25 @@ KINDS = {"softmax": ("ordinary", "wide"), "rms_norm": ("ordinary", "denormal")} 
 ENDS = [-103, -88, -64, -32, -16, -8, -4, -1, 0]
 
 
-def ulps(got: torch.Tensor, wanted: torch.Tensor, fraction: int = 23) -> dict[str, float]:
+def ulps(got: torch.Tensor, wanted: torch.Tensor, fraction: int = 23) -> dict[str, float | None]:
     """How far results are from float64: the largest and the mean error in ulps of their dtype.
 
     Args:
         fraction: bits of the dtype's fraction; float32 and bfloat16 share the exponents.
 
     Returns:
-        worst, mean: of the finite results. flushed: share of those that should not be 0 and are.
-        infinite: share that should be finite and is not.
+        flushed: share of results that should not be 0 and are. infinite: share that should be
+        finite and is not. worst, mean: of all others; None if there are none.
     """
     _, exponent = torch.frexp(wanted)
     unit = torch.ldexp(torch.ones_like(wanted), (exponent - 1).clamp(min=-126) - fraction)
-    kept = got.double().isfinite()
-    error = ((got.double() - wanted).abs() / unit)[kept]
-    flushed = (got == 0) & (wanted.abs() >= unit)
+    infinite, flushed = ~got.double().isfinite(), (got == 0) & (wanted.abs() >= unit)
+    error = ((got.double() - wanted).abs() / unit)[~infinite & ~flushed]
     return {
-        "worst": round(error.max().item(), 2), "mean": round(error.mean().item(), 3),
+        "worst": round(error.max().item(), 2) if len(error) else None,
+        "mean": round(error.mean().item(), 3) if len(error) else None,
         "flushed": round(flushed.double().mean().item(), 4),
-        "infinite": round((~kept).double().mean().item(), 4),
+        "infinite": round(infinite.double().mean().item(), 4),
     }  # fmt: skip
 
 
@@ -140,7 +140,7 @@ def operations(builds: dict[str, Build], device: str, n: int) -> Iterator[dict]:
             out = torch.full_like(x, torch.nan)
             build(f"{operation}_f32", x, y, out, n)
             errors[way] = ulps(out, wanted)
-        right = errors[EXACT]["worst"] <= 3 and not errors[EXACT]["infinite"]
+        right = not errors[EXACT]["infinite"] and errors[EXACT]["worst"] <= 3
         yield {"operation": name, "right": right, "ulps": errors}
 
 

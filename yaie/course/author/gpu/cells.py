@@ -1,0 +1,182 @@
+"""Run the `%%gpu` cells of notebooks as plain Python, each with what it needs of earlier cells.
+
+    python -m yaie.course.author.gpu.cells 13 16 19 --out cells.json
+
+Needs no Jupyter. Of the cells before, it runs the statements that define a name which the cell
+uses, and what these use in turn. The status is 1 if a cell fails. Without names: all notebooks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import contextlib
+import datetime
+import io
+import json
+import os
+import re
+import symtable
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from yaie.course.core.gpu_cells import FIRST_LINE
+from yaie.course.core.paths import NOTEBOOKS
+
+GIVEN = {"display": print}  # what IPython defines
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement at the top level of a cell.
+
+    Attributes:
+        cell: the cell's number.
+        defines, uses: the names that it defines for others, and those that it needs of others.
+        whole: whether a name that it defines no longer has what it had before.
+    """
+
+    cell: int
+    code: str
+    defines: frozenset[str]
+    uses: frozenset[str]
+    whole: bool
+
+
+def statements(cell: int, source: str) -> Iterator[Statement]:
+    """The statements of a cell, without the line `%%gpu`; lines of a shell become calls."""
+    source = source.removeprefix(FIRST_LINE)
+    source = re.sub(
+        r"^( *)!(.*)$",
+        lambda m: f"{m[1]}__import__('subprocess').run(f{m[2]!r}, shell=True, check=True)",
+        re.sub(r"^ *%.*$", "", source, flags=re.MULTILINE),
+        flags=re.MULTILINE,
+    )
+    for node in ast.parse(source).body:
+        uses, defines = set[str](), set[str]()
+        _follow([node], uses, defines)
+        changed = {
+            part.value.id
+            for target in getattr(node, "targets", [])
+            for part in ast.walk(target)
+            if isinstance(part, ast.Subscript | ast.Attribute) and isinstance(part.value, ast.Name)
+        }
+        whole = not changed and not isinstance(node, ast.AugAssign) and not hasattr(node, "body")
+        whole |= isinstance(node, ast.FunctionDef | ast.ClassDef)
+        yield Statement(
+            cell, ast.unparse(node), frozenset(defines | changed), frozenset(uses), whole
+        )
+
+
+def _follow(body: list[ast.stmt], uses: set[str], defines: set[str]) -> None:
+    """Add what statements use before they define it, and what they define, in their order."""
+    for node in body:
+        inner = [
+            part for name in ("body", "orelse", "finalbody") for part in getattr(node, name, [])
+        ]
+        inner += [part for handler in getattr(node, "handlers", []) for part in handler.body]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) or not inner:
+            _look(node, uses, defines)
+            continue
+        heads = [getattr(node, name, None) for name in ("iter", "test")]
+        heads += [item.context_expr for item in getattr(node, "items", [])]
+        for head in filter(None, heads):
+            _look(head, uses, defines)
+        targets = [getattr(node, "target", None)]
+        targets += [item.optional_vars for item in getattr(node, "items", [])]
+        defines |= {h.name for h in getattr(node, "handlers", []) if h.name}
+        for target in filter(None, targets):
+            defines |= {part.id for part in ast.walk(target) if isinstance(part, ast.Name)}
+        _follow(inner, uses, defines)
+
+
+def _look(node: ast.AST, uses: set[str], defines: set[str]) -> None:
+    table = symtable.symtable(ast.unparse(node), "cell", "exec")
+    own = table.get_symbols()
+    read = {s.get_name() for s in own if s.is_referenced()} | set(_globals_of(table))
+    if isinstance(node, ast.AugAssign):
+        read |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+    uses |= read - defines
+    defines |= {s.get_name() for s in own if s.is_assigned() or s.is_imported()}
+
+
+def _globals_of(table: symtable.SymbolTable) -> Iterator[str]:
+    for child in table.get_children():
+        yield from (s.get_name() for s in child.get_symbols() if s.is_global())
+        yield from _globals_of(child)
+
+
+def needed(sources: list[str], cell: int) -> tuple[list[Statement], set[str]]:
+    """The statements to run for a cell, itself included, and names that nothing defines."""
+    before = [s for number in range(cell) for s in statements(number, sources[number])]
+    chosen = list(statements(cell, sources[cell]))
+    missing: set[str] = set()
+    for statement in reversed(chosen):
+        missing = (missing - statement.defines) | statement.uses
+    for statement in reversed(before):
+        if statement.defines & missing:
+            chosen.insert(0, statement)
+            missing = (missing - (statement.defines if statement.whole else set())) | statement.uses
+    return chosen, missing - set(dir(builtins)) - set(GIVEN)
+
+
+def gpu_cells(path: Path) -> Iterator[tuple[int, list[Statement], set[str]]]:
+    """Of each `%%gpu` cell its number, the statements to run, and names that nothing defines."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(c["source"]) if c["cell_type"] == "code" else "" for c in cells]
+    for number, source in enumerate(sources):
+        if source.startswith(FIRST_LINE):
+            yield number, *needed(sources, number)
+
+
+def run(path: Path, number: int, chosen: list[Statement]) -> dict:
+    """What a cell prints, and how it fails if it does."""
+    said, error, begun = io.StringIO(), None, time.perf_counter()
+    space = {**GIVEN, "__name__": "__main__"}
+    try:
+        for statement in chosen:
+            own = statement.cell == number
+            with contextlib.redirect_stdout(said if own else io.StringIO()):
+                exec(compile(statement.code, f"{path.stem}, cell {statement.cell}", "exec"), space)
+    except (Exception, SystemExit):
+        error = traceback.format_exc(limit=-4)
+    seconds = round(time.perf_counter() - begun, 1)
+    row = {"notebook": path.stem, "cell": number, "seconds": seconds}
+    return row | {"said": said.getvalue(), "error": error}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("notebooks", nargs="*", help="numbers, such as 13")
+    parser.add_argument("--out", type=Path, required=True, help="a JSON file")
+    given = parser.parse_args()
+    out = given.out.absolute()
+    import torch
+
+    from yaie.bench.machine import describe, versions
+
+    device = torch.device("cuda")
+    record = {"machine": describe(device), "versions": versions(), "cells": []}
+    record["date"] = datetime.date.today().isoformat()
+    os.chdir(NOTEBOOKS)  # where cells run, in JupyterLab too
+    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
+        if given.notebooks and path.name[:2] not in given.notebooks:
+            continue
+        for number, chosen, missing in gpu_cells(path):
+            row = run(path, number, chosen)
+            record["cells"].append(row | {"missing": sorted(missing)})
+            out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            print(f"{path.stem}, cell {number}, {row['seconds']} s", row["said"], sep="\n")
+            print(row["error"] or "", flush=True)
+            torch.cuda.empty_cache()
+    if any(row["error"] for row in record["cells"]):
+        sys.exit("a cell failed: see the rows with an error")
+
+
+if __name__ == "__main__":
+    main()
