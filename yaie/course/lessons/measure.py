@@ -101,11 +101,27 @@ def main(exercise_ids: list[str]) -> None:
         return
     os.environ.pop(VARIABLE, None)  # the notebook's choice; Triton is not imported yet
     choose_interpreter()
+    if exercise_ids == ["11.3"]:
+        return show_tuning()
     operators = plug_in(*exercise_ids)
     from yaie.bench import kernels
     from yaie.course.lessons.ops.cases import bench_cases
 
     kernels.run(only=",".join(operators), quick=True, more=bench_cases)
+
+
+def show_tuning() -> None:
+    """Sum up columns with the learner's `tune`, and let Triton say what it tries and keeps."""
+    os.environ["TRITON_PRINT_AUTOTUNING"] = "1"
+    from yaie.course.core.notebook import use
+    from yaie.course.lessons.ops.triton.tuned import column_sum_kernel
+
+    mine = use("11.3")
+    kernel = mine.tune(column_sum_kernel)
+    for rows, columns in ((4096, 4096), (100, 4096), (4096, 1000)):
+        x = torch.ones(rows, columns, device="cuda")
+        right = bool((mine.column_sum(x, kernel) == rows).all())
+        print(f"{rows} × {columns}: {'right' if right else 'WRONG'} with {kernel.best_config}")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,6 @@ def draw(mine: Any) -> Any:
             mine.column_sum(randn(rows, columns), kernel)
             counts.append(len(clock.trials) - before)
     names = [f"{rows} × {columns}" for rows, columns in shapes]
-    chart = viz.Chart("configurations timed in each launch", "x", "", {"": list(enumerate(counts))},
-                      names=names)  # fmt: skip
+    title, bars = "configurations timed in each launch", list(enumerate(counts))
+    chart = viz.Chart(title, "shape of x, launch after launch", "", {"": bars}, names=names)
     return viz.draw_charts([chart], height=1.2)
