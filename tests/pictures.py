@@ -343,6 +343,10 @@ PICTURES = {
             "no prefix cache", "Prefix cache: first token",
         },
     ),
+    "homework": (
+        lambda: viz.draw_benchmark(json.loads((DATA / "23_course_cpu.json").read_text())),
+        {"Whole requests, p99", "KV memory", "Attention", "this engine", "FlashAttention", "math"},
+    ),
     "counts": (
         lambda: viz.draw_counts(TALLIES, [" the", " a", "$x$"]),
         {"one", "two", "30", "60", "␣the", "$x$"},

@@ -69,6 +69,11 @@ CPU, H200, LARGE = (
     for name in ("cpu", "h200", "h200_llama8b")
 )
 
+CELLS, CELLS_CPU, CELLS_LARGE = (
+    json.loads((DATA / f"23_course_{name}.json").read_text())["results"]
+    for name in ("h200", "cpu", "h200_llama8b")
+)
+
 
 def row_of(rows, **case):
     [row] = [row for row in rows if all(row[name] == value for name, value in case.items())]
@@ -147,6 +152,64 @@ def test_the_text_on_transformers():
     assert round(1e3 * row["itl_p50"], 1) == 5.7
     rates = [row["rates"] for row in CPU["block_size"]]
     assert 1.15 < max(max(of) / min(of) for of in rates) < 1.25
+
+
+def test_the_text_on_attention_kernels():
+    for results, said in ((CELLS, {1024: 11, 8000: 34}), (CELLS_LARGE, {1024: 15, 8000: 32})):
+        for prompt, times in said.items():
+            row = row_of(results["attention"], prompt=prompt)
+            assert round(row["math"] / row["FlashAttention"]) == times
+        for row in results["attention"]:
+            assert row["error of math"] == min(row[name] for name in row if "error" in name)
+            assert 0.6 < row["this engine"] / row["FlashAttention"] < 1.05
+            if row["prompt"] >= 1024:
+                assert 1.5 < row["memory-efficient"] / row["FlashAttention"] < 2.2
+    for prompt, times in ((128, 1.5), (2048, 6.7)):
+        row = row_of(CELLS_CPU["attention"], prompt=prompt)
+        assert round(row["math"] / row["FlashAttention"], 1) == times
+    assert 1.0 < row["this engine"] / row["math"] < 1.1
+    for results in (CELLS, CELLS_LARGE):
+        assert all(0.08 < row["math"] < 0.3 for row in results["attention"][:3])
+
+
+def test_the_text_on_whole_requests():
+    rows, rate, whole = CELLS["memory"], "tokens_per_second", "e2e_p50"
+    fit, most = (row_of(rows, at_once=n) for n in (64, 128))
+    assert requests_that_fit(fit["num_blocks"], 16, fit["prompt"], fit["output"]) == 64
+    assert most[rate] / fit[rate] == pytest.approx(7 / 8, rel=0.01)
+    assert [round(most[name] / fit[name], 1) for name in (whole, "e2e_p99")] == [2.1, 2.5]
+    few, many = (row_of(CELLS_CPU["memory"], at_once=n) for n in (8, 16))
+    assert [round(many[name] / few[name], 1) for name in (whole, "e2e_p99")] == [1.8, 2.3]
+    for results, case, gain, wait in (
+        (CELLS, {"prompt": 128, "output": 64}, 46, 1.3),
+        (CELLS, {"prompt": 4096, "output": 64}, 5.5, 10),
+        (CELLS_CPU, {"prompt": 64, "output": 32}, 8, 8),
+    ):
+        one, many = (row_of(results["matrix"], batch=n, **case) for n in (1, 64))
+        assert many[rate] / one[rate] == pytest.approx(gain, rel=0.04)
+        assert many[whole] / one[whole] == pytest.approx(wait, rel=0.04)
+    seconds = [many["ttft_p50"] + 31 * many["tpot_p50"], many[whole]]
+    assert [round(1e3 * s) for s in seconds] == [15_265, 19_450]
+    assert many["batch"] * many["prompt"] == 2 * 2048
+
+
+def test_the_text_on_launches():
+    steps = json.loads((DATA / "22_engine_h200.json").read_text())["steps"]
+    for step in steps:
+        assert step["graph ms"] == pytest.approx(step["gpu ms"], rel=0.05)
+        step["launches"] = sum(count for _, count, _ in step["kernels"])
+        assert 35 < 1e3 * step["eager ms"] / step["launches"] < 50
+    small, eight = (
+        row_of(steps, model=model, batch=batch)
+        for model, batch in (
+            ("SmolLM2-135M, bfloat16", 1),
+            ("Llama-8B-shaped, random weights, bfloat16", 8),
+        )
+    )
+    said = [small["launches"], round(small["eager ms"], 1), round(small["gpu ms"], 1)]
+    assert said == [339, 13.6, 1.1] and round(small["eager over graph"]) == 12
+    assert 1.5 < 5e-3 * small["launches"] / small["gpu ms"] < 1.6
+    assert [round(5e-3 * eight["launches"], 1), round(eight["gpu ms"], 1)] == [2.1, 6.2]
 
 
 CELL = {"batch": 1, "prompt": 64, "output": 32}

@@ -6,6 +6,7 @@ from yaie.bench import files
 from yaie.bench.bench import COURSE_SECTIONS
 from yaie.bench.record import Row
 from yaie.bench.sections import matrix_cases
+from yaie.course.viz.style import count
 
 NOTHING: Row = {"results": {}}
 COMMAND = "yaie bench engine --course"
@@ -21,7 +22,8 @@ def own_record() -> tuple[Row, str]:
     except ValueError as error:
         return NOTHING, f"Your record cannot be drawn: {error}. Delete it and measure again."
     machine, subject, results = (record[name] for name in ("machine", "subject", "results"))
-    name = machine.get("gpu") or f"{machine.get('threads')} threads of {machine.get('processor')}"
+    threads = count(machine.get("threads", 1), "thread")
+    name = machine.get("gpu") or f"{threads} of {machine.get('processor')}"
     words = f"Your record: {name}, {subject.get('model')}, {subject.get('dtype')}."
     there, missing = results.get("matrix", []), []
     if "sizes" in subject and 0 < len(there) < (cells := len(matrix_cases(subject["sizes"]))):
