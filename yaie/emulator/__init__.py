@@ -2,7 +2,7 @@
 
 A `.cu` file is compiled by the C++ compiler with headers that stand in for CUDA's own, and its
 thread blocks run on the cores of the CPU. What is not modeled: time, caches, occupancy,
-registers, tensor cores, TMA, asynchrony.
+registers, tensor cores, TMA. Asynchronous copies (`cp.async`) land as late as allowed.
 """
 
 from __future__ import annotations

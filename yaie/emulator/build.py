@@ -51,7 +51,7 @@ _CHECKED = [
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
-    "core": ("core", "failure", "grid", "memory", "stacks", "warp"),
+    "core": ("core", "copies", "failure", "grid", "memory", "stacks", "warp"),
     "checker": ("checker", "counters", "hooks", "shadow", "races"),
 }
 

@@ -16,7 +16,7 @@ from yaie.emulator.lines import Lines
 from yaie.emulator.words import Memory, name_of, sentence
 
 LIMITS = (
-    "Not modeled: time, caches, occupancy, registers, tensor cores, copy engines (TMA), asynchrony."
+    "Not modeled: time, caches, occupancy, registers, tensor cores, copy engines (TMA)."
     " The counts describe the loads and stores of the C++ compiler, not the GPU's machine code."
 )
 
@@ -262,7 +262,14 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
         if finding.kind == "race" and finding.memory == "shared"
         for line in (finding.line, finding.other_line)
     }
+    pending = {
+        frozenset((finding.line, finding.other_line))
+        for finding in findings
+        if finding.kind == "pending_copy"
+    }
     for finding in findings:
+        if finding.kind == "race" and frozenset((finding.line, finding.other_line)) in pending:
+            continue  # with the copy, when it had landed after all
         if finding.kind in ("divergent_barrier", "divergent_collective") and (
             finding.line == finding.other_line
         ):

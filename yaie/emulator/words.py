@@ -44,6 +44,8 @@ def sentence(
     often = f" ({raw.count:,} times)" if raw.count > 1 else ""
     if kind == "race":
         return f"{_race(raw, here, there, memories, source)}{often}."
+    if kind == "pending_copy":
+        return f"{_pending_copy(raw, here, there, memories, source)}{often}."
     if kind == "uninitialized":
         what = element(raw, memories, source)
         words = f"reads {what}, which no thread of the thread block has written"
@@ -78,6 +80,18 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
     return (
         f"In {line} {one} {_DOES[does]} {what}, which {other} {also}{_DOES[too]} in {other_line}, "
         f"and {why}"
+    )
+
+
+def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
+    """In line 12 thread 5 reads tile[3] before the asynchronous copy to it, which thread 4 …"""
+    one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    does = _DOES[runtime.ACCESSES[raw.access]]
+    way = "from" if runtime.ACCESSES[raw.other_access] == "load" else "to"
+    who = "it" if one == other else other
+    return (
+        f"In {here} {one} {does} {element(raw, memories, source)} before the asynchronous copy "
+        f"{way} it, which {who} started in {there}, has been waited for"
     )
 
 

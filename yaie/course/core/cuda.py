@@ -41,6 +41,10 @@ EXPLAIN: Explain = {
     "out_of_bounds": "No thread may touch memory that is not its tensors'.",
     "misaligned": "A load or store of 8 or 16 bytes needs an address that is a multiple of that.",
     "race": "Two threads touch it in no order, and one of them writes: which comes first is luck.",
+    "pending_copy": (
+        "The bytes of an asynchronous copy are there when its thread has waited for its group and "
+        "then all threads have met at a barrier."
+    ),
     "uninitialized": "Shared memory holds nothing until a thread of the thread block writes it.",
     "divergent_barrier": "All threads of a thread block have to reach the same __syncthreads().",
     "deadlock": "Some threads wait for others that wait for them.",

@@ -272,7 +272,8 @@ void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, A
 
 // ------------------------------------------------------------------------------- accesses
 
-void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, const void* site) {
+void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
+                     bool copying) {
     Thread& thread = *core.current;
     if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) return;
     if (address - reinterpret_cast<uintptr_t>(core.launch->arguments) <
@@ -289,7 +290,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     }
     if (kind == Access::atomic) order_by_atomic(core, address);
     const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
-    if (range->shadow) look_for_race(core, *range, address, size, kind, index);
+    if (range->shadow) look_for_race(core, *range, address, size, kind, index, copying);
     if (range->memory == Memory::module) return;
     if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
     counters.note(thread.linear, index, address, range->begin);

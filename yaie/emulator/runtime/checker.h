@@ -44,8 +44,10 @@ class Checker final : public Observer {
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 
-    // One access of the current thread; `site` is the address after the instruction.
-    void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
+    // One access of the current thread; `site` is the address after the instruction. `copying`: an
+    // asynchronous copy makes it, at some time before the copy lands.
+    void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
+                bool copying = false);
 
     void begin_launch() override;
     void begin_block(Core& core) override;
@@ -55,6 +57,8 @@ class Checker final : public Observer {
     void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
     void outside_own_mask(Core& core) override;
     void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
+    void start_copy(Core& core, const Copy& copy) override;
+    void land_copy(Core& core, const Copy& copy) override;
     void allocated(void* begin, size_t size) override;
     void freed(void* begin) override;
     bool host_range_is_valid(const void* begin, size_t size) override;
@@ -69,7 +73,9 @@ class Checker final : public Observer {
     void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
                               const void* site);
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                       Access kind, uint16_t index);
+                       Access kind, uint16_t index, bool copying);
+    Shadow::Cells cells_of(const Range& range, uintptr_t address, size_t size) const;
+    void settle(Core& core, const void* address, size_t size);
     void order_by_atomic(Core& core, uintptr_t address);
     void add_shared(const Launch& launch);
     Shadow* take_shadow(size_t bytes);

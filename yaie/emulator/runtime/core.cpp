@@ -59,6 +59,8 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
         thread.state = State::fresh;
         thread.killed = thread.fenced = false;
         thread.next = nullptr;
+        thread.copies.clear();
+        thread.groups = 0;
         if (++index.x == extent.x) {
             index.x = 0;
             if (++index.y == extent.y) index.y = 0, ++index.z;

@@ -19,6 +19,14 @@ constexpr size_t most_shared = 227 * 1024;  // bytes per thread block, as on Hop
 
 enum class State : uint8_t { fresh, ready, at_barrier, at_collective, converging, done };
 
+struct Copy {  // an asynchronous copy that has not landed
+    void* to;
+    const void* from;
+    size_t size, zeros;  // bytes; the last `zeros` become zero
+    uint64_t group;      // groups that its thread had committed before
+    const void* site;
+};
+
 struct Thread {
     uint3 index;      // threadIdx
     uint32_t linear;  // its index in the thread block, counted along x, y, z
@@ -35,6 +43,8 @@ struct Thread {
     bool outside_mask;  // passed a mask that does not include itself
     int parameter, width;
     uint64_t value, result;
+    std::vector<Copy> copies;  // in flight, in the order in which they were started
+    uint64_t groups;           // of copies that it has committed
 
     uint32_t lane() const { return linear % 32; }
 };

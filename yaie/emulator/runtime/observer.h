@@ -8,6 +8,7 @@
 namespace emulator {
 
 class Core;
+struct Copy;
 struct Thread;
 
 class Observer {
@@ -22,6 +23,10 @@ class Observer {
     virtual void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) = 0;
     virtual void outside_own_mask(Core& core) = 0;
     virtual void inactive_lane(Core& core, const Thread& thread, uint32_t source) = 0;
+
+    // Asynchronous copies of the current thread.
+    virtual void start_copy(Core& core, const Copy& copy) = 0;
+    virtual void land_copy(Core& core, const Copy& copy) = 0;
 
     // Calls of the host.
     virtual void allocated(void* begin, size_t size) = 0;

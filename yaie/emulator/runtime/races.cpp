@@ -11,7 +11,12 @@ namespace {
 // Keeps one reader of the current interval between barriers and a second reader of another thread,
 // preferably of another warp. A later write that races with any reader races with one of these.
 void note_reader(Cell& cell, const Stamp& now) {
-    const Stamp& first = cell.reader;
+    const Stamp first = cell.reader;
+    if (now.kind == in_flight || (first.kind == in_flight && first.block == now.block)) {
+        cell.other_reader = now.kind == in_flight ? first : now;  // a write races with any copy
+        if (now.kind == in_flight) cell.reader = now;
+        return;
+    }
     const bool same_interval = first.block == now.block && first.epoch == now.epoch;
     if (!same_interval || first.thread == now.thread) {
         if (first.block != now.block) cell.other_reader = first;
@@ -38,15 +43,63 @@ void Checker::order_by_atomic(Core& core, uintptr_t address) {
     released.add(next_block_ - first_block_);
 }
 
+Shadow::Cells Checker::cells_of(const Range& range, uintptr_t address, size_t size) const {
+    const bool is_static = range.memory == Memory::shared && range.id != dynamic_shared;
+    return range.shadow->at(address - (is_static ? shared_base_ : range.begin), size);
+}
+
+// A copy reads and writes at any time between its start and the wait for it. So its accesses are
+// unordered with all others until then, those of its own thread included; after the wait they count
+// as accesses of the waiting thread at that time.
+void Checker::start_copy(Core& core, const Copy& copy) {
+    const uintptr_t from = reinterpret_cast<uintptr_t>(copy.from);
+    const size_t read = copy.size - copy.zeros;
+    const Range* range = find(from, read);
+    if (read && range && from % copy.size) {
+        refuse(core, describe(core, Kind::misaligned, copy.site, *range, from, copy.size,
+                              Access::load));
+    }
+    if (read) access(core, from, read, Access::load, copy.site, true);
+    access(core, reinterpret_cast<uintptr_t>(copy.to), copy.size, Access::store, copy.site, true);
+}
+
+void Checker::land_copy(Core& core, const Copy& copy) {
+    settle(core, copy.from, copy.size - copy.zeros);
+    settle(core, copy.to, copy.size);
+}
+
+void Checker::settle(Core& core, const void* address, size_t size) {
+    const uint16_t me = (uint16_t)core.current->linear;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
+    const Range* range = find(begin, size);
+    if (!range || !range->shadow) return;
+    const Shadow::Cells cells = cells_of(*range, begin, size);
+    for (size_t i = 0; i < cells.count; ++i) {
+        Cell& cell = cells.first[i];
+        for (Stamp* stamp : {&cell.writer, &cell.reader, &cell.other_reader}) {
+            if (stamp->kind != in_flight || stamp->block != next_block_ || stamp->thread != me) {
+                continue;
+            }
+            stamp->kind = (uint32_t)Access::store;
+            stamp->epoch = (uint32_t)core.epoch & 0x3fffffffu;
+            stamp->clock = clocks_.own(me);
+        }
+    }
+}
+
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                            Access kind, uint16_t index) {
+                            Access kind, uint16_t index, bool copying) {
     const Thread& me = *core.current;
     const uint32_t epoch = (uint32_t)core.epoch & 0x3fffffffu;
-    const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch, (uint32_t)kind,
-                       clocks_.own(me.linear)};
+    const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch,
+                       copying ? in_flight : (uint32_t)kind, clocks_.own(me.linear)};
     const bool in_shared = range.memory == Memory::shared;
 
+    auto is_in_flight = [&](const Stamp& stamp) {
+        return stamp.kind == in_flight && stamp.block == next_block_;
+    };
     auto ordered = [&](const Stamp& earlier) {
+        if (is_in_flight(earlier)) return false;
         if (earlier.block < first_block_) return true;
         if (earlier.block != next_block_) {
             return in_shared || acquired_.has(earlier.block - first_block_);
@@ -60,12 +113,9 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         return !both_atomic && !ordered(earlier);
     };
 
-    const uintptr_t base = range.memory == Memory::shared && range.id != dynamic_shared
-                               ? shared_base_
-                               : range.begin;
     Conflict conflict;
     bool uninitialized = false;
-    const Shadow::Cells cells = range.shadow->at(address - base, size);
+    const Shadow::Cells cells = cells_of(range, address, size);
     if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
         untracked.push_back(range.id);
     }
@@ -90,9 +140,10 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     if (uninitialized && !threads_were_killed_) {
         add(describe(core, Kind::uninitialized, site, range, address, size, kind));
     }
-    if (!conflict.found) return;
-    Failure finding = describe(core, Kind::race, site, range, address, size, kind);
     const Stamp& earlier = conflict.earlier;
+    const Kind what = is_in_flight(earlier) ? Kind::pending_copy : Kind::race;
+    if (!conflict.found || (what == Kind::pending_copy && threads_were_killed_)) return;
+    Failure finding = describe(core, what, site, range, address, size, kind);
     const Site& other = counters.sites[earlier.site];
     finding.other_site = other.address;
     finding.other_access = other.access;

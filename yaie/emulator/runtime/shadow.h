@@ -15,6 +15,9 @@
 
 namespace emulator {
 
+// `kind` of a load or store by an asynchronous copy that has not landed; else it is an Access.
+constexpr uint32_t in_flight = 3;
+
 struct Stamp {  // one access
     uint32_t block;  // number of the thread block, over all calls; 0: none yet
     uint16_t thread;

@@ -51,6 +51,13 @@ uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint
 uint32_t emulator_active_lanes(void);
 void emulator_fence(void);
 void emulator_note_atomic(void* address, size_t size, const void* site);
+
+// Asynchronous copies of the running thread. The bytes move as late as allowed: when the thread
+// waits for the group of the copy. The last `zeros` of `size` bytes become zero and are not read.
+void emulator_start_copy(void* to, const void* from, size_t size, size_t zeros);
+void emulator_commit_copies(void);
+void emulator_wait_copies(size_t groups_in_flight);
+
 int emulator_print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void emulator_assert_failed(const char* expression, const char* file, int line);
 void emulator_trap(void);

@@ -1,11 +1,8 @@
 // Replaces the tensor-core instructions of csrc/mma.cuh: the lanes of a warp exchange by shuffles
-// what an instruction would take from all of them. An asynchronous copy is executed when it is
-// waited for, so a thread that reads too early gets the old contents.
+// what an instruction would take from all of them.
 #pragma once
 
 #include <string.h>
-
-#include <vector>
 
 #include "../cuda_runtime.h"
 
@@ -20,67 +17,14 @@ EMULATOR_INLINE void unpack2(uint32_t pair, double (&to)[2]) {
 
 }  // namespace emulator
 
-#ifdef EMULATOR_CHECKED  // copy immediately, so that the access is counted on the calling line
 EMULATOR_INLINE void cp_async_16(void* to, const void* from, bool valid) {
-    *static_cast<uint4*>(to) = valid ? *static_cast<const uint4*>(from) : uint4{};
+    emulator::start_copy(to, from, 16, valid ? 0 : 16);
 }
-EMULATOR_INLINE void cp_async_commit() {}
-template <int PENDING>
-EMULATOR_INLINE void cp_async_wait() {}
-#else  // copy as late as possible: when the copy is waited for
-namespace emulator {
-
-struct Copy {
-    void* to;
-    const void* from;
-    bool valid;
-    int group;  // groups that the thread had committed before
-};
-
-struct Copies {
-    uint3 block;
-    int groups;
-    std::vector<Copy> pending;
-};
-
-// The copies of the running thread in its current thread block.
-inline Copies& copies() {
-    static __thread Copies* per_thread = nullptr;  // a core runs one thread block at a time
-    if (!per_thread) per_thread = new Copies[1024]();
-    const unsigned number = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-    Copies& found = per_thread[number];
-    if (memcmp(&found.block, &blockIdx, sizeof(uint3)) != 0) {
-        found.block = blockIdx;
-        found.groups = 0;
-        found.pending.clear();
-    }
-    return found;
-}
-
-inline void finish_copies(int groups_in_flight) {
-    Copies& mine = copies();
-    size_t done = 0;
-    for (; done < mine.pending.size(); ++done) {
-        const Copy& copy = mine.pending[done];
-        if (copy.group >= mine.groups - groups_in_flight) break;
-        *static_cast<uint4*>(copy.to) =
-            copy.valid ? *static_cast<const uint4*>(copy.from) : uint4{};
-    }
-    mine.pending.erase(mine.pending.begin(), mine.pending.begin() + done);
-}
-
-}  // namespace emulator
-
-EMULATOR_INLINE void cp_async_16(void* to, const void* from, bool valid) {
-    emulator::Copies& mine = emulator::copies();
-    mine.pending.push_back({to, from, valid, mine.groups});
-}
-EMULATOR_INLINE void cp_async_commit() { ++emulator::copies().groups; }
+EMULATOR_INLINE void cp_async_commit() { emulator_commit_copies(); }
 template <int PENDING>
 EMULATOR_INLINE void cp_async_wait() {
-    emulator::finish_copies(PENDING);
+    emulator_wait_copies(PENDING);
 }
-#endif
 
 EMULATOR_INLINE void ldmatrix_x4(uint32_t (&to)[4], const void* row) {
     int lane = threadIdx.x % 32;

@@ -46,6 +46,15 @@ EMULATOR_INLINE T shuffle(Collective operation, unsigned mask, T value, int para
     return from_bits<T>(emulator_collective(operation, mask, to_bits(value), parameter, width));
 }
 
+// Start an asynchronous copy, as `emulator_start_copy` does.
+EMULATOR_INLINE void start_copy(void* to, const void* from, size_t size, size_t zeros) {
+#ifndef EMULATOR_CHECKED  // an address that is not mapped is a fault of the calling line
+    if (zeros < size) (void)*static_cast<const volatile char*>(from);
+    (void)*static_cast<const volatile char*>(to);
+#endif
+    emulator_start_copy(to, from, size, zeros);
+}
+
 EMULATOR_INLINE unsigned vote(Collective operation, unsigned mask, uint64_t value) {
     return static_cast<unsigned>(emulator_collective(operation, mask, value, 0, 32));
 }
