@@ -10,9 +10,16 @@ from launches import each_device
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, able, emulated
-from yaie.course.lessons.data_nb15 import CHUNKS, Tiling, count_loads, owners, places
+from yaie.course.lessons.data_nb15 import (
+    CHUNKS,
+    Tiling,
+    count_loads,
+    owners,
+    places,
+    stage_events,
+)
 from yaie.course.lessons.ops.cuda import matrix
-from yaie.course.viz.tensor_core import pipeline
+from yaie.course.viz.tensor_core import pipeline, replay
 from yaie.ops.registry import Unsupported
 
 MMA = CSRC / "matmul" / "mma.cu"
@@ -196,6 +203,29 @@ def test_a_pipeline_with_enough_stages_waits_once():
         pipeline(0, 3)
 
 
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_a_loop_replayed_is_the_model(stages):
+    """Fill all stages; then wait for a tile, multiply it, and copy into its stage."""
+    events = [("copy", stage) for stage in range(stages)]
+    for tile in range(8):
+        halves = [("product", 0.5), ("load", 0), ("product", 0.5)]
+        events += [("wait", stages - 1), ("barrier", 0), *halves, ("copy", tile % stages)]
+    assert replay(stages, events) == pipeline(stages, 8)
+    assert replay(stages, [("product", 8.0)]).products == pipeline(stages, 8, copy=0.0).products
+
+
+def test_the_events_of_the_last_rung(tmp_path):
+    stages, events = stage_events(MMA, 4)
+    assert stages == 3
+    copies, products = ([n for what, n in events if what == kind] for kind in ("copy", "product"))
+    assert copies == [0, 1, 2, 0, 1, 2, 0] and sum(products) == pytest.approx(4)
+    assert [n for what, n in events if what == "wait"] == [2, 1, 1, 1, 1, 0]
+    path = tmp_path / "other.cu"
+    path.write_text("// no kernel")
+    with pytest.raises(ValueError, match=r"must have '#include .*' once, has it 0 times"):
+        stage_events(path, 4)
+
+
 def test_a_wait_that_is_too_weak_shows():
     """Emulated copies are made when they are waited for, so the pipeline's counts are tested."""
     right = MMA.read_text()
@@ -207,3 +237,7 @@ def test_a_wait_that_is_too_weak_shows():
         c = torch.full((33, 40), torch.nan).half()
         jit.load(source, name="waits.cu").matmul_mma_f16(a, b, c, 33, 40, 200)
         assert torch.allclose(c, wanted, rtol=1e-3, atol=1e-2) == is_right
+        checked = jit.load(source, name="waits.cu", checked=True)
+        checked.matmul_mma_f16(a, b, c, 33, 40, 200)
+        found = {finding.kind for finding in checked.report.findings}
+        assert found == (set() if is_right else {"pending_copy"})

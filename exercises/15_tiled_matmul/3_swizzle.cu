@@ -132,12 +132,20 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     float sums[TILES_16][TILES_8][4] = {};
+    auto multiply = [&](int set) {
+#pragma unroll
+        for (int i = 0; i < TILES_16; ++i)
+#pragma unroll
+            for (int j = 0; j < TILES_8; ++j)
+                mma_16x8x16<T>(sums[i][j], a_parts[set][i], b_parts[set][j / 2][j % 2 * 2],
+                               b_parts[set][j / 2][j % 2 * 2 + 1]);
+    };
+
+    int tiles = ceil_div(k, TILE_K);
     for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
     cp_async_wait<STAGES - 1>();
     __syncthreads();
     load_fragments(0, 0, 0);
-
-    int tiles = ceil_div(k, TILE_K);
     for (int first_tile = 0; first_tile < tiles; first_tile += STAGES) {
 #pragma unroll
         for (int stage = 0; stage < STAGES; ++stage) {
@@ -156,13 +164,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
                     __syncthreads();
                     copy_tiles(tile + STAGES, stage);
                 }
-#pragma unroll
-                for (int i = 0; i < TILES_16; ++i)
-#pragma unroll
-                    for (int j = 0; j < TILES_8; ++j)
-                        mma_16x8x16<T>(sums[i][j], a_parts[step % 2][i],
-                                       b_parts[step % 2][j / 2][j % 2 * 2],
-                                       b_parts[step % 2][j / 2][j % 2 * 2 + 1]);
+                multiply(step % 2);
             }
         }
     }

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import torch
@@ -27,6 +30,23 @@ extern "C" cudaError_t swizzle_places(int* out, int chunks, int rows, cudaStream
 }
 """
 CHUNKS = (4, 8, 16, 32)
+# Has thread 0 print its copies, waits, barriers, loads and products.
+EVENTS = """
+#define TELL(...) (threadIdx.x + blockIdx.x == 0 ? printf(__VA_ARGS__) : 0)
+#define IN_STAGE(place) int((const T*)(place) - stages) / STAGE
+template <typename T, typename... Parts>
+__device__ inline void told_mma(Parts&&... parts) {
+    TELL("product 1\\n"), mma_16x8x16<T>(parts...);
+}
+template <int PENDING>
+__device__ inline void told_wait() { TELL("wait %d\\n", PENDING), cp_async_wait<PENDING>(); }
+#define mma_16x8x16 told_mma
+#define cp_async_wait told_wait
+#define cp_async_16(to, from, valid) (written = IN_STAGE(to), cp_async_16(to, from, valid))
+#define cp_async_commit() (TELL("copy %d\\n", written), cp_async_commit())
+#define ldmatrix_x4_trans(to, row) (TELL("load %d\\n", IN_STAGE(row)), ldmatrix_x4_trans(to, row))
+#define __syncthreads() (TELL("barrier 0\\n"), __syncthreads())
+"""
 
 
 @dataclass(frozen=True)
@@ -77,6 +97,36 @@ def places(path: Path, chunks: int, rows: int = 16) -> torch.Tensor:
     module = Module(path.read_text(encoding="utf-8") + TABLE, path, apart=True)
     module.swizzle_places(out, chunks, rows)
     return out
+
+
+def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
+    """What thread 0 of the tensor-core kernel does, in its order, for `tiles` tiles of k.
+
+    Args:
+        path: a file with the kernel of `csrc/matmul/mma.cu`.
+
+    Returns:
+        The number of stages, and the events: ("copy", stage) closes a group of copies, ("wait", n)
+        waits for all groups but the n newest, ("barrier", 0), ("load", stage) loads fragments,
+        ("product", share) multiplies this share of a tile.
+    """
+    source = path.read_text(encoding="utf-8")
+    for line, more in (('#include "mma.cuh"\n', EVENTS), ("(shared);\n", "    int written = 0;\n")):
+        if source.count(line) != 1:
+            raise ValueError(f"{path} must have {line!r} once, has it {source.count(line)} times")
+        source = source.replace(line, line + more)
+    a, b = torch.ones(8, tiles * 32).half(), torch.ones(tiles * 32, 8).half()
+    with redirect_stdout(StringIO()) as told:
+        Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
+    share = tiles / max(1, told.getvalue().count("product"))
+    events: list[tuple[str, float]] = []
+    for what, number in (line.split() for line in told.getvalue().splitlines()):
+        if what == "product":
+            multiplied = events.pop()[1] if events[-1][0] == what else 0.0
+            events.append((what, multiplied + share))
+        else:
+            events.append((what, float(number)))
+    return int(re.search(r"\bSTAGES = (\d+);", source)[1]), events
 
 
 def owners() -> dict[str, list[list[tuple[int, int]]]]:

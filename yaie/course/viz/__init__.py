@@ -29,7 +29,7 @@ _NAMES = {
     "flat_tree": "FlatView draw_flat_tree",
     "steps": "ScanStep draw_scan Search draw_search Stage draw_reduction Tray draw_tray",
     "matmul": "ProductStep draw_product Part draw_owners draw_places",
-    "tensor_core": "draw_fragments pipeline draw_pipeline",
+    "tensor_core": "draw_fragments pipeline replay draw_pipeline",
     "building": "Piece draw_binary draw_autograd",
     "benchmark": "draw_benchmark",
     "parallel": "HeadShares draw_head_shares Matrix draw_matrices draw_speculation",

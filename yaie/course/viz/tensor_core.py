@@ -123,6 +123,32 @@ def pipeline(stages: int, tiles: int, copy: float = 3.0, product: float = 1.0) -
     return Pipeline(stages, tuple(copies), tuple(products))
 
 
+def replay(
+    stages: int, events: Sequence[tuple[str, float]], copy: float = 3.0, product: float = 1.0
+) -> Pipeline:
+    """A kernel's pipeline in the same model, from what one of its threads does in order.
+
+    Args:
+        events: ("copy", stage) starts a tile's copy, ("wait", n) waits for all copies but the n
+            newest, ("product", share) multiplies this share of the next tile. Others take no time.
+    """
+    now, done = 0.0, 0.0  # the time, and the tiles that have been multiplied
+    copies: list[tuple[float, float]] = []
+    products: list[tuple[float, float]] = []
+    for what, number in events:
+        if what == "copy":
+            copies.append((now, now + copy))
+        elif what == "wait":
+            now = max([now, *(end for _, end in copies[: max(0, len(copies) - int(number))])])
+        while what == "product" and number > 1e-6:
+            share = min(number, int(done + 1 + 1e-6) - done)
+            begin = products.pop()[0] if done % 1 > 1e-6 else now
+            now += share * product
+            products.append((begin, now))
+            done, number = round(done + share, 6), number - share
+    return Pipeline(stages, tuple(copies[: len(products)]), tuple(products))
+
+
 def draw_pipeline(state: Pipeline, until: float | None = None, at: Place | None = None) -> Figure:
     """Draw copies and products along time, one row per stage; red: the tensor cores wait."""
     page, grid = _lanes(state.stages + 1, until or state.products[-1][1], at)
