@@ -99,7 +99,7 @@ class ScriptedModel:
     """
 
     def __init__(self, engine: Engine, scripts: dict[int, Sequence[int]]) -> None:
-        self.config = engine.config
+        self.config, self.backends = engine.config, {"sample": "auto"}
         self.scripts = {first: list(script) for first, script in scripts.items()}
         self.block_size = engine.kv.block_size
         self.memory: dict[int, int] = {}

@@ -368,8 +368,17 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
         assert invoke(command, "--exercises", "--backend", "triton").exit_code == 0
         options = seen.pop()
         assert options["exercises"] is True and options["backend"] == "triton"
+        pairs = "rotary=mine:rotate", "sample=cuda"
+        assert invoke(command, "--backend", pairs[0], "--backend", pairs[1]).exit_code == 0
+        assert seen.pop()["backend"] == {"rotary": "mine:rotate", "sample": "cuda"}
         assert invoke(command).exit_code == 0
         assert not seen.pop()["exercises"]
+
+
+@pytest.mark.parametrize("words", [["=cuda"], ["rotary="], ["cuda", "triton"], ["x=a", "x=b"]])
+def test_back_ends_that_cannot_be_read_are_refused(words):
+    with pytest.raises(ValueError, match=f"--backend must be one name, .* got {words[0]}"):
+        commands.back_ends(words)
 
 
 def test_the_command_shares_the_processors(monkeypatch):

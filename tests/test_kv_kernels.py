@@ -75,7 +75,8 @@ def written(pool: torch.Tensor, new: torch.Tensor, slots: torch.Tensor) -> torch
 
 def write(backend: str, *arguments: torch.Tensor) -> None:
     if backend == "simple":
-        cuda.reshape_and_cache_simple(*arguments)
+        name = "reshape_and_cache_simple"
+        cuda.reshape_and_cache(*arguments, f"kv/{name}.cu", name)
     elif backend == "cuda":
         cuda.reshape_and_cache(*arguments)
     else:

@@ -7,13 +7,14 @@ import torch
 from tiny import make_tiny_model
 
 from yaie import SamplingParams
-from yaie.course.core.exercise import lacks_triton
-from yaie.course.core.manifest import exercises
+from yaie.course.core.exercise import lacks_triton, load_reference
+from yaie.course.core.judge import Versions, mistakes
+from yaie.course.core.manifest import exercises, find
 from yaie.course.core.paths import ROOT
 from yaie.course.core.triton import HAS_TRITON, can_watch
 from yaie.engine.llm import LLM
 from yaie.ops.interpreter import interpreted
-from yaie.ops.registry import register
+from yaie.ops.registry import register, resolve
 
 OF_OPERATORS = [e.id for e in exercises() if e.operator]
 PROMPTS = [[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 8, 1], [40]]
@@ -74,7 +75,9 @@ def test_what_is_computed_shows_in_the_answers(folder, wanted):
     register("reshape_and_cache", "lost", lambda *arguments: None)
     register("rotary", "noise", lambda x, *tables: torch.rand_like(x))
     register("silu_and_mul", "zeros", lambda x: torch.zeros_like(x[:, : x.shape[1] // 2]))
+    register("sample", "first", lambda logits, *_: torch.zeros(len(logits), dtype=torch.int64))
     for operator, name in (
+        ("sample", "first"),
         ("reshape_and_cache", "lost"),
         ("rotary", "noise"),
         ("silu_and_mul", "zeros"),
@@ -82,10 +85,59 @@ def test_what_is_computed_shows_in_the_answers(folder, wanted):
         assert answers(folder, exercises=False, backend={operator: name}) != wanted
 
 
-def test_every_operator_of_an_exercise_is_the_models():
-    from yaie.model.llama import OPERATORS
+WRONG = {  # a mistake of each exercise whose operator is made of more than the learner's code
+    "12.1": "scale_forgotten_in_the_weights",
+    "12.2": "one_key_short",
+    "12.3": "no_offset",
+    "12.4": "equal_weights",
+    "17.1": "no_scale",
+    "17.2": "not_divided",
+    "17.3": "one_too_few",
+    "20.1": "counted_twice",
+    "20.2": "same_for_every_token",
+    "20.3": "drops_the_token_that_crosses",
+}
 
-    assert {e.operator for e in exercises() if e.operator} <= set(OPERATORS)
+
+def attended() -> tuple:
+    """Three queries of a prompt of 70 tokens, and one of a sequence of 9, in blocks of 16."""
+    generator = torch.Generator().manual_seed(0)
+    q, *pools = (torch.randn(n, 2, 16, generator=generator) for n in (4, 96, 96))
+    tables = torch.tensor([[4, 2, 0, 5, 1], [3, 0, 0, 0, 0]], dtype=torch.int32)
+    lengths, starts = (torch.tensor(x, dtype=torch.int32) for x in ([70, 9], [0, 3, 4]))
+    return q, *(pool.view(6, 16, 2, 16) for pool in pools), tables, lengths, starts, None
+
+
+def drawn() -> tuple:
+    """A row of logits 256 times, with as many numbers from 0 to 1; top-p keeps two tokens."""
+    full = torch.full((3, 256), 1.0)
+    logits = torch.tensor([2.0, 1.5, 1.0, -10.0, -10.0]).expand(256, -1).contiguous()
+    uniform = torch.arange(0.5, 256, dtype=torch.float64) / 256
+    return logits, full[0], full[1].int() * 0, full[2] * 0.8, full[0] * 0, uniform
+
+
+@pytest.mark.parametrize(("exercise_id", "mistake"), WRONG.items())
+def test_the_operator_is_computed_by_the_learners_kernel(exercise_id, mistake):
+    exercise = find(exercise_id)
+    if exercise.is_triton and (lacks_triton(exercise) or not interpreted()):
+        pytest.skip("needs Triton's interpreter")
+    given, most = (drawn(), 0.15) if exercise.operator == "sample" else (attended(), 1e-4)
+    wrong = Versions(exercise).load(next(m for m in mistakes(exercise) if m.name == mistake))
+    functions = (
+        resolve(exercise.operator, "reference"),
+        *(exercise.fit(version) for version in (load_reference(exercise), wrong)),
+    )
+    results = [function(*given) for function in functions]
+    if exercise.operator == "sample":
+        results = [(tokens.bincount(minlength=5) / 256, None) for tokens in results]
+    wanted, right, wrong = (result for result, _ in results)
+    assert (right - wanted).abs().max() < most < (wrong - wanted).abs().max()
+
+
+def test_every_operator_of_an_exercise_is_the_models():
+    from yaie.model.llama import STEP_OPERATORS
+
+    assert {e.operator for e in exercises() if e.operator} == set(STEP_OPERATORS)
     assert all((ROOT / e.source).is_file() for e in exercises())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import warnings
 
 import pytest
@@ -70,7 +71,7 @@ def test_an_edited_kernel_is_loaded_again(kernels):
 def test_a_learners_edited_file_is_taken_by_the_next_engine(tmp_path):
     file = tmp_path / "mine.cu"
     file.write_text(DOUBLED.replace("rms_norm_f32", "rms_norm_simple_f32"))
-    fit, x = operator_by("yaie.ops.cuda.norm:rms_norm_simple"), torch.ones(2, 8)
+    fit, x = operator_by("yaie.ops.cuda.norm:rms_norm", name="rms_norm_simple"), torch.ones(2, 8)
     with pytest.raises(jit.KernelError, match=r"invalid argument|InvalidValue"):
         fit(file)(x, x[0], 1e-6)
     file.write_text((jit.CSRC / "norm" / "rms_norm_simple.cu").read_text())
@@ -225,3 +226,44 @@ def test_a_transposed_matrix_is_a_copy(shape, backend):
 def test_weights_of_no_keys_are_a_copy():
     scores = torch.ones(3, 0)
     assert safe_softmax(scores)[0] is not scores
+
+
+# ------------------------------------------------------------------------------------- one's own
+
+MINE = """
+def rotate(x, positions, cos, sin): return x
+def too_few(x): return x
+number = 5
+"""
+
+
+def test_a_function_by_its_place_is_a_back_end(monkeypatch, tmp_path):
+    (tmp_path / "mine_to_plug.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(registry._FUNCTIONS, "rotary", dict(registry._FUNCTIONS["rotary"]))
+    place = "mine_to_plug:rotate"
+    chosen = registry.choose(["rotary", "sample"], {"rotary": place})
+    assert chosen == {"rotary": place, "sample": "auto"}
+    assert registry.resolve("rotary", place)(1, 2, 3, 4) == 1
+    assert registry.in_words(chosen, "cpu") == f"rotary by {place}; sample by reference"
+    for place, error, words in (
+        (
+            "no_such_module:f",
+            ValueError,
+            "'cuda' or .*got 'no_such_module:f': No module",
+        ),
+        (
+            "mine_to_plug:nothing",
+            ValueError,
+            "or module:function, .* no attribute 'nothing'",
+        ),
+        ("mine_to_plug:too_few", TypeError, r"\(x, positions, cos, sin\), got .*: too many pos"),
+        ("torch:relu", TypeError, "a function of .*, got 'torch:relu': no signature found"),
+        ("mine_to_plug:number", TypeError, "a function of .*, got 'mine_to_plug:number': 5 is not"),
+    ):
+        with pytest.raises(error, match=f"backend of rotary must be .*{words}"):
+            registry.choose(["rotary"], {"rotary": place})
+        assert place not in registry.backends("rotary")
+    with pytest.raises(ValueError, match="operators are 'rotary', got 'rotation'"):
+        registry.choose(["rotary"], {"rotation": "mine_to_plug:rotate"})

@@ -30,8 +30,8 @@ SENT = {"model": "tiny-llama", "prompt": "a", "ignore_eos": True}
 
 
 @contextmanager
-def process(folder, *options):
-    """The server, and its address once it serves."""
+def process(folder, *options, said=""):
+    """The server, and its address once it serves; before that it has `said` something."""
     command = [sys.executable, "-m", "yaie", "serve", str(folder), "--port", "0", *options]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -39,11 +39,14 @@ def process(folder, *options):
     )  # fmt: skip
     try:
         with killed_after(90, server):
+            before = ""
             for line in server.stdout:
+                before += line
                 if found := re.search(r"serving tiny-llama at (http://\S+)/v1", line):
                     break
             else:
-                raise AssertionError("the server said nothing of its address")
+                raise AssertionError(f"the server said nothing of its address: {before}")
+            assert said in before
         with killed_after(90, server):
             yield server, found[1]
     finally:
@@ -65,6 +68,19 @@ def killed_after(seconds, server):
 def ask(address, **fields):
     with httpx.Client(trust_env=False, timeout=60) as http:
         return http.post(f"{address}/v1/completions", json=SENT | fields)
+
+
+def test_a_back_end_of_ones_own_computes(tiny_model, tmp_path, monkeypatch):
+    """A function of the working directory, which leaves a word where it was called."""
+    (tmp_path / "own_norm.py").write_text(
+        "from yaie.ops.reference.norm import rms_norm\n"
+        "def norm(*arguments):\n    open('called', 'w').close()\n    return rms_norm(*arguments)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    said = "operators: rms_norm by own_norm:norm; add_rms_norm, silu_and_mul, rotary, "
+    with process(tiny_model, "--backend", "rms_norm=own_norm:norm", said=said) as (_, address):
+        assert ask(address, max_tokens=2).status_code == 200
+    assert (tmp_path / "called").exists()
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])

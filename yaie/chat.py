@@ -6,7 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from yaie.engine.llm import LLM
@@ -16,13 +16,14 @@ HELP = "/reset forgets the conversation, /exit or /quit ends it, Ctrl-C stops an
 TEMPERATURE, TOP_P = 0.0, 0.9
 
 
-def load(model: str, exercises: bool | Sequence[str] = False, **options: str) -> LLM:
+def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) -> LLM:
     """Load a model, with these options of `LLM`, and say how long it took."""
     started = time.perf_counter()
     print(f"loading {model} ...", flush=True)
     from yaie.engine.llm import LLM
 
     llm = LLM(model, exercises=exercises or None, **options)
+    print(f"operators: {llm.engine.back_ends}")
     print(f"ready after {time.perf_counter() - started:.1f} s. {HELP}.")
     return llm
 

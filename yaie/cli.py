@@ -8,13 +8,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Annotated, NoReturn
 
 import typer
+from typer import Option
 
 from yaie import __version__
-from yaie.bench.commands import DEFAULT_MODEL, Device, Dtype
+from yaie.bench.commands import DEFAULT_MODEL, Backend, Device, Dtype, back_ends
 from yaie.bench.commands import app as bench_app
 from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.core.commands import app as course_app
@@ -27,15 +27,9 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
-Backend = Annotated[
-    str, typer.Option(help="Who computes the operators: auto, reference, triton or cuda.")
-]
-Exercises = Annotated[
-    bool, typer.Option("--exercises", help="Answer with the exercises you have solved.")
-]
+Exercises = Annotated[bool, Option("--exercises", help="Answer with those you have solved.")]
 OneExercise = Annotated[
-    list[str] | None,
-    typer.Option(metavar="ID", help="Answer with this one of them; may be repeated."),
+    list[str] | None, Option(metavar="ID", help="Answer with this one of them; may be repeated.")
 ]
 
 
@@ -47,9 +41,9 @@ def show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error was raised.")] = False,
+    debug: Annotated[bool, Option("--debug", help="Show where an error was raised.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show it.")
+        bool, Option("--version", callback=show_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     """What holds for every command. `main` reads --debug itself."""
@@ -57,7 +51,7 @@ def options(
 
 @app.command()
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """Examine this machine: what works, what does not, and how to mend it."""
     from yaie.course.core import doctor
@@ -72,14 +66,12 @@ def pull(
     name: Annotated[str | None, typer.Argument(help=f"A known model: {DEFAULT_MODEL}.")] = None,
     from_hub: Annotated[
         str | None,
-        typer.Option(metavar="ORG/NAME", help="Take a Llama-family model from the hub instead."),
+        Option(metavar="ORG/NAME", help="Take a Llama-family model from the hub instead."),
     ] = None,
     cache_dir: Annotated[
-        str | None, typer.Option(help="Where models are kept.", show_default="~/.cache/yaie")
+        str | None, Option(help="Where models are kept.", show_default="~/.cache/yaie")
     ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Also compare every file with what was fetched.")
-    ] = False,
+    verify: Annotated[bool, Option("--verify", help="Compare files with those fetched.")] = False,
 ) -> None:
     """Fetch the model, once; a second call only says where it is."""
     from yaie.model import manifest
@@ -94,18 +86,14 @@ def pull(
 @app.command()
 def chat(
     model: Model = DEFAULT_MODEL,
-    temperature: Annotated[
-        float, typer.Option(help="0 always takes the likeliest token.")
-    ] = TEMPERATURE,
-    top_p: Annotated[
-        float, typer.Option(help="Draw from the likeliest tokens of this mass.")
-    ] = TOP_P,
-    max_tokens: Annotated[int, typer.Option(help="Longest answer, in tokens.")] = 256,
-    system: Annotated[str | None, typer.Option(help="A system prompt.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Makes the answers repeatable.")] = None,
+    temperature: Annotated[float, Option(help="0 always takes the likeliest token.")] = TEMPERATURE,
+    top_p: Annotated[float, Option(help="Draw from the likeliest tokens of this mass.")] = TOP_P,
+    max_tokens: Annotated[int, Option(help="Longest answer, in tokens.")] = 256,
+    system: Annotated[str | None, Option(help="A system prompt.")] = None,
+    seed: Annotated[int | None, Option(help="Makes the answers repeatable.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
-    backend: Backend = "auto",
+    backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
 ) -> None:
@@ -113,7 +101,7 @@ def chat(
     from yaie.chat import Chat, load
 
     mine = exercise or exercises
-    llm = load(model, exercises=mine, device=device, dtype=dtype, backend=backend)
+    llm = load(model, exercises=mine, device=device, dtype=dtype, backend=back_ends(backend))
     Chat(
         llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
     ).run()
@@ -123,75 +111,59 @@ def chat(
 def serve(
     context: typer.Context,
     model: Model = DEFAULT_MODEL,
-    host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    name: Annotated[
-        str | None, typer.Option(help="What requests call the model.", show_default="the model")
-    ] = None,
-    api_key: Annotated[
-        str | None, typer.Option(envvar="YAIE_API_KEY", help="Demand this key under /v1.")
-    ] = None,
+    host: Annotated[str, Option(help="Where to listen.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    name: Annotated[str | None, Option(help="What requests call it.", show_default="model")] = None,
+    api_key: Annotated[str | None, Option(envvar="YAIE_API_KEY", help="Demand this key.")] = None,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="A name by which a proxy calls the server.")
+        list[str] | None, Option(help="A name by which a proxy calls the server.")
     ] = None,
-    max_num_seqs: Annotated[int, typer.Option(min=1, help="Requests that run together.")] = 64,
+    max_num_seqs: Annotated[int, Option(min=1, help="Requests that run together.")] = 64,
     max_num_batched_tokens: Annotated[
         int,
-        typer.Option(
+        Option(
             min=1,
             help="Tokens of a step. Fewer (256 on a CPU) delay others less beside a long prompt.",
         ),
     ] = 2048,
-    max_queued: Annotated[
-        int, typer.Option(min=0, help="Requests that may wait; more are answered 429.")
-    ] = 256,
+    max_queued: Annotated[int, Option(min=0, help="Requests that may wait; others get 429.")] = 256,
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest answer.", show_default="the context")
+        int | None, Option(min=1, help="Longest answer.", show_default="the context")
     ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
     num_blocks: Annotated[
-        int | None, typer.Option(min=1, help="KV blocks.", show_default="as memory allows")
+        int | None, Option(min=1, help="KV blocks.", show_default="as memory allows")
     ] = None,
-    block_size: Annotated[int, typer.Option(min=1, help="Tokens of a KV block.")] = 16,
+    block_size: Annotated[int, Option(min=1, help="Tokens of a KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
         int | None,
-        typer.Option(min=1, help="Memory of all of them, instead.", show_default="as is free"),
+        Option(min=1, help="Memory of all of them, instead.", show_default="as is free"),
     ] = None,
     gpu_memory_utilization: Annotated[
-        float, typer.Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
+        float, Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
     ] = 0.9,
     max_model_len: Annotated[
         int | None,
-        typer.Option(min=2, help="Most tokens of a request.", show_default="the model's context"),
+        Option(min=2, help="Most tokens of a request.", show_default="the model's context"),
     ] = None,
-    enforce_eager: Annotated[
-        bool, typer.Option("--enforce-eager", help="Capture no CUDA graphs.")
-    ] = False,
-    enable_prefix_caching: Annotated[bool, typer.Option(help="Share what prompts share.")] = True,
-    enable_chunked_prefill: Annotated[
-        bool, typer.Option(help="Compute a long prompt in several steps.")
-    ] = True,
-    policy: Annotated[
-        str, typer.Option(help="Who is next: fcfs, or lpm for the longest cached prefix.")
-    ] = "fcfs",
-    tensor_parallel_size: Annotated[
-        int, typer.Option(min=1, help="Processes that share the model, on a GPU each.")
-    ] = 1,
-    shutdown_timeout: Annotated[
-        int, typer.Option(min=0, help="Seconds that answers may still take at the end.")
-    ] = 30,
-    backend: Backend = "auto",
+    enforce_eager: Annotated[bool, Option("--enforce-eager", help="No CUDA graphs.")] = False,
+    enable_prefix_caching: Annotated[bool, Option(help="Share what prompts share.")] = True,
+    enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in pieces.")] = True,
+    policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
+    tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
+    shutdown_timeout: Annotated[int, Option(min=0, help="Seconds to end answers in.")] = 30,
+    backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
 ) -> None:
     """Serve the model over HTTP, in the form of OpenAI's API."""
-    from yaie.engine.config import EngineConfig
+    from yaie.engine.config import OPTIONS, EngineConfig
     from yaie.model.pull import model_name
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
 
-    options = {field.name for field in fields(EngineConfig)}
+    given = context.params | {"backend": back_ends(backend)}
     run(
         model,
         Settings(
@@ -201,7 +173,7 @@ def serve(
             max_tokens=max_tokens,
             allowed_hosts=tuple(allowed_host) if allowed_host else None,
         ),
-        EngineConfig(**{name: value for name, value in context.params.items() if name in options}),
+        EngineConfig(**{name: value for name, value in given.items() if name in OPTIONS}),
         host=host,
         port=port,
         shutdown_timeout=shutdown_timeout,

@@ -19,6 +19,14 @@ Dtype = Annotated[
         help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
     ),
 ]
+Backend = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[OPERATOR=]NAME", show_default="auto",
+        help="Who computes the operators: auto, reference, triton or cuda. OPERATOR=NAME chooses "
+        "for one of them, OPERATOR=MODULE:FUNCTION a function of yours; may be repeated.",
+    ),
+]  # fmt: skip
 Output = Annotated[
     Path | None, typer.Option(help="Keep the results as JSON; go on with those there.")
 ]
@@ -35,6 +43,24 @@ LADDERS = (
     *("blocks", "triton"),
 )
 app = typer.Typer(no_args_is_help=True, help="Measure what this machine achieves.")
+
+
+def back_ends(words: list[str] | None) -> str | dict[str, str]:
+    """What `--backend` says: a back end for all operators, or one for each that is named.
+
+    Raises ValueError if the words are neither.
+    """
+    words = words or ["auto"]
+    if len(words) == 1 and "=" not in words[0]:
+        return words[0]
+    chosen: dict[str, str] = {}
+    for word in words:
+        operator, _, name = word.partition("=")
+        if not operator or not name or operator in chosen:
+            wanted = "one name, or OPERATOR=NAME once for each of some operators"
+            raise ValueError(f"--backend must be {wanted}, got {' and '.join(words)}")
+        chosen[operator] = name
+    return chosen
 
 
 @contextmanager
@@ -82,6 +108,7 @@ def bench_engine(
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
     ] = None,
+    backend: Backend = None,
     cpu_time: Annotated[
         bool,
         typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
@@ -102,7 +129,7 @@ def bench_engine(
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine
 
-        record = engine.run(**context.params)
+        record = engine.run(**context.params | {"backend": back_ends(backend)})
         save_plot(record, output)
 
 

@@ -34,6 +34,7 @@ from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
 from yaie.engine.device import choose_device, choose_dtype
 from yaie.model.pull import model_name
+from yaie.ops.registry import choose, in_words
 
 GPU_MEMORY = 0.5  # transformers needs some, too
 MILLISECONDS = (
@@ -82,6 +83,7 @@ def run(
     only: str | None = None,
     quick: bool = False,
     rounds: int | None = None,
+    backend: str | Mapping[str, str] = "auto",
     cpu_time: bool = False,
     course: bool = False,
     output: str | Path | None = None,
@@ -89,7 +91,7 @@ def run(
     """Measure, print a table per section, and return the record.
 
     Args:
-        model, device, dtype: as for `LLM`.
+        model, device, dtype, backend: as for `LLM`.
         shape: measure a model of this shape with drawn weights; `model` lends its tokenizer.
         only: names of sections, separated by commas; all by default.
         quick: small sizes, for a look.
@@ -113,11 +115,15 @@ def run(
         sizes = replace(sizes, rounds=rounds)
     chosen = str(choose_dtype(dtype, where)).removeprefix("torch.")
     options = {"gpu_memory_utilization": GPU_MEMORY} if where.type == "cuda" else {}
+    if backend != "auto":
+        options["backend"] = backend
     name = model_name(model) if shape is None else f"{shape}, weights drawn"
     subject = {"benchmark": "engine", "model": name, "dtype": chosen, "quick": quick}
     subject |= whose(where) | {"sizes": asdict(sizes)}
     if shape is not None:
         subject["exercises"] = False  # a drawn model is the engine's own
+    chosen_back_ends = choose(subject["operators"], backend).items()
+    subject["operators"] |= {name: by for name, by in chosen_back_ends if by != "auto"}
     clock: Clock = WALL
     if cpu_time:
         if where.type != "cpu":
@@ -129,7 +135,7 @@ def run(
         bench = Bench(model, chosen, where, sizes, record, options, clock)
     else:
         bench = DrawnBench(shape_of(shape), model, chosen, where, sizes, record, options, clock)
-    bench.say(f"operators: {by_back_end(subject['operators'])}")
+    bench.say(f"operators: {in_words(subject['operators'], where.type)}")
     if subject["exercises"]:
         bench.say("your solved exercises take the place of what they are named for:")
     for name in names:
@@ -147,14 +153,6 @@ def sections(only: str | None, known: Sequence[str]) -> list[str]:
         if name not in known:
             raise ValueError(f"only must name some of {', '.join(known)}, got {name!r}")
     return names
-
-
-def by_back_end(operators: Mapping[str, str]) -> str:
-    """Which operators each back end computes, in words."""
-    names: dict[str, list[str]] = {}
-    for operator, backend in operators.items():
-        names.setdefault(backend, []).append(operator)
-    return "; ".join(f"{', '.join(who)} by {backend}" for backend, who in names.items())
 
 
 def show(section: str, rows: Sequence[Row]) -> None:

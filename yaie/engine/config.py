@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from yaie.engine.checks import check_count, check_number, check_switch
 
@@ -18,7 +18,8 @@ class EngineConfig:
         dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU and half precision
             on a GPU.
         backend: which back end computes the operators: "auto", "reference", "triton", "cuda", or
-            a mapping from operators to back ends; see `yaie.ops.registry`.
+            a mapping from operators to back ends, one of which may be your own function,
+            "module:function"; see `yaie.ops.registry`.
         block_size: tokens per KV block.
         num_blocks: blocks of the KV cache; by default as many as memory allows.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
@@ -90,6 +91,7 @@ class EngineConfig:
             raise ValueError(f'policy must be "fcfs" or "lpm", got {self.policy!r}')
 
 
+OPTIONS = {field.name for field in fields(EngineConfig)}
 COUNTS = {  # with the least that each may be
     "block_size": 1,
     "num_blocks": 1,

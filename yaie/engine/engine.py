@@ -29,6 +29,7 @@ from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 from yaie.model.llama import Llama
 from yaie.model.tokenizer import Tokenizer
+from yaie.ops.registry import in_words
 
 
 class Engine:
@@ -86,7 +87,8 @@ class Engine:
         self.device = model.embed.device
         on_gpu = self.device.type == "cuda"
         self.overlap = on_gpu if config.overlap is None else config.overlap
-        self._samples_like_a_gpu = on_gpu or self.overlap
+        named = () if isinstance(config.backend, str) else config.backend
+        self._samples_like_a_gpu = on_gpu or self.overlap or "sample" in {*parts.operators, *named}
         with current(self.device):
             self.runner = Runner(
                 model,
@@ -285,6 +287,14 @@ class Engine:
             request.expect(row)
         if ready:
             self._in_flight.append(launched)
+
+    @property
+    def back_ends(self) -> str:
+        """Which back end computes each operator of a step, in words."""
+        computed = dict(self.runner.model.backends)
+        if not self._samples_on_device():
+            del computed["sample"]  # the sampler chooses the tokens
+        return in_words(computed, self.device.type)
 
     def _samples_on_device(self) -> bool:
         """Whether the operator `sample` chooses tokens; the sampler may be replaced at any time."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 
 from yaie.engine.checks import check_sequence
-from yaie.engine.config import EngineConfig
+from yaie.engine.config import OPTIONS, EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.sampling import SamplingParams
@@ -15,7 +14,6 @@ from yaie.engine.start import start_engine
 
 Prompt = str | Sequence[int]
 Message = dict[str, str]
-OPTIONS = {field.name for field in fields(EngineConfig)}
 
 
 class LLM:

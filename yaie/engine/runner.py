@@ -23,7 +23,6 @@ from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
 from yaie.model.llama import Llama
 from yaie.ops import operators
-from yaie.ops.registry import AUTO
 
 MOST_SHAPES = 64  # how many shapes' field views are kept
 WARM_TOKENS = 512  # of a step that `Runner.warm` prepares for: more would take seconds at a start
@@ -133,7 +132,8 @@ class Runner:
         allow none. In the memory in front of the inputs, where the next step may find them, 0
         stands for -1, since the model needs a token.
         """
-        tokens = operators.sample(logits, *self.inputs.sampling(), backend=AUTO)
+        backend = self.model.backends["sample"]
+        tokens = operators.sample(logits, *self.inputs.sampling(), backend=backend)
         torch.clamp(tokens, min=0, out=self._sampled[: len(tokens)])
         return tokens
 

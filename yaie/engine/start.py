@@ -13,7 +13,7 @@ from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, chosen_parts
 from yaie.model.config import ModelConfig
-from yaie.model.llama import OPERATORS
+from yaie.model.llama import STEP_OPERATORS
 from yaie.model.parallel import smallest
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
@@ -56,8 +56,8 @@ def start_engine(
 
 
 def with_exercises(backend: str | Mapping[str, str], parts: Parts) -> dict[str, str]:
-    """A back end for each operator of the model: the learner's code where there is some."""
-    backends = choose(OPERATORS, backend)
+    """A back end for each operator of a step: the learner's code where there is some."""
+    backends = choose(STEP_OPERATORS, backend)
     name = f"exercises-{next(_number)}"  # another engine may have another version of them
     for operator, function in parts.operators.items():
         register(operator, name, function)

@@ -37,6 +37,7 @@ OPERATORS = (
     *("rms_norm", "add_rms_norm", "silu_and_mul", "rotary"),
     *("reshape_and_cache", "paged_attention"),
 )
+STEP_OPERATORS = (*OPERATORS, "sample")  # and what chooses the tokens of a step on a device
 
 
 class Llama(nn.Module):
@@ -46,8 +47,8 @@ class Llama(nn.Module):
         config: sizes and constants.
         dtype: of weights, activations and cache; logits are float32 in any case.
         device: where the weights lie.
-        backends: of the operators (`OPERATORS`): one back end for all, or a mapping from operators
-            to back ends, with "auto" for the rest. See `yaie.ops.registry`.
+        backends: of `STEP_OPERATORS`: one back end for all, or a mapping from operators to back
+            ends, with "auto" for the rest. See `yaie.ops.registry`.
         shard: the part of the model that this process holds, if it is one of a group.
 
     Attributes:
@@ -65,7 +66,7 @@ class Llama(nn.Module):
         super().__init__()
         config = shard.narrow(config)
         self.config, self.dtype = config, dtype
-        self.backends = choose(OPERATORS, backends)
+        self.backends = choose(STEP_OPERATORS, backends)
 
         def weight(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, dtype=dtype, device=device), requires_grad=False)

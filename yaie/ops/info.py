@@ -108,18 +108,20 @@ def cuda_files(function: Callable) -> list[str]:
     found: list[str] = []
     seen: set[types.CodeType] = set()
 
-    def look(code: types.CodeType, names: dict) -> None:
+    def look(function: types.FunctionType) -> None:
+        code, names = function.__code__, function.__globals__
         if code in seen:
             return
         seen.add(code)
         known = [names[name] for name in code.co_names if name in names]
+        known += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
         constants = [x for c in code.co_consts for x in (c if isinstance(c, tuple) else (c,))]
         for value in [*constants, *known]:
             if isinstance(value, str) and value.endswith(".cu"):
                 found.append(value)
             elif isinstance(value, types.FunctionType) and value.__globals__ is names:
-                look(value.__code__, names)
+                look(value)
 
     if isinstance(function, types.FunctionType):
-        look(function.__code__, function.__globals__)
+        look(function)
     return list(dict.fromkeys(found))

@@ -10,10 +10,16 @@ interpreter: slowly, but the same kernels.
 from __future__ import annotations
 
 import importlib
+import inspect
+import os
+import pkgutil
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+
+import torch
 
 AUTO = "auto"
 ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
@@ -88,6 +94,40 @@ def register(operator: str, backend: str, function: Callable) -> None:
     functions[backend] = function
 
 
+def plug(operator: str, place: str) -> None:
+    """Register a function by its place, "module:function", as a back end of that name.
+
+    The module is imported as Python started with `-m` would: from the working directory first.
+
+    Raises ValueError if there is no such function, TypeError if it cannot take the arguments.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    what = f"backend of {operator} must be"
+    try:
+        function = pkgutil.resolve_name(place)
+    except (ImportError, AttributeError, ValueError) as error:
+        known = _names(_of(operator))
+        raise ValueError(f"{what} {known} or module:function, got {place!r}: {error}") from error
+    arguments = getattr(torch.ops.yaie, operator).default._schema.arguments
+    wanted = [argument.name for argument in arguments if not argument.kwarg_only]
+    try:
+        inspect.signature(function).bind(*wanted)
+    except (TypeError, ValueError) as error:  # ValueError: a function in C has no signature
+        called = f"{what} a function of ({', '.join(wanted)})"
+        raise TypeError(f"{called}, got {place!r}: {error}") from error
+    register(operator, place, function)
+
+
+def in_words(backends: Mapping[str, str], device: str) -> str:
+    """Which operators each back end computes on a device, such as "cpu"."""
+    names: dict[str, list[str]] = {}
+    for operator, backend in backends.items():
+        backend = order(operator, device)[0] if backend == AUTO else backend
+        names.setdefault(backend, []).append(operator)
+    return "; ".join(f"{', '.join(who)} by {backend}" for backend, who in names.items())
+
+
 def prefer(operator: str, backend: str | None) -> None:
     """Have `auto` try this back end first for one operator; None ends the preference."""
     functions = _of(operator)
@@ -115,7 +155,8 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
     Args:
         names: the operators.
         backends: one back end, or "auto", for all that have it, with "auto" for the rest; or a
-            mapping with a back end for some of them, and "auto" for the rest.
+            mapping with a back end for some of them, and "auto" for the rest. There, the place of
+            a function, "module:function", is a back end too: see `plug`.
 
     Raises ValueError for an operator or a back end that there is not.
     """
@@ -128,7 +169,9 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
     for name, backend in backends.items():
         if name not in names:
             raise ValueError(f"operators are {_names(names)}, got {name!r}")
-        if backend != AUTO and backend not in _of(name):
+        if ":" in backend:
+            plug(name, backend)
+        elif backend != AUTO and backend not in _of(name):
             raise ValueError(f"backend of {name} must be {_names(_of(name))}, got {backend!r}")
     return {name: backends.get(name, AUTO) for name in names}
 

@@ -67,6 +67,7 @@ def serve(
         worker.call(engine.runner.warm)
 
         def greet() -> None:
+            print(f"operators: {engine.back_ends}")
             print(f"ready after {time.perf_counter() - started:.1f} s")
             for line in welcome(address, settings, is_loopback(host)):
                 print(line, flush=True)

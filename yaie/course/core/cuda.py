@@ -72,13 +72,14 @@ class KernelCase(Case):
     how: Mapping[str, Any] = {}
 
 
-def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
+def operator_by(function: str, **options: Any) -> Callable[[Path], Callable[..., Any]]:
     """A function that makes a model's operator of a learner's file as it is then.
 
     For `Exercise.fit`.
 
     Args:
         function: the back end that takes such a file, as module:name; imported when it is needed.
+        options: what else it is given, such as the launcher's name.
     """
 
     def fit(file: Path) -> Callable[..., Any]:
@@ -86,7 +87,7 @@ def operator_by(function: str) -> Callable[[Path], Callable[..., Any]]:
 
         launcher.cache_clear()  # the file may have been edited
         module, _, name = function.partition(":")
-        return partial(getattr(importlib.import_module(module), name), file=file)
+        return partial(getattr(importlib.import_module(module), name), file=file, **options)
 
     return fit
 

@@ -35,8 +35,8 @@ def learner_parts(ids: Sequence[str] | None = None) -> Parts:
     unknown = {e.part for e in wanted if e.part} - {f.name for f in fields(Parts)}
     if unknown:
         raise ValueError(f"Parts has no field {', '.join(sorted(unknown))}")
-    parts, report = _parts([e for e in wanted if e.part])
-    operators, lines = _operators([e for e in wanted if e.operator])
+    operators, taken, lines = _operators([e for e in wanted if e.operator])
+    parts, report = _parts([e for e in wanted if e.part], taken.get("sample"))
     # Of all exercises, those that were begun are reported; of exercises that were named, each.
     untouched = tell.WHOSE["not started"]
     told = [x for x in report + lines if ids is not None or not x.endswith(untouched)]
@@ -60,20 +60,27 @@ def _wanted(ids: Sequence[str] | None) -> list[Exercise]:
     return [e for e in fitting if e in chosen]
 
 
-def _parts(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
-    """What the learner has of the parts, by name, and a line for each exercise."""
+def _parts(wanted: Sequence[Exercise], sample: str | None) -> tuple[dict[str, Any], list[str]]:
+    """What the learner has of the parts, by name, and a line for each exercise. If an exercise
+    computes the operator `sample`, that chooses the tokens, and the sampler waits."""
     parts, report = {}, []
     for part, group in groupby(sorted(wanted, key=lambda e: (e.part, e.id)), lambda e: e.part):
         group = list(group)
         found, lines = compose(group)
+        if part == "sampler" and sample is not None:
+            waits = {tell.whose(e, "runs"): tell.whose(e, "waits", "sample", sample) for e in group}
+            found, lines = load_reference(group[0]), [waits.get(line, line) for line in lines]
         report += lines
         if found is not load_reference(group[0]):
             parts[part] = group[0].fit(found)
     return parts, report
 
 
-def _operators(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
-    """What the learner has of the operators, by name, and a line for each exercise."""
+def _operators(
+    wanted: Sequence[Exercise],
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """What the learner has of the operators, by name, the exercises that compute them, and a line
+    for each exercise."""
     operators: dict[str, Any] = {}
     taken: dict[str, str] = {}
     report = []
@@ -89,7 +96,7 @@ def _operators(wanted: Sequence[Exercise]) -> tuple[dict[str, Any], list[str]]:
             operators[name] = exercise.fit(found)
             taken[name] = exercise.id
             report.append(tell.whose(exercise, "computes", name))
-    return operators, report
+    return operators, taken, report
 
 
 def compose(chosen: Sequence[Exercise]) -> tuple[Any, list[str]]:

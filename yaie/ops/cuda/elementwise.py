@@ -9,19 +9,11 @@ import torch
 from yaie.ops.cuda.launching import launch
 
 
-def silu_and_mul(x: torch.Tensor) -> torch.Tensor:
-    """silu(gate) × up of `[rows, 2 × size]`."""
-    rows, size = x.shape[0], x.shape[1] // 2
-    out = x.new_empty(rows, size)
-    launch("activation/silu_and_mul.cu", "silu_and_mul", x.dtype, x, out, rows, size)
-    return out
-
-
-def silu_and_mul_simple(
-    x: torch.Tensor, file: str | Path = "activation/silu_and_mul_simple.cu"
+def silu_and_mul(
+    x: torch.Tensor, file: str | Path = "activation/silu_and_mul.cu", name: str = "silu_and_mul"
 ) -> torch.Tensor:
-    """The same by the first rung, or by a file like it."""
+    """silu(gate) × up of `[rows, 2 × size]`; `name` is a launcher of `file`."""
     rows, size = x.shape[0], x.shape[1] // 2
     out = x.new_empty(rows, size)
-    launch(file, "silu_and_mul_simple", x.dtype, x, out, rows, size)
+    launch(file, name, x.dtype, x, out, rows, size)
     return out

@@ -67,28 +67,29 @@ def paged_prefill(
     context_lens: torch.Tensor,
     cu_seqlens: torch.Tensor,
     scale: float | None,
-    causal: bool = True,
+    rung: Callable[..., State] | None = None,
 ) -> State:
-    """Attention of several queries per sequence over the paged cache; see `reference.attention`."""
+    """Attention of several queries per sequence over the paged cache, by the best rung unless one
+    is given; see `reference.attention`."""
     sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
-    return _best(q, key_pool, value_pool, causal, scale, sequences)
+    return (rung or _best)(q, key_pool, value_pool, True, scale, sequences)
 
 
 # ---------------------------------------------------------------------------------------- rungs
-# All take the operands of `_flash`.
+# All take the operands of `_flash`; as in csrc/, or in a file like it.
 
 
-def row(*operands: Any) -> State:
+def row(*operands: Any, file: str | Path = "flash/row.cu") -> State:
     """Every row of scores on its own, with the online softmax."""
-    return _flash("flash/row.cu", *operands)
+    return _flash(file, "row", *operands)
 
 
-def shared_tile(*operands: Any) -> State:
+def shared_tile(*operands: Any, file: str | Path = "flash/shared_tile.cu") -> State:
     """Tiles of keys and values in shared memory, for a tile of queries: head_dim up to 128."""
     head_dim = operands[0].shape[2]
     if head_dim > 128:
         raise Unsupported(f"head_dim must be up to 128, got {head_dim}")
-    return _flash("flash/shared_tile.cu", *operands)
+    return _flash(file, "shared_tile", *operands)
 
 
 def mma(*operands: Any) -> State:
@@ -103,7 +104,7 @@ def mma(*operands: Any) -> State:
                 f"heads must begin at multiples of {ALIGNED} bytes; here they begin "
                 f"{x.data_ptr() % ALIGNED} bytes past one, with strides {[*x.stride()]}"
             )
-    return _flash("flash/mma.cu", *operands)
+    return _flash("flash/mma.cu", "mma", *operands)
 
 
 RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
@@ -123,15 +124,16 @@ def _best(*operands: Any) -> State:
 
 def _flash(
     file: str | Path,
+    rung: str,
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
-    causal: bool = True,
-    scale: float | None = None,
-    sequences: Sequences = Sequences(),  # noqa: B008
+    causal: bool,
+    scale: float | None,
+    sequences: Sequences,
 ) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
-    name = f"flash_{Path(file).stem}_{suffix(q.dtype)}"
+    name = f"flash_{rung}_{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")

@@ -17,27 +17,17 @@ WIDEST = 16  # bytes of a load or store
 _extent = attrgetter("nbytes", "shape")
 
 
-def reshape_and_cache(*operands: torch.Tensor) -> None:
-    """Write new keys and values into their slots; tokens may lie apart, as in a fused product."""
-    _write("kv/reshape_and_cache.cu", "reshape_and_cache", *operands)
-
-
-def reshape_and_cache_simple(
-    *operands: torch.Tensor, file: str | Path = "kv/reshape_and_cache_simple.cu"
-) -> None:
-    """The same by the first rung, or by a file like it."""
-    _write(file, "reshape_and_cache_simple", *operands)
-
-
-def _write(
-    file: str | Path,
-    name: str,
+def reshape_and_cache(
     keys: torch.Tensor,
     values: torch.Tensor,
     key_pool: torch.Tensor,
     value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
+    file: str | Path = "kv/reshape_and_cache.cu",
+    name: str = "reshape_and_cache",
 ) -> None:
+    """Write new keys and values into their slots; tokens may lie apart, as in a fused product.
+    `name` is a launcher of `file`."""
     keys, values = token_rows(keys), token_rows(values)
     size = keys.element_size()
     call(

@@ -8,22 +8,19 @@ import torch
 
 from yaie.ops.cuda.launching import launch
 
-FILE, SIMPLE = "norm/rms_norm.cu", "norm/rms_norm_simple.cu"
+FILE = "norm/rms_norm.cu"
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
-    """RMSNorm of each row of `[rows, size]`."""
-    out = torch.empty_like(x)
-    launch(FILE, "rms_norm", x.dtype, x, weight, out, *x.shape, eps)
-    return out
-
-
-def rms_norm_simple(
-    x: torch.Tensor, weight: torch.Tensor, eps: float, file: str | Path = SIMPLE
+def rms_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    file: str | Path = FILE,
+    name: str = "rms_norm",
 ) -> torch.Tensor:
-    """The same by the first rung, or by a file like it."""
+    """RMSNorm of each row of `[rows, size]`; `name` is a launcher of `file`."""
     out = torch.empty_like(x)
-    launch(file, "rms_norm_simple", x.dtype, x, weight, out, *x.shape, eps)
+    launch(file, name, x.dtype, x, weight, out, *x.shape, eps)
     return out
 
 

@@ -10,6 +10,7 @@ import torch
 
 from yaie.build import jit
 from yaie.ops.cuda.flash import RUNGS as flash_rungs
+from yaie.ops.cuda.flash import Sequences
 from yaie.ops.cuda.paged import RUNGS as paged_rungs
 
 # Of one H200, measured (notebook 09): bytes and operations per second.
@@ -98,7 +99,7 @@ def scan(n: int) -> None:
 
 def flash(rung: str, tokens: int, heads: int) -> None:
     q, k, v = (random(tokens, heads, 128, dtype=torch.bfloat16) for _ in range(3))
-    flash_rungs[rung](q, k, v, False)
+    flash_rungs[rung](q, k, v, False, None, Sequences())
 
 
 def decode(batch: int, context: int) -> None:

@@ -11,8 +11,9 @@ import torch
 from yaie.course.core.observe import Case, Observer
 from yaie.course.core.triton import Trace, run
 from yaie.course.exercises.nb10.tensors import poisoned, spaced
-from yaie.course.exercises.nb12.kernels import queries_kernel, slots_kernel
+from yaie.course.exercises.nb12.kernels import operator_by, queries_kernel, slots_kernel
 
+fit = operator_by("find_queries", "find_slots")
 ANYTHING = -(1 << 20)  # in entries beyond the context
 PADDING = (
     "Beyond the context an entry may hold anything, and no entry lies past the last row of the "

@@ -1,8 +1,14 @@
-"""Kernels that hand tensors to the functions of these exercises, and store what comes back."""
+"""Kernels that call the functions of these exercises alone, and the engine's with them in it."""
 
 from __future__ import annotations
 
+import importlib.util
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from yaie.course.core.triton import tl, triton
+from yaie.ops.reference.attention import paged_attention
 
 
 @triton.jit
@@ -112,3 +118,31 @@ def slots_kernel(
     keys = start + tl.arange(0, KEYS)
     slots = FIND(tables_ptr + sequence * max_blocks, keys, end, BLOCK_SIZE)
     tl.store(slots_ptr + tl.arange(0, KEYS), slots, mask=keys < end)
+
+
+def operator_by(*names: str, home: str = "paged") -> Callable[[Any], Callable[..., Any]]:
+    """For `fit`: `paged_attention` by the engine's kernels, with a learner's functions in them.
+
+    Args:
+        names: of the functions.
+        home: the module of `yaie.ops.triton` whose kernels call them. Those of "flash" know no
+            block tables, so each sequence's keys and values are gathered for them.
+    """
+
+    def fit(mine: Any) -> Callable[..., Any]:
+        spec = importlib.util.find_spec(f"yaie.ops.triton.{home}")
+        module = importlib.util.module_from_spec(spec)  # apart from that of the engine
+        spec.loader.exec_module(module)
+        for name in names:
+            setattr(module, name, mine if len(names) == 1 else getattr(mine, name))
+        if home == "flash":
+            return partial(paged_attention, attention=partial(_one_sequence, module.attention))
+        num_splits = module._num_splits
+        module._num_splits = lambda *sizes: max(2, num_splits(*sizes))  # there is always a merge
+        return module.paged_attention
+
+    return fit
+
+
+def _one_sequence(attention: Callable[..., Any], *qkv: Any, causal: bool, scale: Any) -> Any:
+    return attention(*qkv, causal, scale)

@@ -14,8 +14,8 @@ from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb16.pools import pool_of, rows_of
 from yaie.ops.cuda.launching import memory
 
-fit = cuda.operator_by("yaie.ops.cuda.kv:reshape_and_cache_simple")
 NAME = "reshape_and_cache_simple"
+fit = cuda.operator_by("yaie.ops.cuda.kv:reshape_and_cache", name=NAME)
 FAR = 2**19  # a slot of rows of LONG bytes that begins beyond byte 2**31
 LONG = 4097
 PADDING = "A slot of -1 marks a row of padding, for which there is nothing to write."

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,18 @@ def _paged(problem: Problem, k: Any, v: Any) -> tuple[Any, Any, Any]:
             for pool, rows in zip(pools, (k, v), strict=True):
                 pool[tables[number, j // size], j % size] = rows[start + j]
     return tables, *pools
+
+
+def operator_by(rung: str) -> Callable[[Path], Callable[..., Any]]:
+    """For `fit`: the operator `paged_attention` by a learner's file in the place of a rung."""
+
+    def fit(file: Path) -> Callable[..., Any]:
+        from yaie.ops.cuda.flash import paged_prefill
+
+        mine = cuda.operator_by(f"yaie.ops.cuda.flash:{rung}")(file)
+        return partial(paged_prefill, rung=mine)
+
+    return fit
 
 
 def see_attention(

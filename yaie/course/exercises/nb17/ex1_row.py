@@ -12,11 +12,13 @@ from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
     draw_rung,
+    operator_by,
     see_attention,
     see_loads,
     seen_by,
 )
 
+fit = operator_by("row")
 NAME = "flash_row"
 SMALL = (
     Problem(((1, 1),)),

@@ -12,11 +12,13 @@ from yaie.course.exercises.nb17.attention import (
     Problem,
     cases_of,
     draw_rung,
+    operator_by,
     see_attention,
     see_loads,
 )
 from yaie.emulator.checks import Report
 
+fit = operator_by("shared_tile")
 NAME = "flash_shared_tile"
 KEYS, HEIGHT = 32, 32  # of a tile, in float32 with head_dim up to 64
 

@@ -8,10 +8,17 @@ from typing import Any
 
 from yaie.course.core.cuda import KernelCase, requests
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb17.attention import Problem, cases_of, see_attention, seen_by
+from yaie.course.exercises.nb17.attention import (
+    Problem,
+    cases_of,
+    operator_by,
+    see_attention,
+    seen_by,
+)
 from yaie.course.exercises.nb17.ex2_tile_loop import HEIGHT, KEYS, NAME, STAYS
 from yaie.course.lessons.data_nb17 import tiles_brought
 
+fit = operator_by("shared_tile")
 SMALL = (
     Problem(((5, 9),), heads=6, kv_heads=3, dim=16),
     Problem(((6, 6),), dim=16, causal=True),

@@ -12,7 +12,9 @@ from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb20.rows import MERGE
+from yaie.course.exercises.nb20.sample import operator_by
 
+fit = operator_by("softmax_stats")
 # Rows, columns, thread blocks, threads of each.
 SHAPES = (
     *((1, 32, 1, 32), (1, 128, 1, 32), (1, 64, 1, 64), (2, 90, 1, 64), (5, 70, 2, 96)),

@@ -12,8 +12,10 @@ from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb20.rows import MERGE
+from yaie.course.exercises.nb20.sample import operator_by
 from yaie.course.lessons.ops.reference.sampling import gumbel_sample
 
+fit = operator_by("gumbel_sample")
 # Tokens, thread blocks, threads of each.
 SIZES = ((300, 2, 96), (1, 1, 32), (20, 1, 32), (64, 1, 64), (90, 3, 64), (1100, 1, 1024))
 # With these seeds, step 0 has almost the least and the largest random bits at this token.

@@ -13,11 +13,12 @@ import torch
 from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
+from yaie.course.exercises.nb20.sample import UNIT, operator_by
 from yaie.emulator.checks import Finding
 
+fit = operator_by("top_p_threshold")
 SIZES = ((1, 1), (5, 1), (40, 2), (256, 3), (700, 2))  # columns, thread blocks
 PARTS = (0.05, 0.5, 0.7, 0.9, 0.97)  # of the mass, one for each row
-UNIT = 2**24  # the mass of the largest logit
 FIRST = "The masses of the logits down to it, in descending order, first reach `wanted`."
 # Rows, what is wanted of each, the thresholds, the masses above them, and why.
 PLANNED = {

@@ -12,7 +12,8 @@ from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
 
-fit = cuda.operator_by("yaie.ops.cuda.elementwise:silu_and_mul_simple")
+NAME = "silu_and_mul_simple"
+fit = cuda.operator_by("yaie.ops.cuda.elementwise:silu_and_mul", name=NAME)
 # The error of one rounding, twice over.
 TOLERANCE = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 
