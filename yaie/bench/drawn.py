@@ -13,8 +13,9 @@ from yaie.bench.oracle import Oracle
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
-from yaie.model.llama import Llama
+from yaie.model.llama import STEP_OPERATORS, Llama
 from yaie.model.weights import random_model
+from yaie.ops.registry import AUTO, choose
 
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -86,5 +87,6 @@ class DrawnBench(Bench):
 
     def make(self, **options: Any) -> SimpleNamespace:
         """What the benchmark uses of an `LLM` of the model."""
+        self.llama.backends = choose(STEP_OPERATORS, options.get("backend", AUTO))
         engine = Engine(self.llama, self.tokenizer, EngineConfig(**options))
         return SimpleNamespace(engine=engine, tokenizer=self.tokenizer)
