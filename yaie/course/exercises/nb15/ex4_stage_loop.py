@@ -41,19 +41,22 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         "copy_tiles(tile, place) brings its tile to stage `place`, where load_fragments reads it."
     )
     see.equal(
-        "the tiles in the order in which they are read", did.read[:TILES], [*range(TILES)], lies
+        "the list of tiles in the order in which they are read",
+        did.read[:TILES],
+        [*range(TILES)],
+        lies,
     )
     see.equal(
-        *("the tiles that are read before their copies have landed", did.early, []),
+        *("the list of tiles that are read before their copies have landed", did.early, []),
         "cp_async_wait<PENDING> leaves the PENDING newest groups in flight: count those that are "
         "newer than the one to be read. Past the last tile, too, copy_tiles closes a group.",
     )
     see.equal(
-        *("the tiles that are read with no barrier after the wait for them", did.unmet, []),
+        *("the list of tiles that are read with no barrier after the wait for them", did.unmet, []),
         "The wait covers the thread's own copies. The others' have landed when all have met.",
     )
     see.equal(
-        *("the tiles copied to a stage with no barrier after it was read", did.over, []),
+        *("the list of tiles copied to a stage with no barrier after it was read", did.over, []),
         "Another warp may still read that stage.",
     )
     after = "Then c is written through the stages, so nothing may be in flight."
