@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -166,6 +167,17 @@ def test_constants_are_those_of_the_kernel() -> None:
         assert int(value) == getattr(metadata, name)
     assert get_kernel_info()["binary_search_threshold"] == metadata.LINEAR_UP_TO
     assert get_kernel_info()["block_size"] == metadata.THREADS
+
+
+def test_the_threshold_is_the_largest_batch_at_which_counting_was_measured_no_slower() -> None:
+    kept = jit.CSRC.parent / "notebooks" / "data" / "19_search_h200.json"
+    steps = json.loads(kept.read_text())["search"].values()
+    slower = set()
+    for step in steps:
+        times = {who: row["graph_ms"] for who, row in step["rows"].items()}
+        if times["cuda_linear"] > max(times["cuda_binary"], times["cuda_binary, again"]):
+            slower.add(step["requests"])
+    assert max({step["requests"] for step in steps} - slower) == metadata.LINEAR_UP_TO
 
 
 # ---------------------------------------------------------------------------------- promises

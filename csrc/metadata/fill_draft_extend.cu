@@ -14,13 +14,12 @@
 // Idea      the bytes are few, so the time goes to launches and latency. The sums need no launch of
 //           their own, both inputs are in flight together, and the search stays in shared memory.
 //           Counting the requests that end at or before t takes one step per request, but the steps
-//           are independent of each other; with few requests it beats bisection, whose steps are
-//           not.
+//           are independent of each other; up to 12 requests it is no slower than bisection.
 #include "scan/scan.cuh"
 
 constexpr int THREADS = 256;
 constexpr int ITEMS = 4;             // requests per thread and iteration
-constexpr int LINEAR_UP_TO = 16;     // requests; with more, bisection
+constexpr int LINEAR_UP_TO = 12;     // requests, measured; with more, bisection
 constexpr int MOST_REQUESTS = 4096;  // whose ends fit in 32 KiB of shared memory
 
 struct Request {
