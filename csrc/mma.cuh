@@ -12,8 +12,6 @@
 
 #include "common.cuh"
 
-#ifdef __CUDACC__
-
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -82,10 +80,6 @@ __device__ __forceinline__ float exp2_approx(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;\n" : "=f"(power) : "f"(x));
     return power;
 }
-
-#else
-#include "emulator/mma.h"
-#endif
 
 // Two floats rounded to T and packed into one register, the first in its lower half.
 template <typename T>

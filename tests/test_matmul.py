@@ -56,11 +56,10 @@ def test_too_many_rows_for_a_grid():
 # ------------------------------------------------------------------------------- tensor cores
 
 
-def test_a_file_runs_emulated_if_mma_cuh_has_all_that_it_needs():
+def test_a_file_runs_emulated_if_it_needs_no_hopper():
     assert able(["7.5", "8.0"], MMA.read_text()) == ("8.0",)
     assert emulated(MMA.read_text()) and emulated("plain")
-    assert not emulated("// Needs sm_80\n")
-    assert not emulated('// Needs sm_80\n#include "mma.cuh"\nasm volatile("x");')
+    assert not emulated("// Needs sm_90a\n")
 
 
 FRAGMENTS = """

@@ -167,11 +167,9 @@ def needs(source: str) -> str | None:
 
 
 def emulated(source: str) -> bool:
-    """Whether the emulator runs a source: all that it needs of a card comes from mma.cuh, if any.
-
-    The emulator has its own version of the instructions in that header.
-    """
-    return needs(source) is None or ('#include "mma.cuh"' in source and "asm" not in source)
+    """Whether the emulator runs a source: what it does not have are the instructions of Hopper."""
+    needed = needs(source)
+    return needed is None or _number(needed) < (9, 0)
 
 
 def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
