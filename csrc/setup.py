@@ -3,6 +3,8 @@
     python csrc/setup.py                        for all GPU architectures since Turing
     python csrc/setup.py --arch native          for the GPUs in this machine
     python csrc/setup.py --arch "8.0;9.0a"      for these; with +PTX newer GPUs can compile it too
+    python csrc/setup.py build_ext --inplace --arch 75
+                                                the same, as extensions of torch spell it
 
 The compiled kernels go to build/kernels/. `yaie` loads them while their sources are unchanged;
 otherwise it compiles a kernel at its first use. Needs nvcc, but no GPU.
@@ -11,6 +13,7 @@ otherwise it compiles a kernel at its first use. Needs nvcc, but no GPU.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 
 from yaie.build import ahead, nvcc
@@ -20,12 +23,16 @@ from yaie.build.jit import CompileError
 def main() -> int:
     """Compile all kernels; the exit status is 1 if any file failed."""
     parser = argparse.ArgumentParser(description="Compile the kernels of csrc/ with nvcc.")
+    words = "what setuptools calls this, accepted and not needed"
+    parser.add_argument("command", nargs="?", choices=["build_ext"], help=words)
+    parser.add_argument("--inplace", action="store_true", help=words)
     parser.add_argument(
         "--arch",
         default=";".join(ahead.ARCHITECTURES),
-        help='architectures such as "8.0;9.0a+PTX", or "native" (default: %(default)s)',
+        help='such as "8.0;9.0a+PTX", or 80, sm_80, or "native" (default: %(default)s)',
     )
-    arch = parser.parse_args().arch
+    # 75, sm_75 and 7.5 are one architecture.
+    arch = re.sub(r"\b(?:sm_)?(\d+)(\d)([af]?)(?=[;,\s+]|$)", r"\1.\2\3", parser.parse_args().arch)
     try:
         architectures = native() if arch == "native" else nvcc.parse_architectures(arch)
         print(f"compiling for {', '.join(architectures)}: a few seconds per file and architecture")

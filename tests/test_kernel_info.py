@@ -115,7 +115,10 @@ def setup(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
 def test_the_command_says_what_is_missing(tmp_path):
     done = setup(CUDA_HOME=str(tmp_path))
     assert done.returncode == 1 and "no nvcc: CUDA_HOME is " in done.stderr
-    done = setup("--arch", "sm_80")
+    for spelled in ("75", "sm_75", "7.5"):
+        done = setup("build_ext", "--inplace", "--arch", f"{spelled};9.0a", CUDA_HOME=str(tmp_path))
+        assert "compiling for 7.5, 9.0a: " in done.stdout and "no nvcc" in done.stderr
+    done = setup("--arch", "ampere")
     assert done.returncode == 1 and "written like 9.0, 9.0a or 8.0+PTX" in done.stderr
     if not torch.cuda.is_available():
         done = setup("--arch", "native")

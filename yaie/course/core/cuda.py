@@ -210,7 +210,7 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     except TypeError:  # a type that Python cannot pass: `changed_launcher` tells
         first = ""
     try:
-        compile(text, path, checked=True, launcher=first)  # as the check will want it
+        compile(text, path, checked=bool(first), launcher=first)  # as the check will want it
     except (CompileError, SyntaxError) as error:
         return _first_error(str(error).replace(str(path), shown))
     return None

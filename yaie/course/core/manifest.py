@@ -107,7 +107,8 @@ class Exercise:
 
     @property
     def is_cuda(self) -> bool:
-        return ".cu#" in self.target
+        """Whether it is C++ of `csrc/`: CUDA, or the code for the CPU around it (`.cpp`)."""
+        return self.target.startswith("csrc/")
 
     @property
     def is_triton(self) -> bool:
@@ -142,7 +143,7 @@ class Exercise:
     @property
     def file(self) -> Path:
         """The exercise's file inside `exercises/` and `solutions/`."""
-        suffix = ".cu" if self.is_cuda else ".py"
+        suffix = Path(self.source).suffix
         return Path(self.notebook, f"{self.id[3:]}_{self.slug}{suffix}")
 
     @property

@@ -1,3 +1,3 @@
-"""Notebook 21: an operator of torch, its gradient, a captured step, and what limits a kernel."""
+"""Notebook 21: bindings and operators of torch, a gradient, a captured step, limits, faults."""
 
 NOTEBOOK = "21_building_profiling_differentiating"

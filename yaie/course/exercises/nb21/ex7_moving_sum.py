@@ -16,7 +16,7 @@ LENGTHS = (1000, 1, 2, 255, 256, 257, 512, 513, 1023)
 EXPLAIN = {
     "out_of_bounds": "x has no element before its first and none after its last: 0 stands there.",
     "race": "A thread reads places of `tile` that other threads write.",
-    "uninitialized": "Each place of `tile` that is read has to be written, also past the ends of x.",
+    "uninitialized": "Each place of `tile` that is read has to be written, past the ends of x too.",
     "divergent_barrier": "Threads that have no element come to the barrier, too.",
 }
 

@@ -1,0 +1,42 @@
+// Exercise 21.5: A launcher becomes an operator in C++.
+//
+// Write the binding of `vector_add_float4_f32`: the function that torch calls with tensors. It
+// refuses with a sentence whatever the launcher would take wrongly (the argument is named: `x`,
+// `y`), allocates the output, launches on the right device and stream, and turns the code that comes
+// back into an exception. Then register it. The check compiles your file against small headers that
+// stand in for torch's, with two GPUs that it makes up; the same file compiles against torch.
+//
+// Check it:     yaie check 21.5
+// A hint:       yaie hint 21.5
+// Start again:  yaie reset 21.5
+//
+// The reference is vector_add_cuda in csrc/elementwise/vector_add_binding.cpp.
+
+// Vector addition as an operator of torch: its implementation for CUDA tensors.
+//
+// Computes  out = x + y, by the launcher of vector_add_float4.cu
+// Shapes    x and y of one shape, float32, contiguous, on one GPU
+// Oracle    x + y, equal in every element (tests/test_extension.py)
+// Idea      a launcher takes whatever addresses it gets. All that Python could get wrong is checked
+//           here, and what the launch depends on is taken from torch: memory, device, stream.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <limits.h>
+#include <torch/library.h>
+
+extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream);
+
+at::Tensor vector_add_cuda(const at::Tensor& x, const at::Tensor& y) {
+    // exercise 21.5 begin: the checks, the output, the launch, its error
+    // your lines
+    // exercise 21.5 end
+}
+
+TORCH_LIBRARY_IMPL(yaie_extension, CUDA, m) {
+    // exercise 21.5 begin: the operator is yaie_extension::vector_add
+    // your lines
+    // exercise 21.5 end
+}
