@@ -358,26 +358,41 @@ def test_a_build_that_does_not_end_is_not_waited_for_forever(own_cache, tmp_path
     assert process.returncode == 0, errors
 
 
-def test_what_was_not_used_for_long_is_removed(tmp_path):
+def test_the_cache_has_a_limit_and_evicts_what_was_used_least_recently(tmp_path, monkeypatch):
     def build(folder: Path) -> Path:
-        (folder / "x").write_text("built")
+        (folder / "x").write_bytes(bytes(1000))
         return folder / "x"
 
-    old = cache.build_once(tmp_path / "old.so", build)
-    used = cache.build_once(tmp_path / "used.so", build)
+    def there() -> set[str]:
+        return {path.name for path in tmp_path.iterdir() if path.suffix in (".so", ".seconds")}
+
+    monkeypatch.setattr(cache, "LIMIT", 2500)
+    paths = [cache.build_once(tmp_path / f"{name}.so", build).path for name in ("old", "used")]
     left = tmp_path / "building-left"
     left.mkdir()
-    then = time.time() - 2 * cache.KEPT
-    used.path.with_suffix(".seconds").write_text("1.2500\n")
-    for path in (left, old.path, used.path, *tmp_path.glob("*.seconds")):
-        os.utime(path, (then, then))
-    again = cache.build_once(used.path, build)
+    paths[1].with_suffix(".seconds").write_text("1.2500\n")
+    hour = 3600
+    for path, age in (
+        (left, 2),
+        (paths[0], 9),
+        (paths[1], 10),
+        *((f, 10) for f in tmp_path.glob("*.seconds")),
+    ):
+        os.utime(path, (time.time() - age * hour,) * 2)
+    again = cache.build_once(paths[1], build)  # used, so it is the newest now
     assert not again.fresh and again.seconds == 1.25
-    assert cache.build_once(tmp_path / "new.so", build).fresh
-    kept = {"used.so", "used.seconds", "new.so", "new.seconds"}
-    assert {p.name for p in tmp_path.iterdir() if p.suffix in (".so", ".seconds")} == kept
-    assert cache.build_once(used.path, build).seconds == 1.25
-    assert not left.exists()
+    cache.build_once(tmp_path / "new.so", build)
+    assert len(there()) == 6 and not left.exists()
+    cache.build_once(tmp_path / "newer.so", build)
+    assert there() == {
+        "used.so",
+        "used.seconds",
+        "new.so",
+        "new.seconds",
+        "newer.so",
+        "newer.seconds",
+    }
+    assert cache.build_once(paths[1], build).seconds == 1.25
 
 
 # ---------------------------------------------------------------------------- architectures

@@ -15,15 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE = 120.0  # seconds to wait for another process that builds the same thing
-KEPT = 30 * 24 * 3600  # seconds after its last use that a built file is kept
+LIMIT = 1 << 30  # bytes of built files in one folder; what was used least recently goes first
 
 
 def cache_root(cache_dir: str | Path | None = None) -> Path:
     """The folder: `cache_dir`, else $YAIE_CACHE, else $XDG_CACHE_HOME/yaie, else ~/.cache/yaie."""
-    if cache_dir is not None:
-        return Path(cache_dir).expanduser()
-    if os.environ.get("YAIE_CACHE"):
-        return Path(os.environ["YAIE_CACHE"]).expanduser()
+    if chosen := cache_dir or os.environ.get("YAIE_CACHE"):
+        return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "yaie"
 
 
@@ -103,7 +101,6 @@ def _lock(target: Path) -> Iterator[None]:
 
     number = int(content_hash(target.name)[:2], 16) % 64  # so that the files do not add up
     lock = FileLock(target.parent / f".lock-{number:02}")
-    begin = time.monotonic()
     try:
         try:
             lock.acquire(timeout=PATIENCE / 12, poll_interval=0.02)
@@ -112,8 +109,8 @@ def _lock(target: Path) -> Iterator[None]:
             lock.acquire(timeout=PATIENCE * 11 / 12, poll_interval=0.02)
     except Timeout:
         warnings.warn(
-            f"another process has been building {target.name} for "
-            f"{time.monotonic() - begin:.0f} s: building it here too",
+            f"another process has been building {target.name} for {PATIENCE:.0f} s: "
+            "building it here too",
             stacklevel=4,
         )
     except OSError:
@@ -125,13 +122,16 @@ def _lock(target: Path) -> Iterator[None]:
 
 
 def _clean(folder: Path) -> None:
-    """Remove what was not used for long, and what killed builds left."""
+    """Remove what exceeds the limit, and what killed builds left."""
+    files = []
     for path in folder.iterdir():
-        try:
-            age = time.time() - path.stat().st_mtime
-            if path.name.startswith("building-") and age > 3600:
+        with suppress(FileNotFoundError):  # another process was faster
+            if path.suffix in (".so", ".seconds", ".gch"):
+                files.append((path.stat().st_mtime, path.stat().st_size, path))
+            elif path.name.startswith("building-") and time.time() - path.stat().st_mtime > 3600:
                 shutil.rmtree(path, ignore_errors=True)
-            elif path.suffix in (".so", ".seconds", ".gch") and age > KEPT:
-                path.unlink()
-        except FileNotFoundError:
-            pass  # another process was faster
+    used = 0
+    for _, size, path in sorted(files, reverse=True):
+        used += size
+        if used > LIMIT:
+            path.unlink(missing_ok=True)
