@@ -12,6 +12,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from yaie.course.author import notebooks as authoring
+from yaie.course.author import objectives
 from yaie.course.author.notebooks import (
     IGNORE_OUTPUT,
     METADATA,
@@ -128,6 +129,14 @@ def folder(monkeypatch, tmp_path):
 TEXT = """\
 # %% [markdown]
 # # A notebook
+#
+# At the end of this notebook you can
+#
+# - add up *(predict first in "Sums")*.
+#
+# ## Sums
+#
+# **Predict first.** What is 1 + 2?
 
 # %%
 import sys
@@ -140,6 +149,51 @@ print(sum(numbers), "in 0.25 s")
 # %%gpu
 import no_such_module
 """
+
+
+PROMISES = """\
+After it you can
+
+- **count** tokens *(exercise 02.1; predict first in "A (first) count" and "Twice, 02.3")*;
+- draw
+  trees *({})*.
+
+## A (first) count
+
+**Predict first: how many?**
+
+## Twice, 02.3
+
+Text. **Predict first.** And how
+many now?"""
+
+
+CHECKS = ['check("02.1")', 'if True:\n    check("02.2")']
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        ('predict first in "Twice, 02.3"', None),
+        ("exercises 02.1 and 02.2", None),
+        ("exercise 02.3", "'draw trees': no check of exercise 02.3"),
+        ('predict first in "Trees"', "'draw trees': no prediction under the heading 'Trees'"),
+        ("no more", "nothing tests the objective 'draw trees *(no more)*.'"),
+    ],
+)
+def test_an_objective_that_nothing_tests_is_refused(tests, words):
+    cells = [new_markdown_cell(PROMISES.format(tests)), *map(new_code_cell, CHECKS)]
+    found = objectives.problems(new_notebook(cells=cells))
+    assert [words in problem for problem in found] == ([True] if words else [])
+    listing = objectives.listing(new_notebook(cells=cells))
+    assert '**count** tokens\n      02.1, "A (first) count", "Twice, 02.3"\n' in listing
+    assert '* "A (first) count": how many?\n  * "Twice, 02.3": And how many now?' in listing
+    assert ("NOTHING TESTS IT" in listing) == (tests == "no more")
+
+
+def test_a_notebook_without_objectives_is_refused():
+    for cells in ([], [new_markdown_cell("# 02 Trees")]):
+        assert "no objectives" in objectives.problems(new_notebook(cells=cells))[0]
 
 
 def test_from_text_to_notebook_and_back(folder):

@@ -4,6 +4,7 @@
     python -m yaie.course.author build FILE.py    text -> notebooks/, formatted, run, normalized
     python -m yaie.course.author run [02 ...]     run again and keep the outputs (default: all)
     python -m yaie.course.author check [02 ...]   what would be wrong with committing it
+    python -m yaie.course.author objectives [02 ...]  its objectives, and what tests each
     python -m yaie.course.author test [02 ...]    run by nbval and compare with the kept outputs
 
 The notebook is the source; the text (jupytext's percent format) is only the form in which it is
@@ -18,6 +19,7 @@ import sys
 import time
 from pathlib import Path
 
+from yaie.course.author import objectives
 from yaie.course.author.build import unsolved
 from yaie.course.core.gpu_cells import FIRST_LINE
 from yaie.course.core.paths import NOTEBOOKS, ROOT
@@ -257,6 +259,11 @@ def main(argv: list[str]) -> int:
         for name, problem in found:
             print(f"{name}: {problem}")
         return 1 if found else 0
+    elif command == "objectives":
+        import nbformat
+
+        for name in names or everything:
+            print(f"{name}\n{objectives.listing(nbformat.read(find(name), as_version=4))}\n")
     else:
         print(__doc__)
         return 2
