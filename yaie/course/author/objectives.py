@@ -11,7 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LIST = re.compile(r"^.*\byou can\n+((?:(?:- |  ).*\n)+)", re.MULTILINE)
+from yaie.course.lessons.self_check import listed
+
 TESTS = re.compile(r'\s\*\(((?:exercises? \d|predict first in ").*)\)\*[.,;]?$')
 CHECK = re.compile(r'\bcheck\("(\d\d\.\d)"\)')
 MARKED = re.compile(
@@ -28,9 +29,7 @@ class Objective:
 
 def objectives(notebook) -> list[Objective]:
     """The objectives of `notebook`, as nbformat reads it."""
-    found = LIST.search(notebook.cells[0].source + "\n") if notebook.cells else None
-    items = re.split(r"^- ", found[1], flags=re.MULTILINE)[1:] if found else []
-    return [_objective(" ".join(item.split())) for item in items]
+    return [_objective(item) for item in listed(notebook.cells[0].source if notebook.cells else "")]
 
 
 def _objective(item: str) -> Objective:

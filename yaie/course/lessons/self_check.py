@@ -196,9 +196,14 @@ def self_check() -> Markdown:
 
 
 def objectives(name: str) -> list[str]:
-    """What a notebook says one can do at its end."""
+    """What a notebook says one can do at its end, and what tests it."""
+    return [item.rstrip(",;.") for item in listed(_first_cell(name))]
+
+
+def listed(text: str) -> list[str]:
+    """The items of the list below the line "… you can", each as one line."""
     items, inside = [], False
-    for line in _first_cell(name).splitlines():
+    for line in text.splitlines():
         if re.search(r"\byou can\b", line) and not line.startswith("-"):
             inside = True
         elif inside and line.startswith("- "):
@@ -207,7 +212,7 @@ def objectives(name: str) -> list[str]:
             items[-1] += " " + line.strip()
         elif inside and items:
             break
-    return [item.rstrip(",;.") for item in items]
+    return items
 
 
 def _title(name: str) -> str:
@@ -216,5 +221,4 @@ def _title(name: str) -> str:
 
 def _first_cell(name: str) -> str:
     notebook = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
-    cells = [c for c in notebook["cells"] if c["cell_type"] == "markdown"]
-    return "\n".join("".join(cell["source"]) for cell in cells[:2])
+    return "".join(notebook["cells"][0]["source"])
