@@ -29,21 +29,31 @@ _KERNEL = [
     "-w",
     "-g1",
     "-gdwarf-4",  # in version 5 the assembler takes the first header's lines for the unit's own
-    "-fno-gnu-unique",  # else a recompiled template would reuse the old one's shared arrays
     "-fno-optimize-sibling-calls",  # else a barrier at a function's end is its caller's line
     "-fno-strict-aliasing",  # kernels read float arrays as float4
     "-fwrapv",  # an int that overflows is negative, whatever else a compiler may conclude
     "-ffp-contract=off",
 ]
 _PLAIN = ["-O2"]
-_CHECKED = [
-    *("-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"),
+_CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
+_GNU_KERNEL = ["-fno-gnu-unique"]  # else a recompiled template would reuse the old one's arrays
+_GNU_CHECKED = [
     *("--param", "tsan-instrument-func-entry-exit=0"),
     "-fno-tree-sra",  # else a float4 is loaded in four parts
     # A struct that goes to a function by value, or comes back from one, straight from memory or to
     # it, is seen only where the function is inlined.
     *("-fno-semantic-interposition", "-finline-functions", "-finline-small-functions"),
     "-finline-limit=100000",
+]
+_CLANG_KERNEL = [
+    "-fno-delete-null-pointer-checks",  # a load from address 0 is a fault to be told
+    # Calls at the ends of two branches stay two: a barrier in each is at two places.
+    *("-mllvm", "-simplifycfg-sink-common=false", "-mllvm", "-simplifycfg-hoist-common=false"),
+    *("-mllvm", "-enable-tail-merge=false"),
+]
+_CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no switch
+    *("-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    *("-mllvm", "-tsan-distinguish-volatile=1", "-mllvm", "-inline-threshold=100000"),
 ]
 
 
@@ -172,13 +182,17 @@ def _prelude(checked: bool) -> Path:
 
 
 def _options(checked: bool) -> list[str]:
-    return [*_COMMON, *_KERNEL, *(_CHECKED if checked else _PLAIN)]
+    clang = "clang" in compiler_version()
+    kernel = [*_COMMON, *_KERNEL, *(_CLANG_KERNEL if clang else _GNU_KERNEL)]
+    if not checked:
+        return [*kernel, *_PLAIN]
+    return [*kernel, *_CHECKED, *(_CLANG_CHECKED if clang else _GNU_CHECKED)]
 
 
 @lru_cache(maxsize=1)
 def compiler() -> str:
-    """The C++ compiler: $CXX, else g++ or c++ on the path. Raises CompileError if none."""
-    for name in (os.environ.get("CXX"), "g++", "c++"):
+    """The C++ compiler: $CXX, else g++, clang++ or c++ on the path. Raises CompileError if none."""
+    for name in (os.environ.get("CXX"), "g++", "clang++", "c++"):
         if name and shutil.which(name):
             return name
     raise CompileError(

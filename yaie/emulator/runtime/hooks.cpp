@@ -1,5 +1,7 @@
 // The functions that code compiled with -fsanitize=thread calls before each load and store. They
 // replace the sanitizer's own library, which is not linked.
+#include <string.h>
+
 #include "checker.h"
 
 using namespace emulator;
@@ -42,6 +44,21 @@ void __tsan_read_range(void* address, size_t size) {
 }
 void __tsan_write_range(void* address, size_t size) {
     report(address, size, Access::store, __builtin_return_address(0));
+}
+// clang's, for a struct that is copied as a whole.
+void* __tsan_memcpy(void* to, const void* from, size_t size) {
+    report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));
+    report(to, size, Access::store, __builtin_return_address(0));
+    return memmove(to, from, size);
+}
+void* __tsan_memmove(void* to, const void* from, size_t size) {
+    report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));
+    report(to, size, Access::store, __builtin_return_address(0));
+    return memmove(to, from, size);
+}
+void* __tsan_memset(void* to, int value, size_t size) {
+    report(to, size, Access::store, __builtin_return_address(0));
+    return memset(to, value, size);
 }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}

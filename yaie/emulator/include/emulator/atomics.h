@@ -12,10 +12,16 @@ template <> struct Word<2> { using type = unsigned short; };
 template <> struct Word<4> { using type = unsigned int; };
 template <> struct Word<8> { using type = unsigned long long; };
 
+#ifdef __clang__
+#define EMULATOR_UNSEEN __attribute__((disable_sanitizer_instrumentation))
+#else
+#define EMULATOR_UNSEEN __attribute__((no_sanitize("thread")))
+#endif
+
 // Replaces *address by update(*address) and returns the old value. Neither inlined nor
 // instrumented, so that the checker receives it once, as an atomic, from the caller's line.
 template <class T, class Update>
-__attribute__((noinline, no_sanitize("thread"))) T atomic_update(T* address, Update update) {
+__attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update update) {
     using Bits = typename Word<sizeof(T)>::type;
 #ifdef EMULATOR_CHECKED
     emulator_note_atomic(address, sizeof(T), __builtin_return_address(0));
