@@ -1,0 +1,94 @@
+"""Other compilers and processors: clang++, and arm64 under qemu, where they are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from yaie.emulator import build, runtime
+from yaie.emulator.rewrite import CSRC, rewrite
+
+CLANG = which("clang++") or which("clang++-14")
+ARM, QEMU = which("aarch64-linux-gnu-g++"), which("qemu-aarch64-static")
+TESTS = Path(__file__).parent
+needs_clang = pytest.mark.skipif(not CLANG, reason="no clang++")
+needs_arm = pytest.mark.skipif(
+    not (ARM and QEMU), reason="no aarch64-linux-gnu-g++, or no qemu-aarch64-static"
+)
+
+
+def errors(path: Path) -> str:
+    command = [CLANG, "-std=c++17", "-w", "-fsyntax-only", f"-I{build.INCLUDE}", "-x", "c++", "-"]
+    code = rewrite(path.read_text(), path).code
+    return subprocess.run(command, input=code, capture_output=True, text=True).stderr
+
+
+@needs_clang
+def test_clang_compiles_every_kernel_of_the_course():
+    with ThreadPoolExecutor(2) as pool:
+        paths = sorted(CSRC.rglob("*.cu"))
+        found = dict(zip(paths, pool.map(errors, paths), strict=True))
+    assert not {path.name: text for path, text in found.items() if text}
+
+
+@needs_clang
+def test_kernels_compiled_by_clang_compute_the_same(tmp_path):
+    """The emulator's own tests of values, with clang++ as the compiler."""
+    files = ("test_emulator", "test_emulator_groups", "test_emulator_host", "test_emulator_ptx")
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", "plain"]
+    run = subprocess.run(
+        [*command, *(str(TESTS / f"{name}.py") for name in files)],
+        env={**os.environ, "CXX": CLANG, "YAIE_CACHE": str(tmp_path)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-3000:]
+
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """What is known of the compiler, forgotten before and after."""
+    known = (build.compiler, build.compiler_version, build.build_runtime, build.precompile)
+    known = (*known, build._prelude)
+
+    def forget() -> None:
+        for function in known:
+            function.cache_clear()
+
+    forget()
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    yield
+    forget()
+
+
+@pytest.mark.parametrize("machine", ["this", pytest.param("arm64", marks=needs_arm)])
+def test_stacks_waits_and_signals(machine, fresh, monkeypatch, tmp_path):
+    start = []
+    if machine == "arm64":
+        monkeypatch.setenv("CXX", ARM)
+        start = [QEMU, "-L", "/usr/aarch64-linux-gnu"]
+    source, driver = TESTS / "emulator" / "portable.cu", tmp_path / "driver"
+    libraries = [build.build_runtime(part) for part in build.PARTS]
+    program = [
+        build.compiler(),
+        "-O1",
+        str(source.with_name("driver.cpp")),
+        "-o",
+        str(driver),
+        "-ldl",
+    ]
+    subprocess.run(program, check=True)
+    faults = ("segmentation_fault", "stack_overflow", "time_limit", "trap")
+    kinds = [str(runtime.KINDS.index(kind)) for kind in faults]
+    for checked in (False, True):
+        kernels = build.compile(source.read_text(), source, checked)
+        command = [*start, driver, *libraries, kernels]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        said = [line.split() for line in done.stdout.splitlines()]
+        assert said[:3] == [["sum", "0", "499500", "499500"]] * 3, done
+        assert [kind for _, kind in said[3:]] == kinds, done
