@@ -29,6 +29,7 @@ import test_flash_kernels as flash  # noqa: E402
 import test_flat_tree as tree  # noqa: E402
 import test_kv_kernels as kv  # noqa: E402
 import test_paged_rungs as paged  # noqa: E402
+import test_reading as reading  # noqa: E402
 import test_scan as scan  # noqa: E402
 import torch  # noqa: E402
 from attention_cases import Shape, dtypes_of, takes  # noqa: E402
@@ -108,6 +109,8 @@ def of_paged() -> Iterator[Work]:
         yield variants.test_selected_tokens, (shape, most, BF16, DEVICE)
     for shape in variants.EIGHT:
         yield variants.test_a_cache_of_8_bits, (shape, BF16, DEVICE)
+    for version in (1, 2):
+        yield reading.test_equals_the_oracle, (version, reading.LENGTHS[2], HALF, DEVICE)
 
 
 def of_kv() -> Iterator[Work]:
