@@ -178,7 +178,7 @@ CHECKS = ['check("02.1")', 'if True:\n    check("02.2")']
         ("exercises 02.1 and 02.2", None),
         ("exercise 02.3", "'draw trees': no check of exercise 02.3"),
         ('predict first in "Trees"', "'draw trees': no prediction under the heading 'Trees'"),
-        ("no more", "nothing tests the objective 'draw trees *(no more)*.'"),
+        ("no more", "nothing tests the objective 'draw trees *(no more)*'"),
     ],
 )
 def test_an_objective_that_nothing_tests_is_refused(tests, words):

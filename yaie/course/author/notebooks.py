@@ -214,7 +214,8 @@ def check(name: str) -> list[str]:
     import nbformat
 
     path = find(name)
-    return problems(nbformat.read(path, as_version=4), path.stat().st_size)
+    notebook = nbformat.read(path, as_version=4)
+    return problems(notebook, path.stat().st_size) + objectives.problems(notebook)
 
 
 def test(names: list[str], pytest_args: list[str]) -> int:

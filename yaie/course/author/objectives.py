@@ -34,8 +34,9 @@ def objectives(notebook) -> list[Objective]:
 
 def _objective(item: str) -> Objective:
     tests = TESTS.search(item)
-    outside, *quoted = re.split(r'"([^"]+)"', tests[1] if tests else "")
-    return Objective(TESTS.sub("", item), re.findall(r"\d\d\.\d", outside), quoted[::2])
+    parts = re.split(r'"([^"]+)"', tests[1] if tests else "")
+    ids = re.findall(r"\d\d\.\d", " ".join(parts[::2]))
+    return Objective(TESTS.sub("", item).rstrip(",;."), ids, parts[1::2])
 
 
 def exercises(notebook) -> list[str]:
