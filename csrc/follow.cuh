@@ -23,7 +23,7 @@ __device__ __forceinline__ void wait_for_last() {
 template <typename... Parameters>
 cudaError_t launch_behind(void (*kernel)(Parameters...), dim3 grid, int threads, size_t bytes,
                           cudaStream_t stream, Parameters... arguments) {
-#ifdef __CUDACC__
+#ifndef YAIE_EMULATOR
     int device = 0, major = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);

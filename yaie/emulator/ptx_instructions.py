@@ -171,7 +171,8 @@ def _atomic(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     result, operands = (operands[0], operands[1:]) if parts[0] == "atom" else ("", operands)
     kind = parts[-1]
     values = ", ".join(assembly.typed(operand, kind) for operand in operands[1:])
-    pointer = f"({type_of(kind)}*)({assembly.address(operands[0], parts)})"
+    target = type_of(kind).replace("int64_t", "long long").replace("ulong", "unsigned long")
+    pointer = f"({target}*)({assembly.address(operands[0], parts)})"
     call = f"atomic{names[operation]}({pointer}, {values})"
     fence = "emulator_fence(); " if {"release", "acq_rel"} & set(parts) else ""
     return fence + (f"{assembly.place(result)} = {PTX}bits({call})" if result else call)

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.emulator.casts import saturate
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
+from yaie.emulator.refused import refuse
 
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
@@ -63,13 +65,15 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
 
     Headers included with quotes are looked for beside the file that includes them, then in csrc/.
-    Raises SyntaxError, with path and line, for a launch that has no end, and for a kernel that is
-    called as a function.
+    Raises SyntaxError, with path and line, for a launch that has no end, for a kernel that is
+    called as a function, and for what `refused.py` finds.
     """
     path = Path(path)
     files: list[Path] = [path]
     code = _inline(source, path, files)
-    kernels = tuple(dict.fromkeys(_KERNEL.findall(hide(code))))
+    hidden = hide(code)
+    refuse(code, hidden)
+    kernels = tuple(dict.fromkeys(_KERNEL.findall(hidden)))
     headers = '#include "cuda_runtime.h"\n' + '#include "emulator/ptx.h"\n' * (
         "::emulator::ptx::" in code
     )
@@ -127,7 +131,8 @@ def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
     first_line = whole.count("\n", 0, offset) + 1
     _refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
-    return _replace_launches(_replace_assembly(part), path, first_line)
+    part = _replace_assembly(part)
+    return _replace_launches(saturate(part, hide(part)), path, first_line)
 
 
 def _replace_assembly(source: str) -> str:

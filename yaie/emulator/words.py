@@ -248,6 +248,10 @@ def _inactive_lane(raw, here, there, memories) -> str:
     return f"a shuffle reads lane {raw.offset}, which {why}"
 
 
+def _text(raw) -> str:
+    return raw.text.decode(errors="replace").replace("'", "")
+
+
 _WORDS = {
     "out_of_bounds": _out_of_bounds,
     "misaligned": _misaligned,
@@ -266,4 +270,11 @@ _WORDS = {
     "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
     "assertion": lambda raw, *_: f"assertion failed: {raw.text.decode(errors='replace')}",
     "trap": lambda *_: "__trap() was called",
+    "conversion": lambda raw, *_: (
+        f"converts {_text(raw)}, which does not fit: a GPU takes the nearest value that does, 0 "
+        "for NaN; a CPU takes another, unless the conversion is written as a cast"
+    ),
+    "shift": lambda raw, *_: (
+        f"shifts {_text(raw)}: C++ leaves undefined what a shift by all bits or more gives"
+    ),
 }

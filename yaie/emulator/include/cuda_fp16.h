@@ -14,8 +14,8 @@ inline __half __float2half_rn(float x) { return __half(x); }
 inline __half __double2half(double x) { return __half(x); }
 inline __half __int2half_rn(int x) { return __half((double)x); }
 inline float __half2float(__half x) { return x; }
-inline int __half2int_rn(__half x) { return (int)rintf(x); }
-inline int __half2int_rz(__half x) { return (int)(float)x; }
+inline int __half2int_rn(__half x) { return __float2int_rn(x); }
+inline int __half2int_rz(__half x) { return __float2int_rz(x); }
 inline __half __ushort_as_half(unsigned short bits) { return __half::from_bits(bits); }
 inline __half __short_as_half(short bits) { return __half::from_bits((unsigned short)bits); }
 inline unsigned short __half_as_ushort(__half x) { return x.bits; }

@@ -17,6 +17,12 @@
 #include "emulator/vector_types.h"
 #include "emulator/warp.h"
 
+// The emulator has the instructions of sm_80. Code for one side only is compiled as the device's.
+#define YAIE_EMULATOR 1
+#define __CUDACC__ 1
+#define __CUDA_ARCH__ 800
+#define CUDART_VERSION 13000
+
 #define __global__
 #define __device__
 #define __host__

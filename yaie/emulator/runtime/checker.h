@@ -44,6 +44,9 @@ class Checker final : public Observer {
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 
+    // An operation without a result that C++ defines; `text` says which.
+    void undefined(Core& core, Kind kind, const void* site, const char* text);
+
     // One access of the current thread; `site` is the address after the instruction. `copying`: an
     // asynchronous copy makes it, at some time before the copy lands.
     void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include <type_traits>
+
 #include "warp.h"
 
 namespace emulator {
@@ -42,36 +44,58 @@ __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update upd
 }
 
 template <class T> struct Same { using type = T; };
+template <class T, class... Types>
+constexpr bool is_any_of = (std::is_same<T, Types>::value || ...);
 
 }  // namespace emulator
 
-// The type of the value follows from the pointer, so that atomicAdd(&counter, 1) compiles.
-#define EMULATOR_ATOMIC(name, expression)                                                     \
-    template <class T>                                                                        \
+// The type of the value follows from the pointer, so that atomicAdd(&counter, 1) compiles. For other
+// types than a GPU's there is a declaration that the compiler refuses, with a sentence.
+#define EMULATOR_REFUSE(name, allowed, words)                                                 \
+    template <class T, class... Values, std::enable_if_t<!(allowed), int> = 0>                \
+    __attribute__((error(#name " takes a pointer to " words))) T name(T* address, Values...);
+#define EMULATOR_ATOMIC(name, allowed, words, expression)                                     \
+    template <class T, std::enable_if_t<(allowed), int> = 0>                                  \
     EMULATOR_INLINE T name(T* address, typename emulator::Same<T>::type value) {              \
         return emulator::atomic_update(address, [=](T old) -> T { return expression; });      \
     }                                                                                         \
     template <class T>                                                                        \
     EMULATOR_INLINE T name##_block(T* address, typename emulator::Same<T>::type value) {      \
         return name(address, value);                                                          \
-    }
+    }                                                                                         \
+    template <class T>                                                                        \
+    EMULATOR_INLINE T name##_system(T* address, typename emulator::Same<T>::type value) {     \
+        return name(address, value);                                                          \
+    }                                                                                         \
+    EMULATOR_REFUSE(name, allowed, words)
+#define EMULATOR_32 int, unsigned int
+#define EMULATOR_IS(...) (emulator::is_any_of<T, __VA_ARGS__>)
+#define EMULATOR_BITS EMULATOR_IS(EMULATOR_32, unsigned long long)
+#define EMULATOR_WHOLE EMULATOR_IS(EMULATOR_32, unsigned long long, long long)
+#define EMULATOR_WORDS "int, unsigned int or unsigned long long"
 
-EMULATOR_ATOMIC(atomicAdd, old + value)
-EMULATOR_ATOMIC(atomicSub, old - value)
-EMULATOR_ATOMIC(atomicExch, ((void)old, value))
-EMULATOR_ATOMIC(atomicMin, value < old ? value : old)
-EMULATOR_ATOMIC(atomicMax, old < value ? value : old)
-EMULATOR_ATOMIC(atomicAnd, old & value)
-EMULATOR_ATOMIC(atomicOr, old | value)
-EMULATOR_ATOMIC(atomicXor, old ^ value)
-EMULATOR_ATOMIC(atomicInc, old >= value ? 0 : old + 1)
-EMULATOR_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
-#undef EMULATOR_ATOMIC
+EMULATOR_ATOMIC(atomicAdd, (EMULATOR_BITS || !std::is_integral<T>::value),
+                EMULATOR_WORDS ", float, double or 16-bit numbers", old + value)
+EMULATOR_ATOMIC(atomicSub, EMULATOR_IS(EMULATOR_32), "int or unsigned int", old - value)
+EMULATOR_ATOMIC(atomicExch, EMULATOR_IS(EMULATOR_32, unsigned long long, float), EMULATOR_WORDS " or float",
+                ((void)old, value))
+EMULATOR_ATOMIC(atomicMin, EMULATOR_WHOLE, EMULATOR_WORDS " or long long; there is none for float",
+                value < old ? value : old)
+EMULATOR_ATOMIC(atomicMax, EMULATOR_WHOLE, EMULATOR_WORDS " or long long; there is none for float",
+                old < value ? value : old)
+EMULATOR_ATOMIC(atomicAnd, EMULATOR_BITS, EMULATOR_WORDS, old & value)
+EMULATOR_ATOMIC(atomicOr, EMULATOR_BITS, EMULATOR_WORDS, old | value)
+EMULATOR_ATOMIC(atomicXor, EMULATOR_BITS, EMULATOR_WORDS, old ^ value)
+EMULATOR_ATOMIC(atomicInc, EMULATOR_IS(unsigned int), "unsigned int", old >= value ? 0 : old + 1)
+EMULATOR_ATOMIC(atomicDec, EMULATOR_IS(unsigned int), "unsigned int",
+                old == 0 || old > value ? value : old - 1)
 
-template <class T>
+EMULATOR_REFUSE(atomicCAS, (EMULATOR_BITS || EMULATOR_IS(unsigned short)),
+                EMULATOR_WORDS " or unsigned short")
+template <class T, std::enable_if_t<EMULATOR_BITS || EMULATOR_IS(unsigned short), int> = 0>
 EMULATOR_INLINE T atomicCAS(T* address, typename emulator::Same<T>::type compare,
                             typename emulator::Same<T>::type value) {
-    return emulator::atomic_update(address, [=](T old) -> T {
-        return memcmp(&old, &compare, sizeof(T)) == 0 ? value : old;
-    });
+    return emulator::atomic_update(address, [=](T old) -> T { return old == compare ? value : old; });
 }
+#undef EMULATOR_ATOMIC
+#undef EMULATOR_REFUSE

@@ -194,4 +194,9 @@ struct alignas(4) Pair {
     friend Pair __high2bfloat162(Pair a) { return {a.y, a.y}; }
 };
 
+template <class To, class Format>
+EMULATOR_INLINE To cast(Small<Format> x) {
+    return cast<To>((float)x);
+}
+
 }  // namespace emulator

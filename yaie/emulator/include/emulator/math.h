@@ -6,6 +6,10 @@
 #include <string.h>
 
 #include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "warp.h"
 
 // Macros, because the C library declares some of these names itself. The fast versions on a GPU are
 // less accurate than these.
@@ -60,11 +64,40 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 
-inline int __float2int_rn(float x) { return (int)rintf(x); }
-inline int __float2int_rz(float x) { return (int)x; }
-inline int __float2int_rd(float x) { return (int)floorf(x); }
-inline int __float2int_ru(float x) { return (int)ceilf(x); }
-inline unsigned int __float2uint_rn(float x) { return (unsigned int)rintf(x); }
+namespace emulator {
+// A conversion to an integer, as on a GPU: what does not fit becomes the nearest integer. NaN becomes
+// 0, but with 64 bits on either side it becomes 1 << (bits - 1). The rewriter writes `(int)x` so.
+template <class To, class From>
+constexpr EMULATOR_INLINE To cast(From x) {
+    if constexpr (std::is_floating_point<From>::value) {
+        using Narrow = std::conditional_t<std::is_signed<To>::value, int, unsigned int>;
+        using Wide = std::conditional_t<sizeof(To) < 4, Narrow, To>;
+        constexpr int bits = 8 * sizeof(Wide), value_bits = bits - std::is_signed<To>::value;
+        constexpr Wide least = std::numeric_limits<Wide>::min();
+        if (x != x) return (To)(sizeof(From) + sizeof(Wide) > 8 ? (Wide)(1ull << (bits - 1)) : 0);
+        if (x < (From)least) return (To)least;
+        if (x >= 2 * (From)(1ull << (value_bits - 1))) return (To)std::numeric_limits<Wide>::max();
+        return (To)(Wide)x;
+    } else {
+        return (To)x;
+    }
+}
+}  // namespace emulator
+
+#define EMULATOR_CONVERT(name, To, From)                                                      \
+    inline To name##_rn(From x) { return emulator::cast<To>(std::nearbyint(x)); }             \
+    inline To name##_rz(From x) { return emulator::cast<To>(x); }                             \
+    inline To name##_rd(From x) { return emulator::cast<To>(std::floor(x)); }                 \
+    inline To name##_ru(From x) { return emulator::cast<To>(std::ceil(x)); }
+EMULATOR_CONVERT(__float2int, int, float)
+EMULATOR_CONVERT(__float2uint, unsigned int, float)
+EMULATOR_CONVERT(__float2ll, long long, float)
+EMULATOR_CONVERT(__float2ull, unsigned long long, float)
+EMULATOR_CONVERT(__double2int, int, double)
+EMULATOR_CONVERT(__double2uint, unsigned int, double)
+EMULATOR_CONVERT(__double2ll, long long, double)
+EMULATOR_CONVERT(__double2ull, unsigned long long, double)
+#undef EMULATOR_CONVERT
 inline float __int2float_rn(int x) { return (float)x; }
 inline float __uint2float_rn(unsigned int x) { return (float)x; }
 
