@@ -215,7 +215,7 @@ def _folder() -> Path:
 
 @lru_cache(maxsize=1)
 def _headers() -> str:
-    return "\0".join(p.read_text() for p in sorted(INCLUDE.rglob("*.h")))
+    return "\0".join(p.read_text() for p in sorted(INCLUDE.rglob("*")) if p.is_file())
 
 
 def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:

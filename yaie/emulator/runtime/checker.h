@@ -44,6 +44,8 @@ class Checker final : public Observer {
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 
+    void atomic_store(Core& core, uintptr_t address, size_t size, const void* site);
+
     // An operation without a result that C++ defines; `text` says which.
     void undefined(Core& core, Kind kind, const void* site, const char* text);
 

@@ -39,6 +39,11 @@ extern "C" {
 void emulator_note_atomic(void* address, size_t size, const void* site) {
     report(address, size, Access::atomic, site);
 }
+void emulator_note_atomic_store(void* address, size_t size, const void* site) {
+    if (Core* core = this_core; core && core->checking && core->current) {
+        checker.atomic_store(*core, reinterpret_cast<uintptr_t>(address), size, site);
+    }
+}
 void __tsan_read_range(void* address, size_t size) {
     report(address, size, Access::load, __builtin_return_address(0));
 }

@@ -48,6 +48,21 @@ Shadow::Cells Checker::cells_of(const Range& range, uintptr_t address, size_t si
     return range.shadow->at(address - (is_static ? shared_base_ : range.begin), size);
 }
 
+// An atomic store changes what is there without reading it: shared memory counts as written.
+void Checker::atomic_store(Core& core, uintptr_t address, size_t size, const void* site) {
+    const Range* range = find(address, size);
+    if (range && range->shadow && range->memory == Memory::shared && address % size == 0) {
+        const Shadow::Cells cells = cells_of(*range, address, size);
+        for (size_t i = 0; i < cells.count; ++i) {
+            Stamp& writer = cells.first[i].writer;
+            if (writer.block == next_block_) continue;
+            writer.block = next_block_;
+            writer.thread = (uint16_t)core.current->linear;
+        }
+    }
+    access(core, address, size, Access::atomic, site);
+}
+
 // A copy reads and writes at any time between its start and the wait for it. So its accesses are
 // unordered with all others until then, those of its own thread included; after the wait they count
 // as accesses of the waiting thread at that time.

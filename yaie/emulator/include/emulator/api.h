@@ -51,6 +51,7 @@ uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint
 uint32_t emulator_active_lanes(void);
 void emulator_fence(void);
 void emulator_note_atomic(void* address, size_t size, const void* site);
+void emulator_note_atomic_store(void* address, size_t size, const void* site);
 
 // Asynchronous copies of the running thread. The bytes move as late as allowed: when the thread
 // waits for the group of the copy. The last `zeros` of `size` bytes become zero and are not read.

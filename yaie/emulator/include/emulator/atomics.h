@@ -43,6 +43,18 @@ __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update upd
     }
 }
 
+// The same without reading.
+template <class T>
+__attribute__((noinline, no_sanitize("thread"))) void atomic_store(T* address, T value) {
+    using Bits = typename Word<sizeof(T)>::type;
+#ifdef EMULATOR_CHECKED
+    emulator_note_atomic_store(address, sizeof(T), __builtin_return_address(0));
+#endif
+    Bits bits;
+    memcpy(&bits, &value, sizeof(T));
+    __atomic_store_n(reinterpret_cast<Bits*>(address), bits, __ATOMIC_SEQ_CST);
+}
+
 template <class T> struct Same { using type = T; };
 template <class T, class... Types>
 constexpr bool is_any_of = (std::is_same<T, Types>::value || ...);
