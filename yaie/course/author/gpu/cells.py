@@ -12,23 +12,35 @@ import argparse
 import ast
 import builtins
 import contextlib
+import copy
 import datetime
 import io
 import json
 import os
 import re
+import subprocess
 import symtable
 import sys
 import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from yaie.course.core.gpu_cells import FIRST_LINE
-from yaie.course.core.paths import NOTEBOOKS
+from yaie.course.core.paths import NOTEBOOKS, ROOT
 
-GIVEN = {"display": print}  # what IPython defines
+
+def _shell(command: str) -> None:
+    """What `!` does in IPython. Raises RuntimeError if the command fails, with what it said."""
+    done = subprocess.run(command, shell=True, stdout=-1, stderr=-2, text=True)
+    print(done.stdout)
+    if done.returncode:
+        raise RuntimeError(f"{command} returned {done.returncode}\n{done.stdout[-2000:]}")
+
+
+GIVEN = {"display": print, "_shell": _shell}  # what IPython defines
 
 
 @dataclass(frozen=True)
@@ -48,15 +60,17 @@ class Statement:
     whole: bool
 
 
-def statements(cell: int, source: str) -> Iterator[Statement]:
+@cache
+def statements(cell: int, source: str) -> tuple[Statement, ...]:
     """The statements of a cell, without the line `%%gpu`; lines of a shell become calls."""
     source = source.removeprefix(FIRST_LINE)
     source = re.sub(
         r"^( *)!(.*)$",
-        lambda m: f"{m[1]}__import__('subprocess').run(f{m[2]!r}, shell=True, check=True)",
+        lambda m: f"{m[1]}_shell(f{m[2]!r})",
         re.sub(r"^ *%.*$", "", source, flags=re.MULTILINE),
         flags=re.MULTILINE,
     )
+    found = []
     for node in ast.parse(source).body:
         uses, defines = set[str](), set[str]()
         _follow([node], uses, defines)
@@ -68,9 +82,9 @@ def statements(cell: int, source: str) -> Iterator[Statement]:
         }
         whole = not changed and not isinstance(node, ast.AugAssign) and not hasattr(node, "body")
         whole |= isinstance(node, ast.FunctionDef | ast.ClassDef)
-        yield Statement(
-            cell, ast.unparse(node), frozenset(defines | changed), frozenset(uses), whole
-        )
+        defined = frozenset(defines | changed)
+        found.append(Statement(cell, ast.unparse(node), defined, frozenset(uses), whole))
+    return tuple(found)
 
 
 def _follow(body: list[ast.stmt], uses: set[str], defines: set[str]) -> None:
@@ -95,7 +109,22 @@ def _follow(body: list[ast.stmt], uses: set[str], defines: set[str]) -> None:
         _follow(inner, uses, defines)
 
 
+class _Apart(ast.NodeTransformer):
+    """Comprehensions as generators, whose variables are their own in symtable of 3.12, too."""
+
+    def visit_ListComp(self, node: ast.ListComp | ast.SetComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(node.elt, node.generators)
+
+    visit_SetComp = visit_ListComp
+
+    def visit_DictComp(self, node: ast.DictComp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.GeneratorExp(ast.Tuple([node.key, node.value], ast.Load()), node.generators)
+
+
 def _look(node: ast.AST, uses: set[str], defines: set[str]) -> None:
+    node = ast.fix_missing_locations(_Apart().visit(copy.deepcopy(node)))
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
     own = table.get_symbols()
     read = {s.get_name() for s in own if s.is_referenced()} | set(_globals_of(table))
@@ -146,8 +175,9 @@ def run(path: Path, number: int, chosen: list[Statement]) -> dict:
     except (Exception, SystemExit):
         error = traceback.format_exc(limit=-4)
     seconds = round(time.perf_counter() - begun, 1)
-    row = {"notebook": path.stem, "cell": number, "seconds": seconds}
-    return row | {"said": said.getvalue(), "error": error}
+    row = {"notebook": path.stem, "cell": number, "seconds": seconds, "said": said.getvalue()}
+    no_model = error is not None and "run `yaie pull" in error
+    return row | {"no model": no_model, "error": None if no_model else error}
 
 
 def main() -> None:
@@ -164,6 +194,7 @@ def main() -> None:
     record = {"machine": describe(device), "versions": versions(), "cells": []}
     record["date"] = datetime.date.today().isoformat()
     os.chdir(NOTEBOOKS)  # where cells run, in JupyterLab too
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.getenv("PYTHONPATH")]))
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         if given.notebooks and path.name[:2] not in given.notebooks:
             continue
@@ -172,7 +203,7 @@ def main() -> None:
             record["cells"].append(row | {"missing": sorted(missing)})
             out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
             print(f"{path.stem}, cell {number}, {row['seconds']} s", row["said"], sep="\n")
-            print(row["error"] or "", flush=True)
+            print(row["error"] or row["no model"] * "no model here", flush=True)
             torch.cuda.empty_cache()
     if any(row["error"] for row in record["cells"]):
         sys.exit("a cell failed: see the rows with an error")
