@@ -1,8 +1,8 @@
 """Exercise 09.5: Notice an impossible benchmark.
 
-Rows of benchmarks, as they are found in reports: bytes, operations, a time, rates, a ratio, and
-how the time was taken. Say of each what shows that it cannot be true of a GPU, or None if nothing
-does. The reasons and their order are in the docstring.
+`claim` is one row of a published benchmark: bytes, operations, a time, rates, a ratio, and how
+the time was measured. Return the reason why it cannot be true of the GPU, or None if there is
+none. The docstring lists the reasons and the order in which to check them.
 
 Check it:     yaie check 09.5
 A hint:       yaie hint 09.5

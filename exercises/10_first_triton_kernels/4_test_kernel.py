@@ -1,9 +1,9 @@
 """Exercise 10.4: Test a kernel.
 
-Write the test for a kernel that computes RMSNorm. What the kernel promises is in the docstring:
+Write the test for a kernel that computes RMSNorm. The docstring states what the kernel promises:
 shapes, strides, dtypes, what it writes and what it leaves alone. Your test raises AssertionError
-if a promise is broken. It has to accept four right kernels, which round differently, and to
-refuse 18 wrong ones. Kernels are Python functions here, so that the test takes milliseconds.
+if a promise is broken. It must accept four right kernels, which round differently, and refuse 18
+wrong ones. The kernels here are Python functions, so the test takes milliseconds.
 
 Check it:     yaie check 10.4
 A hint:       yaie hint 10.4

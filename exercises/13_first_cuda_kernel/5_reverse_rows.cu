@@ -1,9 +1,10 @@
 // Exercise 13.5: Mend a launcher that is refused.
 //
-// The kernel is right; the launcher is not. It gives each column a thread, takes shared memory
-// without asking, launches grids of nothing, and returns `cudaSuccess` whatever happened. Mend the
-// lines between `begin` and `end`: every matrix whose rows fit the GPU's shared memory is reversed,
-// an empty one is no error, and a refused launch is returned as the error that it is, once.
+// The kernel is right; the launcher is not. It gives each column a thread, takes more than 48 KiB of
+// shared memory without asking for it, launches empty grids, and returns `cudaSuccess` whatever
+// happened. Mend the lines between `begin` and `end`: every matrix whose rows fit the GPU's shared
+// memory is reversed, an empty matrix is no error, and a refused launch returns its error, which the
+// next call does not see.
 //
 // Check it:     yaie check 13.5
 // A hint:       yaie hint 13.5

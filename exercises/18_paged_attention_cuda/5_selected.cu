@@ -1,12 +1,12 @@
 // Exercise 18.5: Attention over selected tokens.
 //
-// Query number `token` attends to `counts[token]` tokens of its context, and to no others. Row
-// number `token` of `selected`, which has room for `most` entries, holds their positions in the
-// sequence, in no order; what it holds past its count is not a position. Walk over the list as rung
-// 2 walks over a context: a team of lanes takes an entry, loads the row of the key and of the value
-// once, and every query head uses them. `find_slot(context, position, paged.block_size)` returns the
-// slot of a position. The rest is as in exercise 18.2: `team.load`, `team.sum(dot(q[h], k)) *
-// paged.scale`, `states[h].add(score, v)`; `finish` is called for you.
+// Query `token` attends to `counts[token]` tokens of its context, and to no others. Row `token` of
+// `selected` has room for `most` entries: the first `counts[token]` are positions in the sequence,
+// in any order, and the others are not positions. Walk over the list as rung 2 walks over a context:
+// a team of lanes takes an entry and loads the row of the key and of the value once for all query
+// heads. `find_slot(context, position, paged.block_size)` returns the slot of a position. The rest
+// is as in exercise 18.2: `team.load`, `team.sum(dot(q[h], k)) * paged.scale`, `states[h].add(score,
+// v)`; `finish` is called for you.
 //
 // Check it:     yaie check 18.5
 // A hint:       yaie hint 18.5

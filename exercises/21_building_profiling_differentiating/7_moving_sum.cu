@@ -1,8 +1,9 @@
 // Exercise 21.7: Three faults that compute-sanitizer found.
 //
-// Each element with its two neighbors added; past either end of `x` stand zeros. The draft has three
-// faults, and the notebook shows what memcheck, racecheck and initcheck said of them on a GPU: the
-// line, the threads, the address. Read the reports, then mend the lines between `begin` and `end`.
+// `out[i]` is the sum of `x[i]` and its two neighbors; past either end of `x` they count as 0. The
+// draft has three faults. The notebook shows how memcheck, racecheck and initcheck reported them on
+// a GPU, with line, threads and address. Read the reports, then mend the lines between `begin` and
+// `end`.
 //
 // Check it:     yaie check 21.7
 // A hint:       yaie hint 21.7

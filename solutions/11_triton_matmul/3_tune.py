@@ -1,9 +1,9 @@
 """Solution of exercise 11.3: Autotuning a kernel that adds to its output.
 
 `column_sum_kernel` sums up columns: each program adds its tile's sums to the output with
-`tl.atomic_add`. Let `triton.autotune` choose the tile. `tune` returns the kernel with four
-configurations, the key, and the argument that autotuning must not spoil, and hands on `do_bench`,
-the clock. `column_sum` allocates the output and launches with a grid that fits each
+`tl.atomic_add`. Let `triton.autotune` choose the tile. `tune` gives it four configurations, the
+key, the output that must be reset before each trial, and the clock `do_bench`, and returns the
+tuned kernel. `column_sum` allocates the output and launches with a grid that fits each
 configuration. You have `triton.autotune(configs=, key=, reset_to_zero=, do_bench=)`, which
 decorates a kernel, and `triton.Config(constants, num_warps=)`.
 

@@ -1,11 +1,11 @@
 // Solution of exercise 14.5: A tree that keeps its warps full.
 //
-// The tree below is right: in the step of width `step` the threads whose number is a multiple of 2 ×
-// `step` each add one place of `partial` to their own, until place 0 holds the sum. But in the first
-// step every warp has 16 active lanes, in the next 8, and so on: all warps execute every step for a
-// few lanes. Keep the additions, and change which threads do them: threads 0, 1, 2, …, without a
-// gap, so that whole warps have nothing to do and skip the step. There are `threads` threads, any
-// number from 1 to 1,024, and `i` is the thread's number.
+// The tree in the file is right: in the step of width `step` each thread whose number is a multiple
+// of 2 × `step` adds one place of `partial` to its own, until place 0 holds the sum. But every warp
+// takes part in the first five steps, with 16, 8, 4, 2 and 1 active lanes. Keep the additions, and
+// change which threads do them: threads 0, 1, 2, …, without a gap, so that whole warps have nothing
+// to do and skip the step. There are `threads` threads, any number from 1 to 1,024, and `i` is the
+// thread's number.
 //
 // Generated from block_sums in csrc/reduce/block_sums.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,10 @@
 // Solution of exercise 21.5: A launcher becomes an operator in C++.
 //
 // Write the binding of `vector_add_float4_f32`: the function that torch calls with tensors. It
-// refuses with a sentence whatever the launcher would take wrongly (the argument is named: `x`,
-// `y`), allocates the output, launches on the right device and stream, and turns the code that comes
-// back into an exception. Then register it. The check compiles your file against small headers that
-// stand in for torch's, with two GPUs that it makes up; the same file compiles against torch.
+// refuses tensors that the launcher would misread, with a message that names the argument (`x` or
+// `y`), allocates the output, launches on the right device and stream, and turns an error code into
+// an exception. Then register it. The check compiles your file against small headers that stand in
+// for torch's and simulate two GPUs; the same file compiles against torch.
 //
 // Generated from vector_add_cuda in csrc/elementwise/vector_add_binding.cpp.
 // Edit it there, and run `python -m yaie.course build`.

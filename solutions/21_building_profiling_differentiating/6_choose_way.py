@@ -1,8 +1,8 @@
 """Solution of exercise 21.6: Which way to build a kernel.
 
-Choose a way to build for a situation: first leave out the ways that do not fit it, then take the
-one that makes people wait least. The rules are in the docstring; the seconds are those that were
-measured.
+Choose a way to build a kernel for a situation: first rule out the ways that do not fit it, then
+take the one with the shortest total wait. The docstring has the rules; the seconds are those that
+the notebook shows.
 
 Generated from choose_way in yaie/course/lessons/ways.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,4 +1,4 @@
-"""A GPU that only keeps time: calls queue up, events are passed later, the processor goes on."""
+"""A simulated GPU that only keeps time: calls and events queue up while the processor goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-EMPTYING = 0.3  # ms that the device needs to read much else
+EMPTYING = 0.3  # ms that the device takes to empty its caches
 
 
 class FakeGpu:
@@ -46,7 +46,7 @@ class FakeGpu:
 
 
 class FakeEvent:
-    """As CUDA's: without a time until the device has passed it."""
+    """Like CUDA's event: it has no time until the device has passed it."""
 
     def __init__(self, gpu: FakeGpu) -> None:
         self._gpu, self._at = gpu, None
@@ -67,8 +67,8 @@ class FakeKernel:
     """A kernel that only takes time, and remembers the arguments of its calls.
 
     Args:
-        durations: ms of call i from cold caches; call `number` of them takes the last.
-        warm: of that, what a call takes whose inputs are in the caches.
+        durations: ms that a call takes from cold caches, by its number.
+        warm: the fraction of that time that a call takes whose inputs are in the caches.
         compiling: ms that the processor needs at the first call.
     """
 

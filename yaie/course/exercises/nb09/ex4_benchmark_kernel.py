@@ -1,4 +1,4 @@
-"""09.4: what `benchmark_kernel` measures on fake GPUs, where the kernels' time is known."""
+"""09.4: what `benchmark_kernel` measures on simulated GPUs, where the kernels' time is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb09.devices import FakeGpu, FakeKernel, odd_ones
 
 ARGS = ("x", "y")
-PLAIN = "The processor goes on while the GPU computes; events are passed by the GPU itself."
+PLAIN = "The processor goes on while the GPU computes; the GPU itself takes the times of events."
 WARM = "The first calls are slower. Make `warmup` calls first, which are not measured."
 COLD = "From warm caches a call is faster. Empty them before every call, outside its two events."
 TYPICAL = "A few calls were disturbed. The median is the time of a typical call."
@@ -68,7 +68,7 @@ def observe(benchmark_kernel: Callable[..., Any], case: Case, see: Observer) -> 
         what = f"benchmark_kernel with {name}={value}"
         with gpu.keeps_time():
             see.raises(
-                what, ValueError, refused, "There would be nothing to measure or to warm up."
+                what, ValueError, refused, "iters must be at least 1, and warmup at least 0."
             )
         told = [f"does not name {name}: {words!r}" for words in said if name not in words]
         see.true(
@@ -82,7 +82,7 @@ def observe(benchmark_kernel: Callable[..., Any], case: Case, see: Observer) -> 
         got = benchmark_kernel(fn, *ARGS, clock=gpu, **case.options)
     see.kind("benchmark_kernel", got, Measurement)
     calls = case.options["warmup"] + case.options["iters"]
-    see.equal("the number of calls", len(fn.calls), calls, "`warmup` and `iters` of them.")
+    see.equal("the number of calls", len(fn.calls), calls, "`warmup` calls, then `iters`.")
     wrong = [args for args in fn.calls if args != ARGS]
     see.equal("calls without the arguments", wrong, [], "Each call is fn(*args).")
     ms = case.ms

@@ -37,7 +37,7 @@ PLANNED = {  # in words: the claim, what is wrong with it, and why
     ),
     "the host's clock, synchronized": (replace(COPY, timer="host"), None, "The GPU was done."),
     "events, no other waiting": (
-        replace(COPY, synchronized=False), None, "Events are passed by the GPU itself.",
+        replace(COPY, synchronized=False), None, "The GPU itself takes their times.",
     ),
     "0.6 µs": (Claim(10**3, 0.0006, 1.6667), "launch", "Even an empty kernel takes 1 µs."),
     "1 µs": (Claim(10**3, 0.001, 1.0), None, "The shortest kernel takes 1 µs."),

@@ -24,7 +24,7 @@ def observe(test_kernel: Callable[[Kernel], None], case: Case, see: Observer) ->
             except AssertionError as error:
                 said = str(error)
         verdict, told = ("refuses", f" ({said})" if said else "") if said else ("accepts", "")
-        why = f"The kernel keeps its promises, and rounds as it may.{told}"
+        why = f"The kernel keeps its promises; it may round differently.{told}"
         see.equal("your test's verdict", verdict, "accepts", why)
         return
     try:

@@ -17,7 +17,7 @@ class Planted:
     Attributes:
         what: what it does, to continue "a kernel that".
         look_for: what a test must do to find it; "" if the kernel is right.
-        make: a new one, that has not been called.
+        make: makes a new one, which has not been called.
     """
 
     what: str
@@ -110,7 +110,7 @@ def out_in_one_piece(x, weight, out, eps):
 
 
 def put(out: torch.Tensor, place: int) -> None:
-    """Write to an element of the memory that `out` lies in, if it is there: no GPU would mind."""
+    """Write to an element of the memory of `out`, if it exists; a GPU raises no error either."""
     size = out.untyped_storage().nbytes() // out.itemsize
     if 0 <= place < size:
         out.as_strided((size,), (1,), 0)[place] = 0
@@ -185,11 +185,11 @@ SIZES = "Test a size that"
 WRONG = {
     leaves_a_tail: (
         "leaves the last columns of a row unwritten unless they fill 8",
-        f"{SIZES} is not a multiple of 8, and take NaN in the result for an error.",
+        f"{SIZES} is not a multiple of 8, and treat NaN in the result as an error.",
     ),
     adds: (
         "adds its result to what is in out",
-        "Fill out with NaN before each call: whatever is left of it, or added to it, shows.",
+        "Fill out with NaN before each call: what is not written, or added to, stays NaN.",
     ),
     at_most_1024: (
         "writes zeros after column 1,024, the most threads of a thread block",
@@ -204,11 +204,11 @@ WRONG = {
         f"{SIZES} has several rows, of random numbers.",
     ),
     x_in_one_piece: (
-        "takes it that the rows of x follow each other in memory",
+        "assumes that the rows of x follow each other in memory",
         "Cut x out of a wider tensor, so that its stride is not its width.",
     ),
     out_in_one_piece: (
-        "takes it that the rows of out follow each other in memory",
+        "assumes that the rows of out follow each other in memory",
         "Cut out out of a wider tensor, so that its stride is not its width.",
     ),
     writes_after: (
@@ -220,7 +220,7 @@ WRONG = {
         "Surround out with known numbers on all sides, and look at them after the call.",
     ),
     twelve_bits: (
-        "takes an approximate root with an error of 5e-4, also in float32",
+        "takes an approximate root with an error of 5e-4, even in float32",
         "A tolerance belongs to a dtype: in float32, 5e-4 is wrong.",
     ),
     sums_in_bfloat16: (
@@ -231,13 +231,13 @@ WRONG = {
         "squares in float16 if x is in float16: 65,504 is the largest number there",
         "Test float16 with large x: from 256 on, a square overflows.",
     ),
-    fixed_eps: ("computes with an eps of 1e-6, whatever is given", "Test an eps that matters."),
+    fixed_eps: ("computes with an eps of 1e-6, whatever is given", "Test a large eps."),
     no_weight: ("ignores the weight", "Take random numbers for the weight."),
     cleans_x: ("sets numbers of x below 1e-3 to 0, in x itself", COPIES.format("x")),
     scales_weight: ("changes the last bits of the weight", COPIES.format("weight")),
     needs_a_row: ("cannot be launched without rows", "Test 0 rows."),
     NeverResets: (
-        "never sets its sums back, so that its second call is wrong",
+        "never resets its sums, so its second call is wrong",
         "Call the kernel twice, and check both results.",
     ),
 }

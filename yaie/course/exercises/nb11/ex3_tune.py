@@ -31,7 +31,7 @@ def launched(fastest: tuple[int, int], *shapes: tuple[int, int]) -> Case:
 
 
 class Clock:
-    """In the place of Triton's: launches, remembers what, and says that one tile is fastest."""
+    """Stands in for Triton's: launches, notes the configuration, reports one tile as fastest."""
 
     def __init__(self, fastest: tuple[int, int]) -> None:
         self.fastest = fastest

@@ -1,4 +1,4 @@
-"""13.5: a launcher whose launches are refused, and who is told."""
+"""13.5: a launcher whose launches are refused, and the error that it returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from yaie.course.core.cuda import KernelCase
 from yaie.course.core.observe import Observer
 
 LONGEST = 227 * 1024 // 4  # floats that fit the shared memory of a Hopper thread block
-REFUSED = "A launch that was refused runs no thread, and nothing but the returned code tells."
+REFUSED = "A refused launch runs no thread, and only the returned code shows it."
 EXPLAIN = {
     "cudaErrorInvalidConfiguration": (
         "The launch was refused: a thread block has 1 to 1,024 threads, and a grid at least one "
@@ -62,6 +62,6 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         told = "no error"
     except KernelError as error:
         told = str(error).replace("reverse_two_f32", "it")
-    late = "It is a call of its own, which had nothing wrong: errors that were returned are over."
+    late = "Nothing is wrong with this call. The error before it was returned, and must be cleared."
     see.equal("what the next call raises, with 2 rows of 10", told, "no error", late)
     see.equal("out of the next call", y_out, y.flip(-1))

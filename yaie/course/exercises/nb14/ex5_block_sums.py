@@ -14,7 +14,7 @@ from yaie.course.exercises.nb14.rows import rows_of
 SHAPES = ((1, 64), (2, 256), (1, 96), (1, 33), (3, 1), (1, 2), (1, 1000), (1, 1024))
 EXPLAIN = {
     "race": "A step reads what other threads have written in the step before: wait before each.",
-    "divergent_barrier": "Threads that have nothing to add come to the barrier, too.",
+    "divergent_barrier": "Threads that have nothing to add must reach the barrier, too.",
     "out_of_bounds": "`partial` has one place for each of the `threads` threads.",
 }
 
@@ -38,7 +38,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     name = f"block_sums_{case.suffix}"
     given = (x, out, case.blocks, case.threads)
     report = cuda.run(see, path, name, *given, explain=EXPLAIN, **case.how)
-    whole = f"Each sum is one of {case.threads:,} numbers, added in float32."
+    whole = f"Each output is the sum of {case.threads:,} numbers, added in float32."
     see.close("out", out, x.double().sum(-1).float(), cuda.unwritten(out, whole), rtol=1e-5)
     if case.costs:
         taken = cuda.requests(report, memory="shared")

@@ -20,7 +20,7 @@ EXPLAIN = {
         "The part has to be stored first, then a __threadfence(), then an atomic on the ticket: "
         "only then is it ordered before what the last thread block reads."
     ),
-    "uninitialized": "Every thread reads `last`, which one thread writes: a barrier between them.",
+    "uninitialized": "Every thread reads `last`, which one thread writes: put a barrier between.",
     "divergent_barrier": (
         "block_sum() and barriers need all threads of a thread block: all have to learn whether it "
         "is the last one."

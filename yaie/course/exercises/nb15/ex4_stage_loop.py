@@ -18,7 +18,7 @@ SIZES = ((16, 16, 192), (40, 264, 72))
 ONCE = ((8, 8, 32), (16, 24, 0), (264, 8, 96))
 BECAUSE = "Each of the tiles 0, 1, … tiles - 1 is multiplied once, in STEPS steps of k."
 EXPLAIN = {
-    "race": "A stage is read when all threads have waited, and overwritten when all have read it.",
+    "race": "Read a stage after all threads have waited, overwrite it after all have read it.",
     "uninitialized": "Tile t lies in stage t % STAGES, once its copies have been started.",
     "out_of_bounds": "copy_tiles moves on by a tile per call: call it with 0, 1, 2, … in order.",
 }
@@ -53,7 +53,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
     )
     see.equal(
         *("the list of tiles that are read with no barrier after the wait for them", did.unmet, []),
-        "The wait covers the thread's own copies. The others' have landed when all have met.",
+        "A wait covers the thread's own copies. After a barrier the others' have landed, too.",
     )
     see.equal(
         *("the list of tiles copied to a stage with no barrier after it was read", did.over, []),

@@ -34,7 +34,7 @@ def batch_of(
 ) -> tuple[paged.Batch, Any, Any, Any]:
     """A batch, the selection, its counts, and where the queries of each sequence begin.
 
-    Every sequence has `queries` queries, and `counts` has a number for each of all queries.
+    Every sequence has `queries` queries, and `counts` has one number per query.
     """
     whole = paged.batch_of(contexts, **sizes)
     spread = sizes.get("spread", 1.0)

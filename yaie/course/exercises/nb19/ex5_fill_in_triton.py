@@ -44,7 +44,7 @@ def cases() -> Iterator[Case]:
 def case(
     lengths: list[int], keys: list[int], bisect: bool, more: int = 0, tokens: int = 16
 ) -> Case:
-    """`more`: how many tokens beyond those that exist the kernel is told of."""
+    """`more`: by how much num_tokens exceeds the number of tokens."""
     words = f"{in_words(lengths, keys)}, BISECT={bisect}, TOKENS={tokens}"
     words += f", num_tokens = {sum(lengths) + more}" if more else ""
     data = {"lengths": lengths, "keys": keys, "bisect": bisect, "more": more, "tokens": tokens}
@@ -84,7 +84,7 @@ def observe(kernels: Any, case: Case, see: Observer) -> None:
 
 
 def see_search(see: Observer, case: Case, reads: int, steps: int) -> None:
-    """Whether the search is the one that BISECT asks for: it is told by what tl.gather reads."""
+    """Whether the reads of tl.gather are those of the search that BISECT asks for."""
     least, most = (steps, steps + 3) if case.bisect else (0, 2)
     why = (
         f"Bisection reads {steps} of {len(case.lengths)} ends per token, one after the other."

@@ -1,4 +1,4 @@
-"""21.5: the binding of a launcher, on two GPUs that do not exist."""
+"""21.5: the binding of a launcher, on two simulated GPUs."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Seen(ctypes.Structure):
 
 
 class Fake:
-    """A tensor of a GPU that does not exist: shape, strides, and numbers if there are few."""
+    """A tensor of a simulated GPU: shape, strides, and numbers if there are few."""
 
     def __init__(
         self, *shape: int, dtype: int = FLOAT, device: int = 0, strides: tuple[int, ...] = ()
@@ -123,7 +123,7 @@ def cases() -> Iterator[KernelCase]:
     yield right("tensors on cuda:1, while cuda:0 is current", Fake(6, device=1))
     yield right("no elements, [0, 4]", Fake(0, 4))
     yield right(f"{2**31 - 1:,} elements", Fake(2**31 - 1))
-    told = "A launcher's code is the only sign of a refused launch."
+    told = "The launcher's return code is the only sign of a refused launch."
     name = "the launch returns cudaErrorInvalidConfiguration"
     yield KernelCase(name, x=Fake(4), y=Fake(4), code=9, because=told)
     both = Fake(3, 5, dtype=HALF)

@@ -1,4 +1,4 @@
-"""21.6: the way to build that fits a situation, and makes people wait least."""
+"""21.6: the way to build that fits a situation, with the shortest total wait."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def expected(ways: list[Way], situation: Situation) -> tuple[str | None, str]:
     left = "; ".join(out) or "No way is ruled out"
     if best is None:
         return None, f"{left}."
-    return best[1], f"{left}. Of the rest {best[1]} makes people wait least, {best[0]:.3g} s."
+    return best[1], f"{left}. Of the rest {best[1]} has the shortest wait, {best[0]:.3g} s."
 
 
 def ruled_out(way: Way, situation: Situation) -> str:

@@ -17,7 +17,7 @@ EXPLAIN = {
     "out_of_bounds": "x has no element before its first and none after its last: 0 stands there.",
     "race": "A thread reads places of `tile` that other threads write.",
     "uninitialized": "Each place of `tile` that is read has to be written, past the ends of x too.",
-    "divergent_barrier": "Threads that have no element come to the barrier, too.",
+    "divergent_barrier": "Threads that have no element must reach the barrier, too.",
 }
 
 
