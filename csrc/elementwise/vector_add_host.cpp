@@ -3,8 +3,8 @@
 // Computes  out = x + y
 // Shapes    x and y of one shape, float32, contiguous
 // Oracle    x + y, equal in every element (tests/test_extension.py)
-// Idea      of torch's headers only those of what is used. torch/extension.h brings them all, and
-//           takes four times as long to compile.
+// Idea      include only those headers of torch that are used. torch/extension.h includes all of
+//           them, and takes four times as long to compile.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>

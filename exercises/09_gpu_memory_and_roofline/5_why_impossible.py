@@ -17,13 +17,13 @@ from yaie.course.lessons.impossible import H200, ROUNDED, Claim, Gpu
 
 
 def why_impossible(claim: Claim, gpu: Gpu = H200) -> str | None:
-    """What shows that a claim about a GPU cannot be true: a key of `REASONS`, or None.
+    """Why a claim about a GPU cannot be true, a key of `REASONS`; None if it can.
 
     The first of these that holds, since each makes those after it meaningless:
 
     - "units": `gb_s`, `tflop_s` or, if there is a peer, `times_as_fast` differs by more than
       `ROUNDED`, relative, from what follows from bytes, operations and times;
-    - "not waited for": the timer is the host's, and nothing was waited for;
+    - "not waited for": the timer is the host's, and the program did not wait;
     - "launch": the time is below the GPU's shortest;
     - "cache", if the bytes are no more than fit in L2, else "bytes": they would have to move faster
       than the GPU's memory does;

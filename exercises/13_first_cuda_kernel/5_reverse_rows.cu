@@ -19,7 +19,7 @@
 // Owns      each thread block: a row, which it keeps in shared memory between reading and writing
 // Moves     each element once in and once out: 8 × rows × columns bytes
 // Oracle    x.flip(-1), in tests/test_kernels.py
-// Idea      a row of any length that fits shared memory: up to 12,288 floats without asking, up to
+// Idea      rows of any length that fits in shared memory: up to 12,288 floats without asking, up to
 //           58,112 on Hopper, if the launcher asks for more than 48 KiB.
 #include <cuda_runtime.h>
 
@@ -44,7 +44,7 @@ extern "C" cudaError_t reverse_rows_f32(const float* x, float* out, int rows, in
     // exercise 13.5 end
 }
 
-// Two calls of which the first one's code is dropped: an error that it left behind shows in the other.
+// Two calls. The code of the first is dropped: an error that it leaves stored shows in the second.
 extern "C" cudaError_t reverse_two_f32(const float* x, float* out, int rows, int columns,
                                        const float* y, float* y_out, int y_rows, int y_columns,
                                        cudaStream_t stream) {

@@ -19,7 +19,7 @@ from yaie.course.lessons.ways import Situation, Way
 
 
 def choose_way(ways: Iterable[Way], situation: Situation) -> str | None:
-    """The name of the way that fits a situation and makes people wait least; None if none fits.
+    """The name of the way that fits a situation with the shortest wait; None if none fits.
 
     A way fits if all of these hold:
 

@@ -11,9 +11,9 @@
 //
 // The reference is moving_sum in csrc/elementwise/moving_sum.cu.
 
-// Each element with its two neighbors added.
+// The sum of each element and its two neighbors.
 //
-// Computes  out[i] = x[i - 1] + x[i] + x[i + 1]; past either end of x stand zeros
+// Computes  out[i] = x[i - 1] + x[i] + x[i + 1]; x is taken to be 0 past either end
 // Shapes    x and out [n], float32
 // Owns      each thread: an element; each thread block: THREADS of them, and a copy of the
 //           element before and the one after (the halo) in shared memory

@@ -14,8 +14,9 @@
 // Computes  out = x + y, by the launcher of vector_add_float4.cu
 // Shapes    x and y of one shape, float32, contiguous, on one GPU
 // Oracle    x + y, equal in every element (tests/test_extension.py)
-// Idea      a launcher takes whatever addresses it gets. All that Python could get wrong is checked
-//           here, and what the launch depends on is taken from torch: memory, device, stream.
+// Idea      a launcher takes whatever addresses it gets. The binding checks all that a caller in
+//           Python can get wrong, and takes from torch what the launch depends on: memory, device
+//           and stream.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAException.h>

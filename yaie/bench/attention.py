@@ -56,7 +56,7 @@ def attention(bench: Bench) -> None:
 def _right(
     bench: Bench, prompt: int, heads: int, head_dim: int
 ) -> tuple[dict[str, Call], dict[str, float]]:
-    """A call of each kernel that there is, and the relative error of each.
+    """A call of each kernel that is available, and the relative error of each.
 
     Raises:
         WrongAnswer: a result is not that of float64, beyond rounding.

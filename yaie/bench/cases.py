@@ -47,7 +47,7 @@ class Case:
         rungs: ours, by name, in place of the back ends of the registry.
         variants: changed kernels of ours, which need not run on every card.
         waits: those that wait for the GPU, which no CUDA graph can hold.
-        rough: those that round intermediate results to their dtype: right if the whole is.
+        rough: those that round intermediate results: only the whole output's error counts.
     """
 
     operator: str
@@ -112,7 +112,7 @@ class Draw:
 
 
 def own_cases(name: str) -> Callable[..., list[Case]]:
-    """The function `module:function` that makes cases of a kernel of one's own.
+    """The function `module:function` that makes the cases of your own kernel.
 
     It is looked for in the current folder too, and called like `yaie.bench.kernels.all_cases`,
     with the dtype, whether there is a GPU, and whether small shapes will do.

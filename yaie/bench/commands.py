@@ -115,7 +115,7 @@ def bench_engine(
     ] = False,
     course: Annotated[
         bool,
-        typer.Option("--course", help="What notebook 23 draws, kept where it looks; minutes."),
+        typer.Option("--course", help="Measure what notebook 23 draws, in minutes."),
     ] = False,
     output: Output = None,
 ) -> None:
@@ -230,7 +230,7 @@ def bench_kernels(
     ] = None,
     case: Annotated[
         str | None,
-        typer.Option(metavar="MODULE:FUNCTION", help="Instead your cases, of a module here."),
+        typer.Option(metavar="MODULE:FUNCTION", help="Measure your cases instead."),
     ] = None,
 ) -> None:
     """Every operator in every back end, against its peers and the device's ceilings."""

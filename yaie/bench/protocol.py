@@ -54,7 +54,7 @@ class Event(Protocol):
         """Put the mark after the calls so far."""
 
     def elapsed_time(self, end: Any) -> float:
-        """Milliseconds from this mark to `end`; RuntimeError if the device is not there yet."""
+        """Milliseconds from this mark to `end`; RuntimeError if the device has not reached it."""
 
 
 class EventClock:
@@ -72,7 +72,7 @@ class EventClock:
         return [start.elapsed_time(end) for start, end in events]
 
     def empty_caches(self) -> None:
-        """Have the device read much else."""
+        """Have the device read so much other memory that its caches hold no input."""
         self._unrelated.sum()
 
 

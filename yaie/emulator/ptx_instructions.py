@@ -140,7 +140,7 @@ def _to_space(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 
 
 def _access(parts: list[str]) -> tuple[int, int, bool]:
-    """(bytes of an element, elements, whether others may look at the same time)."""
+    """(bytes of an element, elements, whether other threads may access it meanwhile)."""
     count = int(next((part[1:] for part in parts if part in ("v2", "v4")), 1))
     watched = {"volatile", "relaxed", "acquire", "release", "mmio"} & set(parts)
     return int(re.sub(r"\D", "", parts[-1])) // 8, count, bool(watched)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ROUNDED = 0.01  # part by which a figure may differ from what it follows from: it was rounded
+ROUNDED = 0.01  # the relative difference that rounding explains
 REASONS = {
     "units": "a rate or a ratio does not follow from the times beside it",
     "not waited for": "the processor's clock was read before the GPU was done",
@@ -49,7 +49,7 @@ class Claim:
         peer_ms, times_as_fast: another kernel's time, and how many times as fast this one is;
             None if there is no other.
         timer: "events", or "host": the processor's clock.
-        synchronized: whether the GPU was waited for before the clock was read.
+        synchronized: whether the program waited for the GPU before it read the clock.
     """
 
     num_bytes: int
@@ -65,13 +65,13 @@ class Claim:
 
 
 def why_impossible(claim: Claim, gpu: Gpu = H200) -> str | None:
-    """What shows that a claim about a GPU cannot be true: a key of `REASONS`, or None.
+    """Why a claim about a GPU cannot be true, a key of `REASONS`; None if it can.
 
     The first of these that holds, since each makes those after it meaningless:
 
     - "units": `gb_s`, `tflop_s` or, if there is a peer, `times_as_fast` differs by more than
       `ROUNDED`, relative, from what follows from bytes, operations and times;
-    - "not waited for": the timer is the host's, and nothing was waited for;
+    - "not waited for": the timer is the host's, and the program did not wait;
     - "launch": the time is below the GPU's shortest;
     - "cache", if the bytes are no more than fit in L2, else "bytes": they would have to move faster
       than the GPU's memory does;

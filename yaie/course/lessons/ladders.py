@@ -147,7 +147,7 @@ def metadata(on_gpu: bool) -> Iterator[Step]:
 
 def search(on_gpu: bool) -> Iterator[Step]:
     """Counting against bisection in the metadata of draft-extend: of a few tokens per request, and
-    of chunks of prompts. Bisection stands there twice: two times of one kernel tell the noise."""
+    of chunks of prompts. Bisection is timed twice: the difference is the noise."""
     for times in (1, CHUNK):
         for batch in SEARCHED if on_gpu else (5,):
             case = draft_extend(batch, times)

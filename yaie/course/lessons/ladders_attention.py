@@ -50,7 +50,7 @@ def naive(on_gpu: bool) -> Iterator[Step]:
 
 
 def naive_bytes(matrices: int, tokens: int, causal: bool, size: int = 2) -> int:
-    """What naive attention moves of scores and weights.
+    """The bytes of scores and weights that naive attention moves.
 
     Each is written once and read once, and a mask reads and writes the scores once more.
     """

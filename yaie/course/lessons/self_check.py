@@ -196,7 +196,7 @@ def self_check() -> Markdown:
 
 
 def objectives(name: str) -> list[str]:
-    """What a notebook says one can do at its end, and what tests it."""
+    """What a notebook says that you can do at its end, and what tests it."""
     return [item.rstrip(",;.") for item in listed(_first_cell(name))]
 
 

@@ -1,4 +1,4 @@
-"""How fast bytes come, by how many different ones there are: the rate of a cache, then of memory.
+"""The rate of reading and copying by the size of the working set: of a cache, then of memory.
 
     python -m yaie.course.lessons.working_sets --output 09_working_sets_h200.json
 
@@ -31,7 +31,7 @@ SIZES = {  # bytes of a working set
     "cpu": [MIB << shift >> 2 for shift in range(9)],
 }
 MOVED = 8 << 30  # bytes that a launch on a GPU moves: it takes a millisecond or two
-LAUNCHES = ((4096, 8, 4), (8192, 8, 2), (4096, 4, 8))  # floats a program loads, warps, per SM
+LAUNCHES = ((4096, 8, 4), (8192, 8, 2), (4096, 4, 8))  # floats per load, warps, programs per SM
 
 
 def measure(

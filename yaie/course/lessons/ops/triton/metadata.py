@@ -10,8 +10,8 @@ from yaie.ops.registry import Unsupported
 from yaie.ops.triton.runtime import launches
 
 AT_ONCE = 1024  # requests whose lengths a program adds up in one step
-TOKENS = 128  # of a program that searches
-MOST_REQUESTS = 4096  # whose lengths it holds
+TOKENS = 128  # per program that searches
+MOST_REQUESTS = 4096  # requests whose lengths a program can hold
 MOST_COMPARED = 1 << 14  # tokens × requests that linear search compares in one block
 
 

@@ -1,4 +1,4 @@
-"""Kernels that go over the same bytes again and again: what a cache delivers, without launches."""
+"""Kernels that go over the same bytes again and again: a cache's rate, without launches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import triton.language as tl
 
 @triton.jit
 def read_kernel(x_ptr, out_ptr, num_blocks, rounds, BLOCK: tl.constexpr):
-    """out[p] = the sum of the blocks of x that program p reads, of `rounds` times all of them.
+    """out[p] = the sum of the blocks that program p reads; all programs read x `rounds` times.
 
-    The programs take the blocks in turns, past L1 (".cg"), which holds what one SM reads.
+    Each program takes every num_programs-th block. Loads bypass L1 (".cg"), the cache of one SM.
     """
     offsets = tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
