@@ -12,7 +12,6 @@ import argparse
 import ast
 import builtins
 import contextlib
-import copy
 import datetime
 import io
 import json
@@ -71,7 +70,8 @@ def statements(cell: int, source: str) -> tuple[Statement, ...]:
         flags=re.MULTILINE,
     )
     found = []
-    for node in ast.parse(source).body:
+    apart = ast.fix_missing_locations(_Apart().visit(ast.parse(source)))
+    for node, plain in zip(apart.body, ast.parse(source).body, strict=True):
         uses, defines = set[str](), set[str]()
         _follow([node], uses, defines)
         changed = {
@@ -83,7 +83,7 @@ def statements(cell: int, source: str) -> tuple[Statement, ...]:
         whole = not changed and not isinstance(node, ast.AugAssign) and not hasattr(node, "body")
         whole |= isinstance(node, ast.FunctionDef | ast.ClassDef)
         defined = frozenset(defines | changed)
-        found.append(Statement(cell, ast.unparse(node), defined, frozenset(uses), whole))
+        found.append(Statement(cell, ast.unparse(plain), defined, frozenset(uses), whole))
     return tuple(found)
 
 
@@ -124,7 +124,6 @@ class _Apart(ast.NodeTransformer):
 
 
 def _look(node: ast.AST, uses: set[str], defines: set[str]) -> None:
-    node = ast.fix_missing_locations(_Apart().visit(copy.deepcopy(node)))
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
     own = table.get_symbols()
     read = {s.get_name() for s in own if s.is_referenced()} | set(_globals_of(table))
