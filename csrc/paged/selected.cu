@@ -33,7 +33,7 @@ __global__ void paged_selected(Paged<T> paged, Team<T, WIDE> team, const int* se
 
     int first_team = threadIdx.x / WARP * team.teams_per_warp();  // this warp's first
     // exercise 18.5 begin: one team reads each selected token, for the states of all heads
-    const int* chosen = selected + token * most;
+    const int* chosen = selected + (int64_t)token * most;
     int count = counts[token];
     for (int first = first_team; first < count; first += WARPS * team.teams_per_warp()) {
         int i = first + team.number();

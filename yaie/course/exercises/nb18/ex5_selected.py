@@ -10,13 +10,14 @@ from typing import Any
 import torch
 
 from yaie.build.dtypes import SUFFIXES
-from yaie.course.core.cuda import KernelCase, draw_lines, in_every_order, run
+from yaie.course.core.cuda import KernelCase, draw_lines, in_every_order, reserved, run
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.nb18 import paged
 from yaie.course.exercises.nb18.ex2_grouped import EXPLAIN as AS_IN_RUNG_2
 from yaie.course.exercises.nb18.ex2_grouped import FAR
 
 NAME = "paged_selected"
+LONG = 1 << 30  # entries of a row: the third begins past what 32 bits hold
 BECAUSE = (
     "Query t sees the tokens at positions selected[t, 0] to selected[t, counts[t] - 1] of its "
     "sequence, each once, and no others."
@@ -47,7 +48,10 @@ def select(
     """The same over a selection of a batch's tokens, of one query or several per sequence."""
     generator = torch.Generator().manual_seed(sum(counts))
     tokens, most = len(counts), most or max(counts)
-    selected = torch.full((tokens, most), -1, dtype=torch.int32)
+    if most < LONG:
+        selected = torch.full((tokens, most), -1, dtype=torch.int32)
+    else:
+        selected = reserved(tokens * most, torch.int32).view(tokens, most)
     keys, values = [], []
     for token, count in enumerate(counts):
         sequence = token // queries
@@ -84,6 +88,11 @@ def cases() -> Iterator[KernelCase]:
     yield KernelCase(
         "a block that begins at element 2³¹ of the pools", make=lambda: select(paged.far(), (3,)),
         because=FAR, how={"checked": False},
+    )  # fmt: skip
+    yield KernelCase(
+        "rows of 2³⁰ entries", make=partial(batch_of, (9,), (2, 3, 1), most=LONG, queries=3),
+        because="A row may begin past element 2³¹ of `selected`: compute where in int64_t.",
+        how={"checked": False},
     )  # fmt: skip
     for dtype in ("float16", "bfloat16"):
         yield planned(dtype, (60, 3), (17, 3), heads=4, dtype=dtype)
