@@ -90,6 +90,20 @@ def test_conversions_and_floats(ptx):
     assert torch.equal(got.nan_to_num(7), squares.nan_to_num(7))
 
 
+def test_edges_of_comparisons_and_conversions(ptx):
+    x = torch.tensor([torch.nan, 1e-10, -1e-10, 1.00001, -1.00001, 7e4, -7e4, 0])
+    out, halves = torch.zeros(3, 8, dtype=INT), torch.zeros(2, 8).half()
+    ptx.run_edges(x, out, halves.view(torch.int16))
+    n = torch.arange(8).int() * 100 - 200
+    assert out[0].tolist() == [2] + [0] * 7  # unordered and unequal, not ordered and unequal
+    assert out[1:].equal(torch.stack([n.clamp(-128, 127), n.clamp(0, 255)]))
+    near = x.half()
+    above, below = (near.nextafter(torch.tensor(far).half()) for far in (torch.inf, -torch.inf))
+    up = torch.where(near.double() < x.double(), above, near)
+    down = torch.where(near.double() > x.double(), below, near)
+    assert torch.equal(halves[:, 1:], torch.stack([up, down])[:, 1:]) and halves[:, 0].isnan().all()
+
+
 def test_memory_atomics_and_shuffles(ptx):
     x, out = random(64, 4), torch.full((64, 4), -7.0)
     total = torch.zeros(1, dtype=torch.int64)
@@ -141,6 +155,11 @@ def test_products_of_other_shapes(ptx):
         ),
         ('asm("add.s32 %0, q, 1;" : "=r"(x));', "operand `q` is not emulated"),
         ('asm("bar.sync 1, 64;");', "`bar.sync 1, 64`, a named barrier, is not emulated"),
+        ('asm("add.sat.s32 %0, %0, 1;" : "+r"(x));', "`add.sat.s32` is not emulated"),
+        ('asm("add.cc.u32 %0, %0, 1;" : "+r"(x));', "`add.cc.u32` is not emulated"),
+        ('asm("exit;");', "`exit` is not emulated"),
+        ('asm("add.s32 %0, %0;" : "+r"(x));', "`add.s32 %0, %0` cannot be read"),
+        ('asm("ld.global.s32 %0, 12;" : "=r"(x));', "address `12` cannot be read"),
         ('asm(NAME : "=r"(x));', "whose text is not a string is not emulated"),
     ],
 )

@@ -67,6 +67,18 @@ __global__ void conversions(const float* x, float* out, int* whole) {
     whole[384 + i] = halves;
 }
 
+// <<<1, 8, 0>>>
+__global__ void edges(const float* x, int* out, short* halves) {
+    int i = threadIdx.x, n = i * 100 - 200;
+    float a = x[i];
+    asm("{ .reg .pred p; setp.ne.f32 p, %1, %1; selp.s32 %0, 1, 0, p; }\n"
+        "{ .reg .pred p; setp.neu.f32 p, %1, %1; @p add.s32 %0, %0, 2; }" : "=r"(out[i]) : "f"(a));
+    asm("cvt.sat.s8.s32 %0, %1;" : "=r"(out[8 + i]) : "r"(n));
+    asm("cvt.sat.u8.s32 %0, %1;" : "=r"(out[16 + i]) : "r"(n));
+    asm("cvt.rp.f16.f32 %0, %1;" : "=h"(halves[i]) : "f"(a));
+    asm("cvt.rm.f16.f32 %0, %1;" : "=h"(halves[8 + i]) : "f"(a));
+}
+
 // <<<2, 32, 0>>>
 __global__ void memory(const float4* x, float* out, unsigned long long* total, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -92,8 +104,8 @@ __global__ void copies(const float4* x, float4* out, int n) {
     CP_ASYNC(to, x + threadIdx.x, 16);
     COMMIT;
     int bytes = threadIdx.x < n ? 16 : 0;
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;\n" ::"r"(to + 64 * 16),
-                 "l"(x + 64 + (bytes ? threadIdx.x : 0)), "r"(bytes));
+    asm volatile("{ .reg .b32 n; mov.b32 n, %2; cp.async.ca.shared.global [%0], [%1], 16, n; }\n"
+                 ::"r"(to + 64 * 16), "l"(x + 64 + (bytes ? threadIdx.x : 0)), "r"(bytes));
     COMMIT;
     WAIT(1);
     __syncthreads();

@@ -86,16 +86,23 @@ def _statements(assembly: Assembly, text: str) -> Iterator[str]:
         if not found:
             raise Unknown(f"`{statement}` cannot be read")
         negated, guard, operation, rest = found.groups()
-        code = instruction(assembly, operation.split("."), split(rest))
+        try:
+            code = instruction(assembly, operation.split("."), split(rest))
+        except (IndexError, KeyError, ValueError) as problem:  # a number of operands
+            raise Unknown(f"`{statement}` cannot be read") from problem
         condition = f"if ({'!' * bool(negated)}{assembly.place(guard)}) " if guard else ""
         yield f"{condition}{{ {code}; }}"
 
 
 def _declare(assembly: Assembly, statement: str) -> None:
     """`.reg .pred p, q;` or `.reg .b32 r<4>;`"""
+    names = []
     for name in split(re.sub(r"\.reg\s+\.\w+\s*", "", statement)):
         name = name.strip()
         if several := re.fullmatch(r"(.*)<(\d+)>", name):
-            assembly.registers += [f"{several[1]}{i}" for i in range(int(several[2]))]
+            names += [f"{several[1]}{i}" for i in range(int(several[2]))]
         else:
-            assembly.registers.append(name)
+            names.append(name)
+    assembly.registers += [name for name in names if name not in assembly.registers]
+    if ".pred" in statement:
+        assembly.predicates.update(names)

@@ -20,6 +20,8 @@ _CALLS = {  # functions of ptx.h on values of the instruction's type
     *("min", "max", "abs", "shl", "shr", "ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos"),
     *("tanh", "popc", "clz", "brev", "bfind", "bfe", "bfi", "prmt", "lop3", "fma", "copysign"),
 }
+# What changes a result, and is not emulated where it is not read below.
+_MODIFIERS = {"cc", "NaN", "xorsign", "relu", "rz", "rm", "rp", "pack", "satfinite"}
 _NOTHING = re.compile(r"prefetch|discard|applypriority|griddepcontrol|pragma|nanosleep")
 
 
@@ -36,6 +38,7 @@ def instruction(assembly: Assembly, parts: list[str], operands: list[str]) -> st
             return emit(assembly, parts, operands)
     if name not in (*_BINARY, *_UNARY, *_CALLS):
         raise Unknown(f"`{whole}` is not emulated")
+    _refuse(parts, _MODIFIERS | ({"sat"} if kind[0] in "us" else set()))
     sources = [assembly.typed(operand, kind) for operand in operands[1:]]
     if name in ("bfe", "bfi", "prmt", "lop3", "shl", "shr"):  # positions and counts have 32 bits
         whole_words = {"bfi": 2, "prmt": 3, "lop3": 3}.get(name, 1)
@@ -54,6 +57,11 @@ def instruction(assembly: Assembly, parts: list[str], operands: list[str]) -> st
     return f"{assembly.place(operands[0])} = {PTX}bits({result})"
 
 
+def _refuse(parts: list[str], modifiers: set[str]) -> None:
+    if modifiers & set(parts):
+        raise Unknown(f"`{'.'.join(parts)}` is not emulated")
+
+
 def _move(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     target, source = operands
     width = int(re.sub(r"\D", "", parts[-1]) or 8)  # of a predicate: any
@@ -69,6 +77,8 @@ def _move(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 
 def _convert(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     to, from_ = parts[-2:]
+    packed = {"rz"} if to.endswith("x2") else {"relu"}
+    _refuse(parts, {"pack", "satfinite", *packed})
     if to in ("f16x2", "bf16x2"):
         high, low = (assembly.typed(operand, from_) for operand in operands[1:])
         half = {"f16x2": "__half", "bf16x2": "__nv_bfloat16"}[to]
@@ -78,7 +88,12 @@ def _convert(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
         (part for part in parts if part in ("rz", "rm", "rp", "rzi", "rmi", "rpi")), "rn"
     )
     value = assembly.typed(operands[1], from_)
+    if "sat" in parts and to[0] in "us" and from_[0] in "us":
+        _refuse(parts, {"sat"} if to[1:] == from_[1:] == "64" else set())  # beyond a double
+        value = f"(double){value}"  # of which the nearest integer that there is is taken
     result = f"{PTX}convert<{type_of(to)}>({value}, '{rounding[1]}')"
+    if to[0] == "s":
+        result = f"(int64_t){result}"  # a wider register takes the sign too
     if "sat" in parts and to.startswith(("f", "bf")):
         result = f"{PTX}saturated({result})"
     return f"{assembly.place(operands[0])} = {PTX}bits({result})"
@@ -112,6 +127,8 @@ def _compare(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
         kind = f"u{kind[1:]}"
     a, b = (assembly.typed(operand, kind) for operand in operands[1:3])
     result = f"!({a} {_OPPOSITE[sign]} {b})" if unordered else f"({a} {sign} {b})"
+    if comparison == "ne" and kind.startswith(("f", "bf")):
+        result = f"({a} < {b} || {a} > {b})"  # of a NaN it is false
     combine = next((p for p in parts[2:] if p in ("and", "or", "xor")), "")
     first, _, second = operands[0].partition("|")
     lines = [f"const bool holds = {result}"]
@@ -143,6 +160,7 @@ def _access(parts: list[str]) -> tuple[int, int, bool]:
     """(bytes of an element, elements, whether other threads may access it meanwhile)."""
     count = int(next((part[1:] for part in parts if part in ("v2", "v4")), 1))
     watched = {"volatile", "relaxed", "acquire", "release", "mmio"} & set(parts)
+    _refuse(parts, {"v8", "b128"})
     return int(re.sub(r"\D", "", parts[-1])) // 8, count, bool(watched)
 
 
@@ -225,10 +243,10 @@ def _fence(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 def _copy(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     to, from_ = assembly.address(operands[0], ["shared"]), assembly.address(operands[1], [])
     size = assembly.value(operands[2])
-    read = (
-        assembly.value(operands[3]) if len(operands) > 3 and "cache_hint" not in parts[-1] else size
-    )
-    if len(operands) > 3 and operands[3].strip() in assembly.registers:  # a predicate: ignore it
+    hinted = any("cache_hint" in part for part in parts)  # then the policy is the last operand
+    others = operands[3 : len(operands) - hinted]
+    read = assembly.value(others[0]) if others else size
+    if others and others[0].strip() in assembly.predicates:  # whether to ignore the source
         read = f"({read} ? 0 : {size})"
     return f"__pipeline_memcpy_async({to}, {from_}, {size}, {size} - {read})"
 
@@ -259,6 +277,7 @@ _PRODUCTS = {
 
 
 def _multiply(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
+    _refuse(parts, {"satfinite"})
     shape = next((part for part in parts if re.fullmatch(r"m\d+n\d+k\d+", part)), "")
     to, a, b, c = parts[-4:]
     if not shape.startswith("m16n8k") or a not in _PRODUCTS or b not in _PRODUCTS or to != c:
@@ -299,7 +318,7 @@ _TABLE: list[tuple[re.Pattern[str], Callable[[Assembly, list[str], list[str]], s
         (r"cp\.async\.wait_(group|all)", _wait),
         (r"ldmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(::cta)?\.b16", _load_matrix),
         (r"mma\.sync\.aligned(\.\w+)*\.row\.col(\.\w+)*", _multiply),
-        (r"trap|exit", lambda *_: "__trap()"),
+        (r"trap", lambda *_: "__trap()"),
         (
             rf"createpolicy{_SPACED}",
             lambda assembly, _, operands: f"{assembly.place(operands[0])} = 0",

@@ -54,6 +54,7 @@ class Assembly:
     """One `asm` statement while it is translated."""
 
     registers: list[str] = field(default_factory=list)
+    predicates: set[str] = field(default_factory=set)
     labels: list[str] = field(default_factory=list)
     operands: dict[str, str] = field(default_factory=dict)
 
@@ -99,8 +100,10 @@ class Assembly:
 
     def address(self, text: str, parts: list[str]) -> str:
         """`[register + 16]` as a pointer; an address in shared memory has 32 bits."""
-        inner = text.strip()[1:-1]
-        base, sign, offset = re.fullmatch(r"\s*([^+]+?)\s*(?:(\+)\s*(-?\w+)\s*)?", inner).groups()
+        found = re.fullmatch(r"\s*\[\s*([^+]+?)\s*(?:(\+)\s*(-?\w+)\s*)?\]\s*", text)
+        if not found:
+            raise Unknown(f"address `{text.strip()}` cannot be read")
+        base, sign, offset = found.groups()
         sum_ = f"{self.value(base)} + {offset}" if sign else self.value(base)
         shared = any(part.startswith("shared") for part in parts)
         return f"{PTX}{'shared' if shared else 'generic'}({sum_})"

@@ -2,6 +2,7 @@
 // is a uint64_t that holds the bits of its value.
 #pragma once
 
+#include <cmath>
 #include <type_traits>
 
 #include "../cuda_bf16.h"
@@ -166,7 +167,7 @@ std::enable_if_t<!std::is_integral<To>::value, To> convert(From x, char how) {
     const double exact = (double)x, held = (double)nearest;
     const bool away = how == 'z' ? fabs(held) > fabs(exact) : how == 'm' ? held > exact : held < exact;
     if (!away) return nearest;
-    return as<To>(bits(nearest) + (how == 'z' || (held > 0) == (how == 'm') ? -1 : 1));
+    return as<To>(bits(nearest) + (how == 'z' || !std::signbit(held) == (how == 'm') ? -1 : 1));
 }
 // Two floats in one register, the second in its lower half.
 template <class T>
