@@ -200,3 +200,11 @@ __global__ void f(float* out) {
 """
     with pytest.raises(CompileError, match=r"mine\.cu:5.*curandState is not emulated"):
         Module(with_launchers(source), tmp_path / "mine.cu")
+
+
+def test_a_pipeline_of_stages(checked):
+    module = module_of("pipeline", checked)
+    x, out = torch.arange(320.0), torch.zeros(64)
+    module.run_staged(x, out, 320)
+    assert torch.equal(out, x.view(5, 64).sum(0).flip(0))
+    assert clean(module), module.report
