@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from yaie.course.core import doctor
+from yaie.course.core import doctor, profilers
 from yaie.course.core.doctor import NOTE, OK, PROBLEM
 
 
@@ -132,6 +132,21 @@ def test_nvcc_against_torch(commands, gpu, monkeypatch, nvcc, cuda, expected, wo
     monkeypatch.setattr(doctor, "find_nvcc", lambda: "nvcc" if nvcc else None)
     verdict, detail, *_ = doctor.probe_nvcc()
     assert verdict == expected and words in detail
+
+
+def test_nvidias_tools(commands, monkeypatch, tmp_path):
+    monkeypatch.setattr(profilers, "TOOLKIT", tmp_path)
+    monkeypatch.setattr(doctor, "torch_cuda", lambda: None)
+    assert doctor.PROBES["profilers"]()[:1] == (OK,)
+    monkeypatch.setattr(doctor, "torch_cuda", lambda: "13.0")
+    commands["ncu"] = (0, "Copyright (c) 2018-2025\nVersion 2025.3.1.0 (build 1)")
+    (tmp_path / "nsys").touch()
+    commands["nsys"] = (1, "cannot be run")
+    verdict, detail, remedy = doctor.PROBES["profilers"]()
+    assert verdict == NOTE and "the CUDA toolkit" in remedy
+    assert detail.startswith("ncu 2025.3.1.0 at ncu, no nsys, no compute-sanitizer.")
+    commands |= dict.fromkeys(("nsys", "compute-sanitizer"), (0, "version 2025.3.2"))
+    assert doctor.PROBES["profilers"]()[0] == OK
 
 
 def test_nvcc_is_looked_for_where_cuda_home_says(commands, monkeypatch, tmp_path):

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from yaie.course.core import profilers
 from yaie.course.core.paths import ROOT
 
 OK, NOTE, PROBLEM = "ok", "note", "problem"
@@ -316,6 +317,7 @@ PROBES: dict[str, Callable[[], tuple[str, ...]]] = {
     "ninja": probe_ninja,
     "GPU": probe_gpu,
     "nvcc": probe_nvcc,
+    "profilers": lambda: profilers.probe(run, torch_cuda() is not None),
     "build locks": probe_locks,
     "model": probe_model,
     "disk": probe_disk,

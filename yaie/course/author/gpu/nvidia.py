@@ -9,7 +9,9 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
-NCU = ["ncu", "--clock-control", "none"]
+from yaie.course.core.profilers import find
+
+NCU = [find("ncu") or "ncu", "--clock-control", "none"]
 
 
 def run(
