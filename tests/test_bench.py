@@ -375,7 +375,8 @@ def test_a_case_of_ones_own_becomes_a_row(wrong, status, tmp_path, monkeypatch):
     ("case", "message"),
     [
         ("nowhere:cases", "case must be module:function, got 'nowhere:cases'"),
-        ("math:nothing", "got 'math:nothing' .*no attribute"),
+        ("math:nothing", "got 'math:nothing': .*no attribute"),
+        ("math:pi", "case must be module:function, got 'math:pi': 3.14"),
         ("builtins:max", "builtins:max must return a list of Case"),
     ],
 )

@@ -9,6 +9,7 @@ from yaie.bench import kernels
 from yaie.course.core.paths import NOTEBOOKS
 from yaie.course.lessons import working_sets
 from yaie.course.lessons.data_nb09 import SMALL, flops, from_record, kept, points
+from yaie.course.lessons.impossible import Claim, why_impossible
 from yaie.course.lessons.ops.cases import bench_cases
 
 
@@ -98,3 +99,20 @@ def test_the_kernels_that_go_over_a_working_set(monkeypatch):
         (working_sets.copy_launches, (x, torch.empty_like(x), 3)),
     ):
         assert list(make(*arguments, sms=2)) == ["64 floats, 4 warps, 2 per SM"]  # checked
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        ({"ms": 0.0}, "ms must be above 0, got 0.0"),
+        ({"ms": 1.0, "peer_ms": 2.0}, "peer_ms and times_as_fast must both be given"),
+    ],
+)
+def test_a_claim_that_cannot_be_judged_is_refused(claim, message):
+    with pytest.raises(ValueError, match=message):
+        Claim(1000, gb_s=0.001, **claim)
+
+
+def test_every_half_precision_has_a_peak():
+    claim = Claim(10**6, 1.0, 1.0, 10**12, 1000.0, "float16")
+    assert why_impossible(claim) == "operations"

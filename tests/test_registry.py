@@ -267,3 +267,5 @@ def test_a_function_by_its_place_is_a_back_end(monkeypatch, tmp_path):
         assert place not in registry.backends("rotary")
     with pytest.raises(ValueError, match="operators are 'rotary', got 'rotation'"):
         registry.choose(["rotary"], {"rotation": "mine_to_plug:rotate"})
+    with pytest.raises(ValueError, match=r"backend of rotary must be .*, got None"):
+        registry.choose(["rotary"], {"rotary": None})

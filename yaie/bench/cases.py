@@ -6,9 +6,7 @@ input is read once, each output written once.
 
 from __future__ import annotations
 
-import os
 import pkgutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -120,12 +118,9 @@ def own_cases(name: str) -> Callable[..., list[Case]]:
     Raises:
         ValueError: there is no such module or function, or it returns no cases.
     """
-    try:
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        function = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"case must be module:function, got {name!r} ({error})") from error
+    function = registry.find(name, "case must be")
+    if not callable(function):
+        raise ValueError(f"case must be module:function, got {name!r}: {function!r:.80}")
 
     def cases(dtype: torch.dtype, on_gpu: bool, quick: bool) -> list[Case]:
         made = function(dtype, on_gpu, quick)

@@ -83,7 +83,7 @@ def register(operator: str, backend: str, function: Callable) -> None:
 
     Args:
         operator: one of `operators()`.
-        backend: any name but "auto"; give it as `backend=` to have it used, or see `prefer`.
+        backend: any name but "auto", without a colon; give it as `backend=`, or see `prefer`.
         function: takes the operator's arguments, and may raise `Unsupported`.
     """
     functions = _of(operator)
@@ -94,21 +94,23 @@ def register(operator: str, backend: str, function: Callable) -> None:
     functions[backend] = function
 
 
+def find(place: str, wanted: str) -> Any:
+    """What "module:function" names, the working directory first; or a ValueError with `wanted`."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return pkgutil.resolve_name(place)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{wanted} module:function, got {place!r}: {error}") from error
+
+
 def plug(operator: str, place: str) -> None:
     """Register a function by its place, "module:function", as a back end of that name.
 
-    The module is imported as Python started with `-m` would: from the working directory first.
-
     Raises ValueError if there is no such function, TypeError if it cannot take the arguments.
     """
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     what = f"backend of {operator} must be"
-    try:
-        function = pkgutil.resolve_name(place)
-    except (ImportError, AttributeError, ValueError) as error:
-        known = _names(_of(operator))
-        raise ValueError(f"{what} {known} or module:function, got {place!r}: {error}") from error
+    function = find(place, f"{what} {_names(_of(operator))} or")
     arguments = getattr(torch.ops.yaie, operator).default._schema.arguments
     wanted = [argument.name for argument in arguments if not argument.kwarg_only]
     try:
@@ -169,7 +171,7 @@ def choose(names: Iterable[str], backends: str | Mapping[str, str]) -> dict[str,
     for name, backend in backends.items():
         if name not in names:
             raise ValueError(f"operators are {_names(names)}, got {name!r}")
-        if ":" in backend:
+        if isinstance(backend, str) and ":" in backend:
             plug(name, backend)
         elif backend != AUTO and backend not in _of(name):
             raise ValueError(f"backend of {name} must be {_names(_of(name))}, got {backend!r}")

@@ -35,7 +35,7 @@ class Gpu:
 
 # By NVIDIA's data sheet, for matrices without zeros to skip; the cache as the GPU reports it. The
 # shortest kernels of this course take 1.6 µs each, in a CUDA graph.
-H200 = Gpu(4800.0, {"bfloat16": 989.0, "float32": 67.0}, 60 << 20)
+H200 = Gpu(4800.0, {"bfloat16": 989.0, "float16": 989.0, "float32": 67.0}, 60 << 20)
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,12 @@ class Claim:
     times_as_fast: float | None = None
     timer: str = "events"
     synchronized: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.ms > 0:
+            raise ValueError(f"ms must be above 0, got {self.ms}")
+        if (self.peer_ms is None) != (self.times_as_fast is None):
+            raise ValueError("peer_ms and times_as_fast must both be given, or neither")
 
 
 def why_impossible(claim: Claim, gpu: Gpu = H200) -> str | None:
