@@ -89,9 +89,10 @@ __global__ void f(const unsigned char* x, float* out) {
 """
     module = Module(with_launchers(HEAD + source), tmp_path / "mine.cu", checked=True)
     out = torch.zeros(1)
-    module.run_f(torch.zeros(100, dtype=torch.uint8), out)
+    x = torch.arange(100, dtype=torch.uint8)
+    module.run_f(x, out)
     assert len(module.report.races) == 1 and not module.report.untracked
-    module.run_f(torch.zeros((1 << 27) + 64, dtype=torch.uint8), out)
+    module.run_f(torch.nn.functional.pad(x, (0, 1 << 27)), out)
     assert module.report.untracked == ["x"]
     assert [race.memory for race in module.report.races] == ["global"]  # in out, all the same
     assert "No races were looked for in x: too large to keep track of." in str(module.report)

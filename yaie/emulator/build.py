@@ -38,7 +38,7 @@ _PLAIN = ["-O2"]
 _CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
 _GNU_KERNEL = ["-fno-gnu-unique"]  # else a recompiled template would reuse the old one's arrays
 _GNU_CHECKED = [
-    *("--param", "tsan-instrument-func-entry-exit=0"),
+    *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
     "-fsanitize=float-cast-overflow,shift-exponent",  # reported to runtime/undefined.cpp
     "-fno-tree-sra",  # else a float4 is loaded in four parts
     # A struct that goes to a function by value, or comes back from one, straight from memory or to
@@ -63,7 +63,7 @@ _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
     "core": ("core", "copies", "failure", "grid", "memory", "stacks", "warp"),
-    "checker": ("checker", "counters", "hooks", "shadow", "races", "undefined"),
+    "checker": ("checker", "counters", "happens", "hooks", "shadow", "races", "undefined"),
 }
 
 

@@ -133,6 +133,7 @@ class Report:
     """The findings and counts of one call of a launcher in checked mode.
 
     Attributes:
+        notes: what is no fault and may surprise: threads that store the same value.
         truncated: the counts leave out part of a long stretch without a barrier.
         untracked: the names of tensors in which no races were looked for: with 64 bytes kept for
             each element, those of more than 128 Mi elements are left out.
@@ -146,7 +147,8 @@ class Report:
         truncated: bool = False,
         untracked: Sequence[str] = (),
     ) -> None:
-        self.findings = list(findings)
+        self.notes = [f for f in findings if f.kind == "same_value"]
+        self.findings = [f for f in findings if f.kind != "same_value"]
         self.accesses = sorted(accesses, key=lambda a: (a.line, a.memory, a.kind))
         self.source = source
         self.truncated = truncated
@@ -222,6 +224,7 @@ class Report:
         count = len(self.findings)
         parts = [f"{count} fault{'s' * (count != 1)} found" if count else "no fault found"]
         parts += [f"  {finding.message}" for finding in self.findings]
+        parts += [f"  no fault: {note.message}" for note in self.notes]
         parts += ["", self.table()]
         if any(a.units > a.ideal_units for a in self.accesses):
             parts.append("* costs more than the bytes that are used would need")

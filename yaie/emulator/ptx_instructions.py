@@ -169,13 +169,14 @@ def _load(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     address, places = assembly.address(operands[1], parts), assembly.places(operands[0])
     signed = str(parts[-1].startswith("s")).lower()
     arguments = f"{size}, {str(watched).lower()}, {signed}"
-    return f"{PTX}load<{arguments}>({address}, {', '.join(places[:count])})"
+    acquire = "; __threadfence()" if "acquire" in parts else ""
+    return f"{PTX}load<{arguments}>({address}, {', '.join(places[:count])}){acquire}"
 
 
 def _store(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     size, count, watched = _access(parts)
     address, values = assembly.address(operands[0], parts), assembly.values(operands[1])
-    release = "emulator_fence(); " if "release" in parts else ""
+    release = "__threadfence(); " if "release" in parts else ""
     arguments = f"{size}, {str(watched).lower()}"
     return f"{release}{PTX}store<{arguments}>({address}, {', '.join(values[:count])})"
 
@@ -192,8 +193,9 @@ def _atomic(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     target = type_of(kind).replace("int64_t", "long long").replace("ulong", "unsigned long")
     pointer = f"({target}*)({assembly.address(operands[0], parts)})"
     call = f"atomic{names[operation]}({pointer}, {values})"
-    fence = "emulator_fence(); " if {"release", "acq_rel"} & set(parts) else ""
-    return fence + (f"{assembly.place(result)} = {PTX}bits({call})" if result else call)
+    fence = "__threadfence(); " if {"release", "acq_rel"} & set(parts) else ""
+    acquire = "; __threadfence()" if {"acquire", "acq_rel"} & set(parts) else ""
+    return fence + (f"{assembly.place(result)} = {PTX}bits({call})" if result else call) + acquire
 
 
 def _shuffle(assembly: Assembly, parts: list[str], operands: list[str]) -> str:

@@ -20,7 +20,7 @@ KINDS = (
     *("out_of_bounds", "misaligned", "race", "uninitialized", "divergent_barrier", "deadlock"),
     *("inactive_lane", "wrong_mask", "divergent_collective", "segmentation_fault"),
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
-    *("pending_copy", "conversion", "shift"),
+    *("pending_copy", "conversion", "shift", "same_value"),
 )
 MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")

@@ -44,6 +44,8 @@ def sentence(
     often = f" ({raw.count:,} times)" if raw.count > 1 else ""
     if kind == "race":
         return f"{_race(raw, here, there, memories, source)}{often}."
+    if kind == "same_value":
+        return f"{_race(raw, here, there, memories, source)}, the same value{often}."
     if kind == "pending_copy":
         return f"{_pending_copy(raw, here, there, memories, source)}{often}."
     if kind == "uninitialized":

@@ -147,7 +147,7 @@ void Checker::begin_launch() {
     first_block_ = next_block_;
     block_indices_.clear();
     threads_were_killed_ = false;
-    released_.clear();
+    order_.begin_launch();
 }
 
 // Makes ranges of the shared arrays of this launch. The compiled file holds the arrays of all its
@@ -191,9 +191,9 @@ Shadow* Checker::variable_shadow(const Range& segment) {
 void Checker::begin_block(Core& core) {
     if (next_block_ == first_block_) add_shared(*core.launch);
     block_indices_.push_back(core.block);
-    acquired_.clear();
     first_arrived_ = nullptr;
-    clocks_.begin_block(core.count);
+    order_.begin_block(core.count);
+    if (loaded_.size() < core.count) loaded_.resize(core.count);
     counters.begin_block(core.count);
     for (const Range& range : ranges_) {
         if (range.memory != Memory::shared) continue;
@@ -202,6 +202,7 @@ void Checker::begin_block(Core& core) {
 }
 
 void Checker::end_block(Core& core) {
+    settle_all();
     for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
     ++next_block_;
 }
@@ -273,7 +274,7 @@ void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, A
 // ------------------------------------------------------------------------------- accesses
 
 void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
-                     bool copying) {
+                     Manner manner) {
     Thread& thread = *core.current;
     if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) return;
     if (address - reinterpret_cast<uintptr_t>(core.launch->arguments) <
@@ -281,6 +282,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
         return;
     }
     Busy busy(core);
+    if (stored_.open) settle_store();
     const Range* range = find(address, size);
     if (!range || (kind != Access::load && !range->writable)) {
         refuse_out_of_bounds(core, address, size, kind, site);
@@ -288,11 +290,10 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) {
         refuse(core, describe(core, Kind::misaligned, site, *range, address, size, kind));
     }
-    if (kind == Access::atomic) order_by_atomic(core, address);
     const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
-    if (range->shadow) look_for_race(core, *range, address, size, kind, index, copying);
+    if (range->shadow) look_for_race(core, *range, address, size, kind, index, manner);
     if (range->memory == Memory::module) return;
-    if (range->memory == Memory::global && kind == Access::store) thread.fenced = false;
+    if (kind == Access::store) thread.fenced = false;
     counters.note(thread.linear, index, address, range->begin);
 }
 
@@ -315,6 +316,8 @@ void Checker::arrive(Core& core, bool first) {
 
 void Checker::pass_barrier(Core& core) {
     Busy busy(core);
+    settle_all();
+    order_.barrier();
     for (uint32_t i = 0; i < core.count && !threads_were_killed_; ++i) {
         if (core.threads[i].state != State::done) continue;
         Failure finding = describe(core, Kind::divergent_barrier, first_arrived_->site);
@@ -331,7 +334,7 @@ void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
     Busy busy(core);
     if (whole_warp) counters.flush(core, warp);
     const Thread& first = core.threads[warp * 32 + __builtin_ctz(lanes)];
-    if (first.operation == Collective::sync) clocks_.join(warp, lanes);
+    if (first.operation == Collective::sync) order_.join(warp, lanes);
     for (uint32_t rest = lanes; rest; rest &= rest - 1) {
         const Thread& thread = core.threads[warp * 32 + __builtin_ctz(rest)];
         const bool both_sync =
@@ -344,6 +347,12 @@ void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
         finding.other_block = core.block;
         add(finding);
     }
+}
+
+void Checker::fence(Core& core, bool device) {
+    Busy busy(core);
+    core.current->fenced = true;
+    order_.fence(core.current->linear, device);
 }
 
 void Checker::outside_own_mask(Core& core) {

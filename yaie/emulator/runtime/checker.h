@@ -8,9 +8,9 @@
 
 #include "counters.h"
 #include "failure.h"
+#include "happens.h"
 #include "observer.h"
 #include "shadow.h"
-#include "table.h"
 
 namespace emulator {
 
@@ -32,6 +32,21 @@ struct SharedSymbol {  // a `__shared__` array of the compiled file
     int id;
 };
 
+// A race that the next events of its thread may excuse: a store, if it turns out to store what was
+// there, or a load that was the first step of an atomicCAS.
+struct Doubt {
+    bool open = false;
+    uintptr_t address = 0;
+    size_t size = 0;
+    unsigned char before[16] = {};
+    Failure finding = {};
+};
+
+// How an access is made besides loading, storing or both: by an asynchronous copy, at some time
+// before it lands; through a volatile pointer; by an atomicCAS, or an atomic that only
+// stores.
+enum class Manner { plain, copying, is_volatile, comparing, storing };
+
 class Checker final : public Observer {
   public:
     std::vector<Failure> findings;
@@ -44,15 +59,12 @@ class Checker final : public Observer {
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 
-    void atomic_store(Core& core, uintptr_t address, size_t size, const void* site);
-
     // An operation without a result that C++ defines; `text` says which.
     void undefined(Core& core, Kind kind, const void* site, const char* text);
 
-    // One access of the current thread; `site` is the address after the instruction. `copying`: an
-    // asynchronous copy makes it, at some time before the copy lands.
+    // One access of the current thread; `site` is the address after the instruction.
     void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
-                bool copying = false);
+                Manner manner = Manner::plain);
 
     void begin_launch() override;
     void begin_block(Core& core) override;
@@ -60,6 +72,7 @@ class Checker final : public Observer {
     void arrive(Core& core, bool first) override;
     void pass_barrier(Core& core) override;
     void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
+    void fence(Core& core, bool device) override;
     void outside_own_mask(Core& core) override;
     void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
     void start_copy(Core& core, const Copy& copy) override;
@@ -78,10 +91,15 @@ class Checker final : public Observer {
     void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
                               const void* site);
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                       Access kind, uint16_t index, bool copying);
+                       Access kind, uint16_t index, Manner manner);
+    bool is_ordered(const Core& core, const Stamp& earlier, bool in_shared) const;
+    bool conflicts(const Core& core, const Stamp& earlier, Touch touch, bool in_shared) const;
+    void settle_store();
+    void settle_load(uint32_t thread);
+    void settle_all();
+    void forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address, size_t size);
     Shadow::Cells cells_of(const Range& range, uintptr_t address, size_t size) const;
     void settle(Core& core, const void* address, size_t size);
-    void order_by_atomic(Core& core, uintptr_t address);
     void add_shared(const Launch& launch);
     Shadow* take_shadow(size_t bytes);
     Shadow* variable_shadow(const Range& segment);
@@ -94,17 +112,15 @@ class Checker final : public Observer {
     Shadow* dynamic_shadow_ = nullptr;
     std::vector<std::pair<uintptr_t, Shadow*>> variables_;  // for the file's writable segments
     size_t last_found_ = 0;
-    Clocks clocks_;
+    HappensBefore order_;
     uint32_t next_block_ = 1, first_block_ = 1;  // numbers of thread blocks, over all calls
     uintptr_t shared_base_ = 0;  // of the file's static shared arrays
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
     const Thread* first_arrived_ = nullptr;
-    // Thread blocks of the launch, in the order in which they ran. released_ holds per address
-    // those whose stores are visible after an atomic on it; acquired_ holds those whose stores are
-    // visible to the current thread block. See order_by_atomic.
-    Table<NumberSet> released_;
-    NumberSet acquired_;
+    Doubt stored_;                // the latest store, which has not happened yet
+    std::vector<Doubt> loaded_;   // per thread
+    bool any_loaded_ = false;
 };
 
 extern Checker checker;

@@ -58,6 +58,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
         thread.linear = i;
         thread.state = State::fresh;
         thread.killed = thread.fenced = false;
+        thread.polled = nullptr;
         thread.next = nullptr;
         thread.copies.clear();
         thread.groups = 0;
@@ -173,6 +174,13 @@ void Core::yield() {
     Thread* next = pick(current);
     if (!next) stuck();
     if (next != current) resume(next);
+}
+
+void Core::poll(const void* address, const void* site) {
+    if (stop_asked) time_is_up(site);
+    if (address && address != std::exchange(current->polled, address)) return;
+    current->site = site;
+    yield();
 }
 
 void Core::end_thread(Thread* thread) {

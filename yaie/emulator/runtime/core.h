@@ -32,7 +32,8 @@ struct Thread {
     uint32_t linear;  // its index in the thread block, counted along x, y, z
     State state;
     bool killed;      // ended by the checker; its absence is not a fault of the kernel
-    bool fenced;      // has executed __threadfence since its last store to global memory
+    bool fenced;      // has executed a fence since its last store
+    const void* polled;  // the address that it polled last
     int stack;
     Context context;
     Thread* next;       // in the ring of threads, in the order of the schedule
@@ -73,6 +74,8 @@ class Core {
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                         int width, const void* site);
     uint32_t active_lanes(const void* site);
+    // Lets other threads run; with an address, only if the current thread polled it just before.
+    void poll(const void* address, const void* site);
 
     [[noreturn]] void leave();        // abandons the whole thread block
     [[noreturn]] void kill_current(); // ends the current thread

@@ -11,7 +11,7 @@ namespace emulator {
 enum class Kind : int {
     out_of_bounds, misaligned, race, uninitialized, divergent_barrier, deadlock, inactive_lane,
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
-    assertion, trap, pending_copy, conversion, shift,
+    assertion, trap, pending_copy, conversion, shift, same_value,
 };
 
 enum class Memory : int { none, global, shared, module };

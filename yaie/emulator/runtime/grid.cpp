@@ -262,9 +262,13 @@ uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value
                                  __builtin_return_address(0));
 }
 
-void emulator_fence() {
+void emulator_fence(int device) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (this_core) this_core->current->fenced = true;
+    if (this_core && this_core->checking) observer->fence(*this_core, device != 0);
+}
+
+void emulator_poll(const void* address) {
+    if (this_core) this_core->poll(address, __builtin_return_address(0));
 }
 
 // Kernels print into a buffer that Python prints after the launch, so that it shows in notebooks.

@@ -8,26 +8,36 @@ using namespace emulator;
 
 namespace {
 
-inline void report(void* address, size_t size, Access kind, const void* site) {
+inline void report(void* address, size_t size, Access kind, const void* site,
+                   Manner manner = Manner::plain) {
     Core* core = this_core;
     if (!core || !core->checking || !core->current) return;  // a launcher on the host
-    checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site);
+    checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site, manner);
     if (core->stop_asked) core->time_is_up(site);
+}
+
+// A thread that reads a volatile address again waits for another thread, which may run first.
+void report_volatile(void* address, size_t size, Access kind, const void* site) {
+    Core* core = this_core;
+    if (core && core->checking && core->current && kind == Access::load) core->poll(address, site);
+    report(address, size, kind, site, Manner::is_volatile);
 }
 
 }  // namespace
 
-#define HOOK(name, size, kind)                                                                \
+#define HOOK(name, report, size, kind)                                                        \
     extern "C" void name(void* address) {                                                     \
         report(address, size, kind, __builtin_return_address(0));                             \
     }
 #define HOOKS(size)                                                                           \
-    HOOK(__tsan_read##size, size, Access::load)                                               \
-    HOOK(__tsan_write##size, size, Access::store)                                             \
-    HOOK(__tsan_unaligned_read##size, size, Access::load)                                     \
-    HOOK(__tsan_unaligned_write##size, size, Access::store)                                   \
-    HOOK(__tsan_volatile_read##size, size, Access::load)                                      \
-    HOOK(__tsan_volatile_write##size, size, Access::store)
+    HOOK(__tsan_read##size, report, size, Access::load)                                       \
+    HOOK(__tsan_write##size, report, size, Access::store)                                     \
+    HOOK(__tsan_unaligned_read##size, report, size, Access::load)                             \
+    HOOK(__tsan_unaligned_write##size, report, size, Access::store)                           \
+    HOOK(__tsan_volatile_read##size, report_volatile, size, Access::load)                     \
+    HOOK(__tsan_volatile_write##size, report_volatile, size, Access::store)                   \
+    HOOK(__tsan_unaligned_volatile_read##size, report_volatile, size, Access::load)           \
+    HOOK(__tsan_unaligned_volatile_write##size, report_volatile, size, Access::store)
 
 HOOKS(1)
 HOOKS(2)
@@ -36,13 +46,11 @@ HOOKS(8)
 HOOKS(16)
 
 extern "C" {
-void emulator_note_atomic(void* address, size_t size, const void* site) {
-    report(address, size, Access::atomic, site);
+void emulator_note_atomic(void* address, size_t size, int compares, const void* site) {
+    report(address, size, Access::atomic, site, compares ? Manner::comparing : Manner::plain);
 }
 void emulator_note_atomic_store(void* address, size_t size, const void* site) {
-    if (Core* core = this_core; core && core->checking && core->current) {
-        checker.atomic_store(*core, reinterpret_cast<uintptr_t>(address), size, site);
-    }
+    report(address, size, Access::atomic, site, Manner::storing);
 }
 void __tsan_read_range(void* address, size_t size) {
     report(address, size, Access::load, __builtin_return_address(0));

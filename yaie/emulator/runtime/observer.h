@@ -21,6 +21,7 @@ class Observer {
     virtual void arrive(Core& core, bool first) = 0;
     virtual void pass_barrier(Core& core) = 0;
     virtual void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) = 0;
+    virtual void fence(Core& core, bool device) = 0;
     virtual void outside_own_mask(Core& core) = 0;
     virtual void inactive_lane(Core& core, const Thread& thread, uint32_t source) = 0;
 

@@ -1,4 +1,6 @@
 // Finds races, which are unordered accesses to one address, and reads of uninitialized memory.
+#include <string.h>
+
 #include <algorithm>
 
 #include "checker.h"
@@ -10,57 +12,41 @@ namespace {
 
 // Keeps one reader of the current interval between barriers and a second reader of another thread,
 // preferably of another warp. A later write that races with any reader races with one of these.
-void note_reader(Cell& cell, const Stamp& now) {
+void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order) {
     const Stamp first = cell.reader;
-    if (now.kind == in_flight || (first.kind == in_flight && first.block == now.block)) {
-        cell.other_reader = now.kind == in_flight ? first : now;  // a write races with any copy
-        if (now.kind == in_flight) cell.reader = now;
+    auto is_current = [&](const Stamp& stamp) {
+        return stamp.block == now.block && !order.seen_by_all(stamp.time);
+    };
+    if (now.touch() == Touch::in_flight ||
+        (first.touch() == Touch::in_flight && first.block == now.block)) {
+        const bool copying = now.touch() == Touch::in_flight;
+        cell.other_reader = copying ? first : now;  // a write races with any copy
+        if (copying) cell.reader = now;
         return;
     }
-    const bool same_interval = first.block == now.block && first.epoch == now.epoch;
-    if (!same_interval || first.thread == now.thread) {
+    if (!is_current(first) || first.thread == now.thread) {
         if (first.block != now.block) cell.other_reader = first;
-        cell.reader = now;
+        const bool weaker = is_current(first) && now.touch() != Touch::load;
+        if (!weaker || is_strong(first.touch())) cell.reader = now;
         return;
     }
     const Stamp& other = cell.other_reader;
-    const bool keep = other.block == now.block && other.epoch == now.epoch &&
-                      other.thread / 32 != first.thread / 32;
+    const bool keep = is_current(other) && other.thread / 32 != first.thread / 32;
     if (!keep || now.thread == other.thread) cell.other_reader = now;
+}
+
+Touch touch_of(Access kind, Manner manner, bool fenced) {
+    if (manner == Manner::copying) return Touch::in_flight;
+    if (manner != Manner::is_volatile) return (Touch)kind;
+    if (kind == Access::load) return Touch::volatile_load;
+    return fenced ? Touch::volatile_store : Touch::unfenced_store;
 }
 
 }  // namespace
 
-// Recognizes the pattern "the last thread block adds up": each thread block writes its part,
-// executes a fence and increments a counter atomically; the one that finds the count complete may
-// read all parts.
-void Checker::order_by_atomic(Core& core, uintptr_t address) {
-    bool added;
-    NumberSet& released = released_.at(address, &added);
-    acquired_.add_all(released);
-    if (!core.current->fenced) return;
-    released.add_all(acquired_);
-    released.add(next_block_ - first_block_);
-}
-
 Shadow::Cells Checker::cells_of(const Range& range, uintptr_t address, size_t size) const {
     const bool is_static = range.memory == Memory::shared && range.id != dynamic_shared;
     return range.shadow->at(address - (is_static ? shared_base_ : range.begin), size);
-}
-
-// An atomic store changes what is there without reading it: shared memory counts as written.
-void Checker::atomic_store(Core& core, uintptr_t address, size_t size, const void* site) {
-    const Range* range = find(address, size);
-    if (range && range->shadow && range->memory == Memory::shared && address % size == 0) {
-        const Shadow::Cells cells = cells_of(*range, address, size);
-        for (size_t i = 0; i < cells.count; ++i) {
-            Stamp& writer = cells.first[i].writer;
-            if (writer.block == next_block_) continue;
-            writer.block = next_block_;
-            writer.thread = (uint16_t)core.current->linear;
-        }
-    }
-    access(core, address, size, Access::atomic, site);
 }
 
 // A copy reads and writes at any time between its start and the wait for it. So its accesses are
@@ -74,8 +60,9 @@ void Checker::start_copy(Core& core, const Copy& copy) {
         refuse(core, describe(core, Kind::misaligned, copy.site, *range, from, copy.size,
                               Access::load));
     }
-    if (read) access(core, from, read, Access::load, copy.site, true);
-    access(core, reinterpret_cast<uintptr_t>(copy.to), copy.size, Access::store, copy.site, true);
+    if (read) access(core, from, read, Access::load, copy.site, Manner::copying);
+    access(core, reinterpret_cast<uintptr_t>(copy.to), copy.size, Access::store, copy.site,
+           Manner::copying);
 }
 
 void Checker::land_copy(Core& core, const Copy& copy) {
@@ -91,81 +78,153 @@ void Checker::settle(Core& core, const void* address, size_t size) {
     const Shadow::Cells cells = cells_of(*range, begin, size);
     for (size_t i = 0; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
-        for (Stamp* stamp : {&cell.writer, &cell.reader, &cell.other_reader}) {
-            if (stamp->kind != in_flight || stamp->block != next_block_ || stamp->thread != me) {
+        for (Stamp* stamp : {&cell.store, &cell.reader, &cell.other_reader}) {
+            if (stamp->touch() != Touch::in_flight || stamp->block != next_block_ ||
+                stamp->thread != me) {
                 continue;
             }
-            stamp->kind = (uint32_t)Access::store;
-            stamp->epoch = (uint32_t)core.epoch & 0x3fffffffu;
-            stamp->clock = clocks_.own(me);
+            stamp->kind = (uint32_t)Touch::store;
+            stamp->time = order_.now(me, false);
         }
     }
 }
 
-void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                            Access kind, uint16_t index, bool copying) {
-    const Thread& me = *core.current;
-    const uint32_t epoch = (uint32_t)core.epoch & 0x3fffffffu;
-    const Stamp now = {next_block_,         (uint16_t)me.linear, index, epoch,
-                       copying ? in_flight : (uint32_t)kind, clocks_.own(me.linear)};
-    const bool in_shared = range.memory == Memory::shared;
+bool Checker::is_ordered(const Core& core, const Stamp& earlier, bool in_shared) const {
+    const uint32_t me = core.current->linear;
+    if (earlier.block < first_block_) return true;
+    if (earlier.block == next_block_) {
+        return earlier.touch() != Touch::in_flight &&
+               order_.has_seen(me, earlier.thread, earlier.time);
+    }
+    return in_shared ||
+           order_.has_seen_earlier(me, earlier.block - first_block_, earlier.thread, earlier.time);
+}
 
-    auto is_in_flight = [&](const Stamp& stamp) {
-        return stamp.kind == in_flight && stamp.block == next_block_;
-    };
-    auto ordered = [&](const Stamp& earlier) {
-        if (is_in_flight(earlier)) return false;
-        if (earlier.block < first_block_) return true;
-        if (earlier.block != next_block_) {
-            return in_shared || acquired_.has(earlier.block - first_block_);
+bool Checker::conflicts(const Core& core, const Stamp& earlier, Touch touch, bool in_shared) const {
+    if (is_strong(earlier.touch()) && is_strong(touch)) {
+        // Volatile alone does not order the lanes of a warp: reductions without __syncwarp.
+        if (earlier.touch() != Touch::unfenced_store && touch != Touch::unfenced_store) return false;
+        if (earlier.touch() == Touch::atomic || touch == Touch::atomic || !in_shared ||
+            earlier.thread / 32 != core.current->linear / 32) {
+            return false;
         }
-        if (earlier.thread == me.linear || earlier.epoch != epoch) return true;
-        return earlier.thread / 32 == me.linear / 32 &&
-               clocks_.has_seen(me.linear, earlier.thread, earlier.clock);
-    };
-    auto conflicts = [&](const Stamp& earlier) {
-        const bool both_atomic = earlier.kind == (uint32_t)Access::atomic && kind == Access::atomic;
-        return !both_atomic && !ordered(earlier);
-    };
+    }
+    return !is_ordered(core, earlier, in_shared);
+}
 
-    Conflict conflict;
-    bool uninitialized = false;
+void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
+                            Access kind, uint16_t index, Manner manner) {
+    const Thread& me = *core.current;
+    const bool in_shared = range.memory == Memory::shared;
+    if (kind == Access::atomic || manner == Manner::is_volatile) {
+        if (kind != Access::store) order_.acquire(me.linear, address, in_shared);
+        if (kind != Access::load) order_.release(me.linear, address, in_shared);
+    }
+    const Touch touch = touch_of(kind, manner, me.fenced);
+    const Stamp now = {next_block_, (uint16_t)me.linear, index,
+                       order_.now(me.linear, is_strong(touch)), (uint32_t)touch};
     const Shadow::Cells cells = cells_of(range, address, size);
     if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
         untracked.push_back(range.id);
     }
+    Conflict conflict;
+    auto compare = [&](const Stamp& earlier) {
+        if (earlier.block < first_block_ || conflict.found) return;
+        const bool present = earlier.block == next_block_ && earlier.touch() != Touch::in_flight;
+        if (present && (earlier.thread == now.thread || order_.seen_by_all(earlier.time))) return;
+        if (conflicts(core, earlier, touch, in_shared)) conflict = {true, earlier};
+    };
+    const bool reads = kind != Access::store && manner != Manner::storing;
+    bool uninitialized = false;
+    if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
     for (size_t i = 0; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
-        const bool written = cell.writer.block == next_block_;
-        if (in_shared && !written && kind != Access::store) uninitialized = true;
-        if (!conflict.found && conflicts(cell.writer)) conflict = {true, cell.writer};
-        if (!conflict.found && conflicts(cell.other_writer)) conflict = {true, cell.other_writer};
+        const bool written = cell.store.block == next_block_ || cell.strong.block == next_block_;
+        if (in_shared && !written && reads) uninitialized = true;
+        compare(cell.store);
+        compare(cell.strong);
+        compare(cell.other_strong);
         if (kind == Access::load) {
-            note_reader(cell, now);
+            note_reader(cell, now, order_);
             continue;
         }
-        if (!conflict.found && conflicts(cell.reader)) conflict = {true, cell.reader};
-        if (!conflict.found && conflicts(cell.other_reader)) conflict = {true, cell.other_reader};
-        const bool after_atomic = cell.writer.kind == (uint32_t)Access::atomic &&
-                                  kind == Access::atomic && cell.writer.thread != now.thread;
-        if (after_atomic) cell.other_writer = cell.writer;
-        cell.writer = now;
+        compare(cell.reader);
+        compare(cell.other_reader);
+        if (!is_strong(touch)) {  // who is ordered after it is ordered after what it followed
+            cell.store = now;
+            cell.strong = cell.other_strong = Stamp();
+            continue;
+        }
+        if (cell.strong.thread != now.thread || cell.strong.block != now.block) {
+            cell.other_strong = cell.strong;
+        }
+        cell.strong = now;
     }
     const void* site = counters.sites[index].address;
     if (uninitialized && !threads_were_killed_) {
         add(describe(core, Kind::uninitialized, site, range, address, size, kind));
     }
     const Stamp& earlier = conflict.earlier;
-    const Kind what = is_in_flight(earlier) ? Kind::pending_copy : Kind::race;
-    if (!conflict.found || (what == Kind::pending_copy && threads_were_killed_)) return;
-    Failure finding = describe(core, what, site, range, address, size, kind);
+    const bool pending = conflict.found && earlier.touch() == Touch::in_flight &&
+                         earlier.block == next_block_;
+    if (!conflict.found || (pending && threads_were_killed_)) return;
+    Failure finding = describe(core, pending ? Kind::pending_copy : Kind::race, site, range,
+                               address, size, kind);
     const Site& other = counters.sites[earlier.site];
     finding.other_site = other.address;
     finding.other_access = other.access;
     finding.other_thread = core.threads[earlier.thread].index;
     finding.other_block =
         earlier.block == next_block_ ? core.block : block_indices_[earlier.block - first_block_];
-    add(finding);
+    const bool again = touch == Touch::store && earlier.touch() == Touch::store &&
+                       earlier.site == index && earlier.block == next_block_;
+    if (again && size <= sizeof(stored_.before)) {
+        stored_ = {true, address, size, {}, finding};
+        memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
+    } else if (touch == Touch::load && earlier.touch() == Touch::atomic) {
+        settle_load(me.linear);
+        loaded_[me.linear] = {true, address, size, {}, finding};
+        any_loaded_ = true;
+    } else {
+        add(finding);
+    }
+}
+
+// ---------------------------------------------------------------------------------- doubts
+
+// A store has happened: if the memory is as it was before, its thread stored what was there.
+void Checker::settle_store() {
+    stored_.open = false;
+    const bool same =
+        memcmp(stored_.before, reinterpret_cast<const void*>(stored_.address), stored_.size) == 0;
+    if (same) stored_.finding.kind = Kind::same_value;
+    add(stored_.finding);
+}
+
+void Checker::settle_load(uint32_t thread) {
+    if (loaded_[thread].open) add(loaded_[thread].finding);
+    loaded_[thread].open = false;
+}
+
+void Checker::settle_all() {
+    if (stored_.open) settle_store();
+    for (uint32_t thread = 0; any_loaded_ && thread < loaded_.size(); ++thread) settle_load(thread);
+    any_loaded_ = false;
+}
+
+// An atomicCAS follows a plain load of the same thread: if another thread has written meanwhile, the
+// comparison fails, so the load needs no order. NVIDIA's guide shows the loop.
+void Checker::forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address,
+                           size_t size) {
+    Doubt& doubt = loaded_[thread];
+    if (doubt.open && doubt.address < address + size && address < doubt.address + doubt.size) {
+        doubt.open = false;
+    }
+    for (size_t i = 0; i < cells.count; ++i) {
+        for (Stamp* stamp : {&cells.first[i].reader, &cells.first[i].other_reader}) {
+            if (stamp->block == next_block_ && stamp->thread == thread) *stamp = Stamp();
+        }
+    }
 }
 
 }  // namespace emulator

@@ -1,8 +1,6 @@
 // Race detection. For each granule of memory a cell records its last writers and readers. An access
-// that is not ordered after them is a race, even if this run computed the right result.
-//
-// Threads of one thread block are ordered by its barriers, lanes of one warp also by __syncwarp
-// (vector clocks, as in FastTrack, Flanagan and Freund 2009), thread blocks by fences and atomics.
+// that is not ordered after them is a race, even if this run computed the right result;
+// happens.h tells which accesses are ordered.
 #pragma once
 
 #include <stddef.h>
@@ -15,39 +13,33 @@
 
 namespace emulator {
 
-// `kind` of a load or store by an asynchronous copy that has not landed; else it is an Access.
-constexpr uint32_t in_flight = 3;
+// What a thread did to a granule. Volatile accesses, like atomics, may meet others of their kind.
+enum class Touch : uint32_t {
+    load, store, atomic, in_flight /* by an asynchronous copy that has not landed */,
+    volatile_load, volatile_store,
+    unfenced_store,  // a volatile store with no fence since the last store of its thread
+};
+
+inline bool is_strong(Touch touch) { return touch == Touch::atomic || touch > Touch::in_flight; }
 
 struct Stamp {  // one access
     uint32_t block;  // number of the thread block, over all calls; 0: none yet
     uint16_t thread;
     uint16_t site;
-    uint32_t epoch : 30, kind : 2;
-    uint32_t clock;
+    uint32_t time : 29, kind : 3;  // of the thread, see happens.h; a Touch
+
+    Touch touch() const { return (Touch)kind; }
 };
 
-struct Cell {
-    Stamp writer, other_writer;  // the second: an atomic that was followed by another atomic
+struct alignas(64) Cell {  // a line of the cache
+    Stamp store;                 // the last; since then:
+    Stamp strong, other_strong;  // atomics and volatile stores of two threads
     Stamp reader, other_reader;
 };
 
 struct Conflict {
     bool found = false;
     Stamp earlier = {};
-};
-
-// Vector clocks: for each thread, how often each lane of its warp had synchronized when last seen.
-class Clocks {
-  public:
-    void begin_block(uint32_t num_threads);
-    void join(uint32_t warp, uint32_t lanes);
-    uint32_t own(uint32_t thread) const { return known_[thread * 32 + thread % 32]; }
-    bool has_seen(uint32_t thread, uint32_t other, uint32_t clock) const {
-        return known_[thread * 32 + other % 32] >= clock;
-    }
-
-  private:
-    std::vector<uint32_t> known_;  // [thread][lane]
 };
 
 // The cells of a contiguous region of memory. A granule is 4 bytes until an access covers only a

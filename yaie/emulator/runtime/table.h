@@ -1,4 +1,4 @@
-// Two small containers. Those of the standard library would take longer to compile than all else.
+// A small container. That of the standard library would take longer to compile than all else.
 #pragma once
 
 #include <stddef.h>
@@ -51,24 +51,6 @@ class Table {
 
     std::vector<Slot> slots_;
     size_t count_ = 0;
-};
-
-// A set of small numbers, one bit each.
-class NumberSet {
-  public:
-    bool has(size_t n) const { return n / 64 < words_.size() && words_[n / 64] >> n % 64 & 1; }
-    void add(size_t n) {
-        if (n / 64 >= words_.size()) words_.resize(n / 64 + 1);
-        words_[n / 64] |= 1ull << n % 64;
-    }
-    void add_all(const NumberSet& other) {
-        if (other.words_.size() > words_.size()) words_.resize(other.words_.size());
-        for (size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
-    }
-    void clear() { words_.clear(); }
-
-  private:
-    std::vector<uint64_t> words_;
 };
 
 }  // namespace emulator

@@ -49,8 +49,10 @@ int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
-void emulator_fence(void);
-void emulator_note_atomic(void* address, size_t size, const void* site);
+void emulator_fence(int device);  // 0: for the thread block only
+// Lets other threads run; with an address, only if the thread polled the same address just before.
+void emulator_poll(const void* address);
+void emulator_note_atomic(void* address, size_t size, int compares, const void* site);
 void emulator_note_atomic_store(void* address, size_t size, const void* site);
 
 // Asynchronous copies of the running thread. The bytes move as late as allowed: when the thread

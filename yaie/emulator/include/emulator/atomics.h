@@ -21,12 +21,13 @@ template <> struct Word<8> { using type = unsigned long long; };
 #endif
 
 // Replaces *address by update(*address) and returns the old value. Neither inlined nor
-// instrumented, so that the checker receives it once, as an atomic, from the caller's line.
-template <class T, class Update>
+// instrumented, so that the checker receives it once, as an atomic, from the caller's line. A thread
+// that changes nothing, twice, waits for another one.
+template <bool compares = false, class T, class Update>
 __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update update) {
     using Bits = typename Word<sizeof(T)>::type;
 #ifdef EMULATOR_CHECKED
-    emulator_note_atomic(address, sizeof(T), __builtin_return_address(0));
+    emulator_note_atomic(address, sizeof(T), compares, __builtin_return_address(0));
 #endif
     Bits* place = reinterpret_cast<Bits*>(address);
     Bits seen = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -38,6 +39,7 @@ __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update upd
         memcpy(&wanted, &changed, sizeof(T));
         if (__atomic_compare_exchange_n(place, &seen, wanted, true, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
+            if (wanted == seen) emulator_poll(address);
             return old;
         }
     }
@@ -45,7 +47,7 @@ __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update upd
 
 // The same without reading.
 template <class T>
-__attribute__((noinline, no_sanitize("thread"))) void atomic_store(T* address, T value) {
+__attribute__((noinline)) EMULATOR_UNSEEN void atomic_store(T* address, T value) {
     using Bits = typename Word<sizeof(T)>::type;
 #ifdef EMULATOR_CHECKED
     emulator_note_atomic_store(address, sizeof(T), __builtin_return_address(0));
@@ -107,7 +109,7 @@ EMULATOR_REFUSE(atomicCAS, (EMULATOR_BITS || EMULATOR_IS(unsigned short)),
 template <class T, std::enable_if_t<EMULATOR_BITS || EMULATOR_IS(unsigned short), int> = 0>
 EMULATOR_INLINE T atomicCAS(T* address, typename emulator::Same<T>::type compare,
                             typename emulator::Same<T>::type value) {
-    return emulator::atomic_update(address, [=](T old) -> T { return old == compare ? value : old; });
+    return emulator::atomic_update<true>(address, [=](T old) -> T { return old == compare ? value : old; });
 }
 #undef EMULATOR_ATOMIC
 #undef EMULATOR_REFUSE

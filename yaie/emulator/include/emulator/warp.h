@@ -77,9 +77,9 @@ EMULATOR_INLINE void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 EMULATOR_INLINE unsigned __activemask() { return emulator_active_lanes(); }
 
-EMULATOR_INLINE void __threadfence() { emulator_fence(); }
-EMULATOR_INLINE void __threadfence_system() { emulator_fence(); }
-EMULATOR_INLINE void __threadfence_block() { asm volatile("" ::: "memory"); }
+EMULATOR_INLINE void __threadfence() { emulator_fence(1); }
+EMULATOR_INLINE void __threadfence_system() { emulator_fence(1); }
+EMULATOR_INLINE void __threadfence_block() { emulator_fence(0); }
 
 template <class T>
 EMULATOR_INLINE T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {

@@ -1,0 +1,195 @@
+#include "happens.h"
+
+#include <algorithm>
+
+namespace emulator {
+
+bool Seen::has(uint32_t thread, uint32_t time) const {
+    if (time <= floor) return true;
+    const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, time));
+    return found != above.end() && found->first == thread;  // its time is not less
+}
+
+void Seen::add(uint32_t thread, uint32_t time) {
+    if (time <= floor) return;
+    const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, 0u));
+    if (found == above.end() || found->first != thread) {
+        above.insert(found, {thread, time});
+    } else {
+        found->second = std::max(found->second, time);
+    }
+}
+
+void Seen::join(const Seen& other) {
+    floor = std::max(floor, other.floor);
+    for (const auto& one : other.above) add(one.first, one.second);
+}
+
+void HappensBefore::begin_launch() {
+    objects_.clear();
+    any_released_ = false;
+    kept_.assign(1, Seen());  // number 0: nothing
+    block_ = (size_t)-1;
+}
+
+void HappensBefore::begin_block(uint32_t num_threads) {
+    ++block_;
+    known_.assign((size_t)num_threads * 32, 0);
+    used_.assign(num_threads, 0);
+    if (more_.size() < num_threads) more_.resize(num_threads);
+    with_more_.clear();
+    all_acquired_.clear();
+    all_fenced_.clear();
+    floor_ = 0;
+    highest_ = 2;
+}
+
+bool HappensBefore::has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time) const {
+    auto has = [&](const Knowledge& knowledge) {
+        return block < knowledge.earlier.size() &&
+               kept_[knowledge.earlier[block]].has(other, time);
+    };
+    return has(all_acquired_) || (used_[thread] && has(more_[thread].acquired));
+}
+
+HappensBefore::More& HappensBefore::more(uint32_t thread) {
+    if (!used_[thread]) {
+        used_[thread] = 1;
+        more_[thread] = More();
+        with_more_.push_back(thread);
+    }
+    return more_[thread];
+}
+
+void HappensBefore::join_earlier(std::vector<uint32_t>& to, const std::vector<uint32_t>& from) {
+    if (from.size() > to.size()) to.resize(from.size());
+    for (size_t block = 0; block < from.size(); ++block) {
+        if (to[block] == from[block] || !from[block]) continue;
+        if (to[block]) {
+            Seen both = kept_[to[block]];
+            both.join(kept_[from[block]]);
+            to[block] = (uint32_t)kept_.size();
+            kept_.push_back(std::move(both));
+        } else {
+            to[block] = from[block];
+        }
+    }
+}
+
+void HappensBefore::join(Knowledge& to, const Knowledge& from) {
+    to.here.join(from.here);
+    join_earlier(to.earlier, from.earlier);
+}
+
+void HappensBefore::advance(uint32_t thread) {
+    const uint32_t next = now(thread, false) + 1;
+    known_[thread * 32 + thread % 32] = next;
+    highest_ = std::max(highest_, next + 1);
+}
+
+// All threads have seen all up to now. What some had acquired or fenced holds for all of them.
+void HappensBefore::barrier() {
+    for (uint32_t thread : with_more_) {
+        More& one = more_[thread];
+        join_earlier(all_acquired_.earlier, one.acquired.earlier);
+        join_earlier(all_acquired_.earlier, one.pending.earlier);
+        join(all_fenced_, one.fenced);
+        used_[thread] = 0;
+    }
+    with_more_.clear();
+    floor_ = highest_;
+    highest_ = floor_ + 2;
+}
+
+// After __syncwarp each lane has seen all that any of them had seen; its next accesses are unseen.
+void HappensBefore::join(uint32_t warp, uint32_t lanes) {
+    uint32_t joined[32] = {};
+    bool any_more = false;
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        const uint32_t lane = __builtin_ctz(rest), thread = warp * 32 + lane;
+        const uint32_t* known = &known_[(size_t)thread * 32];
+        for (int i = 0; i < 32; ++i) joined[i] = std::max(joined[i], known[i]);
+        joined[lane] = std::max(joined[lane], now(thread, false));
+        any_more |= used_[thread] != 0;
+    }
+    More all;
+    for (uint32_t rest = any_more ? lanes : 0; rest; rest &= rest - 1) {
+        const uint32_t thread = warp * 32 + __builtin_ctz(rest);
+        if (!used_[thread]) continue;
+        join(all.acquired, more_[thread].acquired);
+        join(all.acquired, more_[thread].pending);
+        join(all.fenced, more_[thread].fenced);
+        all.fenced_here.join(more_[thread].fenced_here);
+    }
+    for (uint32_t rest = lanes; rest; rest &= rest - 1) {
+        const uint32_t thread = warp * 32 + __builtin_ctz(rest);
+        std::copy(joined, joined + 32, &known_[(size_t)thread * 32]);
+        advance(thread);
+        if (any_more) more(thread) = all;
+    }
+}
+
+void HappensBefore::fence(uint32_t thread, bool device) {
+    More& one = more(thread);
+    join(one.acquired, one.pending);
+    one.pending.clear();
+    Knowledge seen = one.acquired;
+    seen.here.floor = floor_;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const uint32_t other = thread / 32 * 32 + lane, time = known_[thread * 32 + lane];
+        if (time > floor_) seen.here.add(other, time);
+    }
+    seen.here.add(thread, now(thread, false));
+    join_earlier(seen.earlier, all_acquired_.earlier);
+    one.fenced_here = seen.here;
+    if (device) one.fenced = std::move(seen);
+    advance(thread);
+}
+
+HappensBefore::Object& HappensBefore::at(uintptr_t address, bool until_end) {
+    bool added;
+    Object& object = objects_.at(address, &added);
+    if (!added && object.block != block_) {
+        if (until_end) {
+            object.released.clear();
+        } else if (!object.released.here.is_empty()) {
+            object.released.earlier.resize(
+                std::max(object.released.earlier.size(), object.block + 1));
+            object.released.earlier[object.block] = (uint32_t)kept_.size();
+            kept_.push_back(std::move(object.released.here));
+            object.released.here = Seen();
+        }
+        object.released_here.clear();
+    }
+    object.block = block_;
+    return object;
+}
+
+void HappensBefore::acquire(uint32_t thread, uintptr_t address, bool until_end) {
+    if (!any_released_) return;
+    const Object& object = at(address, until_end);
+    if (object.released.is_empty() && object.released_here.is_empty()) return;
+    More& one = more(thread);
+    join(one.pending, object.released);
+    one.pending.here.join(object.released_here);
+}
+
+void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) {
+    const bool own = used_[thread] && !more_[thread].fenced_here.is_empty();
+    if (!own && all_fenced_.is_empty()) return;
+    any_released_ = true;
+    Object& object = at(address, until_end);
+    const uint32_t time = now(thread, true);
+    auto publish = [&](const Knowledge& fenced) {
+        if (fenced.is_empty()) return;
+        join(object.released, fenced);
+        object.released.here.add(thread, time);
+    };
+    publish(all_fenced_);
+    if (!own) return;
+    publish(more_[thread].fenced);
+    object.released_here.join(more_[thread].fenced_here);
+    object.released_here.add(thread, time);
+}
+
+}  // namespace emulator

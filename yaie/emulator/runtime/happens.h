@@ -1,0 +1,105 @@
+// Which accesses happen before which others, between single threads: vector clocks, as in FastTrack
+// (Flanagan and Freund 2009).
+//
+// The time of a thread advances when it synchronizes. A thread has seen, of each other thread, all
+// accesses up to some time:
+//  - a barrier shows all threads everything before it, __syncwarp the lanes of a warp;
+//  - a fence keeps what its thread has seen; an atomic or a volatile store after it releases that at
+//    its address; who reads the address by an atomic or a volatile load acquires it at its own next
+//    fence or barrier.
+// A fence for the thread block alone, __threadfence_block, releases nothing to other thread blocks.
+// Thread blocks of a checked launch run one after another.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <utility>
+#include <vector>
+
+#include "table.h"
+
+namespace emulator {
+
+// What was seen of the threads of one thread block: all up to a time, and of some threads more.
+struct Seen {
+    uint32_t floor = 0;
+    std::vector<std::pair<uint32_t, uint32_t>> above;  // thread, time; sorted by thread
+
+    bool has(uint32_t thread, uint32_t time) const;
+    void add(uint32_t thread, uint32_t time);
+    void join(const Seen& other);
+    bool is_empty() const { return floor == 0 && above.empty(); }
+    void clear() { floor = 0, above.clear(); }
+};
+
+// What was seen of the present thread block, and of each earlier one a number in HappensBefore::kept_.
+struct Knowledge {
+    Seen here;
+    std::vector<uint32_t> earlier;  // by thread block, in the order in which they ran
+
+    bool is_empty() const { return here.is_empty() && earlier.empty(); }
+    void clear() { here.clear(), earlier.clear(); }
+};
+
+class HappensBefore {
+  public:
+    void begin_launch();
+    void begin_block(uint32_t num_threads);
+
+    // The time of an access. That of an atomic or a volatile access is earlier than that of others
+    // between the same two synchronizations: it may itself release, what others have not.
+    uint32_t now(uint32_t thread, bool strong) const {
+        const uint32_t own = known_[thread * 32 + thread % 32];
+        return (own > floor_ ? own : floor_ + 1) + !strong;
+    }
+    bool seen_by_all(uint32_t time) const { return time <= floor_; }
+    bool has_seen(uint32_t thread, uint32_t other, uint32_t time) const {
+        if (time <= floor_ || thread == other) return true;
+        if (thread / 32 == other / 32 && known_[thread * 32 + other % 32] >= time) return true;
+        return used_[thread] && more_[thread].acquired.here.has(other, time);
+    }
+    // The same of a thread of an earlier thread block of the launch.
+    bool has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time) const;
+
+    void barrier();
+    void join(uint32_t warp, uint32_t lanes);
+    void fence(uint32_t thread, bool device);
+    // `until_end`: the memory at the address lives no longer than its thread block.
+    void acquire(uint32_t thread, uintptr_t address, bool until_end);
+    void release(uint32_t thread, uintptr_t address, bool until_end);
+
+  private:
+    // What few threads have: of this block and of earlier ones.
+    struct More {
+        Knowledge acquired;          // by fences
+        Knowledge pending;           // to be acquired at the next one
+        Knowledge fenced;            // visible to the whole device, so that it can be released
+        Seen fenced_here;            // visible to the thread block
+    };
+    struct Object {  // an address at which something was released
+        size_t block = 0;
+        Knowledge released;
+        Seen released_here;
+    };
+
+    More& more(uint32_t thread);
+    void join(Knowledge& to, const Knowledge& from);
+    void join_earlier(std::vector<uint32_t>& to, const std::vector<uint32_t>& from);
+    void advance(uint32_t thread);
+    Object& at(uintptr_t address, bool until_end);
+
+    std::vector<uint32_t> known_;  // [thread][lane of its warp]; times up to floor_ mean nothing
+    uint32_t floor_ = 0;           // everything up to this time has been seen by all threads
+    uint32_t highest_ = 2;         // the latest time of a thread
+    std::vector<uint8_t> used_;    // whether a thread has More
+    std::vector<More> more_;
+    std::vector<uint32_t> with_more_;
+    Knowledge all_acquired_, all_fenced_;  // what barriers have shown to all threads
+    size_t block_ = 0;                     // thread blocks of the launch before this one
+    std::vector<Seen> kept_;
+    Table<Object> objects_;
+    bool any_released_ = false;
+};
+
+}  // namespace emulator
