@@ -176,8 +176,11 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     finding.other_thread = core.threads[earlier.thread].index;
     finding.other_block =
         earlier.block == next_block_ ? core.block : block_indices_[earlier.block - first_block_];
+    // Threads that execute one store may all store one value: a flag in shared memory, or the lanes
+    // of a warp. In global memory, whole warps that do so have more likely computed a wrong index.
     const bool again = touch == Touch::store && earlier.touch() == Touch::store &&
-                       earlier.site == index && earlier.block == next_block_;
+                       earlier.site == index && earlier.block == next_block_ &&
+                       (in_shared || earlier.thread / 32 == me.linear / 32);
     if (again && size <= sizeof(stored_.before)) {
         stored_ = {true, address, size, {}, finding};
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
