@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from emulated import with_launchers
+from test_emulator_meaning import VALUES
 
+from yaie.build.jit import load
 from yaie.emulator import CompileError, Module, settings
 
 SOURCES = Path(__file__).parent / "emulator"
-INT = torch.int32
+INT, INT64 = torch.int32, torch.int64
 
 
 def module_of(name: str, checked: bool) -> Module:
@@ -187,6 +189,31 @@ def test_random_numbers(checked, seed, first):
         wide = [(x ^ (y << 21)) / 2**53 + 2**-54 for x, y in zip(low[::2], low[1::2], strict=True)]
         assert double[i].tolist() == wide
     assert clean(module), module.report
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_draws_the_same_numbers_and_converts_alike():
+    """What the emulator claims of cuRAND and of saturation, by the originals."""
+    n = 32
+    results = {}
+    for device in ("cpu", "cuda"):
+        random = load(with_launchers((SOURCES / "random.cu").read_text()), name="random")
+        bits = torch.zeros(n, 9, dtype=INT, device=device)
+        uniform, normal = (torch.zeros(n, 9, device=device) for _ in range(2))
+        wide = torch.zeros(n, 3, dtype=torch.float64, device=device)
+        random.run_draw(2**62 + 5, 2**34 + 3, bits, uniform, normal, wide, n)
+        casts = load(with_launchers((SOURCES / "meaning.cu").read_text()), name="meaning")
+        x = torch.tensor(VALUES, device=device)
+        out, long = (torch.zeros(len(VALUES), 8, dtype=INT64, device=device) for _ in range(2))
+        casts.run_casts(x, x.double(), out, long, len(VALUES))
+        rounded = torch.zeros(len(VALUES), 16, dtype=INT64, device=device)
+        casts.run_rounded(x, x.double(), x.half(), rounded, len(VALUES))
+        exact = [bits, uniform, wide, out, long, rounded]
+        results[device] = [tensor.cpu() for tensor in (*exact, normal)]
+    for mine, theirs in zip(results["cpu"][:-1], results["cuda"][:-1], strict=True):
+        assert torch.equal(mine, theirs)
+    torch.testing.assert_close(results["cpu"][-1], results["cuda"][-1], rtol=1e-4, atol=1e-5)
 
 
 def test_the_other_generator_is_refused(tmp_path):
