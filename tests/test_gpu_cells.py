@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 
+import nbformat
 import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
 from yaie.course.author.gpu.cells import gpu_cells as cells_of
-from yaie.course.author.gpu.cells import needed
+from yaie.course.author.gpu.cells import needed, statements
 from yaie.course.author.notebooks import committed
 from yaie.course.core import gpu_cells
 from yaie.course.lessons.measure import side_by_side
@@ -62,6 +63,22 @@ def test_each_notebook_on_kernels_measures_the_learners_card() -> None:
                 timed.add(path.name[:2])
     wanted = {f"{number:02}" for number in range(9, 25)} - {"23"}
     assert wanted <= timed, f"without a measuring %%gpu cell: {sorted(wanted - timed)}"
+
+
+@pytest.mark.parametrize("path", committed(), ids=lambda path: path.stem)
+def test_a_gpu_cell_changes_nothing_that_a_later_cell_needs(path) -> None:
+    """Where it is skipped, the cells after it see what those before it left."""
+    cells = nbformat.read(path, as_version=4).cells
+    every = [statements(n, c.source) if c.cell_type == "code" else () for n, c in enumerate(cells)]
+    skipped = [cell.source.startswith(gpu_cells.FIRST_LINE) for cell in cells]
+    common: set[str] = set()
+    for number, own in enumerate(every):
+        changed = skipped[number] and common & {name for s in own for name in s.defines}
+        for later, after in enumerate(every[number:], number) if changed else ():
+            for statement in after if not skipped[later] else ():
+                assert not statement.uses & changed, f"cell {number}, then cell {later}"
+                changed -= statement.defines
+        common |= set() if skipped[number] else {name for s in own for name in s.defines}
 
 
 def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
