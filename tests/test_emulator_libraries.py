@@ -235,3 +235,30 @@ def test_a_pipeline_of_stages(checked):
     module.run_staged(x, out, 320)
     assert torch.equal(out, x.view(5, 64).sum(0).flip(0))
     assert clean(module), module.report
+
+
+def test_barriers_of_libcu(checked):
+    module = module_of("barriers", checked)
+    x, out = numbers(576), torch.zeros(576, dtype=INT)
+    module.run_shared_copy(x, out)
+    assert torch.equal(out.view(6, 96), x.view(6, 96).flip(1))
+    assert clean(module), module.report
+    out = torch.zeros(8, 2, 32, dtype=INT)
+    module.run_specialized(x, out, 8)
+    expected = 2 * x[:256].view(8, 32).flip(1)
+    assert torch.equal(out, torch.stack([expected + 1, expected + 2], 1))
+    assert clean(module), module.report
+
+
+def test_a_slot_filled_before_it_is_released_is_a_race(tmp_path):
+    text = (SOURCES / "barriers.cu").read_text()
+    free = "            if (round + 1 < rounds) (void)empty.arrive();\n"
+    begin, end = text.index("            out[(round * 2"), text.index(free)
+    wrong = text[:begin] + free + text[begin:end] + text[end + len(free) :]
+    module = Module(with_launchers(wrong), tmp_path / "mine.cu", checked=True)
+    module.run_specialized(numbers(576), torch.zeros(8, 2, 32, dtype=INT), 8)
+    line = wrong[: wrong.index("slot[lane] =")].count("\n") + 1
+    assert {race.name for race in module.report.races} == {"slot"}
+    assert line in {race.line for race in module.report.races} | {
+        race.other_line for race in module.report.races
+    }

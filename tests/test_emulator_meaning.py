@@ -205,7 +205,7 @@ def test_accepted_as_by_nvcc(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="needs nvcc")
-@pytest.mark.parametrize("name", ["meaning", "cub", "atomics", "pipeline"])
+@pytest.mark.parametrize("name", ["meaning", "cub", "atomics", "pipeline", "barriers"])
 def test_nvcc_compiles_the_same_sources(name, tmp_path):
     command = ["nvcc", "-arch=sm_80", "-std=c++17", "-c", SOURCE.with_name(f"{name}.cu")]
     done = subprocess.run([*map(str, command), "-o", str(tmp_path / "out.o")], capture_output=True)
