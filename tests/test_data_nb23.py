@@ -232,7 +232,7 @@ MINE = {
         ({"matrix": [ROW]}, "It lacks 12 of 13 cells of the matrix: `yaie bench engine --course`"),
         ({"attention": []}, "It lacks attention: `yaie bench engine --course` goes on with it."),
         ({"matrix": []}, "It lacks matrix: `yaie"),
-        ({"matrix": [CELL] * 13}, "An older version measured it, without whole requests: delete"),
+        ({"matrix": [CELL] * 13}, "An older version measured it: delete"),
     ],
 )
 def test_a_record_of_ones_own_says_what_it_lacks(monkeypatch, tmp_path, results, said):
