@@ -325,6 +325,18 @@ def test_an_attention_that_is_wrong_has_no_time(folder, monkeypatch):
         engine.run(folder, device="cpu", only="attention", quick=True)
 
 
+def test_the_operator_that_draws_tokens_is_chosen_and_recorded(folder, monkeypatch):
+    monkeypatch.setitem(engine.SECTIONS, "attention", lambda bench: bench.llm())
+    options = {"device": "cpu", "only": "attention", "quick": True}
+    chosen = engine.run(folder, backend={"sample": "cuda", "rotary": "reference"}, **options)
+    operators = chosen["subject"]["operators"]
+    assert (operators["sample"], operators["rotary"]) == ("cuda", "reference")
+    chosen = engine.run(folder, backend="reference", **options)
+    assert "sample" not in chosen["subject"]["operators"]
+    with pytest.raises(ValueError, match=r"operators are .*'sample', got 'drawing'"):
+        engine.run(folder, backend={"drawing": "cuda"}, **options)
+
+
 def test_a_table_names_units_and_rows_that_were_disturbed(capsys):
     checked = {"checked_answers": 1, "same_answers": 1}
     row = {"workload": "chats", "requests": 2, "yaie": 40.0, "transformers": 20.0, "ratio": 2.0}

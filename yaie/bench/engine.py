@@ -33,6 +33,7 @@ from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
 from yaie.engine.device import choose_device, choose_dtype
+from yaie.model.llama import STEP_OPERATORS
 from yaie.model.pull import model_name
 from yaie.ops.registry import choose, in_words
 
@@ -122,7 +123,9 @@ def run(
     subject |= whose(where) | {"sizes": asdict(sizes)}
     if shape is not None:
         subject["exercises"] = False  # a drawn model is the engine's own
-    chosen_back_ends = choose(subject["operators"], backend).items()
+    # `sample` draws the tokens where a mapping names it; on a CPU it is the sampler otherwise.
+    step = subject["operators"] if isinstance(backend, str) else STEP_OPERATORS
+    chosen_back_ends = choose(step, backend).items()
     subject["operators"] |= {name: by for name, by in chosen_back_ends if by != "auto"}
     clock: Clock = WALL
     if cpu_time:
