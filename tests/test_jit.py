@@ -63,7 +63,7 @@ def test_a_source_a_path_and_a_path_in_csrc(tmp_path, monkeypatch):
     some = jit.load("elementwise/vector_add.cu")
     assert some.name == "elementwise/vector_add.cu"
     assert set(some.launchers) <= set(dir(some))
-    with pytest.raises(FileNotFoundError, match=r"no file missing\.cu"):
+    with pytest.raises(FileNotFoundError, match=r"no file 'missing\.cu"):
         jit.load("missing.cu")
     with pytest.raises(AttributeError, match="has no launcher 'scale_f64', but scale_f32"):
         _ = jit.load(SOURCE).scale_f64

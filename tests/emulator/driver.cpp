@@ -23,7 +23,8 @@ int main(int, char** paths) {
     void* core = open(paths[1]);
     open(paths[2]);
     void* kernels = open(paths[3]);
-    auto begin = find<void()>(core, "emulator_begin");
+    auto begin = find<void*(void*)>(core, "emulator_begin");
+    auto end = find<void()>(core, "emulator_end");
     auto failed = find<int(void*)>(core, "emulator_failure");
     auto configure = find<void(int, uint64_t, double, int, uint64_t)>(core, "emulator_configure");
     static int failure[256];
@@ -32,15 +33,16 @@ int main(int, char** paths) {
 
     for (int order = 0; order < 3; ++order) {
         configure(order, 7, 60.0, 2, 0);
-        begin();
         auto sum = find<int(const float*, float*, int, void*)>(kernels, "run_sum");
-        const int error = sum(x, out, 1000, nullptr);
+        const int error = ((decltype(sum))begin((void*)sum))(x, out, 1000, nullptr);
+        end();
         printf("sum %d %.0f %.0f\n", error, out[0], out[1]);
     }
     configure(0, 0, 0.5, 1, 0);
     for (const char* name : {"run_nowhere", "run_deep", "run_endless", "run_trap"}) {
-        begin();
-        find<int(float*, void*)>(kernels, name)(out, nullptr);
+        auto launch = find<int(float*, void*)>(kernels, name);
+        ((decltype(launch))begin((void*)launch))(out, nullptr);
+        end();
         if (!failed(failure)) failure[0] = -1;
         printf("%s %d\n", name, failure[0]);
     }

@@ -26,6 +26,7 @@ from yaie import emulator
 from yaie.build import ahead, nvcc
 from yaie.build.cache import Built
 from yaie.emulator import CompileError, KernelError, Report
+from yaie.emulator.advice import no_launcher
 from yaie.emulator.launch import error_name
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers, quick_values
@@ -113,7 +114,7 @@ class Module:
         self.checked = checked
         self.launchers = find_launchers(source)
         if not self.launchers:
-            raise ValueError(f'{self.name} has no launcher: extern "C" cudaError_t name(...) {{')
+            raise ValueError(f"{self.name} {no_launcher(source)}")
         self._on_cpu: emulator.Module | None = None
         self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
         for own in self.launchers:
@@ -131,9 +132,8 @@ class Module:
     def __getattr__(self, name: str) -> Callable[..., None]:
         launchers = self.__dict__.get("launchers", {})
         if name not in launchers:
-            raise AttributeError(
-                f"{self.__dict__.get('name')} has no launcher {name!r}, but {', '.join(launchers)}"
-            )
+            own = self.__dict__
+            raise AttributeError(f"{own.get('name')} {no_launcher(own.get('source', ''), name)}")
         launcher = launchers[name]
 
         def launch(*arguments: Any) -> None:
@@ -277,7 +277,7 @@ def _find(name: str | Path) -> Path:
     for place in (path.absolute(), CSRC / path):
         if place.is_file():
             return place
-    raise FileNotFoundError(f"no file {path}, neither here nor in {CSRC}")
+    raise FileNotFoundError(f"no file {str(name)!r}, neither here nor in {CSRC}")
 
 
 def short_name(path: Path) -> str:

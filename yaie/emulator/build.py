@@ -33,6 +33,8 @@ _KERNEL = [
     "-fno-strict-aliasing",  # kernels read float arrays as float4
     "-fwrapv",  # an int that overflows is negative, whatever else a compiler may conclude
     "-ffp-contract=off",
+    "-fsanitize=return",  # a function that ends without `return` is told, see runtime/calls.cpp
+    "-fstack-clash-protection",  # else a large local array reaches across the end of a stack
 ]
 _PLAIN = ["-O2"]
 _CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
@@ -62,7 +64,7 @@ _CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no swi
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
-    "core": ("core", "copies", "failure", "grid", "memory", "stacks", "warp"),
+    "core": ("calls", "core", "copies", "failure", "grid", "limits", "memory", "stacks", "warp"),
     "checker": ("checker", "counters", "happens", "hooks", "shadow", "races", "undefined"),
 }
 
@@ -107,11 +109,9 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         search = [f"-I{INCLUDE}", f"-I{path.resolve().parent}", *_precompiled(checked)]
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
-        if checked:  # compiled and linked apart, so that the sanitizer's library stays out
-            _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
-            _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
-        else:
-            _run([*options, *search, *_LINK, str(unit), "-o", str(built)])
+        # Compiled and linked apart, so that the sanitizers' libraries stay out.
+        _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
+        _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
         if "__shared__" in code and (problem := too_much(shared_arrays(built), source, path)):
             raise CompileError(problem)
         return built

@@ -15,6 +15,7 @@ from typing import Any
 
 from yaie.build.cache import Built
 from yaie.emulator import runtime
+from yaie.emulator.advice import no_launcher
 from yaie.emulator.build import build
 from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.lines import Lines
@@ -78,7 +79,7 @@ class Module:
         self.report: Report | None = None
         self._launchers = find_launchers(source)
         if not self._launchers:
-            raise ValueError(f'{path} has no launcher: extern "C" cudaError_t name(...) {{')
+            raise ValueError(f"{path} {no_launcher(source)}")
         self.kernels = rewrite(source, path).kernels
         self._libraries: dict[str, Library] = {}  # by launcher
         self.built: Built | None = None
@@ -89,7 +90,8 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         launchers = self.__dict__.get("_launchers", {})
         if name not in launchers:
-            raise AttributeError(f"{self.path} has no launcher {name!r}: {', '.join(launchers)}")
+            source = self.__dict__.get("source", "")
+            raise AttributeError(f"{self.__dict__.get('path')} {no_launcher(source, name)}")
         return lambda *arguments: self._check_and_call(launchers[name], arguments)
 
     def __dir__(self) -> list[str]:
@@ -127,9 +129,15 @@ class Module:
         library = self._library(launcher.name)
         with _one_call:
             error, stopped = self._run(library, launcher, arguments)
+            refused = runtime.refusal(error) if error else None
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
-            raise KernelError(f"{launcher.name}: {describe(stopped, lines, ()).message}")
+            told = describe(stopped, lines, ())
+            kind = KeyboardInterrupt if told.kind == "interrupted" else KernelError
+            raise kind(f"{launcher.name}: {told.message}")
+        if refused:
+            told = describe(refused, Lines(library.built.path, {refused.site}), ()).message
+            raise KernelError(f"{launcher.name} returned {error_name(error)}: {told}")
         if error:
             raise KernelError(f"{launcher.name} returned {error_name(error)}")
 
@@ -137,15 +145,14 @@ class Module:
         self, library: Library, launcher: Launcher, arguments: Sequence[Any]
     ) -> tuple[int, runtime.RawFailure | None]:
         """Call a launcher; returns its error code and what stopped a kernel, if something did."""
-        function = launcher.bind(library.loaded)
-        runtime.begin_call()
         if self.checked:
             with Checker(self, library, launcher, arguments) as checker:
-                error = function(*launcher.values(checker.arguments))
+                error = runtime.call(launcher, library.loaded, checker.arguments)
                 stopped = runtime.failure()
-                self.report = checker.report(stopped)
+                # A launch that was refused is a fault, even if the launcher does not tell.
+                self.report = checker.report(stopped or (None if error else runtime.refusal(0)))
         else:
-            error = function(*launcher.values(arguments))
+            error = runtime.call(launcher, library.loaded, arguments)
             stopped = runtime.failure()
         sys.stdout.write(runtime.printed())
         return error, stopped
@@ -260,6 +267,7 @@ class Checker:
 
 
 _ERRORS = {
+    0: "cudaSuccess",
     1: "cudaErrorInvalidValue",
     2: "cudaErrorMemoryAllocation",
     9: "cudaErrorInvalidConfiguration",

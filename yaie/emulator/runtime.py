@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_void_p
 from ctypes import c_int64 as i64
 from ctypes import c_uint32 as u32
 from ctypes import c_uint64 as u64
 from functools import cache
+from typing import Any
 
 from yaie.emulator.build import build_runtime
+from yaie.emulator.signature import Launcher
 
 ORDERS = ("forward", "reverse", "random")
 
@@ -20,7 +22,8 @@ KINDS = (
     *("out_of_bounds", "misaligned", "race", "uninitialized", "divergent_barrier", "deadlock"),
     *("inactive_lane", "wrong_mask", "divergent_collective", "segmentation_fault"),
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
-    *("pending_copy", "conversion", "shift", "same_value"),
+    *("pending_copy", "conversion", "shift", "same_value", "interrupted", "launcher_fault"),
+    *("missing_return", "refused"),
 )
 MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")
@@ -43,6 +46,7 @@ class RawFailure(ctypes.Structure):
         *[("block", Index), ("thread", Index), ("other_block", Index), ("other_thread", Index)],
         *[("memory", c_int), ("access", c_int), ("other_access", c_int), ("size", c_int)],
         *[("range", c_int), ("offset", i64), ("address", u64), ("count", u64)],
+        *[("in_kernel", c_int), ("extent", u64)],
         ("text", c_char * 256),
     ]
 
@@ -66,8 +70,11 @@ def library() -> ctypes.CDLL:
         "core",
         {
             "emulator_configure": (None, [c_int, u64, c_double, c_int, u64]),
-            "emulator_begin": (None, []),
+            "emulator_begin": (c_void_p, [c_void_p]),
+            "emulator_end": (None, []),
             "emulator_failure": (c_int, [POINTER(RawFailure)]),
+            "emulator_peek_last_error": (c_int, []),
+            "emulator_refusal": (c_int, [POINTER(RawFailure)]),
             "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
         },
     )
@@ -148,15 +155,31 @@ def _apply() -> None:
     library().emulator_configure(ORDERS.index(order), *others)
 
 
-def begin_call() -> None:
-    """Forget earlier errors."""
-    library().emulator_begin()
+def call(launcher: Launcher, loaded: ctypes.CDLL, arguments: Sequence[Any]) -> int:
+    """Call a launcher, watched: a fault in it, or Ctrl-C, ends it. Returns its cudaError_t."""
+    values = launcher.values(arguments)
+    lib = library()
+    address = lib.emulator_begin(ctypes.cast(launcher.bind(loaded), c_void_p))
+    try:
+        return launcher.at(address)(*values)
+    finally:
+        lib.emulator_end()
 
 
 def failure() -> RawFailure | None:
     """What stopped the last launch, if something did."""
     raw = RawFailure()
     return raw if library().emulator_failure(ctypes.byref(raw)) else None
+
+
+def refusal(error: int) -> RawFailure | None:
+    """The first launch that was refused in the last call, which returned `error`.
+
+    None if no launch was, or if the launcher has asked for the error and made up for it.
+    """
+    raw = RawFailure()
+    refused = library().emulator_refusal(ctypes.byref(raw))
+    return raw if refused and (error or library().emulator_peek_last_error()) else None
 
 
 def printed() -> str:

@@ -103,6 +103,14 @@ class Launcher:
         function.argtypes = [p.ctype for p in self.parameters]
         return function
 
+    def at(self, address: int) -> Any:
+        """The launcher as a function that is called at an address."""
+        return self._type(address)
+
+    @cached_property
+    def _type(self) -> Any:
+        return ctypes.CFUNCTYPE(ctypes.c_int, *(p.ctype for p in self.parameters))
+
     @cached_property
     def quick(self) -> tuple[tuple[bool, Any], ...] | None:
         """For each argument whether it is a pointer, and its dtype or range; None: any.

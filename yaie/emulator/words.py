@@ -42,6 +42,10 @@ def sentence(
     """What a finding is called in a report."""
     kind = runtime.KINDS[raw.kind]
     often = f" ({raw.count:,} times)" if raw.count > 1 else ""
+    if kind == "refused":
+        return f"{here}: {_text(raw)}"
+    if kind == "launcher_fault" or (kind in _ANYWHERE and not raw.in_kernel):
+        return f"{here}, in the launcher: {_WORDS[kind](raw, here, there, memories)}"
     if kind == "race":
         return f"{_race(raw, here, there, memories, source)}{often}."
     if kind == "same_value":
@@ -203,7 +207,12 @@ def _value(expression: str, numbers: dict[str, int], item: int) -> int | None:
 # ---------------------------------------------------------------------------------- other faults
 
 
+_THIRD = "the third argument of <<<grid, thread_block, bytes>>> is their number"
+
+
 def _verb(raw: runtime.RawFailure) -> str:
+    if not raw.size:  # of an access that the processor refused
+        return f"a {runtime.ACCESSES[raw.access]}"
     return f"a {runtime.ACCESSES[raw.access]} of {raw.size} byte{'s' * (raw.size != 1)}"
 
 
@@ -213,9 +222,12 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
     if raw.range == -1:
         return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
     name = name_of(raw.range, memories)
+    if raw.range == _DYNAMIC and not raw.extent:
+        return f"{_verb(raw)} in {name}, of which the launch gives 0 bytes: {_THIRD}"
     if raw.offset < 0:
         return f"{_verb(raw)}, {-raw.offset:,} bytes before {name}"
     size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
+    size = raw.extent if raw.range == _DYNAMIC else size
     if size is None:
         return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
     past, what = raw.offset - size, f"the end of {name} ({size:,} bytes)"
@@ -250,10 +262,15 @@ def _inactive_lane(raw, here, there, memories) -> str:
     return f"a shuffle reads lane {raw.offset}, which {why}"
 
 
-def _text(raw) -> str:
-    return raw.text.decode(errors="replace").replace("'", "")
+def _text(raw: runtime.RawFailure) -> str:
+    return raw.text.decode(errors="replace")
 
 
+def _plain(raw: runtime.RawFailure) -> str:
+    return _text(raw).replace("'", "")
+
+
+_ANYWHERE = ("assertion", "interrupted", "missing_return", "time_limit")  # in host code as well
 _WORDS = {
     "out_of_bounds": _out_of_bounds,
     "misaligned": _misaligned,
@@ -270,13 +287,20 @@ _WORDS = {
     "stack_overflow": lambda *_: "stack overflow: local arrays too large, or recursion",
     "division": lambda *_: "integer division by zero",
     "time_limit": lambda *_: "still running when the time limit was over: an endless loop",
-    "assertion": lambda raw, *_: f"assertion failed: {raw.text.decode(errors='replace')}",
-    "trap": lambda *_: "__trap() was called",
+    "assertion": lambda raw, *_: f"assertion failed: {_text(raw)}",
+    "trap": lambda raw, *_: f"{_text(raw) or '__trap()'} was called",
+    "interrupted": lambda *_: "interrupted",
+    "launcher_fault": lambda raw, *_: _text(raw),
+    "refused": lambda raw, *_: _text(raw),
+    "missing_return": lambda *_: (
+        "the function that begins here reaches its end without a return statement; a launcher "
+        "returns cudaGetLastError()"
+    ),
     "conversion": lambda raw, *_: (
-        f"converts {_text(raw)}, which does not fit: a GPU takes the nearest value that does, 0 "
+        f"converts {_plain(raw)}, which does not fit: a GPU takes the nearest value that does, 0 "
         "for NaN; a CPU takes another, unless the conversion is written as a cast"
     ),
     "shift": lambda raw, *_: (
-        f"shifts {_text(raw)}: C++ leaves undefined what a shift by all bits or more gives"
+        f"shifts {_plain(raw)}: C++ leaves undefined what a shift by all bits or more gives"
     ),
 }

@@ -229,6 +229,7 @@ Failure Checker::describe(Core& core, Kind kind, const void* site, const Range& 
     finding.address = address;
     finding.access = access;
     finding.size = (int)size;
+    finding.extent = core.launch->shared_bytes;
     return finding;
 }
 

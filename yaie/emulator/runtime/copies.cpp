@@ -17,7 +17,7 @@ void emulator_start_copy(void* to, const void* from, size_t size, size_t zeros) 
     core.busy = 1;
     me.copies.push_back(copy);
     core.busy = 0;
-    if (core.stop_asked) core.time_is_up(copy.site);
+    if (core.attention) core.attend(copy.site);
 }
 
 void emulator_commit_copies() { ++this_core->current->groups; }
@@ -37,6 +37,6 @@ void emulator_wait_copies(size_t groups_in_flight) {
     core.busy = 1;
     me.copies.erase(me.copies.begin(), me.copies.begin() + landed);
     core.busy = 0;
-    if (core.stop_asked) core.time_is_up(__builtin_return_address(0));
+    if (core.attention) core.attend(__builtin_return_address(0));
 }
 }

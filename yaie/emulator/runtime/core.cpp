@@ -1,6 +1,7 @@
 #include "core.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <utility>
 
@@ -17,6 +18,8 @@ __thread Core* this_core __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
+constexpr size_t rounded_shared = 256 * 1024;  // bytes, whole pages of any size
+
 uint3 index_of(uint64_t linear, uint3 extent) {
     return {(unsigned)(linear % extent.x), (unsigned)(linear / extent.x % extent.y),
             (unsigned)(linear / extent.x / extent.y)};
@@ -26,7 +29,13 @@ void enter() { this_core->thread_main(); }
 
 }  // namespace
 
-Core::Core() : dynamic_shared(static_cast<unsigned char*>(aligned_alloc(1024, most_shared))) {}
+Core::Core() {
+    void* memory = mmap(nullptr, rounded_shared + shared_guard, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) abort();
+    shared_end_ = static_cast<unsigned char*>(memory) + rounded_shared;
+    mprotect(shared_end_, shared_guard, PROT_NONE);
+}
 
 void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     const uint3 extent = launch_.thread_block;
@@ -37,6 +46,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     started_ = arrived_ = 0;
     votes_ = 0;
     launch = &launch_;
+    dynamic_shared = shared_end_ - (launch_.shared_bytes + 1023) / 1024 * 1024;
     block = index_of(block_number, launch_.grid);
     emulator_place = {{}, block, extent, launch_.grid};
 
@@ -90,6 +100,7 @@ void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_n
 
 void Core::become(Thread* thread) {
     current = thread;
+    ++switches;
     emulator_place.thread = thread->index;
 }
 
@@ -177,7 +188,7 @@ void Core::yield() {
 }
 
 void Core::poll(const void* address, const void* site) {
-    if (stop_asked) time_is_up(site);
+    if (attention) attend(site);
     if (address && address != std::exchange(current->polled, address)) return;
     current->site = site;
     yield();
@@ -198,7 +209,7 @@ void Core::end_thread(Thread* thread) {
 }
 
 int Core::sync_threads(Vote vote, int predicate, const void* site) {
-    if (stop_asked) time_is_up(site);
+    if (attention) attend(site);
     Thread* me = current;
     me->site = site;
     me->epoch = epoch;
@@ -253,10 +264,22 @@ void Core::stuck() {
     fail(*this, failure);
 }
 
-void Core::time_is_up(const void* site) {
+void Core::preempt() {
+    Thread* next = pick(current);
+    if (next && next != current) resume(next);
+}
+
+void Core::attend(const void* site) {
+    attention = 0;
+    Kind why;
+    if (must_stop(why)) stop(why, site);
+    preempt();
+}
+
+void Core::stop(Kind why, const void* site) {
     Failure failure = {};
-    failure.kind = Kind::time_limit;
-    failure.error = 702;
+    failure.kind = why;
+    failure.error = why == Kind::stack_overflow ? 719 : 702;
     failure.site = site;
     failure.thread = current->index;
     fail(*this, failure);

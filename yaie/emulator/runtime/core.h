@@ -16,6 +16,14 @@
 namespace emulator {
 
 constexpr size_t most_shared = 227 * 1024;  // bytes per thread block, as on Hopper
+constexpr size_t shared_guard = 1 << 20;
+
+enum class Kind : int;
+
+struct Code {  // the instructions of one shared object
+    const char *begin = nullptr, *end = nullptr;
+    bool holds(const void* address) const { return address >= begin && address < end; }
+};
 
 enum class State : uint8_t { fresh, ready, at_barrier, at_collective, converging, done };
 
@@ -79,7 +87,9 @@ class Core {
 
     [[noreturn]] void leave();        // abandons the whole thread block
     [[noreturn]] void kill_current(); // ends the current thread
-    [[noreturn]] void time_is_up(const void* site);
+    void attend(const void* site);    // does what a signal asked for while it could not be done
+    void preempt();                   // lets the other threads run
+    [[noreturn]] void stop(Kind why, const void* site);
     bool running() const { return current != nullptr; }
     void thread_main();
 
@@ -91,10 +101,19 @@ class Core {
     uint32_t count = 0;          // threads of the thread block
     uint64_t epoch = 0;          // barriers passed
     Stacks stacks;
-    unsigned char* const dynamic_shared;
+    unsigned char* dynamic_shared = nullptr;
+    uint64_t switches = 0;       // between threads; unchanged while one computes
     bool checking = false;
-    // While the runtime is busy, a signal must not abandon the thread: it sets stop_asked instead.
-    volatile sig_atomic_t busy = 0, stop_asked = 0;
+    Code code;                   // of the kernel
+    // While the runtime is busy, a signal must not abandon the thread: it asks for attention.
+    volatile sig_atomic_t busy = 0, attention = 0;
+
+    // Whether an address is in the memory just past the end of dynamic shared memory.
+    bool past_shared(const void* address) const {
+        return (uintptr_t)address - (uintptr_t)shared_end_ < shared_guard;
+    }
+    // How many bytes the current thread's stack has below an address in it.
+    size_t room(const void* top) const { return (const char*)top - stacks.low(current->stack); }
 
   private:
     void prepare(const Launch& launch, const Schedule& schedule);
@@ -116,6 +135,7 @@ class Core {
     int votes_ = 0, released_votes_ = 0, released_count_ = 0;
     Warp warps_[32];
     Context main_ = nullptr;
+    unsigned char* shared_end_;  // the memory behind it is not accessible
 };
 
 // The core that this OS thread represents while it runs a kernel.

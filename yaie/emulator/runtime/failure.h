@@ -11,7 +11,8 @@ namespace emulator {
 enum class Kind : int {
     out_of_bounds, misaligned, race, uninitialized, divergent_barrier, deadlock, inactive_lane,
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
-    assertion, trap, pending_copy, conversion, shift, same_value,
+    assertion, trap, pending_copy, conversion, shift, same_value, interrupted, launcher_fault,
+    missing_return, refused,
 };
 
 enum class Memory : int { none, global, shared, module };
@@ -30,21 +31,28 @@ struct Failure {
     int64_t offset;  // from the start of the range; for kinds about a lane, the lane
     uint64_t address;
     uint64_t count;  // occurrences
-    char text[256];  // an assertion's expression
+    int in_kernel;    // 0: in the launcher
+    uint64_t extent;  // of dynamic shared memory: how many bytes the launch gave
+    char text[256];  // an assertion's expression, a fault of the host
 };
 
 // Keeps the first failure of the launch, stops all cores, and never returns.
 [[noreturn]] void fail(Core& core, Failure failure);
 
-// The signal stack and the time limit of one launch on one thread.
+void begin_phase();  // the time limit begins anew: a launch, or what the launcher does after it
+
+// Whether the launch must end: it was interrupted, has failed on another core, or ran too long.
+bool must_stop(Kind& why);
+
+// The signal stack of one OS thread, and a timer that looks after what it runs.
 class Watch {
   public:
-    explicit Watch(double seconds);
+    Watch();
     ~Watch();
     Watch(const Watch&) = delete;
 };
 
-// Installs the fault handlers for a launch, and restores the previous ones afterwards.
+// Installs the signal handlers for a launch, and restores the previous ones afterwards.
 class Handlers {
   public:
     Handlers();

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "calls.h"
 #include "observer.h"
 
 namespace emulator {
@@ -29,23 +30,6 @@ constexpr uint64_t worth_waking = 4096;  // threads in a grid; fewer finish befo
 
 std::mutex launch_mutex;  // one launch at a time
 int last_error = 0;
-
-// The dynamic shared memory that cudaFuncSetAttribute has allowed a kernel.
-struct Allowance {
-    const char* file;
-    std::string kernel;
-    size_t bytes;
-};
-
-Allowance& allowance(const char* file, const char* name) {
-    static std::vector<Allowance> known;
-    const std::string kernel = base_name(name);
-    for (Allowance& one : known) {
-        if (one.file == file && one.kernel == kernel) return one;
-    }
-    known.push_back({file, kernel, 48 * 1024});
-    return known.back();
-}
 
 std::mutex failure_mutex;
 bool has_failed = false;
@@ -88,10 +72,11 @@ uint64_t nth_block(const Grid& grid, uint64_t n) {
 // What each core does in a launch: takes thread blocks until none are left.
 void work(Grid& grid) {
     static thread_local std::unique_ptr<Core> core(new Core);
-    Watch watch(settings.time_limit);
+    Watch watch;
+    core->code = code_around(reinterpret_cast<void*>(grid.launch->body));
     this_core = core.get();
     core->checking = grid.launch->checked && observer;
-    core->stop_asked = 0;
+    core->attention = 0;
     for (;;) {
         const uint64_t n = grid.next.fetch_add(1, std::memory_order_relaxed);
         if (n >= grid.num_running || grid.stop.load(std::memory_order_relaxed)) break;
@@ -164,18 +149,6 @@ int num_cores() {
     return available;
 }
 
-int check(const Launch& launch) {
-    const uint3 g = launch.grid, b = launch.thread_block;
-    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    if (threads == 0 || threads > 1024 || b.x > 1024 || b.y > 1024 || b.z > 64) return 9;
-    if (g.x == 0 || g.y == 0 || g.z == 0 || g.x > 0x7fffffffu || g.y > 65535 || g.z > 65535) {
-        return 9;
-    }
-    size_t allowed = 48 * 1024;
-    if (launch.shared_bytes > allowed) allowed = allowance(launch.file, launch.name).bytes;
-    return launch.shared_bytes > allowed ? 1 : 0;
-}
-
 void run_grid(const Launch& launch) {
     const uint3 g = launch.grid, b = launch.thread_block;
     const uint64_t all = (uint64_t)g.x * g.y * g.z, most = settings.most_blocks;
@@ -187,12 +160,14 @@ void run_grid(const Launch& launch) {
     if (cores > grid.num_running) cores = grid.num_running;
     Handlers handlers;
     present = &grid;
+    launching(true);
     if (checking) observer->begin_launch();
     if (cores > 1) {
         pool()->run(grid, (int)cores - 1);
     } else {
         work(grid);
     }
+    launching(false);
     present = nullptr;
 }
 
@@ -208,16 +183,24 @@ std::string base_name(const char* kernel) {
 
 void grid_failed(const Failure& failure) {
     std::lock_guard<std::mutex> lock(failure_mutex);
-    present->stop = true;
+    if (present) present->stop = true;
     if (has_failed) return;
     has_failed = true;
     first_failure = failure;
     last_error = failure.error;
 }
 
+bool grid_stopped() { return present && present->stop; }
+
 void set_error(int error) {
     std::lock_guard<std::mutex> lock(failure_mutex);
     if (!last_error) last_error = error;
+}
+
+void forget_errors() {
+    has_failed = false;
+    last_error = 0;
+    refusal = {};
 }
 
 void print_text(const char* line) {
@@ -244,7 +227,7 @@ int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels
     std::lock_guard<std::mutex> lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
-    if (int error = check(*launch)) {
+    if (int error = refuse(*launch, __builtin_return_address(0))) {
         set_error(error);
         return error;
     }
@@ -277,26 +260,21 @@ int emulator_print(const char* format, ...) {
     va_list arguments;
     va_start(arguments, format);
     Core* core = this_core;
+    const int length = vsnprintf(line, sizeof(line), format, arguments);  // may fault
+    va_end(arguments);
     if (core) core->busy = 1;
-    const int length = vsnprintf(line, sizeof(line), format, arguments);
     print_text(line);
     if (core) core->busy = 0;
-    va_end(arguments);
     return length;
 }
 
-void emulator_assert_failed(const char* expression, const char* file, int line) {
-    if (!this_core) {
-        fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, expression);
-        abort();
-    }
+void emulator_assert_failed(const char* expression, const char*, int) {
     Failure failure = {};
     failure.kind = Kind::assertion;
     failure.error = 710;
     failure.site = __builtin_return_address(0);
-    failure.thread = this_core->current->index;
     snprintf(failure.text, sizeof(failure.text), "%s", expression);
-    fail(*this_core, failure);
+    fail_here(failure);
 }
 
 void emulator_trap() {
@@ -304,8 +282,7 @@ void emulator_trap() {
     failure.kind = Kind::trap;
     failure.error = 719;
     failure.site = __builtin_return_address(0);
-    failure.thread = this_core->current->index;
-    fail(*this_core, failure);
+    fail_here(failure);
 }
 
 int emulator_get_last_error() {
@@ -322,27 +299,11 @@ long long emulator_nanoseconds() {
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 
-int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
-    if (bytes > most_shared) {
-        set_error(1);
-        return 1;
-    }
-    std::lock_guard<std::mutex> lock(launch_mutex);
-    allowance(file, kernel).bytes = bytes;
-    return 0;
-}
-
 // ------------------------------------------------------------------ for Python (runtime.py)
 
 void emulator_configure(int order, uint64_t seed, double time_limit, int cores,
                         uint64_t most_blocks) {
     settings = {{(Order)order, seed}, time_limit, cores, most_blocks};
-}
-
-// Clears errors; called before each call of a launcher.
-void emulator_begin() {
-    has_failed = false;
-    last_error = 0;
 }
 
 int emulator_failure(Failure* failure) {

@@ -19,7 +19,14 @@ extern Settings settings;
 
 std::string base_name(const char* kernel);  // "fill" for "a::fill<float, 4>, 1"
 void grid_failed(const Failure& failure);
+bool grid_stopped();  // since it failed, perhaps on another core
 void set_error(int error);
+
+extern Failure refusal;  // the first launch that was refused in this call; of error 0 if none
+int refuse(const Launch& launch, const void* site);  // returns a cudaError_t, 0: it may run
+
+void forget_errors();
+void watch_call(bool begins);  // installs or removes what looks after a call of a launcher
 void print_text(const char* text);
 
 }  // namespace emulator

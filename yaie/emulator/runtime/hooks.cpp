@@ -8,12 +8,18 @@ using namespace emulator;
 
 namespace {
 
+constexpr size_t least_room = 4096;  // bytes of stack that the checker needs
+
 inline void report(void* address, size_t size, Access kind, const void* site,
                    Manner manner = Manner::plain) {
     Core* core = this_core;
     if (!core || !core->checking || !core->current) return;  // a launcher on the host
+    if (core->attention) core->attend(site);
+    if (core->room(__builtin_frame_address(0)) < least_room) {
+        core->busy = 0;
+        core->stop(Kind::stack_overflow, site);
+    }
     checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site, manner);
-    if (core->stop_asked) core->time_is_up(site);
 }
 
 // A thread that reads a volatile address again waits for another thread, which may run first.

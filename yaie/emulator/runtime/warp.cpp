@@ -84,7 +84,7 @@ uint32_t equal_lanes(const Thread* warp, uint32_t lanes, uint64_t value) {
 
 uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                           int width, const void* site) {
-    if (stop_asked) time_is_up(site);
+    if (attention) attend(site);
     Thread* me = current;
     const uint32_t bit = 1u << me->lane();
     me->operation = operation;
@@ -107,7 +107,7 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
 // The lanes that ask at the same place, once no other lane of the warp can run: on a GPU lanes that
 // have diverged would be elsewhere, too.
 uint32_t Core::active_lanes(const void* site) {
-    if (stop_asked) time_is_up(site);
+    if (attention) attend(site);
     Thread* me = current;
     me->site = site;
     me->state = State::converging;

@@ -1,0 +1,99 @@
+"""What is said of a launcher that is not found, and of a launch that is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from yaie.build.jit import load
+from yaie.emulator import KernelError, Module
+from yaie.emulator.advice import no_launcher
+
+KERNEL = "__global__ void fill(float* x) { x[0] = 1; }\n"
+BODY = "(float* x) {\n    fill<<<1, 1>>>(x);\n    return cudaGetLastError();\n}\n"
+RULE = 'a launcher begins with extern "C" cudaError_t {}(...) {{'.format
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "said"),
+    [
+        (f"cudaError_t go{BODY}", "go", f'go is there, but without extern "C"; {RULE("go")}'),
+        (f"cudaError_t go{BODY}", "", f'go is there, but without extern "C"; {RULE("go")}'),
+        (f'extern "C" void go{BODY}', "go", f"go is there, but returns void; {RULE('go')}"),
+        (f'extern "C" void go{BODY}', "", f"go is there, but returns void; {RULE('go')}"),
+        (f'extern "C" {{\nvoid go{BODY}}}', "go", f"go is there, but returns void; {RULE('go')}"),
+        (
+            "#define MAKE(name) extern...\nMAKE(go)\n",
+            "go",
+            f"go is there, but not written out, as when a macro makes it; {RULE('go')}",
+        ),
+        (
+            "",
+            "fill",
+            f"fill is a kernel, and Python calls what launches it; {RULE('name')}",
+        ),
+        ("", "", RULE("name")),
+        ("// go\n", "go", ""),
+    ],
+)
+def test_why_there_is_no_launcher(source, name, said):
+    there = f" {name!r}, but " if name else ""
+    assert no_launcher(KERNEL + source, name) == f"has no launcher{there}{': ' * bool(said)}{said}"
+
+
+def test_a_source_without_text_is_refused():
+    with pytest.raises(FileNotFoundError, match="no file '', neither here nor in"):
+        load("")
+    with pytest.raises(ValueError, match='go is there, but without extern "C"'):
+        load(f"{KERNEL}cudaError_t go{BODY}")
+
+
+SOURCE = """__global__ void fill(float* x) { x[0] = 1; }
+extern "C" cudaError_t go(float* x, int gx, int gy, int bx, int bz, int bytes) {
+    fill<<<dim3(gx, gy), dim3(bx, 1, bz), bytes>>>(x);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t forgets(float* x) {
+    fill<<<1, 2000>>>(x);
+    return cudaSuccess;
+}
+extern "C" cudaError_t tries_again(float* x) {
+    fill<<<1, 2000>>>(x);
+    if (cudaGetLastError() != cudaSuccess) fill<<<1, 1>>>(x);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t asks(float* x, int bytes) {
+    cudaError_t error =
+        cudaFuncSetAttribute(fill, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    fill<<<1, 1, bytes + 1>>>(x);
+    return cudaGetLastError();
+}
+"""
+REFUSED = [
+    ("go", (1, 1, 1025, 1, 0), 3, "1025 threads per thread block, at most 1024 are allowed"),
+    ("go", (1, 1, 0, 1, 0), 3, "a thread block needs threads"),
+    ("go", (1, 1, 1, 65, 0), 3, "blockDim.z is 65, at most 64"),
+    ("go", (0, 1, 1, 1, 0), 3, "a grid needs thread blocks"),
+    ("go", (1, 70000, 1, 1, 0), 3, "gridDim.y is 70000, at most 65535"),
+    ("go", (1, 1, 1, 1, 60000), 3, "60000 bytes of dynamic shared memory, 49152 are allowed"),
+    ("asks", (100000,), 19, "100001 bytes of dynamic shared memory, 100000 are allowed"),
+    ("asks", (300000,), 17, "asks for 300000 bytes of dynamic shared memory for fill, at most"),
+]
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+def test_a_refused_launch_says_which_number_is_wrong(tmp_path, checked):
+    module, x = Module(SOURCE, tmp_path / "mine.cu", checked), torch.zeros(1)
+    for name, arguments, line, said in REFUSED:
+        with pytest.raises(KernelError) as caught:
+            getattr(module, name)(x, *arguments)
+        assert f"{name} returned cuda" in str(caught.value)
+        assert f"line {line}: " in str(caught.value) and said in str(caught.value)
+    module.forgets(x)
+    assert x.item() == 0
+    if checked:
+        (finding,) = module.report.of_kind("refused")
+        assert finding.message.startswith("line 7: fill<<<(1, 1, 1), (2000, 1, 1), 0>>> is refused")
+    module.tries_again(x)
+    assert x.item() == 1 and (not checked or module.report.clean)

@@ -1,0 +1,122 @@
+"""Nothing that a kernel or a launcher does ends the process, and Ctrl-C ends them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent / "emulator" / "dangers.cu"
+LINES = SOURCE.read_text().splitlines()
+
+# Runs in a process of its own: what survives prints, after each call, what came of it.
+SCRIPT = """
+import json, os, signal, sys, threading, time
+import torch
+from yaie.emulator import KernelError, Module, settings
+source, checked, calls = sys.argv[1], sys.argv[2] == "checked", json.loads(sys.argv[3])
+module = Module(open(source).read(), source, checked)
+for name, arguments, limit, interrupt in calls:
+    x = torch.zeros(64)
+    if interrupt:
+        def send():
+            sent.append((time.process_time(), time.monotonic()))
+            os.kill(os.getpid(), signal.SIGINT)
+        sent = []
+        threading.Timer(interrupt, send).start()
+    try:
+        with settings(time_limit=limit):
+            getattr(module, name)(x, *arguments)
+        said = ""
+    except (KernelError, KeyboardInterrupt) as error:
+        said = f"{type(error).__name__}: {error}"
+    late = [time.process_time() - sent[0][0], time.monotonic() - sent[0][1]] if interrupt else 0
+    right = x.clone()
+    module.fine(x)
+    print(json.dumps([name, said, right.tolist(), late, x[15].item()]), flush=True)
+"""
+
+
+def results(checked: bool, *calls) -> list[list]:
+    """(name, what was raised, x, seconds since Ctrl-C, x[15] of a right kernel) for each call."""
+    mode = "checked" if checked else "plain"
+    command = [sys.executable, "-c", SCRIPT, str(SOURCE), mode, json.dumps(calls)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(row) for row in done.stdout.splitlines() if row.startswith("[")]
+    assert [row[0] for row in found] == [call[0] for call in calls]
+    assert all(row[4] == 15 for row in found), "the next kernel works"
+    return found
+
+
+def line_of(name: str) -> int:
+    return 1 + next(i for i, row in enumerate(LINES) if row.endswith(f"// {name}"))
+
+
+FAULTS = {
+    "returns_nothing": "in the launcher: the function that begins here reaches its end without",
+    "recurses": "stack overflow: local arrays too large, or recursion",
+    "overflows": "stack overflow: local arrays too large, or recursion",
+    "forgets_bytes": "a store in dynamic shared memory, of which the launch gives 0 bytes",
+    "prints": "segmentation fault at address",
+    "kernel_aborts": "abort() was called",
+    "follows_null": "in the launcher: segmentation fault",
+    "sets_nowhere": "in the launcher: segmentation fault",
+    "launcher_aborts": "in the launcher: abort() was called",
+    "launcher_recurses": "in the launcher: stack overflow",
+}
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+def test_a_crash_is_an_exception_that_names_the_line(checked):
+    names = [name for name in FAULTS if not checked or name != "forgets_bytes"]  # in the report
+    for name, said, *_ in results(checked, *([name, [], 60, 0] for name in names)):
+        found = re.match(rf"KernelError: {name}: line (\d+)", said)
+        assert found and FAULTS[name] in said, said
+        # A stack may end at any instruction of the function that recurses, the first included.
+        assert 0 <= line_of(name) - int(found[1]) <= 3 * name.endswith("recurses"), said
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+def test_ctrl_c_ends_a_call(checked):
+    calls = [
+        *(["hangs", [1], 60, 0.3], ["hangs", [64], 60, 0.3]),
+        *(["launcher_loops", [], 60, 0.3], ["launches_for_ever", [], 60, 0.3]),
+    ]
+    for name, said, _, late, _ in results(checked, *calls):
+        assert said.startswith(f"KeyboardInterrupt: {name}: "), said
+        assert late[0] < 1 and late[1] < 10, "others may have the processors"
+        if name != "launches_for_ever":
+            assert f"line {line_of(name)}" in said
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+def test_the_time_limit_holds_for_kernels_and_launchers(checked):
+    calls = [["hangs", [64], 0.3, 0], ["launcher_loops", [], 0.3, 0]]
+    for name, said, *_ in results(checked, *calls):
+        assert f"line {line_of(name)}" in said and "still running when the time limit" in said
+
+
+def test_a_thread_that_waits_in_a_loop_lets_the_others_run():
+    n = 30_000_000  # during which threads are preempted: no register may change
+    waits, computes = results(False, ["waits", [], 20, 0], ["computes", [n], 20, 0])
+    assert waits[1] == "" and waits[2][:2] == [7, 7]
+    assert computes[1] == ""
+    for thread in range(4):
+        state, states = (thread, 1, 0), []  # the low 8 bits, which repeat
+        while state not in states:
+            states.append(state)
+            a = (state[0] * 3 + state[2]) % 256
+            state = (a, state[1] ^ a, (state[2] + 1) % 8)
+        assert states.index(state) == 0
+        expected = states[n % len(states)][1] + sum(1 / k for k in range(1, 7))
+        assert computes[2][thread] == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_thread_that_waits_is_preempted_in_checked_mode_too():
+    (waits,) = results(True, ["waits", [], 20, 0])
+    assert waits[1] == "" and waits[2][:2] == [7, 7]

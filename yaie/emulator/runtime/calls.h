@@ -1,0 +1,27 @@
+// A call of a launcher from Python, out of which a signal handler can return; and the code in which
+// a handler may do so.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "failure.h"
+
+namespace emulator {
+
+Code code_around(const void* instruction);
+
+bool in_call();  // whether this OS thread is between emulator_begin and emulator_end
+// Whether it is in a launcher, of which no kernel runs.
+bool in_launcher();
+Code launcher_code();
+void launching(bool begins);  // the launcher runs a kernel, or does so no more
+[[noreturn]] void abandon_call(Failure failure);
+
+// Keeps the failure and ends the kernel or, where none runs, the launcher.
+[[noreturn]] void fail_here(Failure failure);
+
+// Has the interrupted thread of a kernel call Core::preempt before it goes on.
+void preempt_at(void* context);
+
+}  // namespace emulator

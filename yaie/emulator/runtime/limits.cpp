@@ -1,0 +1,107 @@
+// What a launch may ask for: the limits of a GPU, and in which words one that exceeds them is
+// refused.
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <string>
+#include <vector>
+
+#include "grid.h"
+
+namespace emulator {
+
+Failure refusal;
+
+namespace {
+
+// The dynamic shared memory that cudaFuncSetAttribute has allowed a kernel.
+struct Allowance {
+    const char* file;
+    std::string kernel;
+    size_t bytes;
+};
+
+constexpr size_t without_asking = 48 * 1024;
+
+Allowance& allowance(const char* file, const char* name) {
+    static std::vector<Allowance> known;
+    const std::string kernel = base_name(name);
+    for (Allowance& one : known) {
+        if (one.file == file && one.kernel == kernel) return one;
+    }
+    known.push_back({file, kernel, without_asking});
+    return known.back();
+}
+
+// Keeps the words of the first refusal, and returns the error.
+__attribute__((format(printf, 3, 4))) int note(int error, const void* site, const char* words,
+                                               ...) {
+    if (refusal.error) return error;
+    refusal.kind = Kind::refused;
+    refusal.error = error;
+    refusal.site = site;
+    va_list values;
+    va_start(values, words);
+    vsnprintf(refusal.text, sizeof(refusal.text), words, values);
+    va_end(values);
+    return error;
+}
+
+}  // namespace
+
+int refuse(const Launch& launch, const void* site) {
+    const uint3 g = launch.grid, b = launch.thread_block;
+    char launched[128];
+    snprintf(launched, sizeof(launched), "%.40s<<<(%u, %u, %u), (%u, %u, %u), %zu>>> is refused",
+             base_name(launch.name).c_str(), g.x, g.y, g.z, b.x, b.y, b.z, launch.shared_bytes);
+    const uint64_t threads = (uint64_t)b.x * b.y * b.z;
+    if (threads == 0) return note(9, site, "%s: a thread block needs threads", launched);
+    if (threads > 1024 || b.x > 1024 || b.y > 1024) {
+        return note(9, site, "%s: %llu threads per thread block, at most 1024 are allowed", launched,
+                    (unsigned long long)threads);
+    }
+    if (b.z > 64) return note(9, site, "%s: blockDim.z is %u, at most 64", launched, b.z);
+    if (g.x == 0 || g.y == 0 || g.z == 0) {
+        return note(9, site, "%s: a grid needs thread blocks", launched);
+    }
+    if (g.x > 0x7fffffffu) {
+        return note(9, site, "%s: gridDim.x is %u, at most 2147483647", launched, g.x);
+    }
+    if (g.y > 65535 || g.z > 65535) {
+        const char axis = g.y > 65535 ? 'y' : 'z';
+        const unsigned given = g.y > 65535 ? g.y : g.z;
+        return note(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
+    }
+    if (launch.shared_bytes <= without_asking) return 0;
+    const size_t allowed = allowance(launch.file, launch.name).bytes;
+    if (launch.shared_bytes <= allowed) return 0;
+    return note(1, site,
+                "%s: %zu bytes of dynamic shared memory, %zu are allowed; cudaFuncSetAttribute with "
+                "cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
+                launched, launch.shared_bytes, allowed);
+}
+
+}  // namespace emulator
+
+using namespace emulator;
+
+extern "C" {
+
+int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
+    if (bytes > most_shared) {
+        set_error(1);
+        return note(1, __builtin_return_address(0),
+                    "cudaFuncSetAttribute asks for %zu bytes of dynamic shared memory for %.40s, at "
+                    "most %zu are allowed",
+                    bytes, base_name(kernel).c_str(), most_shared);
+    }
+    allowance(file, kernel).bytes = bytes;
+    return 0;
+}
+
+// For Python: whether a launch was refused since emulator_begin, and the first that was.
+int emulator_refusal(Failure* found) {
+    *found = refusal;
+    return refusal.error;
+}
+}
