@@ -12,6 +12,7 @@ import torch
 from emulated import launcher, with_launchers
 
 from yaie.emulator import CompileError, Module, settings
+from yaie.emulator.rewrite import rewrite
 
 SOURCE = Path(__file__).parent / "emulator" / "meaning.cu"
 HEAD = "#include <cuda_runtime.h>\n#include <vector>\n#include <algorithm>\n"
@@ -210,3 +211,9 @@ def test_nvcc_compiles_the_same_sources(name, tmp_path):
     command = ["nvcc", "-arch=sm_80", "-std=c++17", "-c", SOURCE.with_name(f"{name}.cu")]
     done = subprocess.run([*map(str, command), "-o", str(tmp_path / "out.o")], capture_output=True)
     assert not done.returncode, done.stdout.decode() + done.stderr.decode()
+
+
+def test_an_argument_that_a_macro_quotes_is_left_as_it_is():
+    text = "#define CHECK(call) \\\n  report(#call, call)\nCHECK(f((int)x));\nint y = (int)z;\n"
+    code = rewrite(text, Path("mine.cu")).code
+    assert "CHECK(f((int)x));" in code and "y = ::emulator::cast<int>(z)" in code

@@ -31,12 +31,16 @@ _PRIMARY = re.compile(
 _MEMBER = re.compile(r"\s*(?:\.|->)\s*\w+|\+\+|--")
 _BEFORE = re.compile(r"(?:[\w\]]|\boperator\s*\(\s*\))$")
 _KEYWORD = re.compile(r"\b(?:return|case|else)$")
+# A macro that quotes an argument: `#define CHECK(call) report(#call, call)`.
+_QUOTING = re.compile(
+    r"^[ \t]*#[ \t]*define[ \t]+(\w+)\((?:[^\n]*\\\n)*[^\n]*?[^#\n]#[ \t]*\w", re.MULTILINE
+)
 _CLOSE = {"(": ")", "[": "]"}
 
 
 def saturate(source: str, hidden: str) -> str:
     """The source with its conversions as calls; `hidden` is it without comments and literals."""
-    edits = []
+    edits, quoted = [], _quoted(hidden)
     for found in _CAST.finditer(hidden):
         before = hidden[: found.start()].rstrip()
         if _BEFORE.search(before) and not _KEYWORD.search(before):
@@ -51,9 +55,18 @@ def saturate(source: str, hidden: str) -> str:
         edits += [(start, found.end(), f"::emulator::cast<{found[kind]}>(")]
     pieces, last = [], 0
     for start, end, text in sorted(edits):
+        if any(begin < start < after for begin, after in quoted):
+            continue
         pieces += [source[last:start], text]
         last = end
     return "".join([*pieces, source[last:]])
+
+
+def _quoted(hidden: str) -> list[tuple[int, int]]:
+    """Where arguments stand that a macro quotes: their text is shown to the reader."""
+    names = "|".join({"assert", *_QUOTING.findall(hidden)})
+    calls = re.finditer(rf"\b(?:{names})[ \t]*\(", hidden)
+    return [(found.start(), _after_bracket(hidden, found.end() - 1)) for found in calls]
 
 
 def _operand_end(hidden: str, position: int) -> int:
