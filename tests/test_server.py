@@ -358,6 +358,7 @@ def test_a_second_interrupt_ends_a_stream_with_an_error(untied_model, capsys):
         first = iter([True])  # one step, so that the stream begins
         server.hold(until=lambda: ending.force_exit or next(first, False))
         sent = {"model": "tiny", "messages": MESSAGES, "max_tokens": 400, "stream": True}
+        sent["ignore_eos"] = True  # else it may be over before it is broken off
         with http.stream("POST", "/v1/chat/completions", json=sent) as answer:
             lines = answer.iter_lines()
             next(lines)  # says who speaks, whatever the first token is
