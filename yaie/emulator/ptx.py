@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from yaie.emulator.ptx_instructions import instruction
-from yaie.emulator.ptx_operands import LITERAL, PTX, Assembly, Unknown, plain, split
+from yaie.emulator.ptx_operands import LITERAL, PTX, Assembly, Unknown, parts, plain, split
 
 _OPERAND = re.compile(r'\s*"([^"]*)"\s*\((.*)\)\s*', re.S)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
@@ -21,7 +21,7 @@ def translate(statement: str) -> str:
 
     Raises Unknown, with the end of a sentence that names what is not emulated.
     """
-    sections = list(_sections(statement))
+    sections = parts(statement, ":")  # template, outputs, inputs, clobbers
     literals = LITERAL.findall(sections[0])
     if LITERAL.sub("", sections[0]).strip():
         raise Unknown("whose text is not a string is not emulated")
@@ -41,22 +41,6 @@ def translate(statement: str) -> str:
     registers = [f"uint64_t reg_{plain(name)} = {PTX}undefined;" for name in assembly.registers]
     labels = [f"__label__ {', '.join(assembly.labels)};"] if assembly.labels else []
     return " ".join(["{", *labels, *before, *registers, *body, *after, "}"])
-
-
-def _sections(statement: str) -> Iterator[str]:
-    """Template, outputs, inputs, clobbers: what stands between colons outside brackets."""
-    part, depth, position = "", 0, 0
-    while position < len(statement):
-        found = LITERAL.match(statement, position)
-        piece = found[0] if found else statement[position]
-        depth += (piece in "([{") - (piece in ")]}")
-        if piece == ":" and depth == 0:
-            yield part
-            part = ""
-        else:
-            part += piece
-        position += len(piece)
-    yield part
 
 
 def _operands(section: str) -> list[tuple[str, str]]:

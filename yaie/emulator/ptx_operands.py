@@ -110,18 +110,23 @@ class Assembly:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas outside brackets and literals."""
-    parts, depth, position = [""], 0, 0
+    """The parts between commas outside brackets and literals, without empty ones."""
+    return [part for part in parts(text, ",") if part.strip()]
+
+
+def parts(text: str, mark: str) -> list[str]:
+    """What stands between the marks that are outside brackets and literals."""
+    found, depth, position = [""], 0, 0
     while position < len(text):
-        found = LITERAL.match(text, position)
-        piece = found[0] if found else text[position]
+        literal = LITERAL.match(text, position)
+        piece = literal[0] if literal else text[position]
         depth += (piece in "([{") - (piece in ")]}")
-        if piece == "," and depth == 0:
-            parts.append("")
+        if piece == mark and depth == 0:
+            found.append("")
         else:
-            parts[-1] += piece
+            found[-1] += piece
         position += len(piece)
-    return [part for part in parts if part.strip()]
+    return found
 
 
 def plain(name: str) -> str:

@@ -65,16 +65,14 @@ void __tsan_write_range(void* address, size_t size) {
     report(address, size, Access::store, __builtin_return_address(0));
 }
 // clang's, for a struct that is copied as a whole.
-void* __tsan_memcpy(void* to, const void* from, size_t size) {
-    report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));
-    report(to, size, Access::store, __builtin_return_address(0));
-    return memmove(to, from, size);
-}
-void* __tsan_memmove(void* to, const void* from, size_t size) {
-    report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));
-    report(to, size, Access::store, __builtin_return_address(0));
-    return memmove(to, from, size);
-}
+#define COPY(name)                                                                            \
+    void* name(void* to, const void* from, size_t size) {                                     \
+        report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));     \
+        report(to, size, Access::store, __builtin_return_address(0));                         \
+        return memmove(to, from, size);                                                       \
+    }
+COPY(__tsan_memcpy)
+COPY(__tsan_memmove)
 void* __tsan_memset(void* to, int value, size_t size) {
     report(to, size, Access::store, __builtin_return_address(0));
     return memset(to, value, size);

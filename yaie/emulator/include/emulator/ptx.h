@@ -18,15 +18,11 @@ constexpr uint64_t undefined = 0xffffffffffffffffull;  // NaN as a float
 template <class T>
 EMULATOR_INLINE uint64_t bits(T value) {
     static_assert(sizeof(T) <= 8, "an operand of inline PTX has at most 8 bytes");
-    uint64_t held = 0;
-    memcpy(&held, &value, sizeof(T));
-    return held;
+    return to_bits(value);
 }
 template <class T>
 EMULATOR_INLINE T as(uint64_t held) {
-    T value;
-    memcpy(&value, &held, sizeof(T));
-    return value;
+    return from_bits<T>(held);
 }
 template <>
 EMULATOR_INLINE bool as<bool>(uint64_t held) { return held != 0; }
