@@ -555,9 +555,10 @@ def test_a_full_cache_is_refused_and_a_small_one_preempts(untied_model):
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_frees_its_blocks(own, stream):
     server, http = own
-    left, first = threading.Event(), iter([True])  # one step, so that a stream begins
-    server.hold(until=lambda: left.is_set() or next(first, False))
-    sent = body(max_tokens=400, ignore_eos=True, stream=stream, n=3)
+    # Some steps, so that a stream begins: a first token may have no text to show.
+    left, steps = threading.Event(), iter([True] * 16)
+    server.hold(until=lambda: left.is_set() or next(steps, False))
+    sent = body(max_tokens=400, ignore_eos=True, stream=stream, n=3, temperature=0)
     with pytest.raises(httpx.ReadTimeout):
         if stream:
             with http.stream("POST", "/v1/completions", json=sent) as answer:
