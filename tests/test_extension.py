@@ -38,7 +38,7 @@ for device in sys.argv[2:]:
 
 
 def python(*words: object, folder: Path | None = None) -> str:
-    command = [sys.executable, *map(str, words)]
+    command = [sys.executable, "-X", "faulthandler", "-u", *map(str, words)]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
