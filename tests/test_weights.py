@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -42,6 +44,13 @@ def shard(folder, parts=3):
         index |= dict.fromkeys(names, name)
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+
+
+def test_torchs_compiler_is_not_loaded(tiny_model):
+    """It takes a second, in every process that loads a model."""
+    program = "import sys; from yaie import LLM; LLM(sys.argv[1], num_blocks=4).generate('a'); "
+    program += "sys.exit('torch._dynamo' in sys.modules)"
+    assert not subprocess.run([sys.executable, "-c", program, tiny_model]).returncode
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -97,8 +98,9 @@ def _check_headers(folder: Path) -> tuple[ModelConfig, dict[Path, list[str]]]:
     """The configuration, and which tensors each file holds. Allocates nothing: what does not fit
     together is found before memory is asked for."""
     config = ModelConfig.from_folder(folder)
-    with torch.device("meta"):
-        places = Llama(config, device="meta").places()
+    # Tables of one position, made outside `torch.device("meta")`: an arange on that device imports
+    # all of torch._dynamo, which takes a second.
+    places = Llama(replace(config, max_position_embeddings=1), device="meta").places()
     files = locate(folder, config, set(places))
     for file, names in files.items():
         with _open(file) as tensors:
