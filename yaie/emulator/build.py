@@ -64,8 +64,14 @@ _CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no swi
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
-    "core": ("calls", "core", "copies", "failure", "grid", "limits", "memory", "stacks", "warp"),
-    "checker": ("checker", "counters", "happens", "hooks", "shadow", "races", "undefined"),
+    "core": (
+        *("async", "async_barriers", "async_products", "calls", "copies", "core", "failure"),
+        *("grid", "limits", "memory", "stacks", "warp"),
+    ),
+    "checker": (
+        *("async_checks", "checker", "counters", "happens", "hooks", "shadow", "races"),
+        "undefined",
+    ),
 }
 
 

@@ -23,7 +23,8 @@ KINDS = (
     *("inactive_lane", "wrong_mask", "divergent_collective", "segmentation_fault"),
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
     *("pending_copy", "conversion", "shift", "same_value", "interrupted", "launcher_fault"),
-    *("missing_return", "refused"),
+    *("missing_return", "refused", "mbarrier", "barrier_count", "transaction_bytes"),
+    *("missing_fence", "warp_group", "pending_registers", "register_budget"),
 )
 MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")

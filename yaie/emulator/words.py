@@ -55,6 +55,8 @@ def sentence(
     if kind == "uninitialized":
         what = element(raw, memories, source)
         words = f"reads {what}, which no thread of the thread block has written"
+    elif kind in _ABOUT or (kind == "deadlock" and raw.text):
+        words = _about(raw, here, there, memories, source)
     else:
         words = _WORDS[kind](raw, here, there, memories)
     return f"{here}: {words}; thread block {raw.block}, thread {raw.thread}{often}"
@@ -248,6 +250,26 @@ def _divergent_barrier(raw, here, there: Place, memories) -> str:
     return f"not all threads reach this barrier: thread {raw.other_thread} has returned"
 
 
+def _mbarrier(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
+    """`full[1]`, as the file declares it, if its memory is known: in checked mode."""
+    return "an mbarrier" if raw.range == -1 else element(raw, memories, source)
+
+
+def _about(raw, here, there: Place, memories, source: str) -> str:
+    """A fault of mbarriers, whose words the runtime has chosen."""
+    kind, name = runtime.KINDS[raw.kind], _mbarrier(raw, memories, source)
+    also = f"; thread {raw.other_thread} waits in {there}" if there.line else ""
+    if kind == "deadlock" and raw.address:
+        return f"deadlock: waits for {name}, whose {_text(raw)}{also}"
+    if kind == "deadlock":
+        return f"deadlock: waits for {_text(raw)}{also}"
+    if kind == "warp_group" and there.line:
+        return f"{_text(raw)}: thread {raw.other_thread} is at {there}"
+    if kind == "barrier_count" and there.line:
+        return f"{_text(raw)}, {there}"
+    return f"{name} {_text(raw)}" if raw.address else _text(raw)
+
+
 def _deadlock(raw, here, there: Place, memories) -> str:
     if there.line:
         return f"deadlock: waits here for thread {raw.other_thread}, which waits at {there}"
@@ -270,6 +292,9 @@ def _plain(raw: runtime.RawFailure) -> str:
     return _text(raw).replace("'", "")
 
 
+_ABOUT = (
+    *("mbarrier", "barrier_count", "transaction_bytes", "warp_group", "register_budget"),
+)
 _ANYWHERE = ("assertion", "interrupted", "missing_return", "time_limit")  # in host code as well
 _WORDS = {
     "out_of_bounds": _out_of_bounds,

@@ -77,6 +77,22 @@ class Checker final : public Observer {
     void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
     void start_copy(Core& core, const Copy& copy) override;
     void land_copy(Core& core, const Copy& copy) override;
+    void mbarrier_made(Core& core, const uint64_t* barrier, const void* site) override;
+    void mbarrier_arrive(Core& core, const uint64_t* barrier, uint32_t count,
+                         const void* site) override;
+    void mbarrier_complete(Core& core, const uint64_t* barrier) override;
+    void mbarrier_seen(Core& core, const uint64_t* barrier) override;
+    void named_arrive(Core& core, int id) override;
+    void named_complete(Core& core, int id) override;
+    void issued(Core& core, Flight& flight) override;
+    void landed(Core& core, const Flight& flight) override;
+    void waited(Core& core, const Flight& flight, bool only_reads) override;
+    void fence_async(Core& core, bool of_mbarrier_init) override;
+    void product_issued(Core& core, const Product& product, const void* site) override;
+    void product_fence(Core& core) override;
+    void product_waited(Core& core, size_t groups_in_flight) override;
+    void locate(Failure& failure) override;
+    void found(Core& core, const Failure& failure) override;
     void allocated(void* begin, size_t size) override;
     void freed(void* begin) override;
     bool host_range_is_valid(const void* begin, size_t size) override;

@@ -1,9 +1,37 @@
 // Asynchronous copies (cp.async). A thread starts copies, closes groups of them, and waits until all
-// but its newest groups have landed. The bytes move as late as that allows.
+// but its newest groups have landed. When a copy lands, async.h says.
 #include <string.h>
 
 #include "core.h"
 #include "observer.h"
+
+namespace emulator {
+namespace {
+
+void move(Copy& copy) {
+    if (copy.landed) return;
+    copy.landed = true;
+    const size_t read = copy.size - copy.zeros;
+    memcpy(copy.to, copy.from, read);
+    memset(static_cast<char*>(copy.to) + read, 0, copy.zeros);
+}
+
+}  // namespace
+
+void Async::land_copies(Thread& thread, uint64_t started) {
+    const uint64_t waited = thread.copies_started - thread.copies.size();
+    for (size_t i = 0; i < thread.copies.size() && waited + i < started; ++i) move(thread.copies[i]);
+}
+
+void Async::start_copy(const Copy& copy) {
+    Thread& me = *core_.current;
+    me.copies.push_back(copy);
+    ++me.copies_started;
+    if (order_ == Order::reverse) move(me.copies.back());
+    if (order_ == Order::random && random() % 2) move(me.copies[random() % me.copies.size()]);
+}
+
+}  // namespace emulator
 
 using namespace emulator;
 
@@ -11,11 +39,11 @@ extern "C" {
 
 void emulator_start_copy(void* to, const void* from, size_t size, size_t zeros) {
     Core& core = *this_core;
-    Thread& me = *core.current;
-    const Copy copy = {to, from, size, zeros, me.groups, __builtin_return_address(0)};
+    const uint64_t group = core.current->groups;
+    const Copy copy = {to, from, size, zeros, group, __builtin_return_address(0), false};
     if (core.checking) observer->start_copy(core, copy);
     core.busy = 1;
-    me.copies.push_back(copy);
+    core.async.start_copy(copy);
     core.busy = 0;
     if (core.attention) core.attend(copy.site);
 }
@@ -27,11 +55,9 @@ void emulator_wait_copies(size_t groups_in_flight) {
     Thread& me = *core.current;
     size_t landed = 0;
     for (; landed < me.copies.size(); ++landed) {
-        const Copy& copy = me.copies[landed];
+        Copy& copy = me.copies[landed];
         if (copy.group + groups_in_flight >= me.groups) break;
-        const size_t read = copy.size - copy.zeros;
-        memcpy(copy.to, copy.from, read);
-        memset(static_cast<char*>(copy.to) + read, 0, copy.zeros);
+        move(copy);
         if (core.checking) observer->land_copy(core, copy);
     }
     core.busy = 1;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "failure.h"
@@ -71,7 +72,8 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
         thread.polled = nullptr;
         thread.next = nullptr;
         thread.copies.clear();
-        thread.groups = 0;
+        thread.copies_started = 0;
+        thread.groups = thread.bulk_groups = thread.product_groups = 0;
         if (++index.x == extent.x) {
             index.x = 0;
             if (++index.y == extent.y) index.y = 0, ++index.z;
@@ -89,6 +91,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
 void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_number_) {
     block_number = block_number_;
     prepare(launch_, schedule);
+    async.begin_block(schedule.order, schedule.seed);
     if (checking) observer->begin_block(*this);
     Thread* first = &threads[order_[started_++]];
     start(first);
@@ -123,14 +126,14 @@ void Core::thread_main() {
             continue;
         }
         if (alive_ == 0) leave();
-        Thread* next = pick(ended);
-        if (!next) stuck();
+        Thread* next = pick_or_advance(ended);
         stacks.give(ended->stack);
         resume(next);
     }
 }
 
 void Core::leave() {
+    if (alive_ == 0 && started_ == count) async.end_block();
     Context abandoned;
     current = nullptr;
     switch_context(&abandoned, main_);
@@ -143,9 +146,7 @@ void Core::kill_current() {
     end_thread(killed);
     if (alive_ == 0 && started_ == count) leave();
     stacks.give(killed->stack);
-    Thread* next = pick(killed);
-    if (!next) stuck();
-    resume(next);
+    resume(pick_or_advance(killed));
     abort();
 }
 
@@ -181,21 +182,38 @@ Thread* Core::pick(Thread* after) {
     return nullptr;
 }
 
+Thread* Core::pick_or_advance(Thread* after) {
+    for (;;) {
+        if (Thread* next = pick(after)) return next;
+        if (!async.advance()) stuck();
+    }
+}
+
 void Core::yield() {
-    Thread* next = pick(current);
-    if (!next) stuck();
+    Thread* next = pick_or_advance(current);
     if (next != current) resume(next);
+}
+
+void Core::suspend(State state, const void* site) {
+    if (attention) attend(site);
+    current->site = site;
+    current->state = state;
+    try_converge(current->linear / 32);
+    yield();
+    current->state = State::ready;
 }
 
 void Core::poll(const void* address, const void* site) {
     if (attention) attend(site);
     if (address && address != std::exchange(current->polled, address)) return;
     current->site = site;
+    async.tick();
     yield();
 }
 
 void Core::end_thread(Thread* thread) {
     thread->state = State::done;
+    async.progress();
     --alive_;
     const uint32_t warp = thread->linear / 32;
     warps_[warp].alive &= ~(1u << thread->lane());
@@ -231,6 +249,7 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
 }
 
 void Core::release_barrier() {
+    async.progress();
     if (checking) observer->pass_barrier(*this);
     released_votes_ = votes_;
     released_count_ = (int)arrived_;
@@ -239,29 +258,35 @@ void Core::release_barrier() {
     ++epoch;
 }
 
-// No thread can run and some are waiting: reports two that wait in different places.
+// No thread can run and some are waiting: reports each place in which they do, beside another one.
+// Threads that wait for an mbarrier, a named barrier or their warp group come first: what they lack
+// can be told.
 void Core::stuck() {
-    const Thread* first = nullptr;
-    const Thread* second = nullptr;
+    std::vector<const Thread*> places;
+    auto is_same = [](const Thread& a, const Thread& b) {
+        return a.site == b.site && a.state == b.state &&
+               (a.state != State::at_mbarrier || a.awaited == b.awaited);
+    };
     for (uint32_t i = 0; i < count; ++i) {
         const Thread& thread = threads[i];
-        if (thread.state == State::done) continue;
-        if (!first) {
-            first = &thread;
-        } else if (!second && (thread.site != first->site || thread.state != first->state)) {
-            second = &thread;
+        bool known = thread.state == State::done;
+        for (const Thread* other : places) known = known || is_same(thread, *other);
+        if (!known && places.size() < 16) places.push_back(&thread);
+    }
+    std::stable_partition(places.begin(), places.end(), [](const Thread* thread) {
+        return thread->state >= State::at_mbarrier;
+    });
+    for (size_t i = places.size(); i-- > 0;) {
+        Failure failure = async.lack(*places[i]);
+        if (places.size() > 1) {
+            const Thread& other = *places[i == 0];
+            failure.other_site = other.site;
+            failure.other_thread = other.index;
         }
+        if (i == 0) fail(*this, failure);
+        if (failure.text[0]) note(*this, failure);
     }
-    Failure failure = {};
-    failure.kind = Kind::deadlock;
-    failure.error = 702;
-    failure.site = first->site;
-    failure.thread = first->index;
-    if (second) {
-        failure.other_site = second->site;
-        failure.other_thread = second->index;
-    }
-    fail(*this, failure);
+    abort();
 }
 
 void Core::preempt() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "../include/emulator/api.h"
+#include "async.h"
 #include "stacks.h"
 
 namespace emulator {
@@ -25,14 +26,18 @@ struct Code {  // the instructions of one shared object
     bool holds(const void* address) const { return address >= begin && address < end; }
 };
 
-enum class State : uint8_t { fresh, ready, at_barrier, at_collective, converging, done };
+enum class State : uint8_t {
+    fresh, ready, at_barrier, at_collective, converging, at_mbarrier, at_named, at_group, at_registers,
+    done,
+};
 
-struct Copy {  // an asynchronous copy that has not landed
+struct Copy {  // an asynchronous copy (cp.async) that has not been waited for
     void* to;
     const void* from;
     size_t size, zeros;  // bytes; the last `zeros` become zero
     uint64_t group;      // groups that its thread had committed before
     const void* site;
+    bool landed;
 };
 
 struct Thread {
@@ -52,8 +57,12 @@ struct Thread {
     bool outside_mask;  // passed a mask that does not include itself
     int parameter, width;
     uint64_t value, result;
-    std::vector<Copy> copies;  // in flight, in the order in which they were started
-    uint64_t groups;           // of copies that it has committed
+    std::vector<Copy> copies;  // not waited for, in the order in which they were started
+    uint64_t copies_started;
+    // Of copies, of operations of the copy engine, and of products: groups that it has committed.
+    uint64_t groups, bulk_groups, product_groups;
+    uint64_t* awaited;         // the mbarrier at which it waits, for which phase
+    uint64_t phase;
 
     uint32_t lane() const { return linear % 32; }
 };
@@ -82,6 +91,8 @@ class Core {
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                         int width, const void* site);
     uint32_t active_lanes(const void* site);
+    // Waits in that state until another thread makes it ready.
+    void suspend(State state, const void* site);
     // Lets other threads run; with an address, only if the current thread polled it just before.
     void poll(const void* address, const void* site);
 
@@ -104,6 +115,7 @@ class Core {
     unsigned char* dynamic_shared = nullptr;
     uint64_t switches = 0;       // between threads; unchanged while one computes
     bool checking = false;
+    Async async{*this};
     Code code;                   // of the kernel
     // While the runtime is busy, a signal must not abandon the thread: it asks for attention.
     volatile sig_atomic_t busy = 0, attention = 0;
@@ -122,6 +134,7 @@ class Core {
     void resume(Thread* thread);
     bool can_run(const Thread* thread) const;
     Thread* pick(Thread* after);
+    Thread* pick_or_advance(Thread* after);
     void yield();
     void end_thread(Thread* thread);
     void release_barrier();

@@ -94,7 +94,8 @@ Failure failure_at(Kind kind, int error, void* context) {
     failure.kind = kind;
     failure.error = error;
     const Core* core = this_core;
-    failure.site = site_in(core ? core->code : launcher_code(), context);
+    failure.site = core && core->async.landing ? core->async.landing
+                                               : site_in(core ? core->code : launcher_code(), context);
     if (core) failure.thread = core->current->index;
     failure.range = -1;
     return failure;
@@ -167,7 +168,7 @@ void look_after(Core& core, void* context) {
     if (core.switches != switches_seen) {
         switches_seen = core.switches;
         switched_at = now;
-    } else if (!core.busy &&
+    } else if (!core.busy && !core.async.landing &&
                now - switched_at > (core.checking && !preempting ? checked_slice : slice)) {
         preempting = true;
         if (core.checking) {

@@ -12,7 +12,8 @@ enum class Kind : int {
     out_of_bounds, misaligned, race, uninitialized, divergent_barrier, deadlock, inactive_lane,
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
     assertion, trap, pending_copy, conversion, shift, same_value, interrupted, launcher_fault,
-    missing_return, refused,
+    missing_return, refused, mbarrier, barrier_count, transaction_bytes, missing_fence, warp_group,
+    pending_registers, register_budget,
 };
 
 enum class Memory : int { none, global, shared, module };
@@ -38,6 +39,13 @@ struct Failure {
 
 // Keeps the first failure of the launch, stops all cores, and never returns.
 [[noreturn]] void fail(Core& core, Failure failure);
+
+// A fault of the current thread, in words; `address` is of the memory that they are about, or null.
+__attribute__((format(printf, 5, 6))) Failure failure_of(Core& core, Kind kind, const void* site,
+                                                         const void* address, const char* words, ...);
+// Fails with it; or only notes it, in checked mode.
+#define fault(core, ...) fail(core, failure_of(core, __VA_ARGS__))
+void note(Core& core, const Failure& failure);
 
 void begin_phase();  // the time limit begins anew: a launch, or what the launcher does after it
 

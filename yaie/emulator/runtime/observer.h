@@ -9,6 +9,9 @@ namespace emulator {
 
 class Core;
 struct Copy;
+struct Failure;
+struct Flight;
+struct Product;
 struct Thread;
 
 class Observer {
@@ -28,6 +31,28 @@ class Observer {
     // Asynchronous copies of the current thread.
     virtual void start_copy(Core& core, const Copy& copy) = 0;
     virtual void land_copy(Core& core, const Copy& copy) = 0;
+
+    // mbarriers, by their address, and named barriers.
+    virtual void mbarrier_made(Core& core, const uint64_t* barrier, const void* site) = 0;
+    virtual void mbarrier_arrive(Core& core, const uint64_t* barrier, uint32_t count,
+                                 const void* site) = 0;
+    virtual void mbarrier_complete(Core& core, const uint64_t* barrier) = 0;
+    virtual void mbarrier_seen(Core& core, const uint64_t* barrier) = 0;
+    virtual void named_arrive(Core& core, int id) = 0;
+    virtual void named_complete(Core& core, int id) = 0;
+
+    // Operations of the current thread: one has been issued, has landed, has been waited for.
+    virtual void issued(Core& core, Flight& flight) = 0;
+    virtual void landed(Core& core, const Flight& flight) = 0;
+    virtual void waited(Core& core, const Flight& flight, bool only_reads) = 0;
+    virtual void fence_async(Core& core, bool of_mbarrier_init) = 0;
+    virtual void product_issued(Core& core, const Product& product, const void* site) = 0;
+    virtual void product_fence(Core& core) = 0;
+    virtual void product_waited(Core& core, size_t groups_in_flight) = 0;
+
+    // Findings of the runtime itself.
+    virtual void locate(Failure& failure) = 0;  // names the memory at its address
+    virtual void found(Core& core, const Failure& failure) = 0;
 
     // Calls of the host.
     virtual void allocated(void* begin, size_t size) = 0;

@@ -1,0 +1,141 @@
+// Work that goes on beside the threads of a kernel, and what waits for it: mbarriers, named barriers,
+// the copies of the copy engine, and the products of warp groups.
+//
+//     thread        issue ── commit ── … ── wait ── may touch the memory
+//     operation       └ in flight: reads and writes at any time ┘ landed
+//
+// The runtime decides when an operation lands: in order "forward" as late as the rules allow, in
+// "reverse" immediately, in "random" at some time by the seed. A right kernel gives the same results.
+#pragma once
+
+#include "warp.h"
+
+namespace emulator {
+
+struct Span {  // bytes that an operation reads or writes
+    const void* begin;
+    size_t size;
+};
+
+// What completes an operation: bytes on an mbarrier, or a group of its thread that is waited for.
+enum class Completion : int { mbarrier, bulk_group };
+
+// An operation that one thread starts. All is copied when it is issued; `perform` gets the copy of
+// `data` when the operation lands, and must not wait.
+struct AsyncOperation {
+    const Span* reads;
+    size_t num_reads;
+    const Span* writes;
+    size_t num_writes;
+    void (*perform)(void* data);
+    const void* data;
+    size_t data_size;
+    Completion completion;
+    uint64_t* mbarrier;  // null unless it is completed by an mbarrier
+    uint32_t bytes;      // by which it reduces the mbarrier's pending bytes
+    bool reduces;        // it changes what it writes by atomic operations
+};
+
+// One thread's part of a wgmma, which the 128 threads of a warp group issue together. `perform` gets
+// what `data` points to, of all threads in their order; until then it is copied. The registers that
+// the product reads (fragments of A) and those that it reads and writes (accumulators) are named by
+// where they are kept; `perform` must use them there. Shared memory is named by the first thread.
+struct Product {
+    const Span* reads;  // of shared memory
+    size_t num_reads;
+    const Span* fragments;
+    size_t num_fragments;
+    const Span* accumulators;
+    size_t num_accumulators;
+    void (*perform)(void* const* data);
+    const void* data;
+    size_t data_size;
+};
+
+}  // namespace emulator
+
+extern "C" {
+void emulator_mbarrier_init(uint64_t* barrier, uint32_t count);
+void emulator_mbarrier_inval(uint64_t* barrier);
+// Adds `bytes` to what the phase expects, then arrives `count` times (0: not at all). Returns a token
+// of the phase. `drops`: also one thread fewer is expected in each later phase.
+uint64_t emulator_mbarrier_arrive(uint64_t* barrier, uint32_t count, uint32_t bytes, int drops);
+void emulator_mbarrier_complete(uint64_t* barrier, uint32_t bytes);
+// Whether a phase is complete, named by its token or its parity. A thread that asks again waits until
+// it is, or until nothing else can run.
+int emulator_mbarrier_wait(uint64_t* barrier, uint64_t phase, int by_parity);
+
+void emulator_named_barrier(int id, int threads, int waits);  // threads 0: all of the thread block
+
+void emulator_issue(const emulator::AsyncOperation* operation);
+void emulator_bulk_commit(void);
+void emulator_bulk_wait(size_t groups_in_flight, int only_reads);
+void emulator_copies_arrive(uint64_t* barrier, int counted);  // cp.async.mbarrier.arrive(.noinc)
+
+void emulator_issue_product(const emulator::Product* product);
+void emulator_product_fence(void);
+void emulator_product_commit(void);
+void emulator_product_wait(size_t groups_in_flight);
+
+// What a fence orders: generic accesses with those of asynchronous operations, or mbarrier_init.
+void emulator_fence_async(int of_mbarrier_init);
+void emulator_set_registers(int increases, int registers);
+}
+
+namespace emulator {
+
+EMULATOR_INLINE void mbarrier_init(uint64_t* barrier, uint32_t count) {
+    emulator_mbarrier_init(barrier, count);
+}
+EMULATOR_INLINE void mbarrier_inval(uint64_t* barrier) { emulator_mbarrier_inval(barrier); }
+EMULATOR_INLINE uint64_t mbarrier_arrive(uint64_t* barrier, uint32_t count = 1) {
+    return emulator_mbarrier_arrive(barrier, count, 0, 0);
+}
+EMULATOR_INLINE uint64_t mbarrier_arrive_expect_tx(uint64_t* barrier, uint32_t bytes) {
+    return emulator_mbarrier_arrive(barrier, 1, bytes, 0);
+}
+EMULATOR_INLINE uint64_t mbarrier_arrive_drop(uint64_t* barrier, uint32_t count = 1) {
+    return emulator_mbarrier_arrive(barrier, count, 0, 1);
+}
+EMULATOR_INLINE void mbarrier_expect_tx(uint64_t* barrier, uint32_t bytes) {
+    emulator_mbarrier_arrive(barrier, 0, bytes, 0);
+}
+EMULATOR_INLINE void mbarrier_complete_tx(uint64_t* barrier, uint32_t bytes) {
+    emulator_mbarrier_complete(barrier, bytes);
+}
+// try_wait.parity and test_wait.parity; then both with a token.
+EMULATOR_INLINE bool mbarrier_try_wait(uint64_t* barrier, uint32_t parity) {
+    return emulator_mbarrier_wait(barrier, parity, 1) != 0;
+}
+EMULATOR_INLINE bool mbarrier_test(uint64_t* barrier, uint32_t parity) {
+    return emulator_mbarrier_wait(barrier, parity, 1) != 0;
+}
+EMULATOR_INLINE bool mbarrier_wait_token(uint64_t* barrier, uint64_t token) {
+    return emulator_mbarrier_wait(barrier, token, 0) != 0;
+}
+
+EMULATOR_INLINE void named_barrier_sync(int id, int threads = 0) {
+    emulator_named_barrier(id, threads, 1);
+}
+EMULATOR_INLINE void named_barrier_arrive(int id, int threads) {
+    emulator_named_barrier(id, threads, 0);
+}
+
+EMULATOR_INLINE void async_issue(const AsyncOperation& operation) { emulator_issue(&operation); }
+EMULATOR_INLINE void bulk_commit() { emulator_bulk_commit(); }
+EMULATOR_INLINE void bulk_wait(int pending, bool only_reads) {
+    emulator_bulk_wait((size_t)pending, only_reads);
+}
+
+EMULATOR_INLINE void wgmma_issue(const Product& product) { emulator_issue_product(&product); }
+EMULATOR_INLINE void wgmma_fence() { emulator_product_fence(); }
+EMULATOR_INLINE void wgmma_commit() { emulator_product_commit(); }
+EMULATOR_INLINE void wgmma_wait(int pending) { emulator_product_wait((size_t)pending); }
+
+EMULATOR_INLINE void fence_proxy_async() { emulator_fence_async(0); }
+EMULATOR_INLINE void fence_mbarrier_init() { emulator_fence_async(1); }
+EMULATOR_INLINE void setmaxnreg(bool increase, int registers) {
+    emulator_set_registers(increase, registers);
+}
+
+}  // namespace emulator

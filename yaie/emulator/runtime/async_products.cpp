@@ -1,0 +1,153 @@
+// What the 128 threads of a warp group do together: products (wgmma) and changes of their registers.
+#include <string.h>
+
+#include <algorithm>
+
+#include "core.h"
+#include "failure.h"
+#include "observer.h"
+
+namespace emulator {
+
+// Waits until the whole warp group is here. True for the last thread, which acts for all.
+bool Async::meet(const void* mine, const void* site) {
+    Thread& me = *core_.current;
+    const uint32_t first = me.linear / warp_group_size * warp_group_size;
+    WarpGroup& group = groups_[me.linear / warp_group_size];
+    if (core_.count < first + warp_group_size) {
+        fault(core_, Kind::warp_group, site, nullptr,
+              "needs the 128 threads of a warp group: this one has %u", core_.count - first);
+    }
+    if (group.arrived && group.site != site) {
+        Failure failure = failure_of(core_, Kind::warp_group, site, nullptr,
+                                     "the threads of a warp group are at different instructions");
+        failure.other_site = group.site;
+        failure.other_thread = group.first->index;
+        note(core_, failure);
+    }
+    if (!group.arrived) group.site = site, group.first = &me;
+    group.members[me.linear - first] = mine;
+    if (++group.arrived < warp_group_size) {
+        core_.suspend(State::at_group, site);
+        return false;
+    }
+    group.arrived = 0;
+    return true;
+}
+
+void Async::release(WarpGroup& group) {
+    progress();
+    for (uint32_t i = 0; i < warp_group_size; ++i) {
+        core_.threads[(&group - groups_.data()) * warp_group_size + i].state = State::ready;
+    }
+}
+
+void Async::issue_product(const Product& mine, const void* site) {
+    tick();
+    if (core_.checking) observer->product_issued(core_, mine, site);
+    if (!meet(&mine, site)) return;
+    WarpGroup& group = groups_[core_.current->linear / warp_group_size];
+    core_.busy = 1;
+    Batch batch = {mine.perform, {}, {}, {}, core_.current->product_groups, site};
+    const size_t each = (mine.data_size + 15) / 16 * 16;
+    batch.data.resize(each * warp_group_size);
+    for (uint32_t i = 0; i < warp_group_size; ++i) {
+        const auto& one = *static_cast<const Product*>(group.members[i]);
+        batch.pointers.push_back(&batch.data[each * i]);
+        memcpy(batch.pointers[i], one.data, one.data_size);
+        batch.accumulators.insert(batch.accumulators.end(), one.accumulators,
+                                  one.accumulators + one.num_accumulators);
+    }
+    for (const Span& span : batch.accumulators) hide(group, span);
+    group.batches.push_back(std::move(batch));
+    core_.busy = 0;
+    release(group);
+    while (!group.batches.empty() && lands_now()) land_batch(group);
+}
+
+// Accumulators show NaN as long as a product that adds to them is in flight.
+void Async::hide(WarpGroup& group, const Span& span) {
+    bool added;
+    Hidden& hidden = group.hidden.at((uint64_t)span.begin, &added);
+    if (hidden.by++) return;
+    const char* from = static_cast<const char*>(span.begin);
+    hidden.value.assign(from, from + span.size);
+    memset(const_cast<char*>(from), 0xff, span.size);
+}
+
+// The oldest product of the warp group lands.
+void Async::land_batch(WarpGroup& group) {
+    progress();
+    Batch batch = std::move(group.batches.front());
+    group.batches.erase(group.batches.begin());
+    bool added;
+    for (const Span& span : batch.accumulators) {
+        const Hidden& hidden = group.hidden.at((uint64_t)span.begin, &added);
+        memcpy(const_cast<void*>(span.begin), hidden.value.data(), span.size);
+    }
+    const bool checking = std::exchange(core_.checking, false);
+    landing = batch.site;
+    batch.perform(batch.pointers.data());
+    landing = nullptr;
+    core_.checking = checking;
+    for (const Span& span : batch.accumulators) {
+        Hidden& hidden = group.hidden.at((uint64_t)span.begin, &added);
+        const uint32_t others = hidden.by - 1;
+        hidden.by = 0;
+        if (others) hide(group, span), hidden.by = others;
+    }
+}
+
+void Async::product_wait(size_t groups_in_flight) {
+    Thread& me = *core_.current;
+    WarpGroup& group = groups_[me.linear / warp_group_size];
+    while (!group.batches.empty() &&
+           group.batches.front().group + groups_in_flight < me.product_groups) {
+        land_batch(group);
+    }
+    if (core_.checking) observer->product_waited(core_, groups_in_flight);
+}
+
+// --------------------------------------------------------------------------------- setmaxnreg
+
+void Async::set_registers(bool increases, int registers, const void* site) {
+    if (registers < 24 || registers > 256 || registers % 8) {
+        fault(core_, Kind::register_budget, site, nullptr,
+              "setmaxnreg asks for %d registers: a multiple of 8 from 24 to 256 is possible",
+              registers);
+    }
+    if (!meet(nullptr, site)) return;
+    Thread& me = *core_.current;
+    WarpGroup& group = groups_[me.linear / warp_group_size];
+    if (increases ? registers < group.registers : registers > group.registers) {
+        fault(core_, Kind::register_budget, site, nullptr,
+              "setmaxnreg.%s asks for %d registers per thread, and the warp group has %d",
+              increases ? "inc" : "dec", registers, group.registers);
+    }
+    while (others_registers(group) + registers > registers_of_block()) {
+        me.parameter = registers;
+        core_.suspend(State::at_registers, site);
+    }
+    group.registers = registers;
+    release(group);
+    for (uint32_t i = 0; i < core_.count && !increases; ++i) {
+        if (core_.threads[i].state == State::at_registers) core_.threads[i].state = State::ready;
+    }
+}
+
+int Async::others_registers(const WarpGroup& group) const {
+    int sum = -group.registers;
+    for (const WarpGroup& one : groups_) sum += one.registers;
+    return sum;
+}
+
+// Those with which the thread block was launched, in registers per thread of one warp group.
+int Async::registers_of_block() const { return launch_registers() * (int)groups_.size(); }
+
+// As many as fit for all its threads into an SM, which __launch_bounds__(threads, 1) lets it have.
+int Async::launch_registers() const {
+    const int fitting = (int)(65536 / core_.count) / 8 * 8;
+    return fitting < 256 ? fitting : 256;
+}
+
+}  // namespace emulator
