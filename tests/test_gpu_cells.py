@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import subprocess
+import sys
 
 import nbformat
 import pytest
@@ -98,6 +101,34 @@ def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
     exec("\n".join(s.code for s in chosen[:-1]), space)
     assert space["total"] == 6
     assert needed(["", "%%gpu\nprint(nowhere)"], 1)[1] == {"nowhere"}
+
+
+SIMULATED = """
+import sys, torch
+torch.cuda.is_available = lambda: True
+from yaie.bench import kernels
+from yaie.course.core.notebook import use
+from yaie.course.lessons import measure
+kernels.run = lambda only, **options: print("timed:", only)
+measure.show_tuning = lambda: print("\\ntimed:", len(vars(use("11.3"))))
+for ids in sys.argv[1:]:
+    measure.main(ids.split())
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton")
+def test_with_a_gpu_and_nothing_solved_a_cell_says_so_and_times_the_references(folders) -> None:
+    """What the `%%gpu` cells of 10, 11 and 19 start, up to the clock, which needs a GPU."""
+    timed = {
+        found[1].strip()
+        for path in committed()
+        for found in re.finditer(r"lessons\.measure ([\d. ]+)", path.read_text(encoding="utf-8"))
+    }
+    done = subprocess.run([sys.executable, "-c", SIMULATED, *timed], capture_output=True, text=True)
+    assert not done.returncode and not done.stderr, done.stderr
+    ids = " ".join(timed).split()
+    assert done.stdout.count("the reference, yours is not started.\n") == len(ids) >= 7
+    assert done.stdout.count("\ntimed: ") == len(timed) >= 4
 
 
 def test_a_wrong_kernel_is_not_timed(capsys) -> None:
