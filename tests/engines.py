@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -31,9 +32,7 @@ def recompute(
         pools = make_pools(model.config, 1, size)
         with torch.inference_mode():
             logits = model(make_batch([(tokens, 0, [0])], size), *pools)
-            if params.repetition_penalty != 1.0:
-                seen = torch.tensor(tokens)
-                logits[0] = sampler.repetition_penalty(logits[0], params.repetition_penalty, seen)
+            logits[0] = edited(logits[0], prompt, tokens[len(prompt) :], params, model.config)
             if on_device:
                 token = sample_on_device(logits, params, generator)
             else:
@@ -51,6 +50,24 @@ def recompute(
         if token in model.config.eos_token_ids and not params.ignore_eos:
             break
     return tokens[len(prompt) :]
+
+
+def edited(logits, prompt, generated, params: SamplingParams, config) -> torch.Tensor:
+    """Penalties, bias and forbidden end tokens, one number at a time."""
+    numbers = logits.tolist()
+    for token in {*prompt, *generated}:
+        penalty = params.repetition_penalty
+        numbers[token] *= 1 / penalty if numbers[token] > 0 else penalty
+    for token in generated:
+        numbers[token] -= params.frequency_penalty
+    for token in set(generated):
+        numbers[token] -= params.presence_penalty
+    for token, bias in dict(params.logit_bias).items():
+        numbers[token] += bias
+    if len(generated) < params.min_tokens:
+        for token in {*params.stop_token_ids, *(config.eos_token_ids, ())[params.ignore_eos]}:
+            numbers[token] = -math.inf
+    return torch.tensor(numbers)
 
 
 def sample_on_device(

@@ -88,6 +88,8 @@ def test_llama3_scaling_equals_transformers(field):
         ({"rope_scaling": "x"}, "rope_scaling must be an object"),
         ({"rope_theta": -1}, "rope_theta must be a positive number"),
         ({"rope_theta": "x"}, "rope_theta must be a positive number"),
+        ({"rope_theta": 0}, "rope_theta must be a positive number"),
+        ({"rope_parameters": {"rope_theta": 0}}, "rope_theta must be a positive number"),
         ({"rms_norm_eps": []}, "rms_norm_eps must be a positive number"),
         ({"rope_scaling": LLAMA3 | {"factor": None}}, "factor must be a positive number"),
         ({"num_attention_heads": 0, "head_dim": None}, "num_attention_heads must be a positive"),
@@ -96,6 +98,8 @@ def test_llama3_scaling_equals_transformers(field):
         ({"num_hidden_layers": 10**6}, "num_hidden_layers must be at most 4096"),
         ({"eos_token_id": "x"}, "eos_token_id must be a token id"),
         ({"eos_token_id": [[1]]}, "eos_token_id must be a token id"),
+        ({"eos_token_id": [2, 384]}, "eos_token_id must be from 0 to 383.*got 384"),
+        ({"eos_token_id": -1}, "eos_token_id must be from 0 to 383.*got -1"),
     ],
 )
 def test_what_is_not_supported_is_named(tmp_path, change, message):

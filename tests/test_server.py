@@ -210,8 +210,10 @@ def test_every_token_has_a_text_of_its_own(reference):
 
 def test_models_and_health(client, http):
     (model,) = client.models.list().data
-    assert model.id == "tiny"
-    assert http.get("/health").status_code == 200
+    assert model.id == "tiny" and client.models.retrieve("tiny") == model
+    with pytest.raises(openai.NotFoundError, match="'org/large' is not served"):
+        client.models.retrieve("org/large")
+    assert http.get("/health").status_code == http.head("/health").status_code == 200
 
 
 def test_metrics_count_what_happened(own):
@@ -231,6 +233,35 @@ def test_metrics_count_what_happened(own):
     assert found["yaie_inter_token_latency_seconds_count"] == 12
     assert found["yaie_num_requests_running"] == found["yaie_num_requests_waiting"] == 0
     assert found["yaie_kv_blocks_in_use"] == found["yaie_kv_blocks_cached"]
+    assert found["yaie_kv_cache_usage"] == 0
+
+
+# What the dashboard asks for that vLLM's repository has among its examples.
+DASHBOARD = """
+    e2e_request_latency_seconds_bucket e2e_request_latency_seconds_sum prompt_tokens_total
+    generation_tokens_total time_per_output_token_seconds_bucket num_requests_running
+    num_requests_waiting time_to_first_token_seconds_bucket gpu_cache_usage_perc
+    request_prompt_tokens_bucket request_generation_tokens_bucket request_success_total
+    request_queue_time_seconds_sum request_prefill_time_seconds_sum request_decode_time_seconds_sum
+    request_max_num_generation_tokens_bucket kv_cache_usage_perc prefix_cache_queries_total
+    prefix_cache_hits_total num_preemptions_total inter_token_latency_seconds_bucket
+"""
+
+
+def test_dashboards_made_for_vllm_find_their_metrics(own):
+    _, http = own
+    post(http, prompt="Once upon a time", max_tokens=5, ignore_eos=True)
+    families = text_string_to_metric_families(http.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples]
+    found = {sample.name: sample for sample in samples if sample.name.startswith("vllm:")}
+    for name in DASHBOARD.split():
+        sample = found[f"vllm:{name}"]
+        assert (sample.labels["model_name"], sample.labels["engine"]) == ("tiny", "0")
+    assert found["vllm:request_success_total"].labels["finished_reason"] == "length"
+    value = {name.removeprefix("vllm:"): sample.value for name, sample in found.items()}
+    assert value["generation_tokens_total"] == value["request_generation_tokens_sum"] == 5
+    parts = (value[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
+    assert sum(parts) == pytest.approx(value["e2e_request_latency_seconds_sum"])
 
 
 # ---------------------------------------------------------------------------- bad requests
@@ -258,7 +289,15 @@ def post(http, status=200, **fields) -> dict:
         (body(prompt=[True]), 400, "prompt", "valid"),
         (body(prompt="a " * 2000), 400, "prompt", "at most 512 fit"),
         (body(max_tokens=600), 400, "max_tokens", "exceed"),
-        (body(max_tokens=0), 400, "max_tokens", "greater than"),
+        (body(max_tokens=-1), 400, "max_tokens", "greater than"),
+        (body(max_tokens=0), 400, "max_tokens", "0 only with echo"),
+        (body(min_tokens=9, max_tokens=8), 400, None, "min_tokens must be from 0 to max_tokens"),
+        (body(logit_bias={"x": 1}), 400, "logit_bias", "match pattern"),
+        (body(logit_bias={"5": 101}), 400, "logit_bias", "less than or equal to 100"),
+        (body(logit_bias={"999": 1}), 400, None, "logit_bias has token id 999"),
+        (body(skip_special_tokens=False), 400, "skip_special_tokens", "not supported"),
+        (body(modalities=["text", "audio"]), 400, "modalities", "not supported"),
+        (body(stream_options={"chunks": True}), 400, "stream_options.chunks", "not supported"),
         (body(temperature=-1), 400, "temperature", "greater than"),
         (body(temperature="1"), 400, "temperature", "number"),
         (body(top_p=0), 400, "top_p", "greater than 0"),
@@ -266,7 +305,7 @@ def post(http, status=200, **fields) -> dict:
         (body(n=0), 400, "n", "greater than"),
         (body(tools=[{"type": "function"}]), 400, "tools", "not supported"),
         (body(n=64, prompt=["a"] * 256), 400, "n", "one call may ask for 264 answers"),
-        (body(frequency_penalty=1), 400, "frequency_penalty", "less than or equal to 0"),
+        (body(frequency_penalty=2.1), 400, "frequency_penalty", "less than or equal to 2"),
         (body(logprobs=21), 400, "logprobs", "20"),
         (body(stop_token_ids=[999]), 400, None, "stop_token_ids"),
     ],
@@ -466,6 +505,10 @@ def test_other_names_for_this_machine_are_refused(untied_model):
 def test_fields_that_ask_for_nothing_are_taken(http):
     neutral = {"tools": None, "logit_bias": {}, "store": False, "suffix": None, "metadata": None}
     neutral |= {"response_format": {"type": "text"}, "temperature": None, "max_tokens": None}
+    neutral |= {"service_tier": "auto", "prompt_cache_key": "a", "safety_identifier": "b"}
+    neutral |= {"verbosity": "low", "modalities": ["text"], "skip_special_tokens": True}
+    neutral |= {"add_generation_prompt": True, "top_k": -1, "tool_choice": "none"}
+    neutral |= {"stream_options": {"include_obfuscation": False}}
     assert post(http, **neutral)["usage"]["completion_tokens"] <= 16
 
 

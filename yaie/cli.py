@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -114,7 +115,13 @@ def serve(
     host: Annotated[str, Option(help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     name: Annotated[str | None, Option(help="What requests call it.", show_default="model")] = None,
-    api_key: Annotated[str | None, Option(envvar="YAIE_API_KEY", help="Demand this key.")] = None,
+    api_key: Annotated[
+        str | None,
+        Option(envvar="YAIE_API_KEY", help="Demand this key; other users can see it."),
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, Option(help="Demand the key in this file.", exists=True, dir_okay=False)
+    ] = None,
     allowed_host: Annotated[
         list[str] | None, Option(help="A name by which a proxy calls the server.")
     ] = None,
@@ -153,16 +160,34 @@ def serve(
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
     shutdown_timeout: Annotated[int, Option(min=0, help="Seconds to end answers in.")] = 30,
+    max_connections: Annotated[
+        int | None,
+        Option(min=1, help="Most open connections.", show_default="as files can be open"),
+    ] = None,
+    access_log: Annotated[bool, Option("--access-log", help="Log every request.")] = False,
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
 ) -> None:
-    """Serve the model over HTTP, in the form of OpenAI's API."""
+    """Serve the model over HTTP, in the form of OpenAI's API.
+
+    A key on the command line is in the list of processes; one in --api-key-file, or in the
+    environment variable YAIE_API_KEY, is not.
+    """
     from yaie.engine.config import OPTIONS, EngineConfig
     from yaie.model.pull import model_name
     from yaie.server.app import Settings
     from yaie.server.run import serve as run
 
+    if api_key_file is not None:
+        if api_key:
+            raise ValueError("api_key: give it, or api_key_file, not both")
+        api_key = api_key_file.read_text(encoding="utf-8").strip()
+    elif context.get_parameter_source("api_key").name == "COMMANDLINE":
+        typer.echo(
+            "--api-key shows in the list of processes: YAIE_API_KEY or --api-key-file hide it",
+            err=True,
+        )
     given = context.params | {"backend": back_ends(backend)}
     run(
         model,
@@ -172,6 +197,8 @@ def serve(
             max_queued=max_queued,
             max_tokens=max_tokens,
             allowed_hosts=tuple(allowed_host) if allowed_host else None,
+            access_log=access_log,
+            max_connections=max_connections,
         ),
         EngineConfig(**{name: value for name, value in given.items() if name in OPTIONS}),
         host=host,

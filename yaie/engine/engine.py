@@ -19,7 +19,7 @@ import torch
 from yaie.engine.checks import check_sequence
 from yaie.engine.config import EngineConfig
 from yaie.engine.device import GIB, block_bytes, count_blocks, current, explain_shortage
-from yaie.engine.host_sampling import penalize, sample
+from yaie.engine.host_sampling import edit, sample
 from yaie.engine.kv_cache import blocks_needed
 from yaie.engine.logprobs import TokenLogprob, token_logprob, vocabulary_logprobs
 from yaie.engine.parts import Parts
@@ -138,7 +138,7 @@ class Engine:
         """
         self._check_prompt(prompt_token_ids, prompt_name)
         params = self.checked_params(params, params_name)
-        text = OutputText(self.tokenizer, params.stop, prompt_token_ids)
+        text = OutputText(self.tokenizer, params.stop, prompt_token_ids, params.min_tokens)
         if request_id is None:
             request_id = self._new_id()
         return Request(request_id, prompt_token_ids, params, namespace, text)
@@ -164,6 +164,7 @@ class Engine:
         if not isinstance(params, SamplingParams):
             raise TypeError(f"{name} must be SamplingParams, got {type(params).__name__}")
         self._check_token_ids(params.stop_token_ids, f"{name}.stop_token_ids")
+        self._check_token_ids([token for token, _ in params.logit_bias], f"{name}.logit_bias")
         return params
 
     def _check_prompt(self, prompt_token_ids: Sequence[int], name: str) -> None:
@@ -270,6 +271,9 @@ class Engine:
     def _launch(self) -> None:
         """Schedule a step, have it computed, and note which requests get a token by it."""
         step = self.scheduler.schedule()
+        now = time.perf_counter() if step.admitted else 0.0
+        for request in step.admitted:
+            request.metrics.admitted_time = request.metrics.admitted_time or now
         if not step.scheduled:
             if self.scheduler.has_work:  # the next step would schedule nothing either
                 raise RuntimeError(
@@ -354,8 +358,8 @@ class Engine:
     ) -> tuple[torch.Tensor, Mapping[Request, torch.Tensor]]:
         """The next token of each request, int64 `[requests]`, -1 where the logits allow none; and
         the log-probabilities of the vocabulary, for the requests that ask for some."""
-        logprobs = vocabulary_logprobs(requests, logits)  # before penalties change the logits
-        penalize(self.sampler, requests, logits)
+        logprobs = vocabulary_logprobs(requests, logits)  # before they are edited
+        edit(self.sampler, requests, logits, self.eos_token_ids)
         if on_device:
             return self.runner.sample(logits), logprobs
         return sample(self.sampler, requests, logits), logprobs

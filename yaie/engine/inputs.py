@@ -48,7 +48,8 @@ class Shape:
 
     Attributes:
         tokens, sequences: computed together; a sequence that decodes has one token.
-        rows: sequences that get a token.
+        rows: of logits: one for each sequence that gets a token, and behind them those of prompts
+            whose log-probabilities are wanted.
         width: entries of a block table.
     """
 
@@ -140,7 +141,8 @@ class Inputs:
 def shape_of(step: Step, ready: Sequence[Request], kv: KVCacheManager) -> Shape:
     """The sizes of a step, block tables as wide as the longest."""
     widest = max(len(kv.block_tables[request.request_id]) for request in step.scheduled)
-    return Shape(step.total_tokens, len(step.scheduled), len(ready), widest)
+    scored = sum(r.num_scored(step.num_tokens[r.request_id]) for r in step.scheduled)
+    return Shape(step.total_tokens, len(step.scheduled), len(ready) + scored, widest)
 
 
 def write_batch(
@@ -151,7 +153,7 @@ def write_batch(
     If the shape has room for more, the rest is padding: sequences that share the tokens left over.
     Their keys and values are written nowhere.
     """
-    tokens, positions, slots, logit_rows = [], [], [], []
+    tokens, positions, slots, logit_rows, scored_rows = [], [], [], [], []
     lengths, starts = [], [0]
     sources, tables = fields["sources"], fields["block_tables"]
     sources[:] = np.arange(num_sampled, num_sampled + len(sources))
@@ -159,6 +161,7 @@ def write_batch(
     for i, request in enumerate(step.scheduled):
         start = request.num_computed_tokens
         end = start + step.num_tokens[request.request_id]
+        scored_rows += range(len(tokens), len(tokens) + request.num_scored(end - start))
         tokens += request.token_ids[start:end]
         positions += range(start, end)
         slots += kv.slot_mapping(request.request_id, start, end)
@@ -178,7 +181,7 @@ def write_batch(
     _fill(fields["token_ids"], tokens, 0)
     _fill(fields["positions"], positions, 0)
     _fill(fields["slot_mapping"], slots, -1)
-    _fill(fields["logit_rows"], logit_rows, 0)
+    _fill(fields["logit_rows"], logit_rows + scored_rows, 0)
 
 
 def _share_padding(start: int, end: int, num_sequences: int) -> tuple[list[int], list[int]]:

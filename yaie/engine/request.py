@@ -6,6 +6,7 @@ import enum
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,6 +14,9 @@ from yaie.engine.logprobs import TokenLogprob
 from yaie.engine.radix import RadixNode
 from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
+
+if TYPE_CHECKING:
+    from yaie.engine.host_sampling import LogitEdits
 
 PENDING = -1  # in the place of a token that is being computed
 
@@ -35,6 +39,7 @@ class Metrics:
     """
 
     arrival_time: float = field(default_factory=time.perf_counter)
+    admitted_time: float | None = None
     first_token_time: float | None = None
     finished_time: float | None = None
     num_cached_tokens: int = 0
@@ -47,16 +52,16 @@ class Request:
     Attributes:
         token_ids: the prompt and the tokens generated so far; the last may be PENDING.
         num_pending: how many tokens are PENDING.
-        needs_logits: whether the logits serve for more than the choice of a token: for a repetition
-            penalty, or for log-probabilities.
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
         steps_waited: scheduling steps that passed it over.
-        seen: which tokens it has had, bool `[vocabulary]`, if a repetition penalty asks for it.
+        edits: what its parameters change in its logits, made when they first do.
         output_text: the text of the generated tokens, if the engine has given it a tokenizer.
         logprobs: of every generated token, if its parameters ask for them.
-        namespace: requests of different namespaces share no cached prefix.
+        prompt_logprobs: of every token of the prompt, None for the first, likewise.
+        namespace: requests of different namespaces share no cached prefix. One whose prompt's
+            log-probabilities are wanted has a namespace of its own.
     """
 
     def __init__(
@@ -69,13 +74,19 @@ class Request:
     ) -> None:
         self.request_id = request_id
         self.params = SamplingParams() if params is None else params
-        self.namespace = namespace
+        self.scores_prompt = self.params.prompt_logprobs is not None
+        self.namespace = f"{namespace}\0{request_id}" if self.scores_prompt else namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
         self.output_text = output_text
         self.logprobs: list[TokenLogprob] = []
-        penalty = self.params.repetition_penalty
-        self.needs_logits = penalty != 1.0 or self.params.logprobs is not None
+        length = len(self.prompt_token_ids) if self.scores_prompt else 0
+        self.prompt_logprobs: list[TokenLogprob | None] = [None] * length
+        asked = self.params
+        self._has_edits = asked.repetition_penalty != 1.0 or bool(
+            asked.frequency_penalty or asked.presence_penalty or asked.logit_bias
+        )
+        self._always_needs_logits = self._has_edits or asked.logprobs is not None
         self.num_computed_tokens = 0
         self.num_pending = 0
         self.row = 0
@@ -84,7 +95,7 @@ class Request:
         self.error: str | None = None
         self.node: RadixNode | None = None
         self.steps_waited = 0
-        self.seen: torch.Tensor | None = None
+        self.edits: LogitEdits | None = None
         self.metrics = Metrics()
         self.generator = torch.Generator()
         if self.params.seed is None:
@@ -117,6 +128,25 @@ class Request:
     def num_new_tokens(self) -> int:
         """How many of its tokens the model has yet to see: 1 while it decodes."""
         return len(self.token_ids) - self.num_computed_tokens
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether its parameters change the logits from which the next token is chosen."""
+        return self._has_edits or self.num_output_tokens < self.params.min_tokens
+
+    @property
+    def needs_logits(self) -> bool:
+        """Whether the logits serve for more than the choice of the next token: they are edited, or
+        their log-probabilities are reported."""
+        least = self.params.min_tokens
+        return self._always_needs_logits or (least > 0 and self.num_output_tokens < least)
+
+    def num_scored(self, num_tokens: int) -> int:
+        """In a step that computes `num_tokens` of its tokens: how many tell the log-probability of
+        a token of the prompt, the one after them."""
+        if not self.scores_prompt:
+            return 0
+        return max(0, min(num_tokens, len(self.prompt_token_ids) - 1 - self.num_computed_tokens))
 
     @property
     def is_decoding(self) -> bool:
@@ -161,6 +191,7 @@ class Request:
             metrics=self.metrics,
             error=self.error,
             logprobs=list(self.logprobs),
+            prompt_logprobs=self.prompt_logprobs,
         )
 
     def __repr__(self) -> str:
@@ -203,6 +234,7 @@ class RequestOutput:
         finish_reason: "stop" (end token, stop token or stop string), "length" (`max_tokens` or
             the context is full), "abort", "error" (`error` says what); None while it runs.
         logprobs: one for each of `token_ids` if the parameters asked for them, else none.
+        prompt_logprobs: one for each of `prompt_token_ids`, likewise; None for the first.
     """
 
     request_id: str
@@ -213,3 +245,4 @@ class RequestOutput:
     metrics: Metrics
     error: str | None = None
     logprobs: list[TokenLogprob] = field(default_factory=list)
+    prompt_logprobs: list[TokenLogprob | None] = field(default_factory=list)

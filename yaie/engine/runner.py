@@ -19,6 +19,7 @@ import torch
 from yaie.engine.graphs import Graph, capture, most_sequences, shapes
 from yaie.engine.inputs import Inputs, Shape, shape_of, write_batch, write_sampling
 from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.logprobs import score_prompts
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
 from yaie.model.llama import Llama
@@ -79,7 +80,8 @@ class Runner:
         self.max_num_seqs, self.max_blocks = max_num_seqs, max_blocks
         device = kv.key_pools[0].device
         sequences = most_sequences(max_num_seqs, max_blocks * kv.block_size)
-        size = 8 * max_num_seqs + Shape(max_num_tokens, sequences, max_num_seqs, max_blocks).nbytes
+        most_rows = max_num_seqs + max_num_tokens  # if all are of prompts to be scored
+        size = 8 * max_num_seqs + Shape(max_num_tokens, sequences, most_rows, max_blocks).nbytes
         self._memory = torch.zeros(size, dtype=torch.uint8, device=device)  # see `inputs`
         sampled, fields = self._memory.tensor_split([8 * max_num_seqs])
         self._sampled = sampled.view(torch.int64)
@@ -110,7 +112,8 @@ class Runner:
 
     @torch.inference_mode()
     def run(self, step: Step, ready: Sequence[Request], samples: bool = False) -> torch.Tensor:
-        """Compute the tokens of a step, and store their keys and values.
+        """Compute the tokens of a step, and store their keys and values. Requests that ask for the
+        log-probabilities of their prompts get them.
 
         Args:
             ready: the requests whose tokens are all computed with this step.
@@ -119,8 +122,13 @@ class Runner:
         Returns:
             Logits for the next token of each of them: float32 `[ready, vocabulary]`.
         """
-        self._lay_out(shape_of(step, ready, self.kv), step, ready, samples)
-        return self.forward()
+        shape = shape_of(step, ready, self.kv)
+        self._lay_out(shape, step, ready, samples)
+        if shape.rows == len(ready):
+            return self.forward()
+        hidden = self.model.hidden(self.inputs.batch(), self.kv.key_pools, self.kv.value_pools)
+        score_prompts(step, hidden[len(ready) :], self.model.logits)
+        return self.model.logits(hidden[: len(ready)])
 
     def forward(self) -> torch.Tensor:
         """The logits of what is laid out."""
@@ -133,7 +141,8 @@ class Runner:
         stands for -1, since the model needs a token.
         """
         backend = self.model.backends["sample"]
-        tokens = operators.sample(logits, *self.inputs.sampling(), backend=backend)
+        arguments = (field[: len(logits)] for field in self.inputs.sampling())
+        tokens = operators.sample(logits, *arguments, backend=backend)
         torch.clamp(tokens, min=0, out=self._sampled[: len(tokens)])
         return tokens
 
@@ -154,7 +163,7 @@ class Runner:
         """
         may_overlap = choose is None and all(request.is_decoding for request in step.scheduled)
         shape = shape_of(step, ready, self.kv)
-        graphs = self.graphs if choose is None else ()
+        graphs = self.graphs if choose is None and shape.rows == len(ready) else ()
         graph = next((graph for graph in graphs if graph.shape.holds(shape)), None)
         tokens, logprobs = torch.empty(0, dtype=torch.int64), {}
         if graph is not None:

@@ -10,7 +10,7 @@ CONTEXT = 6  # tokens of the prompt that the text's first space depends on, with
 
 
 class OutputText:
-    """Turns tokens into text, and watches for stop strings.
+    """Turns tokens into text, and watches for stop strings, once there are `min_tokens` tokens.
 
     Attributes:
         pieces: the text that may be shown, in the order in which it came. A tail that could yet
@@ -19,8 +19,13 @@ class OutputText:
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt_token_ids: Sequence[int] = ()
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        prompt_token_ids: Sequence[int] = (),
+        min_tokens: int = 0,
     ) -> None:
+        self._num_before_stop = min_tokens - 1  # tokens in whose text no stop string is looked for
         self._decoder = StreamDecoder(tokenizer, context=prompt_token_ids[-CONTEXT:])
         self._stop = tuple(stop)
         self._held = ""
@@ -40,7 +45,9 @@ class OutputText:
 
     def push(self, token_id: int) -> str:
         """Add a token, and return the text that may be shown now."""
-        return self._extend(self._decoder.push(token_id))
+        piece = self._extend(self._decoder.push(token_id))
+        self._num_before_stop -= 1
+        return piece
 
     def finish(self) -> str:
         """Return what was held back: no more tokens will come."""
@@ -54,13 +61,14 @@ class OutputText:
         if self.stopped:
             return ""
         self._held += piece
-        found = [at for stop in self._stop if (at := self._held.find(stop)) >= 0]
+        stops = self._stop if self._num_before_stop <= 0 else ()
+        found = [at for stop in stops if (at := self._held.find(stop)) >= 0]
         if found:
             self.stopped = True
             piece = self._show(min(found))
             self._held = ""
             return piece
-        keep = max((_overlap(self._held, stop) for stop in self._stop), default=0)
+        keep = max((_overlap(self._held, stop) for stop in stops), default=0)
         return self._show(len(self._held) - keep)
 
     def _show(self, length: int) -> str:

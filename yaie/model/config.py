@@ -86,6 +86,12 @@ class ModelConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim must be even for rotary positions, got {self.head_dim}")
+        for token in self.eos_token_ids:
+            if not 0 <= token < self.vocab_size:
+                raise ValueError(
+                    f"eos_token_id must be from 0 to {self.vocab_size - 1}, the last of the "
+                    f"vocabulary, got {token}: the model would never end an answer with it"
+                )
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> ModelConfig:
@@ -184,7 +190,8 @@ def _rope(raw: dict[str, Any]) -> tuple[float, RopeScaling | None]:
     rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
     if not isinstance(rope, dict):
         raise ValueError(f"rope_scaling must be an object, got {rope!r}")
-    theta = _positive("rope_theta", rope.get("rope_theta") or raw.get("rope_theta") or 10000.0)
+    given = (rope.get("rope_theta"), raw.get("rope_theta"), 10000.0)
+    theta = _positive("rope_theta", next(value for value in given if value is not None))
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if rope.get("partial_rotary_factor", raw.get("partial_rotary_factor", 1.0)) != 1.0:
         raise ValueError("partial_rotary_factor other than 1.0 is not supported")

@@ -90,7 +90,20 @@ class Llama(nn.Module):
     def forward(
         self, batch: Batch, key_pools: list[torch.Tensor], value_pools: list[torch.Tensor]
     ) -> torch.Tensor:
-        """Logits, float32 `[rows, vocab_size]`, of the rows that `batch.logit_rows` names.
+        """Logits, float32 `[rows, vocab_size]`, of the rows that `batch.logit_rows` names. See
+        `hidden`."""
+        return self.logits(self.hidden(batch, key_pools, value_pools))
+
+    @torch.inference_mode()
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits, float32 `[rows, vocab_size]`, of what `hidden` returned."""
+        return self.lm_head(hidden).float()
+
+    @torch.inference_mode()
+    def hidden(
+        self, batch: Batch, key_pools: list[torch.Tensor], value_pools: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """What the last layer makes of the rows that `batch.logit_rows` names, `[rows, hidden]`.
 
         Keys and values of all tokens of the batch are written into the pools, one of each per
         layer, `[num_blocks, block_size, num_key_value_heads, head_dim]`.
@@ -108,7 +121,7 @@ class Llama(nn.Module):
             else:
                 weight, out, total = self.norm, out[batch.logit_rows], total[batch.logit_rows]
             normed, total = self._compute("add_rms_norm", out, total, weight, eps)
-        return self.lm_head(normed).float()
+        return normed
 
     def _attend(
         self,

@@ -7,6 +7,7 @@ sandbox: a tenth of a second, where importing transformers for the same takes se
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -49,6 +50,11 @@ class Tokenizer:
         self._is_byte_level = "ByteLevel" in repr(self.backend.decoder)
         added = self.backend.get_added_tokens_decoder()
         self._special_ids = {token_id for token_id, token in added.items() if token.special}
+        spelled = sorted((added[token].content for token in self._special_ids), key=len)
+        # The longest first, since one may begin with another.
+        alternatives = "|".join(map(re.escape, reversed(spelled)))
+        self._special = re.compile(alternatives) if spelled else None
+        self._plain: Backend | None = None  # made when it is first needed
 
     @property
     def vocab_size(self) -> int:
@@ -99,11 +105,42 @@ class Tokenizer:
         return self.decode([token_id], skip_special_tokens=False).encode()
 
     def apply_chat_template(
-        self, messages: Sequence[Message], add_generation_prompt: bool = True
+        self,
+        messages: Sequence[Message],
+        add_generation_prompt: bool = True,
+        special_in_content: bool = False,
     ) -> list[int]:
-        """Token ids of a conversation, ending where the assistant is to begin."""
-        text = self.render_chat(messages, add_generation_prompt)
-        return self.encode(text, add_special_tokens=False)
+        """Token ids of a conversation, ending where the assistant is to begin.
+
+        A special token spelled out in a message's content is encoded as the letters that it is
+        written with, unless `special_in_content`: with `<|im_end|>` as a token, a user could end
+        their own message and write the next one in the system's name.
+        """
+        if special_in_content or self._special is None:
+            text = self.render_chat(messages, add_generation_prompt)
+            return self.encode(text, add_special_tokens=False)
+        _check_messages(messages)
+        # What is spelled out is marked before the template is rendered, and found again after it.
+        mark = f"\ufdd0{secrets.token_hex(8)}\ufdd1"  # noncharacters, and no guess
+
+        def marked(message: Message) -> Message:
+            content = self._special.sub(lambda found: mark + found[0] + mark, message["content"])
+            return message | {"content": content}
+
+        text = self.render_chat([marked(message) for message in messages], add_generation_prompt)
+        ids = []
+        for number, piece in enumerate(text.split(mark)):  # every second one was spelled out
+            if piece:
+                encode = self._encode_plain if number % 2 else self.encode
+                ids += encode(piece, add_special_tokens=False)
+        return ids
+
+    def _encode_plain(self, text: str, add_special_tokens: bool) -> list[int]:
+        """As `encode`, but special tokens that are spelled out do not become their ids."""
+        if self._plain is None:
+            self._plain = Backend.from_str(self.backend.to_str())
+            self._plain.encode_special_tokens = True
+        return self._plain.encode(text, add_special_tokens=add_special_tokens).ids
 
     def render_chat(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
         """The text of a conversation as the chat template spells it."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
 from yaie.engine.logprobs import TokenLogprob
-from yaie.model.tokenizer import Tokenizer
+from yaie.engine.request import Request
+from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
 from yaie.server.worker import Job, Update
@@ -26,6 +27,8 @@ class Call:
         job: its requests: the n answers to the first prompt, then those to the second, ...
         num_answers: n, the answers to each prompt.
         logprobs: whether the answers carry log-probabilities.
+        request_id: of the HTTP request, which the answer's id ends with.
+        usage: where a stream has its usage.
         whole_kind, chunk_kind: what an answer is, whole and in pieces.
     """
 
@@ -34,6 +37,8 @@ class Call:
     tokenizer: Tokenizer
     num_answers: int
     logprobs: bool
+    request_id: str
+    usage: protocol.StreamOptions
     created: int = field(default_factory=lambda: int(time.time()))
 
     prefix: ClassVar[str]
@@ -41,7 +46,8 @@ class Call:
     chunk_kind: ClassVar[type[protocol.Response]]
 
     def __post_init__(self) -> None:
-        self.id = f"{self.prefix}-{uuid.uuid4().hex}"
+        self.id = f"{self.prefix}-{self.request_id}"
+        self._num_told = 0  # generated tokens in the chunks so far
 
     async def whole(self) -> protocol.Response:
         """The answer in one piece, once it is complete. Raises ApiError if the engine failed."""
@@ -49,18 +55,44 @@ class Call:
             check(update)
         outputs = [request.output() for request in self.job.requests]
         choices = [
-            self.choice(index, output.text, output.logprobs, output.finish_reason)
+            self.choice(index, output.text, output.logprobs, output.finish_reason, is_first=True)
             for index, output in enumerate(outputs)
         ]
         return self._response(self.whole_kind, choices, self._usage())
 
+    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
+        """What is new of an answer, as chunks of the stream."""
+        self._num_told += update.num_tokens
+        return [self.chunk(choice) for choice in self.pieces(index, update, is_first)]
+
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[BaseModel]:
+        """What is new of an answer: choices for a chunk each."""
+        raise NotImplementedError
+
+    def choice(
+        self,
+        index: int,
+        text: str,
+        logprobs: list[TokenLogprob],
+        finish_reason: str | None,
+        is_first: bool,
+    ) -> BaseModel:
+        """One answer, or a piece of it."""
+        raise NotImplementedError
+
     def chunk(self, choice: BaseModel) -> protocol.Response:
         """The next piece of one answer."""
-        return self._response(self.chunk_kind, [choice])
+        usage = self._usage(self._num_told) if self.usage.continuous_usage_stats else None
+        return self._response(self.chunk_kind, [choice], usage)
 
     def last(self) -> protocol.Response:
         """The chunk with the usage."""
         return self._response(self.chunk_kind, [], self._usage())
+
+    @property
+    def num_generated(self) -> int:
+        """How many tokens all requests have generated."""
+        return sum(request.num_output_tokens for request in self.job.requests)
 
     def _response(
         self,
@@ -72,12 +104,14 @@ class Call:
             id=self.id, created=self.created, model=self.model, choices=choices, usage=usage
         )
 
-    def _usage(self) -> protocol.Usage:
-        """The tokens of all finished requests; a prompt with n answers counts once."""
+    def _usage(self, generated: int | None = None) -> protocol.Usage:
+        """The tokens of all requests, those `generated` or all; a prompt with n answers counts
+        once."""
         prompts = self.job.requests[:: self.num_answers]
         prompt = sum(request.num_prompt_tokens for request in prompts)
         cached = sum(request.metrics.num_cached_tokens for request in prompts)
-        generated = sum(request.num_output_tokens for request in self.job.requests)
+        if generated is None:
+            generated = self.num_generated
         return protocol.Usage(
             prompt_tokens=prompt,
             completion_tokens=generated,
@@ -86,40 +120,74 @@ class Call:
         )
 
 
+@dataclass
 class CompletionCall(Call):
-    """A call of POST /v1/completions."""
+    """A call of POST /v1/completions.
+
+    Attributes:
+        echoes: the text of each prompt, if its answers begin with it.
+        only_echo: whether they have nothing else; the one token that the engine generates in any
+            case is not told.
+    """
 
     prefix = "cmpl"
     whole_kind = chunk_kind = protocol.Completion
+    echoes: list[str] | None = None
+    only_echo: bool = False
 
-    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
-        """What is new of an answer, as chunks of the stream."""
-        if not update.has_news:
+    @property
+    def num_generated(self) -> int:
+        return 0 if self.only_echo else super().num_generated
+
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[protocol.CompletionChoice]:
+        if self.only_echo:
+            self._num_told = 0
+        if not update.has_news and not (is_first and self.echoes):
             return []
-        choice = self.choice(index, update.text, update.logprobs, update.finish_reason)
-        return [self.chunk(choice)]
+        piece = (index, update.text, update.logprobs, update.finish_reason)
+        return [self.choice(*piece, is_first)]
 
     def choice(
-        self, index: int, text: str, logprobs: list[TokenLogprob], finish_reason: str | None
+        self,
+        index: int,
+        text: str,
+        logprobs: list[TokenLogprob],
+        finish_reason: str | None,
+        is_first: bool,
     ) -> protocol.CompletionChoice:
-        """One answer, or a piece of it."""
+        if self.only_echo:
+            text, logprobs, finish_reason = "", [], finish_reason and "length"
+        rows = [self._row(token, token.text_offset) for token in logprobs] if self.logprobs else []
+        if self.echoes:
+            echo = self.echoes[index // self.num_answers]
+            rows = [(*row[:3], row[3] + len(echo)) for row in rows]
+            if is_first:
+                text = echo + text
+                rows = self._prompt_rows(self.job.requests[index]) + rows if self.logprobs else []
+        columns = ([row[i] for row in rows] for i in range(4))
+        names = protocol.CompletionLogprobs.model_fields
+        found = protocol.CompletionLogprobs(**dict(zip(names, columns, strict=True)))
         return protocol.CompletionChoice(
             index=index,
             text=text,
-            logprobs=self._logprobs(logprobs) if self.logprobs else None,
+            logprobs=found if self.logprobs else None,
             finish_reason=finish_reason,
         )
 
-    def _logprobs(self, found: list[TokenLogprob]) -> protocol.CompletionLogprobs:
-        return protocol.CompletionLogprobs(
-            tokens=[token_text(self.tokenizer, token.token_id) for token in found],
-            token_logprobs=[finite(token.logprob) for token in found],
-            top_logprobs=[
-                {token_text(self.tokenizer, id_): finite(value) for id_, value in token.top.items()}
-                for token in found
-            ],
-            text_offset=[token.text_offset for token in found],
-        )
+    def _prompt_rows(self, request: Request) -> list[tuple]:
+        """What is told of each token of the prompt: of the first, no log-probability."""
+        decoder, offset, rows = StreamDecoder(self.tokenizer), 0, []
+        for id_, found in zip(request.prompt_token_ids, request.prompt_logprobs, strict=True):
+            first = (token_text(self.tokenizer, id_), None, None, offset)
+            rows.append(first if found is None else self._row(found, offset))
+            offset += len(decoder.push(id_))
+        return rows
+
+    def _row(self, token: TokenLogprob, offset: int) -> tuple:
+        """A token's text, its log-probability, those of the likeliest, and where it begins."""
+        spell = partial(token_text, self.tokenizer)
+        top = {spell(id_): finite(value) for id_, value in token.top.items()}
+        return spell(token.token_id), finite(token.logprob), top, offset
 
 
 class ChatCall(Call):
@@ -128,8 +196,8 @@ class ChatCall(Call):
     prefix = "chatcmpl"
     whole_kind, chunk_kind = protocol.ChatCompletion, protocol.ChatCompletionChunk
 
-    def chunks(self, index: int, update: Update, is_first: bool) -> list[protocol.Response]:
-        """What is new of an answer, as chunks of the stream; the first names the role."""
+    def pieces(self, index: int, update: Update, is_first: bool) -> list[protocol.ChatDelta]:
+        """The first names the role."""
         deltas = []
         if is_first:
             role = protocol.ChatMessage(role="assistant", content="")
@@ -143,12 +211,16 @@ class ChatCall(Call):
                     finish_reason=update.finish_reason,
                 )
             )
-        return [self.chunk(delta) for delta in deltas]
+        return deltas
 
     def choice(
-        self, index: int, text: str, logprobs: list[TokenLogprob], finish_reason: str | None
+        self,
+        index: int,
+        text: str,
+        logprobs: list[TokenLogprob],
+        finish_reason: str | None,
+        is_first: bool,
     ) -> protocol.ChatChoice:
-        """One whole answer."""
         return protocol.ChatChoice(
             index=index,
             message=protocol.ChatMessage(role="assistant", content=text),
@@ -177,7 +249,7 @@ class ChatCall(Call):
         return {"token": text, "logprob": finite(logprob), "bytes": list(spelled)}
 
 
-async def stream(call: CompletionCall | ChatCall, with_usage: bool) -> AsyncIterator[str]:
+async def stream(call: CompletionCall | ChatCall) -> AsyncIterator[str]:
     """An answer as server-sent events, piece by piece, ending with `[DONE]`."""
     begun: set[int] = set()
     try:
@@ -189,7 +261,7 @@ async def stream(call: CompletionCall | ChatCall, with_usage: bool) -> AsyncIter
     except ApiError as error:  # the status was sent long ago: the error is the last event
         yield f"data: {json.dumps(error.body)}\n\n"
     else:
-        if with_usage:
+        if call.usage.include_usage:
             yield _event(call.last())
     yield "data: [DONE]\n\n"
 

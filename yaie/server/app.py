@@ -20,7 +20,8 @@ from yaie.engine.sampling import SamplingParams
 from yaie.server import errors, protocol
 from yaie.server.answers import ChatCall, CompletionCall, as_json, stream
 from yaie.server.errors import ApiError
-from yaie.server.guards import CameFirst, CheckHost, LimitBody, RequireKey, before
+from yaie.server.guards import CameFirst, CheckHost, LimitBody, OneLength, RequireKey, before
+from yaie.server.identify import Identify
 from yaie.server.metrics import CONTENT_TYPE, Metrics
 from yaie.server.worker import Job, QueueFull, Stopping, Worker
 
@@ -39,6 +40,9 @@ class Settings:
         body_timeout: seconds in which all of it must have come.
         max_tokens: the most tokens of an answer; None allows as many as the context holds.
         allowed_hosts: the names by which clients may call the server; None allows all.
+        access_log: whether to log a line for each request.
+        max_connections: how many may be open; by default as many as there may be files.
+        head_timeout: seconds in which the head of a request must have come.
     """
 
     model_name: str
@@ -48,6 +52,9 @@ class Settings:
     body_timeout: float = 30.0
     max_tokens: int | None = None
     allowed_hosts: tuple[str, ...] | None = None
+    access_log: bool = False
+    max_connections: int | None = None
+    head_timeout: float = 10.0
 
     def __post_init__(self) -> None:
         if self.api_key is None:
@@ -62,7 +69,7 @@ class Settings:
 
 def build_app(engine: Engine, settings: Settings) -> FastAPI:
     """The server's application. It runs the engine while its lifespan lasts."""
-    metrics = Metrics()
+    metrics = Metrics(settings.model_name)
     worker = Worker(engine, settings.max_queued, metrics)
     started = int(time.time())
 
@@ -80,7 +87,7 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
         title="YAIE", version=__version__, lifespan=lifespan, responses=failures, docs_url=None,
         redoc_url=None,
     )  # fmt: skip
-    app.state.worker = worker
+    app.state.worker, app.state.settings = worker, settings
     errors.install(app)
     app.add_middleware(
         LimitBody,
@@ -92,6 +99,8 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
         app.add_middleware(RequireKey, key=settings.api_key)
     if settings.allowed_hosts is not None:
         app.add_middleware(CheckHost, allowed=settings.allowed_hosts)
+    app.add_middleware(OneLength)
+    app.add_middleware(Identify, access_log=settings.access_log)
     server = _Server(engine, worker, settings)
 
     streams = {200: {"content": {"text/event-stream": {}}}}
@@ -100,14 +109,22 @@ def build_app(engine: Engine, settings: Settings) -> FastAPI:
     post("/v1/completions", response_model=protocol.Completion)(server.completions)
     post("/v1/chat/completions", response_model=protocol.ChatCompletion)(server.chat_completions)
 
+    card = protocol.ModelCard(
+        id=settings.model_name, created=started, max_model_len=engine.max_model_len
+    )
+
     @app.get("/v1/models")
     async def models() -> protocol.ModelList:
         """The model that is served."""
-        card = protocol.ModelCard(
-            id=settings.model_name, created=started, max_model_len=engine.max_model_len
-        )
         return protocol.ModelList(data=[card])
 
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> protocol.ModelCard:
+        """The model, by its name."""
+        server.check_model(name)
+        return card
+
+    @app.head("/health", include_in_schema=False)
     @app.get("/health", response_class=PlainTextResponse)
     async def health() -> str:
         """Whether the engine runs: 200, or 503."""
@@ -136,19 +153,26 @@ class _Server:
 
     async def completions(self, body: protocol.CompletionRequest, request: Request) -> Response:
         """Continue prompts."""
-        self._check_model(body.model)
+        self.check_model(body.model)
+        only_echo = body.max_tokens == 0
+        if only_echo and not body.echo:
+            raise ApiError(400, "max_tokens may be 0 only with echo", param="max_tokens")
         prompts = await asyncio.to_thread(self._encode, body.prompts)
         max_tokens = body.max_tokens
         if max_tokens is None:
-            max_tokens = max(1, min([DEFAULT_MAX_TOKENS, *map(self._room, prompts)]))
-        job = self._submit(prompts, body, max_tokens, body.logprobs)
-        wants_logprobs = body.logprobs is not None
-        call = CompletionCall(job, body.model, self.tokenizer, body.n or 1, wants_logprobs)
+            max_tokens = min([DEFAULT_MAX_TOKENS, *map(self._room, prompts)])
+        scores = body.logprobs if body.echo else None
+        job = self._submit(request, prompts, body, max(1, max_tokens), body.logprobs, scores)
+        call = CompletionCall(
+            *self._call(job, body, request, body.logprobs is not None),
+            echoes=self._echoes(body.prompts) if body.echo else None,
+            only_echo=only_echo,
+        )
         return await self._answer(call, body, request)
 
     async def chat_completions(self, body: protocol.ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
-        self._check_model(body.model)
+        self.check_model(body.model)
         if body.top_logprobs is not None and not body.logprobs:
             raise ApiError(400, "top_logprobs needs logprobs to be true", param="top_logprobs")
         prompt = await asyncio.to_thread(self._render, body.messages)
@@ -156,11 +180,12 @@ class _Server:
         if max_tokens is None:
             max_tokens = max(1, self._room(prompt))
         logprobs = (body.top_logprobs or 0) if body.logprobs else None
-        job = self._submit([prompt], body, max_tokens, logprobs)
-        call = ChatCall(job, body.model, self.tokenizer, body.n or 1, bool(body.logprobs))
+        job = self._submit(request, [prompt], body, max_tokens, logprobs)
+        call = ChatCall(*self._call(job, body, request, bool(body.logprobs)))
         return await self._answer(call, body, request)
 
-    def _check_model(self, name: str) -> None:
+    def check_model(self, name: str) -> None:
+        """Raise ApiError if a model is not the one that is served."""
         if name != self.settings.model_name:
             message = f"model {name!r} is not served here, {self.settings.model_name!r} is"
             raise ApiError(404, message, param="model", code="model_not_found")
@@ -168,6 +193,15 @@ class _Server:
     def _encode(self, prompts: list[str | list[int]]) -> list[list[int]]:
         encode = self.tokenizer.encode
         return [encode(prompt) if isinstance(prompt, str) else prompt for prompt in prompts]
+
+    def _echoes(self, prompts: list[str | list[int]]) -> list[str]:
+        decode = self.tokenizer.decode
+        return [prompt if isinstance(prompt, str) else decode(prompt) for prompt in prompts]
+
+    def _call(self, job: Job, body: protocol.Sampling, request: Request, logprobs: bool) -> tuple:
+        """The arguments of a `Call`."""
+        n, request_id = body.n or 1, request.scope["request_id"]
+        return job, body.model, self.tokenizer, n, logprobs, request_id, body.usage
 
     def _render(self, messages: list[protocol.Message]) -> list[int]:
         try:
@@ -183,10 +217,12 @@ class _Server:
 
     def _submit(
         self,
+        request: Request,
         prompts: list[list[int]],
         body: protocol.Sampling,
         max_tokens: int,
         logprobs: int | None,
+        prompt_logprobs: int | None = None,
     ) -> Job:
         """Make a request for each answer, and queue them."""
         param = "messages" if isinstance(body, protocol.ChatRequest) else "prompt"
@@ -196,7 +232,7 @@ class _Server:
                 400, f"max_tokens must be at most {limit}, got {max_tokens}", param="max_tokens"
             )
         try:
-            answers = body.sampling_params(max_tokens, logprobs)
+            answers = body.sampling_params(max_tokens, logprobs, prompt_logprobs)
             self.engine.checked_params(answers[0])
         except (ValueError, TypeError) as error:
             raise ApiError(400, str(error)) from error
@@ -208,20 +244,22 @@ class _Server:
             raise ApiError(429, str(error), code="queue_full") from error
         except Stopping as error:
             raise ApiError(503, str(error), code="shutting_down") from error
-        salt = body.cache_salt or ""
+        salt, name = body.cache_salt or "", request.scope["request_id"]
         return self.worker.submit(
-            [self._request(prompt, params, salt, param) for prompt in prompts for params in answers]
+            [
+                self._request(prompt, params, self.worker.new_id(name), salt, param)
+                for prompt in prompts
+                for params in answers
+            ]
         )
 
     def _request(
-        self, prompt: list[int], params: SamplingParams, salt: str, param: str
+        self, prompt: list[int], params: SamplingParams, request_id: str, salt: str, param: str
     ) -> EngineRequest:
         """A request for one answer; requests of different salts share no cached prefix."""
         most, code = self.engine.max_model_len, "context_length_exceeded"
         try:
-            request = self.engine.make_request(
-                prompt, params, self.worker.new_id(), salt, prompt_name=param
-            )
+            request = self.engine.make_request(prompt, params, request_id, salt, prompt_name=param)
         except (ValueError, TypeError) as error:
             too_long = len(prompt) >= most
             raise ApiError(400, str(error), param, code if too_long else None) from error
@@ -239,7 +277,7 @@ class _Server:
         self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
     ) -> Response:
         if body.stream:
-            events = self._closing(stream(call, body.wants_usage), call.job)
+            events = self._closing(stream(call), call.job)
             return StreamingResponse(events, media_type="text/event-stream")
         try:
             answer = await unless_gone(call.whole(), request)

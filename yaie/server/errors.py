@@ -82,8 +82,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, error: Exception) -> JSONResponse:
-        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return ApiError(500, "the server failed; its log says why").response()
+        name = request.scope.get("request_id", "")
+        log.error("%s: %s %s failed", name, request.method, request.url.path, exc_info=error)
+        response = ApiError(500, "the server failed; its log says why").response()
+        response.headers["X-Request-Id"] = name  # which this handler is too far out to get
+        return response
 
 
 def _type(status: int) -> str:

@@ -34,6 +34,26 @@ async def before(event: Awaitable[Any], work: Awaitable[Any], seconds: float | N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+class OneLength:
+    """Refuses a request that has both Content-Length and Transfer-Encoding, and closes the
+    connection: a proxy in front may believe the other of the two, and take what is body here for
+    the next request ("request smuggling", RFC 9112, section 6.1)."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and {"content-length", "transfer-encoding"} <= set(
+            Headers(scope=scope)
+        ):
+            message = "a request has Content-Length or Transfer-Encoding, not both"
+            response = ApiError(400, message).response()
+            response.headers["Connection"] = "close"
+            await response(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+
 class LimitBody:
     """Reads the body, and refuses one of more than `max_bytes`, one that takes more than `seconds`,
     and one that is not complete when `late` is set.

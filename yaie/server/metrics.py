@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from functools import partial
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    generate_latest,
+)
 
 from yaie.engine.engine import Engine
 from yaie.engine.request import Request, StepOutput
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_TOKENS = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 
 
-class Metrics:
-    """The counters of one server. Names are vLLM's where they mean the same, with our prefix."""
+# What dashboards made for vLLM ask for, and which of ours it is: vLLM calls it the same unless a
+# name is given, and labels it with the model and the number of the engine.
+VLLM = {
+    "num_requests_running": (),
+    "num_requests_waiting": (),
+    "kv_cache_usage": ("kv_cache_usage_perc", "gpu_cache_usage_perc"),
+    "num_preemptions": (),
+    "prompt_tokens": ("prompt_tokens", "prefix_cache_queries"),
+    "prompt_tokens_cached": ("prefix_cache_hits",),
+    "generation_tokens": (),
+    "request_success": (),
+    "request_prompt_tokens": (),
+    "request_generation_tokens": ("request_generation_tokens", "request_max_num_generation_tokens"),
+    "time_to_first_token_seconds": (),
+    "inter_token_latency_seconds": ("inter_token_latency_seconds", "time_per_output_token_seconds"),
+    "e2e_request_latency_seconds": (),
+    "request_queue_time_seconds": (),
+    "request_inference_time_seconds": (),
+    "request_prefill_time_seconds": (),
+    "request_decode_time_seconds": (),
+}
 
-    def __init__(self) -> None:
+
+class Metrics:
+    """The counters of one server, by our names and by vLLM's."""
+
+    def __init__(self, model_name: str) -> None:
         self.registry = CollectorRegistry()
+        self._vllm_labels = {"model_name": model_name, "engine": "0"}
         own = {"namespace": "yaie", "registry": self.registry}
         gauge, counter = partial(Gauge, **own), partial(Counter, **own)
         seconds = partial(Histogram, **own, buckets=_SECONDS)
@@ -29,6 +62,7 @@ class Metrics:
         )
         self.blocks_cached = gauge("kv_blocks_cached", "KV blocks of the prefix cache")
         self.blocks = gauge("kv_blocks", "KV blocks in all")
+        self.usage = gauge("kv_cache_usage", "Part of the KV blocks that running requests hold")
         self.prompt_tokens = counter("prompt_tokens", "Prompt tokens of requests begun")
         self.cached_tokens = counter(
             "prompt_tokens_cached", "Of those, tokens found in the prefix cache"
@@ -37,9 +71,17 @@ class Metrics:
         self.preemptions = counter("num_preemptions", "Requests put back for want of blocks")
         self.refused = counter("requests_refused", "Requests refused: the queue was full")
         self.finished = counter("request_finished", "Requests ended", ["reason"])
+        self.success = counter("request_success", "Requests answered", ["finished_reason"])
+        tokens = partial(Histogram, **own, buckets=_TOKENS)
+        self.prompt_length = tokens("request_prompt_tokens", "Prompt tokens of a request")
+        self.answer_length = tokens("request_generation_tokens", "Tokens generated for a request")
         self.first_token = seconds("time_to_first_token_seconds", "Arrival to first token")
         self.between_tokens = seconds("inter_token_latency_seconds", "Token to token")
         self.end_to_end = seconds("e2e_request_latency_seconds", "Arrival to last token")
+        self.queued = seconds("request_queue_time_seconds", "Arrival to admission")
+        self.inference = seconds("request_inference_time_seconds", "Admission to last token")
+        self.prefill = seconds("request_prefill_time_seconds", "Admission to first token")
+        self.decode = seconds("request_decode_time_seconds", "First token to last token")
         self._last_token: dict[str, float] = {}
 
     def observe_step(self, outputs: list[StepOutput]) -> None:
@@ -59,6 +101,7 @@ class Metrics:
         self.blocks.set(pool.num_blocks)
         self.blocks_in_use.set(pool.num_blocks - pool.num_free)
         self.blocks_cached.set(engine.cache.num_cached)
+        self.usage.set(1 - engine.cache.num_available / pool.num_blocks)
 
     def observe_end(self, request: Request, reason: str) -> None:
         """Count a request that ended, whatever the reason."""
@@ -66,7 +109,20 @@ class Metrics:
         self.finished.labels(reason).inc()
         self.preemptions.inc(request.metrics.num_preemptions)
         if reason in ("stop", "length"):
-            self.end_to_end.observe(time.perf_counter() - request.metrics.arrival_time)
+            self._observe_answer(request, reason)
+
+    def _observe_answer(self, request: Request, reason: str) -> None:
+        times, end = request.metrics, time.perf_counter()
+        first = times.first_token_time
+        admitted = times.admitted_time or first
+        self.success.labels(reason).inc()
+        self.prompt_length.observe(request.num_prompt_tokens)
+        self.answer_length.observe(request.num_output_tokens)
+        self.end_to_end.observe(end - times.arrival_time)
+        self.queued.observe(admitted - times.arrival_time)
+        self.inference.observe(end - admitted)
+        self.prefill.observe(first - admitted)
+        self.decode.observe(end - first)
 
     def _observe_token(self, request: Request, now: float) -> None:
         self.generation_tokens.inc()
@@ -81,4 +137,23 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
-        return generate_latest(self.registry)
+        return generate_latest(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """All of them, as Prometheus' client collects them."""
+        for metric in self.registry.collect():
+            yield metric
+            name = metric.name.removeprefix("yaie_")
+            if name in VLLM:
+                for theirs in VLLM[name] or (name,):
+                    yield self._renamed(metric, f"vllm:{theirs}")
+
+    def _renamed(self, metric: Metric, name: str) -> Metric:
+        renamed = Metric(name, metric.documentation, metric.type)
+        for sample in metric.samples:
+            renamed.add_sample(
+                name + sample.name.removeprefix(metric.name),
+                sample.labels | self._vllm_labels,
+                sample.value,
+            )
+        return renamed

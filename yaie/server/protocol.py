@@ -1,13 +1,15 @@
 """What requests and responses look like: OpenAI's completions and chat completions.
 
 A field that this server does not have is refused, since to ignore it would change the answer
-silently; a few that change nothing are taken and ignored. Fields that OpenAI lacks
-(`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `cache_salt`) are vLLM's.
+silently; those that change nothing are taken and ignored, by name or by value. Fields that OpenAI
+lacks (`top_k`, `min_p`, `repetition_penalty`, `stop_token_ids`, `ignore_eos`, `min_tokens`,
+`cache_salt`) are vLLM's.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -16,35 +18,21 @@ from yaie.engine.sampling import SamplingParams
 Text = Annotated[str, Field(max_length=1_000_000)]
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 StopString = Annotated[str, Field(min_length=1, max_length=1000)]
-Zero = Annotated[float, Field(ge=0, le=0, description="Only 0 is supported.")]
+Penalty = Annotated[float, Field(ge=-2, le=2)]
+Bias = Annotated[float, Field(ge=-100, le=100)]
+TokenName = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 
 
 class Strict(BaseModel):
-    """Takes no unknown field, and no value of another type."""
+    """Takes no unknown field, and no value of another type; null stands for a field left out.
+
+    Attributes:
+        neutral: fields that this server does not have, with the values that change nothing:
+            frameworks send them.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class StreamOptions(Strict):
-    """What a stream contains in addition to the answer."""
-
-    include_usage: bool | None = None
-
-
-# Fields that this server does not have, with the values that change nothing: frameworks send them.
-NEUTRAL = {
-    "logit_bias": {},
-    "parallel_tool_calls": True,
-    "response_format": {"type": "text"},
-    "store": False,
-    "suffix": "",
-    "tools": [],
-    "tool_choice": "none",
-}
-
-
-class Sampling(Strict):
-    """The fields that both endpoints share."""
+    neutral: ClassVar[dict[str, tuple]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -54,8 +42,39 @@ class Sampling(Strict):
         return {
             name: value
             for name, value in given.items()
-            if value is not None and not (name in NEUTRAL and value == NEUTRAL[name])
+            if value is not None and value not in cls.neutral.get(name, ())
         }
+
+
+class StreamOptions(Strict):
+    """What a stream contains in addition to the answer: its usage at the end, or in every chunk."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+    include_obfuscation: bool | None = None  # ignored, as it hides lengths by padding
+
+
+class Sampling(Strict):
+    """The fields that both endpoints share."""
+
+    neutral = {
+        "add_generation_prompt": (True,),
+        "function_call": ("none",),
+        "functions": ([],),
+        "include_stop_str_in_output": (False,),
+        "length_penalty": (1,),
+        "modalities": (["text"],),
+        "parallel_tool_calls": (True, False),
+        "priority": (0,),
+        "response_format": ({"type": "text"},),
+        "skip_special_tokens": (True,),
+        "spaces_between_special_tokens": (True,),
+        "store": (False,),
+        "suffix": ("",),
+        "tools": ([],),
+        "tool_choice": ("none",),
+        "use_beam_search": (False,),
+    }
 
     model: str
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -72,17 +91,28 @@ class Sampling(Strict):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     cache_salt: Annotated[str, Field(max_length=256)] | None = None
-    frequency_penalty: Zero | None = None
-    presence_penalty: Zero | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    logit_bias: Annotated[dict[TokenName, Bias], Field(max_length=1024)] | None = None
+    min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    # Ignored: they say who asks, or for what price and tone.
     user: str | None = None
     metadata: dict[str, str] | None = None
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    verbosity: str | None = None
 
-    def sampling_params(self, max_tokens: int, logprobs: int | None) -> list[SamplingParams]:
+    def sampling_params(
+        self, max_tokens: int, logprobs: int | None, prompt_logprobs: int | None = None
+    ) -> list[SamplingParams]:
         """Parameters for each of the n answers to one prompt; each has a seed of its own."""
-        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-        given = self.model_dump(
-            include={*names, "stop", "stop_token_ids", "ignore_eos"}, exclude_none=True
-        )
+        names = {field.name for field in fields(SamplingParams)}
+        names -= {"max_tokens", "logprobs", "seed"}
+        given = self.model_dump(include=names, exclude_none=True)
+        given["prompt_logprobs"] = prompt_logprobs
+        if self.logit_bias:
+            given["logit_bias"] = {int(token): bias for token, bias in self.logit_bias.items()}
         seeds = [None if self.seed is None else self.seed + i for i in range(self.n or 1)]
         return [
             SamplingParams(max_tokens=max_tokens, logprobs=logprobs, seed=seed, **given)
@@ -90,9 +120,9 @@ class Sampling(Strict):
         ]
 
     @property
-    def wants_usage(self) -> bool:
-        """Whether a stream is to end with its usage."""
-        return bool(self.stream_options and self.stream_options.include_usage)
+    def usage(self) -> StreamOptions:
+        """Where a stream is to have its usage."""
+        return self.stream_options or StreamOptions()
 
 
 class CompletionRequest(Sampling):
@@ -106,8 +136,9 @@ class CompletionRequest(Sampling):
             list[Annotated[list[TokenId], Field(min_length=1)]], Field(min_length=1, max_length=256)
         ]
     )
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None  # 0 needs `echo`
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    echo: Literal[False] | None = None
+    echo: bool | None = None
     best_of: Literal[1] | None = None
 
     @property
@@ -125,7 +156,9 @@ class TextPart(Strict):
 
 
 class Message(Strict):
-    """A message of a conversation."""
+    """A message of a conversation. An answer's own message may come back as a client keeps it."""
+
+    neutral = {"annotations": ([],), "tool_calls": ([],)}
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(max_length=256)]
@@ -167,8 +200,8 @@ class CompletionLogprobs(BaseModel):
     """Log-probabilities by token, in the older endpoint's form."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
     text_offset: list[int]
 
 

@@ -20,7 +20,8 @@ from fastapi import FastAPI
 from yaie.engine.config import EngineConfig
 from yaie.engine.start import start_engine
 from yaie.server.app import Settings, build_app
-from yaie.server.connection import Connection
+from yaie.server.connection import ONCE_PER_SECOND, Acceptor, Connection
+from yaie.server.identify import access_log
 from yaie.server.worker import PATIENCE, STOPPED, Worker
 
 
@@ -60,6 +61,12 @@ def serve(
         config = EngineConfig() if config is None else config
         engine = start_engine(model, config, exercises)
         address = f"http://{_bracketed(host)}:{listener.getsockname()[1]}"
+        if settings.access_log:
+            handler = logging.StreamHandler()
+            handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+            access_log.addHandler(handler)
+            access_log.setLevel(logging.INFO)
+            access_log.propagate = False
         app = build_app(engine, settings)
         worker = app.state.worker
         threads //= config.tensor_parallel_size  # every rank has an equal share of them
@@ -99,21 +106,31 @@ class Server(uvicorn.Server):
     ) -> None:
         config = uvicorn.Config(
             app,
-            http=Connection,
+            http="h11",
             ws="none",
             log_level="warning",
             timeout_graceful_shutdown=patience + int(PATIENCE),  # for clients that do not read
             h11_max_incomplete_event_size=64 * 1024,
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.error").addFilter(is_no_cancellation)
-        self.worker = worker
+        logger = logging.getLogger("uvicorn.error")
+        logger.addFilter(is_no_cancellation)
+        logger.addFilter(ONCE_PER_SECOND)
+        self.worker, self.settings = worker, app.state.settings
         self.patience = patience
         self.greet = greet
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+    def _connection(self, acceptor: Acceptor) -> Connection:
+        state = self.lifespan.state
+        return Connection(
+            acceptor, config=self.config, server_state=self.server_state, app_state=state
+        )
+
+    async def startup(self, sockets: list[socket.socket]) -> None:
         """As uvicorn's, which waits for the worker. Raises RuntimeError if that has failed."""
-        await super().startup(sockets)
+        await super().startup([])
+        limits = self.settings.max_connections, self.settings.head_timeout
+        self.servers = [Acceptor(listener, self._connection, *limits) for listener in sockets]
         if not self.worker.is_alive:
             raise RuntimeError(f"{STOPPED}: {self.worker.why_ended}")
         if not self.should_exit:
@@ -189,7 +206,11 @@ def welcome(address: str, settings: Settings, only_here: bool) -> list[str]:
         f"-H 'Content-Type: application/json' -d '{body}'",
     ]
     if not only_here and not settings.api_key:
-        lines.append("every client that reaches this machine can use it: --api-key demands a key")
+        lines.append(
+            "every client that reaches this machine can use it: --api-key-file demands a key"
+        )
+    if not settings.allowed_hosts:
+        lines.append("the Host header is not checked: --allowed-host names those to accept")
     return lines
 
 

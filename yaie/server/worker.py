@@ -43,6 +43,7 @@ class Update:
     """What was added to a request since the reader looked last."""
 
     pieces: list[str] = field(default_factory=list)
+    num_tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish_reason: str | None = None
     error: str | None = None
@@ -61,6 +62,7 @@ class Update:
         """Add what another step has added."""
         if output.new_text:
             self.pieces.append(output.new_text)
+        self.num_tokens += len(output.new_token_ids)
         self.logprobs.extend(output.new_logprobs)
         self.finish_reason, self.error = output.finish_reason, output.error
 
@@ -143,10 +145,10 @@ class Worker:
         self._thread.start()
         await self._begun.wait()
 
-    def new_id(self) -> str:
-        """An id for a request that will be submitted."""
+    def new_id(self, name: str = "request") -> str:
+        """An id for a request that will be submitted, beginning with the HTTP request's."""
         self._next_id += 1
-        return f"request-{self._next_id}"
+        return f"{name}-{self._next_id}"
 
     def check_capacity(self, count: int) -> None:
         """Raise QueueFull or Stopping if `count` requests cannot be taken now, and ValueError if
@@ -256,7 +258,7 @@ class Worker:
             self._report(self.engine.take_outputs())  # known before it failed
             if not has_requests or not self._can_go_on():  # it would fail again and again
                 raise
-            log.exception("a step of the engine failed")
+            log.exception("a step of the engine failed, and ended %s", ", ".join(self._open))
             self._fail(error, list(self._open.values()))
         else:
             self._report(outputs)
@@ -272,7 +274,7 @@ class Worker:
         except Exception as error:
             if not self._can_go_on():
                 raise
-            log.exception("a request could not be added")
+            log.exception("%s could not be added", request.request_id)
             self._fail(error, [request])
 
     def _abort(self, request: Request) -> None:
@@ -285,7 +287,7 @@ class Worker:
         try:
             return self.engine.abort(request.request_id)
         except Exception:
-            log.exception("a request could not be ended")
+            log.exception("%s could not be ended", request.request_id)
             return None
 
     def _fail(self, error: Exception, requests: Sequence[Request]) -> None:
