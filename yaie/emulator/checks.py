@@ -16,7 +16,7 @@ from yaie.emulator.lines import Lines
 from yaie.emulator.words import Memory, name_of, sentence
 
 LIMITS = (
-    "Not modeled: time, caches, occupancy, registers, tensor cores, copy engines (TMA)."
+    "Not modeled: time, caches, occupancy, registers, rounding inside tensor cores."
     " The counts describe the loads and stores of the C++ compiler, not the GPU's machine code."
 )
 
@@ -173,7 +173,8 @@ class Report:
     @property
     def barriers(self) -> list[Finding]:
         """Barriers that not all threads reach, and threads that wait for each other."""
-        return self.of_kind("divergent_barrier", "divergent_collective", "deadlock")
+        named = ("mbarrier", "barrier_count", "transaction_bytes", "warp_group")
+        return self.of_kind("divergent_barrier", "divergent_collective", "deadlock", *named)
 
     def line(self, number: int) -> Line:
         """What line `number` of the source asks of the memory system."""
@@ -280,6 +281,8 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
         if finding.kind == "uninitialized" and finding.line in raced:
             continue  # the read that won the race
         where = sorted((finding.line, finding.other_line))
+        if finding.kind == "deadlock":
+            where = [finding.line]
         key = (finding.kind, finding.memory, finding.header, *where)
         seen.setdefault(key, finding)
     return list(seen.values())

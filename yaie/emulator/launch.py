@@ -133,6 +133,11 @@ class Module:
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             told = describe(stopped, lines, ())
+            if self.checked and self.report:  # which names the memory
+                alike = (
+                    f for f in self.report.findings if (f.kind, f.line) == (told.kind, told.line)
+                )
+                told = next(alike, told)
             kind = KeyboardInterrupt if told.kind == "interrupted" else KernelError
             raise kind(f"{launcher.name}: {told.message}")
         if refused:

@@ -50,8 +50,8 @@ def sentence(
         return f"{_race(raw, here, there, memories, source)}{often}."
     if kind == "same_value":
         return f"{_race(raw, here, there, memories, source)}, the same value{often}."
-    if kind == "pending_copy":
-        return f"{_pending_copy(raw, here, there, memories, source)}{often}."
+    if kind in _BETWEEN:
+        return f"{_BETWEEN[kind](raw, here, there, memories, source)}{often}."
     if kind == "uninitialized":
         what = element(raw, memories, source)
         words = f"reads {what}, which no thread of the thread block has written"
@@ -94,12 +94,49 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
 def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads tile[3] before the asynchronous copy to it, which thread 4 …"""
     one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    if _text(raw) == "end":
+        name = element(raw, memories, source)
+        return (
+            f"The copies that {one} starts in {here} complete on {name}, for which no thread waits"
+        )
     does = _DOES[runtime.ACCESSES[raw.access]]
     way = "from" if runtime.ACCESSES[raw.other_access] == "load" else "to"
+    operation = "wgmma that reads" if _text(raw) == "wgmma" else f"asynchronous copy {way}"
     who = "it" if one == other else other
     return (
-        f"In {here} {one} {does} {element(raw, memories, source)} before the asynchronous copy "
-        f"{way} it, which {who} started in {there}, has been waited for"
+        f"In {here} {one} {does} {element(raw, memories, source)} before the {operation} it, which "
+        f"{who} started in {there}, has been waited for"
+    )
+
+
+def _missing_fence(raw, here: Place, there: Place, memories, source: str) -> str:
+    """In line 12 thread 0 starts to read tile[3] asynchronously, which thread 4 wrote in …"""
+    one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    what = _text(raw)
+    if what == "init":
+        name = element(raw, memories, source)
+        return (
+            f"In {here} {one} starts a copy that completes on {name}, and neither "
+            f"fence.mbarrier_init nor fence.proxy.async follows its initialization in {there}"
+        )
+    if what and not there.line:
+        return f"In {here} {one} issues its first wgmma, and no wgmma.fence stands before it"
+    if what:
+        also = f"no wgmma.fence follows {there}, which writes its {what}"
+        return f"In {here} {one} issues a wgmma, and {also}"
+    does = _DOES[runtime.ACCESSES[raw.access]]
+    return (
+        f"In {here} {one} asynchronously {does} {element(raw, memories, source)}, which {other} "
+        f"writes in {there}, and no fence.proxy.async stands between the two"
+    )
+
+
+def _pending_registers(raw, here: Place, there: Place, memories, source: str) -> str:
+    """In line 12 thread 5 reads accumulators of the wgmma of line 8 before it has been …"""
+    (one,) = _numbers("thread", [(raw.thread.x, raw.thread.y, raw.thread.z)])
+    does = _DOES[runtime.ACCESSES[raw.access]]
+    return (
+        f"In {here} {one} {does} {_text(raw)} of the wgmma of {there} before it has been waited for"
     )
 
 
@@ -292,9 +329,12 @@ def _plain(raw: runtime.RawFailure) -> str:
     return _text(raw).replace("'", "")
 
 
-_ABOUT = (
-    *("mbarrier", "barrier_count", "transaction_bytes", "warp_group", "register_budget"),
-)
+_BETWEEN = {
+    "pending_copy": _pending_copy,
+    "missing_fence": _missing_fence,
+    "pending_registers": _pending_registers,
+}
+_ABOUT = (*("mbarrier", "barrier_count", "transaction_bytes", "warp_group", "register_budget"),)
 _ANYWHERE = ("assertion", "interrupted", "missing_return", "time_limit")  # in host code as well
 _WORDS = {
     "out_of_bounds": _out_of_bounds,

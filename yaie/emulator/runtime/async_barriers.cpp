@@ -196,16 +196,21 @@ Failure Async::lack(const Thread& thread) {
     if (at_mbarrier) {
         bool added;
         const Barrier& found = barriers_.at((uint64_t)thread.awaited, &added);
-        int length = snprintf(text, sizeof(text), "phase %llu (parity %d) lacks %u of %u arrivals",
-                              (unsigned long long)thread.phase, (int)(thread.phase & 1),
-                              found.pending, found.expected);
+        char arrivals[64] = "", bytes[80] = "";
+        if (found.pending) {
+            snprintf(arrivals, sizeof(arrivals), " lacks %u of %u arrivals", found.pending,
+                     found.expected);
+        }
+        const char* joined = found.pending ? " and" : "";
         if (found.lacking > 0) {
-            snprintf(text + length, sizeof(text) - length, " and %lld of %lld bytes",
+            snprintf(bytes, sizeof(bytes), "%s %lld of %lld bytes", found.pending ? " and" : " lacks",
                      (long long)found.lacking, (long long)found.announced);
         } else if (found.lacking < 0) {
-            snprintf(text + length, sizeof(text) - length,
-                     " and has had %lld bytes more than it expects", (long long)-found.lacking);
+            snprintf(bytes, sizeof(bytes), "%s has got %lld bytes more than it expects", joined,
+                     (long long)-found.lacking);
         }
+        snprintf(text, sizeof(text), "phase %llu (parity %d)%s%s", (unsigned long long)thread.phase,
+                 (int)(thread.phase & 1), arrivals, bytes);
     } else if (thread.state == State::at_named) {
         const Named& named = named_[thread.parameter];
         snprintf(text, sizeof(text), "barrier %d, which %u of %u threads have reached",

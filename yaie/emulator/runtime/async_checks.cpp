@@ -1,9 +1,45 @@
 // What asynchronous operations and their barriers order, and what they do not.
+//
+// An operation accesses memory as an agent: each mbarrier and each warp group has one, whose times
+// count its operations. A thread that waits has seen the agent up to the operations that are complete,
+// and passes that on as it passes on what it has seen of other threads. So whether an access is in
+// order does not depend on when the operation lands. What a group of one thread completes is in flight
+// until that thread waits, and counts as its own access then.
 #include <string.h>
+
+#include <algorithm>
 
 #include "checker.h"
 
 namespace emulator {
+
+void Checker::begin_async(Core& core) {
+    meetings_.clear();
+    for (Meeting& one : named_) one = Meeting();
+    agents_.clear();
+    const size_t groups = (core.count + warp_group_size - 1) / warp_group_size;
+    group_agents_.assign(groups, 0);
+    reads_.assign(groups, {});
+    fences_.assign(core.count, {});
+    if (any_products_ || products_.size() < core.count) products_.assign(core.count, {});
+    any_products_ = false;
+}
+
+// A copy that no thread has waited for may write when the memory belongs to another thread block.
+void Checker::end_async(Core& core) {
+    for (uint32_t i = 0; i < core.count; ++i) {
+        if (threads_were_killed_ || core.threads[i].state != State::done) return;
+    }
+    meetings_.each([&](uint64_t address, Meeting& one) {
+        if (one.seen >= one.issued) return;
+        Failure finding = describe(core, Kind::pending_copy, one.site);
+        finding.address = address;
+        locate(finding);
+        finding.thread = core.threads[agents_[(one.agent - first_agent) / 32].started_by].index;
+        snprintf(finding.text, sizeof(finding.text), "end");
+        add(finding);
+    });
+}
 
 void Checker::locate(Failure& failure) {
     const Range* range = find(failure.address, 1);
@@ -14,23 +50,328 @@ void Checker::locate(Failure& failure) {
 }
 
 void Checker::found(Core& core, const Failure& failure) {
-    core.busy = 1;
+    Busy busy(core);
     add(failure);
-    core.busy = 0;
 }
 
-void Checker::mbarrier_made(Core&, const uint64_t*, const void*) {}
-void Checker::mbarrier_arrive(Core&, const uint64_t*, uint32_t, const void*) {}
-void Checker::mbarrier_complete(Core&, const uint64_t*) {}
-void Checker::mbarrier_seen(Core&, const uint64_t*) {}
-void Checker::named_arrive(Core&, int) {}
-void Checker::named_complete(Core&, int) {}
-void Checker::issued(Core&, Flight&) {}
-void Checker::landed(Core&, const Flight&) {}
-void Checker::waited(Core&, const Flight&, bool) {}
-void Checker::fence_async(Core&, bool) {}
-void Checker::product_issued(Core&, const Product&, const void*) {}
-void Checker::product_fence(Core&) {}
-void Checker::product_waited(Core&, size_t) {}
+// An access of the runtime itself, for the current thread.
+void Checker::touch(Core& core, const void* address, size_t size, Access kind, const void* site,
+                    Manner manner, Agent agent) {
+    if (!size) return;
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
+    if (stored_.open) settle_store();
+    const Range* range = find(begin, size);
+    if (!range || (kind != Access::load && !range->writable)) {
+        refuse_out_of_bounds(core, begin, size, kind, site);
+    }
+    const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
+    if (range->shadow) look_for_race(core, *range, begin, size, kind, index, manner, agent);
+    if (kind == Access::store && !agent.thread) core.current->fenced = false;
+}
+
+// ----------------------------------------------------------------------------------- barriers
+
+Checker::Meeting& Checker::meeting(const uint64_t* barrier) {
+    bool added;
+    return meetings_.at(reinterpret_cast<uint64_t>(barrier), &added);
+}
+
+void Checker::mbarrier_made(Core& core, const uint64_t* barrier, const void* site) {
+    Busy busy(core);
+    touch(core, barrier, sizeof(*barrier), Access::store, site, Manner::plain);
+    Meeting& made = meeting(barrier);
+    made = Meeting();
+    made.made_by = core.current->linear;
+    made.made_at = order_.now(made.made_by, false);
+    made.made = site;
+}
+
+void Checker::mbarrier_arrive(Core& core, const uint64_t* barrier, uint32_t count,
+                              const void* site) {
+    Busy busy(core);
+    touch(core, barrier, sizeof(*barrier), Access::atomic, site, Manner::plain);
+    if (count) order_.give(core.current->linear, meeting(barrier).pending);
+}
+
+// Complete are the operations before the first that is still in flight.
+void Checker::mbarrier_complete(Core& core, const uint64_t* barrier) {
+    Busy busy(core);
+    Meeting& one = meeting(barrier);
+    order_.join(one.complete, one.pending);
+    one.pending.clear();
+    if (!one.agent) return;
+    uint32_t first = one.issued + 1;
+    for (uint32_t number : one.in_flight) first = std::min(first, number);
+    one.complete.here.add(one.agent, first - 1);
+}
+
+void Checker::mbarrier_seen(Core& core, const uint64_t* barrier) {
+    Busy busy(core);
+    Meeting& one = meeting(barrier);
+    order_.take(core.current->linear, one.complete);
+    for (const auto& seen : one.complete.here.above) {
+        if (seen.first == one.agent) one.seen = std::max(one.seen, seen.second);
+    }
+}
+
+void Checker::named_arrive(Core& core, int id) {
+    Busy busy(core);
+    order_.give(core.current->linear, named_[id].pending);
+}
+
+void Checker::named_complete(Core& core, int id) {
+    Busy busy(core);
+    for (uint32_t i = 0; i < core.count; ++i) {
+        const Thread& thread = core.threads[i];
+        if (thread.state == State::at_named && thread.parameter == id) {
+            order_.take(i, named_[id].pending);
+        }
+    }
+    named_[id].pending.clear();
+}
+
+// -------------------------------------------------------------------------------- copy engine
+
+// Agents are as far apart as warps, so that a cell keeps readers of two of them.
+Agent Checker::new_agent(uint32_t thread, bool is_product) {
+    agents_.push_back({thread, is_product});
+    return {first_agent + 32 * (uint32_t)(agents_.size() - 1), 0};
+}
+
+void Checker::name_agent(const Stamp& stamp, Failure& finding) const {
+    if (agent_of(stamp).is_product) snprintf(finding.text, sizeof(finding.text), "wgmma");
+}
+
+void Checker::issued(Core& core, Flight& flight) {
+    Busy busy(core);
+    const AsyncOperation& what = flight.what;
+    Agent agent;
+    if (what.mbarrier) {
+        touch(core, what.mbarrier, sizeof(uint64_t), Access::atomic, flight.site, Manner::plain);
+        Meeting& one = meeting(what.mbarrier);
+        const uint32_t me = core.current->linear;
+        if (what.perform && !is_made_visible(me, one)) {
+            Failure finding = describe(core, Kind::missing_fence, flight.site);
+            finding.address = reinterpret_cast<uintptr_t>(what.mbarrier);
+            locate(finding);
+            finding.other_site = one.made;
+            finding.other_thread = core.threads[one.made_by].index;
+            snprintf(finding.text, sizeof(finding.text), "init");
+            add(finding);
+        }
+        if (!one.agent) one.agent = new_agent(me, false).thread;
+        agents_[(one.agent - first_agent) / 32].started_by = me;
+        one.site = flight.site;
+        flight.number = ++one.issued;
+        one.in_flight.push_back(flight.number);
+        agent = {one.agent, flight.number};
+    }
+    const Manner manner = what.mbarrier ? Manner::plain : Manner::bulk;
+    for (const Span& span : flight.reads) {
+        touch(core, span.begin, span.size, Access::load, flight.site, manner, agent);
+    }
+    const Access kind = what.reduces ? Access::atomic : Access::store;
+    for (const Span& span : flight.writes) {
+        touch(core, span.begin, span.size, kind, flight.site, manner, agent);
+    }
+}
+
+// The copies of cp.async that an mbarrier waits for are done by its agent.
+void Checker::landed(Core& core, const Flight& flight) {
+    Busy busy(core);
+    Meeting& one = meeting(flight.what.mbarrier);
+    auto& in_flight = one.in_flight;
+    in_flight.erase(std::remove(in_flight.begin(), in_flight.end(), flight.number),
+                    in_flight.end());
+    if (flight.what.perform) return;
+    const Thread& by = *flight.by;
+    const uint64_t waited = by.copies_started - by.copies.size();
+    for (size_t i = 0; i < by.copies.size() && waited + i < flight.copies; ++i) {
+        const Copy& copy = by.copies[i];
+        settle((uint16_t)by.linear, copy.from, copy.size - copy.zeros, {one.agent, flight.number});
+        settle((uint16_t)by.linear, copy.to, copy.size, {one.agent, flight.number});
+    }
+}
+
+void Checker::waited(Core& core, const Flight& flight, bool only_reads) {
+    Busy busy(core);
+    const uint16_t me = (uint16_t)core.current->linear;
+    const Agent agent = {me, order_.now(me, false)};
+    for (const Span& span : flight.reads) settle(me, span.begin, span.size, agent);
+    if (only_reads) return;
+    for (const Span& span : flight.writes) settle(me, span.begin, span.size, agent);
+}
+
+// ------------------------------------------------------------------------------------- fences
+
+void Checker::fence_async(Core& core, bool of_mbarrier_init) {
+    Busy busy(core);
+    const uint32_t me = core.current->linear;
+    Fences& fences = fences_[me];
+    (of_mbarrier_init ? fences.init_times : fences.times).push_back(order_.now(me, false));
+    (of_mbarrier_init ? fences.init_seen : fences.seen) = order_.seen_by(me).here;
+    order_.advance(me);
+}
+
+// Whether a fence stands between a write and what the thread does now: of the writer, and the thread
+// has seen it, or of the thread itself, which had seen the write.
+bool Checker::has_fence(uint32_t thread, uint32_t writer, uint32_t time, bool of_init) const {
+    const Fences& theirs = fences_[writer];
+    const Fences& own = fences_[thread];
+    const auto& times = of_init ? theirs.init_times : theirs.times;
+    const auto after = std::lower_bound(times.begin(), times.end(), time);
+    if (after != times.end() && order_.has_seen(thread, writer, *after)) return true;
+    return (of_init ? own.init_seen : own.seen).has(writer, time);
+}
+
+bool Checker::is_made_visible(uint32_t thread, const Meeting& one) const {
+    return has_fence(thread, one.made_by, one.made_at, true) ||
+           has_fence(thread, one.made_by, one.made_at, false);
+}
+
+// Whether an asynchronous operation of the thread may meet what a store has left.
+bool Checker::is_fenced(uint32_t thread, const Stamp& store) const {
+    return store.block != next_block_ || store.thread >= first_agent ||
+           store.touch() == Touch::in_flight || !order_.has_seen(thread, store.thread, store.time) ||
+           has_fence(thread, store.thread, store.time, false);
+}
+
+void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,
+                            Access kind, const void* site) {
+    Failure finding = describe(core, Kind::missing_fence, site, range, place, 0, kind);
+    const Site& other = counters.sites[store.site];
+    finding.other_site = other.address;
+    finding.other_access = other.access;
+    finding.other_thread = core.threads[store.thread].index;
+    finding.other_block = core.block;
+    add(finding);
+}
+
+// ----------------------------------------------------------------------------------- products
+
+// The first thread of a warp group to issue a product notes what it reads and who wrote that; then
+// each thread must have seen the writes.
+void Checker::product_issued(Core& core, const Product& product, bool first, const void* site) {
+    Busy busy(core);
+    any_products_ = true;
+    const Thread& me = *core.current;
+    const uint32_t number = me.linear / warp_group_size;
+    std::vector<Read>& reads = reads_[number];
+    if (!group_agents_[number]) group_agents_[number] = new_agent(me.linear, true).thread;
+    if (first) {
+        const Agent agent = {group_agents_[number], (uint32_t)me.product_groups + 1};
+        agents_[(agent.thread - first_agent) / 32].started_by = me.linear;
+        reads.clear();
+        for (size_t i = 0; i < product.num_reads; ++i) {
+            find_writers(core, product.reads[i], reads, site, agent);
+        }
+    }
+    for (const Read& read : reads) {
+        if (!is_ordered(core, read.writer, true)) {
+            add(finding_of(core, Kind::race, site, *read.range, read.place, 4, Access::load,
+                           read.writer));
+        } else if (!is_fenced(me.linear, read.writer)) {
+            note_unfenced(core, read.writer, *read.range, read.place, Access::load, site);
+        }
+    }
+    use_registers(core, product.fragments, product.num_fragments, false, site);
+    use_registers(core, product.accumulators, product.num_accumulators, true, site);
+}
+
+void Checker::find_writers(Core& core, const Span& span, std::vector<Read>& reads, const void* site,
+                           Agent agent) {
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(span.begin);
+    const Range* range = find(begin, span.size);
+    if (!range) refuse_out_of_bounds(core, begin, span.size, Access::load, site);
+    const uint16_t index = counters.site(site, range->memory, Access::load, 4, range->id);
+    const Stamp now = {next_block_, (uint16_t)agent.thread, index, agent.time,
+                       (uint32_t)Touch::load};
+    const Shadow::Cells cells = cells_of(*range, begin, span.size);
+    Stamp last = {};
+    bool uninitialized = false;
+    for (size_t i = 0; i < cells.count; ++i) {
+        Cell& cell = cells.first[i];
+        const uintptr_t place = begin + i * (span.size / cells.count);
+        if (cell.store.block != next_block_ && cell.strong.block != next_block_) {
+            if (!uninitialized && !threads_were_killed_) {
+                add(describe(core, Kind::uninitialized, site, *range, place, 4, Access::load));
+            }
+            uninitialized = true;
+        }
+        for (const Stamp& writer : {cell.store, cell.strong, cell.other_strong}) {
+            if (writer.block != next_block_ || memcmp(&writer, &last, sizeof(last)) == 0) continue;
+            last = writer;
+            const bool known = std::any_of(reads.begin(), reads.end(), [&](const Read& read) {
+                return memcmp(&read.writer, &writer, sizeof(writer)) == 0;
+            });
+            if (!known) reads.push_back({writer, range, place});
+        }
+        note_reader(cell, now, order_);
+    }
+}
+
+void Checker::product_fence(Core& core) {
+    Products& mine = products_[core.current->linear];
+    mine.fenced = ++mine.events;
+}
+
+void Checker::product_waited(Core& core, size_t groups_in_flight) {
+    Busy busy(core);
+    const Thread& me = *core.current;
+    for (Registers& one : products_[me.linear].registers) {
+        if (one.group + groups_in_flight < me.product_groups) one.pending = false;
+    }
+    const uint32_t agent = group_agents_[me.linear / warp_group_size];
+    if (agent && me.product_groups > groups_in_flight) {
+        order_.take(me.linear, agent, (uint32_t)(me.product_groups - groups_in_flight));
+    }
+}
+
+// Registers of a product: what was written to them since the last wgmma.fence is not ordered before it.
+void Checker::use_registers(Core& core, const Span* spans, size_t count, bool accumulates,
+                            const void* site) {
+    const Thread& me = *core.current;
+    Products& mine = products_[me.linear];
+    for (size_t i = 0; i < count; ++i) {
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(spans[i].begin);
+        const uintptr_t end = begin + spans[i].size;
+        Registers* known = nullptr;
+        for (Registers& one : mine.registers) {
+            if (one.begin == begin && one.end == end) known = &one;
+        }
+        if (!known) {
+            mine.registers.push_back({begin, end, accumulates, true, 0, 1, nullptr, nullptr});
+            mine.events = std::max<uint64_t>(mine.events, 1);
+            known = &mine.registers.back();
+        }
+        if (known->written > mine.fenced) {
+            Failure finding = describe(core, Kind::missing_fence, site);
+            finding.other_site = known->writer;
+            snprintf(finding.text, sizeof(finding.text), accumulates ? "accumulators" : "fragments");
+            add(finding);
+            known->written = 0;
+        }
+        known->accumulates = accumulates;
+        known->pending = true;
+        known->group = me.product_groups;
+        known->site = site;
+    }
+}
+
+void Checker::touch_registers(Core& core, uintptr_t address, size_t size, Access kind,
+                              const void* site) {
+    Products& mine = products_[core.current->linear];
+    for (Registers& one : mine.registers) {
+        if (address >= one.end || address + size <= one.begin) continue;
+        if (kind != Access::load) one.written = ++mine.events, one.writer = site;
+        if (!one.pending || (kind == Access::load && !one.accumulates)) continue;
+        Busy busy(core);
+        Failure finding = describe(core, Kind::pending_registers, site);
+        finding.access = kind;
+        finding.other_site = one.site;
+        snprintf(finding.text, sizeof(finding.text), one.accumulates ? "accumulators" : "fragments");
+        add(finding);
+    }
+}
 
 }  // namespace emulator

@@ -44,7 +44,10 @@ void Async::release(WarpGroup& group) {
 
 void Async::issue_product(const Product& mine, const void* site) {
     tick();
-    if (core_.checking) observer->product_issued(core_, mine, site);
+    if (core_.checking) {
+        const uint32_t number = core_.current->linear / warp_group_size;
+        observer->product_issued(core_, mine, groups_[number].arrived == 0, site);
+    }
     if (!meet(&mine, site)) return;
     WarpGroup& group = groups_[core_.current->linear / warp_group_size];
     core_.busy = 1;

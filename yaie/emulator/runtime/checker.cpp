@@ -53,16 +53,6 @@ int visit(dl_phdr_info* info, size_t, void* data) {
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
 
-// While it exists, the time limit does not abandon the thread block, so no allocation is lost.
-class Busy {
-  public:
-    explicit Busy(Core& core) : core_(core) { core_.busy = 1; }
-    ~Busy() { core_.busy = 0; }
-
-  private:
-    Core& core_;
-};
-
 }  // namespace
 
 void Checker::begin() {
@@ -193,6 +183,7 @@ void Checker::begin_block(Core& core) {
     block_indices_.push_back(core.block);
     first_arrived_ = nullptr;
     order_.begin_block(core.count);
+    begin_async(core);
     if (loaded_.size() < core.count) loaded_.resize(core.count);
     counters.begin_block(core.count);
     for (const Range& range : ranges_) {
@@ -203,6 +194,7 @@ void Checker::begin_block(Core& core) {
 
 void Checker::end_block(Core& core) {
     settle_all();
+    end_async(core);
     for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
     ++next_block_;
 }
@@ -277,7 +269,10 @@ void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, A
 void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
                      Manner manner) {
     Thread& thread = *core.current;
-    if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) return;
+    if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) {
+        if (any_products_) touch_registers(core, address, size, kind, site);
+        return;
+    }
     if (address - reinterpret_cast<uintptr_t>(core.launch->arguments) <
         core.launch->arguments_size) {
         return;

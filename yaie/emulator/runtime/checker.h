@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "async.h"
 #include "counters.h"
 #include "failure.h"
 #include "happens.h"
@@ -43,9 +44,13 @@ struct Doubt {
 };
 
 // How an access is made besides loading, storing or both: by an asynchronous copy, at some time
-// before it lands; through a volatile pointer; by an atomicCAS, or an atomic that only
+// before it lands, or by one of the copy engine; through a volatile pointer; by an atomicCAS, or an atomic that only
 // stores.
-enum class Manner { plain, copying, is_volatile, comparing, storing };
+enum class Manner { plain, copying, bulk, is_volatile, comparing, storing };
+
+struct Agent {  // what accesses memory for a thread, and the time of its operation; 0: the thread
+    uint32_t thread = 0, time = 0;
+};
 
 class Checker final : public Observer {
   public:
@@ -88,7 +93,8 @@ class Checker final : public Observer {
     void landed(Core& core, const Flight& flight) override;
     void waited(Core& core, const Flight& flight, bool only_reads) override;
     void fence_async(Core& core, bool of_mbarrier_init) override;
-    void product_issued(Core& core, const Product& product, const void* site) override;
+    void product_issued(Core& core, const Product& product, bool first,
+                        const void* site) override;
     void product_fence(Core& core) override;
     void product_waited(Core& core, size_t groups_in_flight) override;
     void locate(Failure& failure) override;
@@ -102,12 +108,15 @@ class Checker final : public Observer {
     Failure describe(Core& core, Kind kind, const void* site) const;
     Failure describe(Core& core, Kind kind, const void* site, const Range& range,
                      uintptr_t address, size_t size, Access access) const;
+    // The same of one that is not ordered after an earlier access.
+    Failure finding_of(Core& core, Kind kind, const void* site, const Range& range,
+                       uintptr_t address, size_t size, Access access, const Stamp& earlier) const;
     void add(const Failure& finding);
     [[noreturn]] void refuse(Core& core, Failure finding);
     void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
                               const void* site);
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                       Access kind, uint16_t index, Manner manner);
+                       Access kind, uint16_t index, Manner manner, Agent agent = {});
     bool is_ordered(const Core& core, const Stamp& earlier, bool in_shared) const;
     bool conflicts(const Core& core, const Stamp& earlier, Touch touch, bool in_shared) const;
     void settle_store();
@@ -115,7 +124,61 @@ class Checker final : public Observer {
     void settle_all();
     void forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address, size_t size);
     Shadow::Cells cells_of(const Range& range, uintptr_t address, size_t size) const;
-    void settle(Core& core, const void* address, size_t size);
+    void settle(uint16_t me, const void* address, size_t size, Agent agent);
+
+    // Asynchronous operations, see async_checks.cpp.
+    struct Meeting {  // at an mbarrier or a named barrier
+        Knowledge pending, complete;  // given in the present phase and in earlier ones
+        uint32_t agent = 0;           // of the operations that the mbarrier completes
+        uint32_t issued = 0, seen = 0;  // operations
+        std::vector<uint32_t> in_flight;
+        uint32_t made_by = 0, made_at = 0;  // the thread that initialized it, and when
+        const void *made = nullptr, *site = nullptr;  // and of the latest operation
+    };
+    struct AgentState {
+        uint32_t started_by;  // the thread that issued its latest operation
+        bool is_product;
+    };
+    struct Fences {  // between generic accesses and those of asynchronous operations
+        std::vector<uint32_t> times, init_times;
+        Seen seen, init_seen;  // by its latest
+    };
+    struct Registers {  // of a thread that a product uses
+        uintptr_t begin, end;
+        bool accumulates, pending;
+        uint64_t group, written;  // and when they were written last, in events of the thread
+        const void *site, *writer;
+    };
+    struct Products {  // of a thread
+        uint64_t events = 0, fenced = 0;
+        std::vector<Registers> registers;
+    };
+    struct Read {  // what the products of a warp group read: who wrote it
+        Stamp writer;
+        const Range* range;
+        uintptr_t place;
+    };
+
+    void begin_async(Core& core);
+    void end_async(Core& core);
+    Meeting& meeting(const uint64_t* barrier);
+    Agent new_agent(uint32_t thread, bool is_product);
+    const AgentState& agent_of(const Stamp& stamp) const {
+        return agents_[(stamp.thread - first_agent) / 32];
+    }
+    void name_agent(const Stamp& stamp, Failure& finding) const;
+    void touch(Core& core, const void* address, size_t size, Access kind, const void* site,
+               Manner manner, Agent agent = {});
+    bool is_fenced(uint32_t thread, const Stamp& store) const;
+    bool has_fence(uint32_t thread, uint32_t writer, uint32_t time, bool of_init) const;
+    bool is_made_visible(uint32_t thread, const Meeting& one) const;
+    void note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,
+                       Access kind, const void* site);
+    void find_writers(Core& core, const Span& span, std::vector<Read>& reads, const void* site,
+                      Agent agent);
+    void use_registers(Core& core, const Span* spans, size_t count, bool accumulates,
+                       const void* site);
+    void touch_registers(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
     void add_shared(const Launch& launch);
     Shadow* take_shadow(size_t bytes);
     Shadow* variable_shadow(const Range& segment);
@@ -137,8 +200,28 @@ class Checker final : public Observer {
     Doubt stored_;                // the latest store, which has not happened yet
     std::vector<Doubt> loaded_;   // per thread
     bool any_loaded_ = false;
+    Table<Meeting> meetings_;     // at mbarriers, by their address
+    Meeting named_[num_named];
+    std::vector<AgentState> agents_;
+    std::vector<uint32_t> group_agents_;   // of each warp group; 0: none yet
+    std::vector<std::vector<Read>> reads_;  // of the product that each warp group issues
+    std::vector<Fences> fences_;           // per thread
+    std::vector<Products> products_;       // per thread
+    bool any_products_ = false;
 };
 
 extern Checker checker;
+
+void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order);
+
+// While it exists, the time limit does not abandon the thread block, so no allocation is lost.
+class Busy {
+  public:
+    explicit Busy(Core& core) : core_(core) { core_.busy = 1; }
+    ~Busy() { core_.busy = 0; }
+
+  private:
+    Core& core_;
+};
 
 }  // namespace emulator

@@ -5,13 +5,13 @@
 namespace emulator {
 
 bool Seen::has(uint32_t thread, uint32_t time) const {
-    if (time <= floor) return true;
+    if (time <= floor && thread < first_agent) return true;
     const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, time));
     return found != above.end() && found->first == thread;  // its time is not less
 }
 
 void Seen::add(uint32_t thread, uint32_t time) {
-    if (time <= floor) return;
+    if (time <= floor && thread < first_agent) return;
     const auto found = std::lower_bound(above.begin(), above.end(), std::make_pair(thread, 0u));
     if (found == above.end() || found->first != thread) {
         above.insert(found, {thread, time});
@@ -22,7 +22,22 @@ void Seen::add(uint32_t thread, uint32_t time) {
 
 void Seen::join(const Seen& other) {
     floor = std::max(floor, other.floor);
-    for (const auto& one : other.above) add(one.first, one.second);
+    if (other.above.size() < 4) {
+        for (const auto& one : other.above) add(one.first, one.second);
+        return;
+    }
+    std::vector<std::pair<uint32_t, uint32_t>> both;
+    both.reserve(above.size() + other.above.size());
+    auto a = above.begin();
+    auto b = other.above.begin();
+    while (a != above.end() || b != other.above.end()) {
+        const bool first = b == other.above.end() || (a != above.end() && a->first <= b->first);
+        const bool same = first && b != other.above.end() && a != above.end() && a->first == b->first;
+        auto one = first ? *a++ : *b++;
+        if (same) one.second = std::max(one.second, (b++)->second);
+        if (one.second > floor || one.first >= first_agent) both.push_back(one);
+    }
+    above.swap(both);
 }
 
 void HappensBefore::begin_launch() {
@@ -91,6 +106,11 @@ void HappensBefore::advance(uint32_t thread) {
 void HappensBefore::barrier() {
     for (uint32_t thread : with_more_) {
         More& one = more_[thread];
+        const auto& seen = one.acquired.here.above;
+        for (auto agent = std::lower_bound(seen.begin(), seen.end(), std::make_pair(first_agent, 0u));
+             agent != seen.end(); ++agent) {
+            all_acquired_.here.add(agent->first, agent->second);
+        }
         join_earlier(all_acquired_.earlier, one.acquired.earlier);
         join_earlier(all_acquired_.earlier, one.pending.earlier);
         join(all_fenced_, one.fenced);
@@ -129,20 +149,30 @@ void HappensBefore::join(uint32_t warp, uint32_t lanes) {
     }
 }
 
-void HappensBefore::fence(uint32_t thread, bool device) {
-    More& one = more(thread);
-    join(one.acquired, one.pending);
-    one.pending.clear();
-    Knowledge seen = one.acquired;
+Knowledge HappensBefore::seen_by(uint32_t thread) {
+    Knowledge seen = all_acquired_;
     seen.here.floor = floor_;
+    if (used_[thread]) join(seen, more_[thread].acquired);
     for (uint32_t lane = 0; lane < 32; ++lane) {
         const uint32_t other = thread / 32 * 32 + lane, time = known_[thread * 32 + lane];
         if (time > floor_) seen.here.add(other, time);
     }
     seen.here.add(thread, now(thread, false));
-    join_earlier(seen.earlier, all_acquired_.earlier);
+    return seen;
+}
+
+void HappensBefore::fence(uint32_t thread, bool device) {
+    More& one = more(thread);
+    join(one.acquired, one.pending);
+    one.pending.clear();
+    Knowledge seen = seen_by(thread);
     one.fenced_here = seen.here;
     if (device) one.fenced = std::move(seen);
+    advance(thread);
+}
+
+void HappensBefore::give(uint32_t thread, Knowledge& to) {
+    join(to, seen_by(thread));
     advance(thread);
 }
 

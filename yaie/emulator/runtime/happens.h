@@ -4,8 +4,10 @@
 // The time of a thread advances when it synchronizes. A thread has seen, of each other thread, all
 // accesses up to some time:
 //  - a barrier shows all threads everything before it, __syncwarp the lanes of a warp;
+//  - an arrival at an mbarrier or a named barrier gives what its thread has seen; a thread that waits
+//    takes what all arrivals of the phase have given;
 //  - a fence keeps what its thread has seen; an atomic or a volatile store after it releases that at
-//    its address; who reads the address by an atomic or a volatile load acquires it at its own next
+//    its address; a thread that reads the address by an atomic or a volatile load acquires it at its own next
 //    fence or barrier.
 // A fence for the thread block alone, __threadfence_block, releases nothing to other thread blocks.
 // Thread blocks of a checked launch run one after another.
@@ -21,9 +23,14 @@
 
 namespace emulator {
 
-// What was seen of the threads of one thread block: all up to a time, and of some threads more.
+// Agents do what is asynchronous: one for each mbarrier and each warp group. They are numbered after
+// the threads, and their times count their operations.
+constexpr uint32_t first_agent = 1024;
+
+// What was seen of the threads of one thread block: all up to a time, and of some threads and agents
+// more.
 struct Seen {
-    uint32_t floor = 0;
+    uint32_t floor = 0;  // of threads
     std::vector<std::pair<uint32_t, uint32_t>> above;  // thread, time; sorted by thread
 
     bool has(uint32_t thread, uint32_t time) const;
@@ -53,9 +60,11 @@ class HappensBefore {
         const uint32_t own = known_[thread * 32 + thread % 32];
         return (own > floor_ ? own : floor_ + 1) + !strong;
     }
-    bool seen_by_all(uint32_t time) const { return time <= floor_; }
+    bool seen_by_all(uint32_t other, uint32_t time) const {
+        return other < first_agent ? time <= floor_ : all_acquired_.here.has(other, time);
+    }
     bool has_seen(uint32_t thread, uint32_t other, uint32_t time) const {
-        if (time <= floor_ || thread == other) return true;
+        if (thread == other || seen_by_all(other, time)) return true;
         if (thread / 32 == other / 32 && known_[thread * 32 + other % 32] >= time) return true;
         return used_[thread] && more_[thread].acquired.here.has(other, time);
     }
@@ -65,6 +74,15 @@ class HappensBefore {
     void barrier();
     void join(uint32_t warp, uint32_t lanes);
     void fence(uint32_t thread, bool device);
+    // At a barrier that some threads pass, which keeps what was given.
+    void give(uint32_t thread, Knowledge& to);
+    void take(uint32_t thread, const Knowledge& from) { join(more(thread).acquired, from); }
+    void take(uint32_t thread, uint32_t agent, uint32_t time) {
+        more(thread).acquired.here.add(agent, time);
+    }
+    void join(Knowledge& to, const Knowledge& from);
+    Knowledge seen_by(uint32_t thread);
+    void advance(uint32_t thread);
     // `until_end`: the memory at the address lives no longer than its thread block.
     void acquire(uint32_t thread, uintptr_t address, bool until_end);
     void release(uint32_t thread, uintptr_t address, bool until_end);
@@ -84,9 +102,7 @@ class HappensBefore {
     };
 
     More& more(uint32_t thread);
-    void join(Knowledge& to, const Knowledge& from);
     void join_earlier(std::vector<uint32_t>& to, const std::vector<uint32_t>& from);
-    void advance(uint32_t thread);
     Object& at(uintptr_t address, bool until_end);
 
     std::vector<uint32_t> known_;  // [thread][lane of its warp]; times up to floor_ mean nothing

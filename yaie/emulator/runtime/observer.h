@@ -46,7 +46,9 @@ class Observer {
     virtual void landed(Core& core, const Flight& flight) = 0;
     virtual void waited(Core& core, const Flight& flight, bool only_reads) = 0;
     virtual void fence_async(Core& core, bool of_mbarrier_init) = 0;
-    virtual void product_issued(Core& core, const Product& product, const void* site) = 0;
+    // One thread's part of a product; the first of its warp group.
+    virtual void product_issued(Core& core, const Product& product, bool first,
+                                const void* site) = 0;
     virtual void product_fence(Core& core) = 0;
     virtual void product_waited(Core& core, size_t groups_in_flight) = 0;
 

@@ -8,14 +8,12 @@
 
 namespace emulator {
 
-namespace {
-
 // Keeps one reader of the current interval between barriers and a second reader of another thread,
 // preferably of another warp. A later write that races with any reader races with one of these.
 void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order) {
     const Stamp first = cell.reader;
     auto is_current = [&](const Stamp& stamp) {
-        return stamp.block == now.block && !order.seen_by_all(stamp.time);
+        return stamp.block == now.block && !order.seen_by_all(stamp.thread, stamp.time);
     };
     if (now.touch() == Touch::in_flight ||
         (first.touch() == Touch::in_flight && first.block == now.block)) {
@@ -35,8 +33,10 @@ void note_reader(Cell& cell, const Stamp& now, const HappensBefore& order) {
     if (!keep || now.thread == other.thread) cell.other_reader = now;
 }
 
+namespace {
+
 Touch touch_of(Access kind, Manner manner, bool fenced) {
-    if (manner == Manner::copying) return Touch::in_flight;
+    if (manner == Manner::copying || manner == Manner::bulk) return Touch::in_flight;
     if (manner != Manner::is_volatile) return (Touch)kind;
     if (kind == Access::load) return Touch::volatile_load;
     return fenced ? Touch::volatile_store : Touch::unfenced_store;
@@ -66,12 +66,14 @@ void Checker::start_copy(Core& core, const Copy& copy) {
 }
 
 void Checker::land_copy(Core& core, const Copy& copy) {
-    settle(core, copy.from, copy.size - copy.zeros);
-    settle(core, copy.to, copy.size);
+    const uint16_t me = (uint16_t)core.current->linear;
+    const Agent seen = {me, order_.now(me, false)};
+    settle(me, copy.from, copy.size - copy.zeros, seen);
+    settle(me, copy.to, copy.size, seen);
 }
 
-void Checker::settle(Core& core, const void* address, size_t size) {
-    const uint16_t me = (uint16_t)core.current->linear;
+// What a thread's copies have read and written counts as accesses of `agent` from now on.
+void Checker::settle(uint16_t me, const void* address, size_t size, Agent agent) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
     const Range* range = find(begin, size);
     if (!range || !range->shadow) return;
@@ -84,7 +86,8 @@ void Checker::settle(Core& core, const void* address, size_t size) {
                 continue;
             }
             stamp->kind = (uint32_t)Touch::store;
-            stamp->time = order_.now(me, false);
+            stamp->thread = (uint16_t)agent.thread;
+            stamp->time = agent.time;
         }
     }
 }
@@ -113,7 +116,7 @@ bool Checker::conflicts(const Core& core, const Stamp& earlier, Touch touch, boo
 }
 
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
-                            Access kind, uint16_t index, Manner manner) {
+                            Access kind, uint16_t index, Manner manner, Agent agent) {
     const Thread& me = *core.current;
     const bool in_shared = range.memory == Memory::shared;
     if (kind == Access::atomic || manner == Manner::is_volatile) {
@@ -121,29 +124,38 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         if (kind != Access::load) order_.release(me.linear, address, in_shared);
     }
     const Touch touch = touch_of(kind, manner, me.fenced);
-    const Stamp now = {next_block_, (uint16_t)me.linear, index,
-                       order_.now(me.linear, is_strong(touch)), (uint32_t)touch};
+    const bool by_agent = agent.thread >= first_agent;
+    if (!by_agent) agent = {me.linear, order_.now(me.linear, is_strong(touch))};
+    const Stamp now = {next_block_, (uint16_t)agent.thread, index, agent.time, (uint32_t)touch};
     const Shadow::Cells cells = cells_of(range, address, size);
     if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
         untracked.push_back(range.id);
     }
     Conflict conflict;
+    uintptr_t place = address;  // of the granule
+    const Stamp* unfenced = nullptr;
     auto compare = [&](const Stamp& earlier) {
         if (earlier.block < first_block_ || conflict.found) return;
         const bool present = earlier.block == next_block_ && earlier.touch() != Touch::in_flight;
-        if (present && (earlier.thread == now.thread || order_.seen_by_all(earlier.time))) return;
-        if (conflicts(core, earlier, touch, in_shared)) conflict = {true, earlier};
+        const bool same = earlier.thread == now.thread && !by_agent;
+        if (present && (same || order_.seen_by_all(earlier.thread, earlier.time))) return;
+        if (conflicts(core, earlier, touch, in_shared)) conflict = {true, earlier, place};
     };
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
     if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
     for (size_t i = 0; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
+        place = address + i * (size / cells.count);
         const bool written = cell.store.block == next_block_ || cell.strong.block == next_block_;
         if (in_shared && !written && reads) uninitialized = true;
         compare(cell.store);
         compare(cell.strong);
         compare(cell.other_strong);
+        if ((by_agent || manner == Manner::bulk) && !unfenced && !is_fenced(me.linear, cell.store)) {
+            unfenced = &cell.store;
+            note_unfenced(core, cell.store, range, place, kind, counters.sites[index].address);
+        }
         if (kind == Access::load) {
             note_reader(cell, now, order_);
             continue;
@@ -165,32 +177,43 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         add(describe(core, Kind::uninitialized, site, range, address, size, kind));
     }
     const Stamp& earlier = conflict.earlier;
-    const bool pending = conflict.found && earlier.touch() == Touch::in_flight &&
-                         earlier.block == next_block_;
+    const bool pending = conflict.found && earlier.block == next_block_ &&
+                         (earlier.touch() == Touch::in_flight || earlier.thread >= first_agent);
     if (!conflict.found || (pending && threads_were_killed_)) return;
-    Failure finding = describe(core, pending ? Kind::pending_copy : Kind::race, site, range,
-                               address, size, kind);
-    const Site& other = counters.sites[earlier.site];
-    finding.other_site = other.address;
-    finding.other_access = other.access;
-    finding.other_thread = core.threads[earlier.thread].index;
-    finding.other_block =
-        earlier.block == next_block_ ? core.block : block_indices_[earlier.block - first_block_];
+    const Failure finding = finding_of(core, pending ? Kind::pending_copy : Kind::race, site, range,
+                                       conflict.place, size, kind, earlier);
     // Threads that execute one store may all store one value: a flag in shared memory, or the lanes
     // of a warp. In global memory, whole warps that do so have more likely computed a wrong index.
-    const bool again = touch == Touch::store && earlier.touch() == Touch::store &&
+    const bool again = touch == Touch::store && !by_agent && earlier.touch() == Touch::store &&
                        earlier.site == index && earlier.block == next_block_ &&
                        (in_shared || earlier.thread / 32 == me.linear / 32);
     if (again && size <= sizeof(stored_.before)) {
         stored_ = {true, address, size, {}, finding};
         memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
-    } else if (touch == Touch::load && earlier.touch() == Touch::atomic) {
+    } else if (touch == Touch::load && !by_agent && earlier.touch() == Touch::atomic) {
         settle_load(me.linear);
         loaded_[me.linear] = {true, address, size, {}, finding};
         any_loaded_ = true;
     } else {
         add(finding);
     }
+}
+
+Failure Checker::finding_of(Core& core, Kind kind, const void* site, const Range& range,
+                            uintptr_t address, size_t size, Access access,
+                            const Stamp& earlier) const {
+    const bool of_agent = earlier.thread >= first_agent && earlier.block == next_block_;
+    Failure finding = describe(core, of_agent ? Kind::pending_copy : kind, site, range, address,
+                               size, access);
+    const Site& other = counters.sites[earlier.site];
+    finding.other_site = other.address;
+    finding.other_access = other.access;
+    const uint32_t thread = of_agent ? agent_of(earlier).started_by : earlier.thread % first_agent;
+    finding.other_thread = core.threads[thread].index;
+    finding.other_block =
+        earlier.block == next_block_ ? core.block : block_indices_[earlier.block - first_block_];
+    if (of_agent) name_agent(earlier, finding);
+    return finding;
 }
 
 // ---------------------------------------------------------------------------------- doubts

@@ -24,6 +24,12 @@ class Table {
         }
         return slot->value;
     }
+    template <class Visit>
+    void each(Visit visit) {
+        for (Slot& slot : slots_) {
+            if (slot.used) visit(slot.key, slot.value);
+        }
+    }
     void clear() {
         slots_.clear();
         count_ = 0;
