@@ -71,6 +71,24 @@ def test_edits_are_those_of_a_naive_computation(model, tokenizer, overlap, num_b
     assert [output.finish_reason for output in early] == ["stop", "stop"]
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_edits_are_the_same_beside_graphs(model, untied_model, tokenizer):
+    """Greedy, on a GPU: steps with an edited row are launched, the others replayed."""
+    on_gpu = load_model(untied_model, "float32", "cuda")
+    engine = make(on_gpu, tokenizer)
+    assert engine.runner.graphs
+    cases = [({"ignore_eos": False, "max_tokens": 14} | edits, [5 + n] * 9)
+             for n, edits in enumerate([*EDITS, {"prompt_logprobs": 1}])]  # fmt: skip
+    params = [SamplingParams(**given, temperature=0.0) for given, _ in cases]
+    ids = [engine.add_request(case[1], one) for case, one in zip(cases, params, strict=True)]
+    outputs = run(engine)
+    for request_id, (_, prompt), one in zip(ids, cases, params, strict=True):
+        assert outputs[request_id].token_ids == recompute(model, prompt, one)
+    assert len(outputs[ids[-1]].prompt_logprobs) == 9
+    check_whole(engine)
+
+
 def test_a_step_that_is_tried_again_counts_no_token_twice(model, tokenizer, monkeypatch):
     params = SamplingParams(temperature=0.0, max_tokens=8, frequency_penalty=0.5, ignore_eos=True)
     engine = make(model, tokenizer, overlap=False)

@@ -158,7 +158,11 @@ class TextPart(Strict):
 class Message(Strict):
     """A message of a conversation. An answer's own message may come back as a client keeps it."""
 
-    neutral = {"annotations": ([],), "tool_calls": ([],)}
+    neutral = {
+        "annotations": ([],),
+        "provider_specific_fields": ({}, {"refusal": None}),  # litellm's
+        "tool_calls": ([],),
+    }
 
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | Annotated[list[TextPart], Field(max_length=256)]
