@@ -74,7 +74,9 @@ def all_nodes(tree: RadixTree) -> Iterator[tuple[Path, RadixNode]]:
     while stack:
         (namespace, tokens), node = stack.pop()
         yield (namespace, tokens), node
-        stack.extend(((namespace, tokens + c.key), c) for c in node.children.values())
+        stack.extend(
+            ((namespace, tokens + tuple(map(ord, c.key))), c) for c in node.children.values()
+        )
 
 
 def path_of(node: RadixNode, namespace: str = "") -> Path:
@@ -96,7 +98,7 @@ def check_tree(tree: RadixTree) -> None:
         if node.parent is not None:
             assert node.lock_count >= sum(child.lock_count for child in node.children.values())
         else:
-            assert (node.key, node.values, node.lock_count) == ((), [], 0)
+            assert (node.key, node.values, node.lock_count) == ("", [], 0)
     assert tree.num_nodes == len(nodes)
     assert tree.num_values == sum(len(node.values) for _, node in nodes)
     unlocked = [node for _, node in nodes if node.lock_count == 0]

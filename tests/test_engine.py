@@ -275,7 +275,7 @@ def test_the_work_of_a_step_does_not_grow_with_the_answer(make_engine, length, s
         new = engine.step()
         outputs += new
         if request.finish_reason is None:
-            assert tokens.copied - before <= 1
+            assert tokens.copied - before <= 1 + engine.kv.block_size  # a block that is shared
             assert len(new) <= 1 and sum(len(output.new_token_ids) for output in new) <= 1
             assert len(request.output_text.pieces) - pieces <= 1
     whole = request.output()

@@ -67,7 +67,7 @@ def wanted(tree: RadixTree, prompts: Prompts, max_blocks: int) -> tuple[Prompts,
 def path_to(node: RadixNode) -> list[int]:
     tokens: list[int] = []
     while node is not None:
-        tokens, node = [*node.key, *tokens], node.parent
+        tokens, node = [*map(ord, node.key), *tokens], node.parent
     return tokens
 
 
@@ -90,7 +90,7 @@ def test_arrays_of_a_small_tree() -> None:
     assert flat.starts.tolist() == [0, 0, 2, 4, 6, 8]
     assert flat.children.tolist() == [1, 3, 5, 5, 5, 5]
     assert flat.values.tolist() == [0, 4, 1, 3]
-    assert [node.key for node in flat.nodes] == [(), (1, 2), (5, 6), (3, 4), (7, 8)]
+    assert [*map(path_to, flat.nodes)] == [[], [1, 2], [5, 6], [1, 2, 3, 4], [1, 2, 7, 8]]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -101,7 +101,7 @@ def test_the_tree_can_be_read_from_the_arrays(seed: int) -> None:
     assert len(flat.nodes) == tree.num_nodes == len(starts) - 1 == len(children) - 1
     assert len(flat.values) == tree.num_values
     for i, node in enumerate(flat.nodes):
-        assert flat.tokens[starts[i] : starts[i + 1]].tolist() == list(node.key)
+        assert flat.tokens[starts[i] : starts[i + 1]].tolist() == [*map(ord, node.key)]
         first = starts[i] // tree.block_size
         assert flat.values[first : first + len(node.values)].tolist() == node.values
         below = [flat.nodes[child] for child in range(children[i], children[i + 1])]

@@ -78,14 +78,19 @@ class MemoryMachine(RuleBasedStateMachine):
         """What the scheduler does with computed blocks: into the cache, and locked there."""
         live = self.live[request_id]
         computed = live.tokens[: live.computed]
-        table = self.kv.block_tables[request_id]
-        node = self.cache.insert(computed, table, live.namespace)
+        table, size = self.kv.block_tables[request_id], self.cache.block_size
+        first, last = len(live.locked) // size, len(computed) // size
+        new = computed[first * size : last * size]
+        if live.locked and self.cache.extend(live.node, new, table[first:last]):
+            self.events["extended"] += bool(new)
+        else:
+            node = self.cache.insert(computed, table, live.namespace)
+            self.cache.lock(node)
+            self.cache.unlock(live.node)
+            live.node = node
         self.oracle.insert(computed, table, live.namespace)
-        self.cache.lock(node)
-        self.cache.unlock(live.node)
         self.oracle.lock((live.namespace, live.locked), -1)
-        whole = len(computed) // self.cache.block_size * self.cache.block_size
-        live.node, live.locked = node, tuple(computed[:whole])
+        live.locked = tuple(computed[: last * size])
         self.oracle.lock((live.namespace, live.locked))
 
     def make_room(self, number: int) -> bool:
@@ -363,6 +368,7 @@ def test_random_walk(block_size, seed):
             check(machine)
     machine.teardown()
     wanted = {"hit", "miss", "evicted", "refused", "forked", "finished", "aborted", "failed"}
+    wanted |= {"extended"}
     wanted |= {"copied"} if block_size > 1 else set()
     rare = {name: machine.events[name] for name in wanted if machine.events[name] < 5}
     assert LONG or not rare, "the walk met these too seldom to prove anything"

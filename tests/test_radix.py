@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import sys
+from array import array
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -15,12 +19,16 @@ from oracles import (
     check_tree,
     contents,
     examples,
+    extends,
     path_of,
     prompts,
 )
 
 from yaie.course.lessons.trie import TokenTrie
+from yaie.engine.kv_cache import BlockPool
+from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree, shared_prefix_length
+from yaie.engine.radix_node import as_key, as_token_ids
 
 BLOCK_SIZES = st.sampled_from([1, 4, 16])
 
@@ -45,6 +53,60 @@ def naive_shared(a, b) -> int:
 @examples(200)
 def test_shared_prefix_length(a, b):
     assert shared_prefix_length(a, b) == naive_shared(a, b) == shared_prefix_length(b, a)
+
+
+@given(st.lists(st.integers(0, sys.maxunicode)), st.randoms())
+@examples(200)
+def test_a_key_has_the_tokens(tokens, rng):
+    """Also those that are half of a surrogate pair or a byte order mark as text."""
+    tokens = [*tokens, *rng.choices([0xFEFF, 0xFFFE, 0xD800, 0xDFFF, 0, 10], k=4)]
+    rng.shuffle(tokens)
+    key = as_key(tokens)
+    assert as_key(key) is key and as_token_ids(key) == tokens and len(key) == len(tokens)
+    for other in (tuple(tokens), array("q", tokens), torch.tensor(tokens), np.array(tokens)):
+        assert as_key(other) == key
+
+
+@pytest.mark.parametrize(
+    ("tokens", "error", "message"),
+    [
+        ([1, -1], ValueError, "token_ids must be ints from 0 to 1,114,111 in one dimension"),
+        ([0x110000], ValueError, "token_ids must be ints"),
+        (torch.tensor([0.5]), TypeError, "token_ids must be ints"),
+        (torch.tensor([[1, 2]]), TypeError, "in one dimension"),
+        (["a"], TypeError, "token_ids must be ints"),
+        (None, TypeError, "token_ids must be ints"),
+        (b"abcd", TypeError, "token_ids must be ints, got bytes"),
+    ],
+)
+def test_what_is_no_token_is_refused(tokens, error, message):
+    with pytest.raises(error, match=message):
+        RadixTree().match(tokens)
+
+
+def test_a_tensor_finds_what_a_list_put_there():
+    tree = RadixTree(2)
+    tree.insert(torch.tensor([1, 2, 3, 4, 5]), ["a", "b"])
+    assert tree.match([1, 2, 3, 4]).values == ["a", "b"]
+    assert tree.match(torch.tensor([1, 2, 9])).length == 2
+    cache = RadixCache(BlockPool(2), 2)
+    cache.insert(torch.tensor([1, 2]), cache.pool.allocate(1))
+    assert cache.match_length(np.array([1, 2, 3])) == cache.match([1, 2, 3]).length == 2
+
+
+@given(st.integers(1, 40), st.integers(0, 300), st.integers(0, 300), st.integers(0, 40))
+@examples(300)
+def test_where_an_edge_and_a_prompt_part(block_size, agree, rest, start):
+    """Wherever the two differ: the pieces that are compared double in length."""
+    tree = RadixTree(block_size)
+    whole = -(-(agree + 1) // block_size) * block_size
+    key = [7] * agree + [8] * (whole - agree)
+    prompt = [5] * start + [7] * agree + [9] * rest
+    shared = tree._shared_tokens(as_key(key), as_key(prompt), start)
+    assert shared == agree // block_size * block_size
+    assert (
+        tree._shared_tokens(as_key(key), as_key([*prompt[:start], *key, *prompt]), start) == whole
+    )
 
 
 # ------------------------------------------------------------------------------------- token trie
@@ -148,6 +210,14 @@ def test_bad_arguments_are_named_and_change_nothing():
     with pytest.raises(ValueError, match="evicted before it was locked"):
         tree.lock(leaf)
     assert tree.num_nodes == 1 and tree.num_evictable == 0
+    leaf, _ = tree.insert([1, 2], ["a"])
+    tree.lock(leaf)
+    with pytest.raises(ValueError, match="values must have one entry for each block of 2"):
+        tree.extend(leaf, [3, 4, 5], ["b"])
+    tree.unlock(leaf)
+    tree.insert_request("r", [1, 2])
+    tree.lock(leaf)
+    assert not tree.extend(leaf, [3, 4], ["b"]), "the request does not go on like that"
     check_tree(tree)
 
 
@@ -219,6 +289,27 @@ class TreeMachine(RuleBasedStateMachine):
         assert path_of(node, path[0]) == path, "a locked node moved"
         self.tree.unlock(node)
         self.oracle.lock(path, -1)
+
+    @precondition(lambda self: self.locked)
+    @rule(rng=randoms)
+    def extend(self, rng):
+        """In place if a single lock holds a leaf; if not, nothing changes, as `agree` sees."""
+        place = rng.randrange(len(self.locked))
+        node, path = self.locked[place]
+        new = [0, rng.randint(0, 2)] if self.tree.block_size == 1 else self.prompt(rng)[0]
+        tokens = [*path[1], *new[: len(new) // self.tree.block_size * self.tree.block_size]]
+        values = list(range(self.fresh, self.fresh + len(tokens) // self.tree.block_size))
+        self.fresh += len(values)
+        first = len(path[1]) // self.tree.block_size
+        is_leaf = path[1] and not any(extends(held, path) for held in self.oracle.value)
+        done = self.tree.extend(node, tokens[len(path[1]) :], values[first:])
+        assert done == bool(is_leaf and self.oracle.locks[path] == 1)
+        if done:
+            self.oracle.insert(tokens, values, path[0])
+            self.oracle.lock(path, -1)
+            path = (path[0], tuple(tokens))
+            self.oracle.lock(path)
+            self.locked[place] = (node, path)
 
     @rule(rng=randoms)
     def evict(self, rng):

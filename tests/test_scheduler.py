@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from world import World, expected_output
 
 from yaie.engine.request import Status
+from yaie.engine.scheduler import MOST_PASSED, MOST_RANKED, Step
 
 
 def prompt_of(length: int, first: int = 0) -> list[int]:
@@ -124,6 +128,56 @@ def test_another_prompt_overtakes_those_that_wait_for_a_prefix():
     assert world.step().admitted == [second]
 
 
+def test_generated_blocks_are_shared_as_each_fills():
+    """Once the next token is known; and a lone request has them in one node."""
+    world = World(max_num_seqs=4, max_num_batched_tokens=64)
+    first = world.add(prompt_of(6), max_tokens=20)
+    for generated in range(1, 16):
+        world.step()
+        known = 6 + generated - 1  # when the step was computed
+        full = max(6, known - 1) // 4 * 4
+        assert world.cache.match_length([*first.token_ids, 0]) == full == 4 * world.cache.num_cached
+        assert world.cache.tree.num_nodes == 2
+    later = world.add([*first.token_ids[:17], 2], max_tokens=4)
+    world.run()
+    assert later.metrics.num_cached_tokens == 16
+    assert later.output_token_ids == expected_output([*first.token_ids[:17], 2], 4)
+    world.check_whole()
+
+
+def test_requests_that_generate_the_same_share_its_blocks():
+    world = World(max_num_seqs=4, max_num_batched_tokens=64)
+    prompt = prompt_of(6)
+    world.add(prompt, max_tokens=1)
+    world.run()
+    twins = [world.add(prompt, max_tokens=18) for _ in range(2)]
+    world.run_until(lambda: twins[1].num_output_tokens == 14)
+    tables = [world.kv.block_tables[twin.request_id] for twin in twins]
+    assert tables[0][:4] == tables[1][:4]
+    world.run()
+    world.check_whole()
+
+
+def test_a_block_whose_tokens_are_not_known_is_not_shared():
+    """A step is launched before the last one's token is read: it may turn out to have a NaN."""
+    world = World(max_num_seqs=2, max_num_batched_tokens=16)
+    request, scheduler = world.add(prompt_of(6), max_tokens=30), world.scheduler
+    for generated in range(20):
+        scheduler.advance(scheduler.schedule())
+        if request.num_pending:
+            request.receive(1)
+        request.expect(0)
+        kept = max(6, 6 + generated - 2) // 4 * 4  # two tokens behind, as two steps are in flight
+        assert 4 * world.cache.num_cached == kept == request.num_kept_tokens
+        assert len(request.key) == request.num_known_tokens == 6 + generated
+    node = request.node
+    request.forget_pending()
+    request.error = "a NaN"
+    scheduler.finish(request, "error")
+    assert world.cache.num_cached == 0 and node.lock_count == 0
+    world.check_counts()
+
+
 # ------------------------------------------------------------------------------------ preemption
 
 
@@ -214,11 +268,40 @@ def test_a_request_is_overtaken_only_while_it_is_patient(policy, patience, starv
     world.add(favorite, max_tokens=1)
     world.run()
     patient = world.add(prompt_of(12, first=1), max_tokens=1)
-    for i in range(50 if starves else patience + 6):
+    for i in range(50 if starves else 2 * patience + 6):  # every second step admits two
         world.add([*favorite, i % 3], max_tokens=2)
         world.add([*favorite, (i + 1) % 3], max_tokens=2)
         world.step()
     assert (patient.status is Status.WAITING) == starves
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_patience_counts_the_steps_in_which_a_later_arrival_came_first(seed):
+    """Not those in which no request was admitted, or only earlier ones."""
+    rng = random.Random(seed)
+    world = World(max_num_seqs=2, max_num_batched_tokens=8, policy="lpm", patience=3, num_blocks=99)
+    families = [prompt_of(12, first) for first in range(3)]
+    overtaken = Counter()
+    for i in range(150):
+        if rng.random() < 0.6:
+            own = [100 + i] * 12
+            world.add([*rng.choice([*families, own]), rng.randint(0, 2)], rng.randint(1, 6))
+        order = {request: place for place, request in enumerate(world.requests)}
+        step = world.step() if world.scheduler.has_work else Step()
+        latest = max((order[request] for request in step.admitted), default=-1)
+        for request in world.scheduler.waiting:
+            overtaken[request] += order[request] < latest
+            assert request.steps_overtaken == overtaken[request] <= 3 and not step.preempted
+    assert max(overtaken.values()) == 3, "no request was overtaken often enough"
+
+
+def test_waiting_behind_earlier_arrivals_costs_no_patience():
+    world = World(max_num_seqs=1, max_num_batched_tokens=64, policy="lpm", patience=1)
+    world.add(prompt_of(12), max_tokens=20)
+    world.step()
+    none = world.add(prompt_of(12, first=1), max_tokens=1)
+    long = world.add([*prompt_of(12), 1], max_tokens=1)
+    assert [r for step in world.run() for r in step.admitted] == [long, none]
 
 
 # ------------------------------------------------------------------------------------ anything
@@ -325,6 +408,22 @@ def test_a_long_queue_is_ranked_in_part(monkeypatch):
         world.add([first % 3] * 12, max_tokens=1)
     assert world.step().admitted == []
     assert 0 < len(looked) < 200
+
+
+@pytest.mark.parametrize("policy", ["fcfs", "lpm"])
+def test_a_step_passes_over_few_of_many_copies(monkeypatch, policy):
+    world = World(num_blocks=64, max_num_seqs=99, max_num_batched_tokens=100, policy=policy)
+    copies = [world.add(prompt_of(120), max_tokens=1) for _ in range(2000)]
+    looked = []
+    match_length = world.cache.match_length
+    monkeypatch.setattr(
+        world.cache, "match_length", lambda *args: looked.append(args) or match_length(*args)
+    )
+    assert world.step().admitted == copies[:1]
+    first = world.scheduler.running[0]
+    monkeypatch.setattr(world.scheduler, "max_num_batched_tokens", 200)  # room beside its rest
+    assert first is copies[0] and world.step().admitted == []
+    assert 0 < len(looked) <= 2 * (MOST_PASSED + MOST_RANKED)
 
 
 def test_prompts_under_way_are_gathered_only_where_requests_wait(monkeypatch):

@@ -2,7 +2,8 @@
 
 Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two part inside
 an edge, call `self.split` and go on with the upper half. Collect values and stamp `last_access`
-on the way. `self._root_of(namespace)` is where to begin, `self._tick()` the time, and
+on the way. `as_key(token_ids)` makes the tokens a key as the nodes have it,
+`self._root_of(namespace)` is where to begin, `self._tick()` the time, and
 `self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
 with `tokens[start:]`.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from yaie.engine import radix as reference
-from yaie.engine.radix_node import Match
+from yaie.engine.radix_node import Match, as_key
 
 
 class RadixTree(reference.RadixTree):

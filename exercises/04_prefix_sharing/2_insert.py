@@ -4,6 +4,7 @@ A request has computed some tokens, and `blocks` is its block table. Put the ful
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
 the request: it goes on, and releases its table when it ends. You have `self.tree.insert(tokens,
 values, namespace)`, which returns the node at the end and how many tokens were there before, and
+of the pool `self.pool.check_used(blocks)`, which raises ValueError if one is free, and
 `self.pool.share(blocks)`.
 
 Check it:     yaie check 04.2
@@ -36,6 +37,7 @@ class RadixCache(reference.RadixCache):
             The node at which the tokens of the full blocks end, to lock.
 
         Raises:
-            ValueError: `blocks` are too few for the full blocks of `token_ids`. Nothing is kept.
+            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of them is
+                free. Nothing is kept.
         """
         raise NotImplementedError("Exercise 04.2: Keep what a request has computed")

@@ -2,7 +2,8 @@
 
 Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two part inside
 an edge, call `self.split` and go on with the upper half. Collect values and stamp `last_access`
-on the way. `self._root_of(namespace)` is where to begin, `self._tick()` the time, and
+on the way. `as_key(token_ids)` makes the tokens a key as the nodes have it,
+`self._root_of(namespace)` is where to begin, `self._tick()` the time, and
 `self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
 with `tokens[start:]`.
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from yaie.engine import radix as reference
-from yaie.engine.radix_node import Match
+from yaie.engine.radix_node import Match, as_key
 
 
 class RadixTree(reference.RadixTree):
@@ -30,7 +31,7 @@ class RadixTree(reference.RadixTree):
             The node at which the prefix ends, its length in tokens, and the values of all of its
             blocks in order. With nothing in common: the namespace's root, 0 and no values.
         """
-        tokens = tuple(token_ids)
+        tokens = as_key(token_ids)
         node = self._root_of(namespace)
         found = Match(node)
         now = self._tick()
@@ -41,6 +42,6 @@ class RadixTree(reference.RadixTree):
                 child = self.split(child, shared)
             child.last_access = now
             found.length += shared
-            found.values.extend(child.values)
+            found.runs.append(child.values)
             found.node = node = child
         return found

@@ -4,6 +4,7 @@ A request has computed some tokens, and `blocks` is its block table. Put the ful
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
 the request: it goes on, and releases its table when it ends. You have `self.tree.insert(tokens,
 values, namespace)`, which returns the node at the end and how many tokens were there before, and
+of the pool `self.pool.check_used(blocks)`, which raises ValueError if one is free, and
 `self.pool.share(blocks)`.
 
 Generated from RadixCache.insert in yaie/engine/prefix_cache.py.
@@ -32,13 +33,15 @@ class RadixCache(reference.RadixCache):
             The node at which the tokens of the full blocks end, to lock.
 
         Raises:
-            ValueError: `blocks` are too few for the full blocks of `token_ids`. Nothing is kept.
+            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of them is
+                free. Nothing is kept.
         """
         num_full = len(token_ids) // self.block_size
         if len(blocks) < num_full:
             raise ValueError(
                 f"blocks: {len(blocks)} blocks do not hold the {num_full} full blocks of token_ids"
             )
+        self.pool.check_used(blocks[:num_full])
         node, length = self.tree.insert(token_ids, blocks[:num_full], namespace)
         self.pool.share(blocks[length // self.block_size : num_full])
         return node

@@ -26,7 +26,7 @@ class Scheduler(reference.Scheduler):
             Whether it runs now. If not, nothing was taken.
         """
         found = self.cache.match(
-            request.token_ids if self.enable_prefix_caching else [], request.namespace
+            request.key if self.enable_prefix_caching else "", request.namespace
         )
         self.cache.lock(found.node)
         missing = blocks_needed(len(request.token_ids), self.kv.block_size) - len(found.values)

@@ -35,7 +35,7 @@ class EngineConfig:
             exceeds the token budget is the only prompt of its step.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
             longest cached prefix first.
-        patience: under "lpm", the most steps that a request waits behind later arrivals.
+        patience: under "lpm", in how many steps later arrivals may be admitted before a request.
         enforce_eager: launch every kernel by itself, and capture no CUDA graphs.
         overlap: launch a step before the tokens of the last one are known; by default on a GPU. On
             a CPU, True makes the operator `sample` choose the tokens, as on a GPU.

@@ -68,14 +68,22 @@ class BlockPool:
             self._ref_counts[block] = 1
         return blocks
 
-    def share(self, blocks: Iterable[int]) -> None:
-        """Count one more user for each of `blocks`, which must be in use already."""
-        blocks = list(blocks)
+    def check_used(self, blocks: Sequence[int]) -> None:
+        """Raise a ValueError if one of `blocks` is free, or outside the pool."""
+        in_pool = not blocks or (min(blocks) >= 0 and max(blocks) < self.num_blocks)
+        if in_pool and all(map(self._ref_counts.__getitem__, blocks)):
+            return
         for block in blocks:
             if self.ref_count(block) == 0:
                 raise ValueError(f"share: block {block} is free, so it cannot be shared")
+
+    def share(self, blocks: Iterable[int]) -> None:
+        """Count one more user for each of `blocks`, which must be in use already."""
+        blocks = list(blocks)
+        self.check_used(blocks)
+        counts = self._ref_counts
         for block in blocks:
-            self._ref_counts[block] += 1
+            counts[block] += 1
 
     def release(self, blocks: Iterable[int]) -> None:
         """Count one user less for each of `blocks`. A block without users is free again.

@@ -77,16 +77,29 @@ class RadixCache:
             The node at which the tokens of the full blocks end, to lock.
 
         Raises:
-            ValueError: `blocks` are too few for the full blocks of `token_ids`. Nothing is kept.
+            ValueError: `blocks` are too few for the full blocks of `token_ids`, or one of them is
+                free. Nothing is kept.
         """
         num_full = len(token_ids) // self.block_size
         if len(blocks) < num_full:
             raise ValueError(
                 f"blocks: {len(blocks)} blocks do not hold the {num_full} full blocks of token_ids"
             )
+        self.pool.check_used(blocks[:num_full])
         node, length = self.tree.insert(token_ids, blocks[:num_full], namespace)
         self.pool.share(blocks[length // self.block_size : num_full])
         return node
+
+    def extend(self, leaf: RadixNode, token_ids: Sequence[int], blocks: Sequence[int]) -> bool:
+        """Keep the full blocks that follow a leaf which the caller alone has locked.
+
+        Returns:
+            Whether it was done; if not, nothing has changed: see `RadixTree.extend`.
+        """
+        self.pool.check_used(blocks)
+        if done := self.tree.extend(leaf, token_ids, blocks):
+            self.pool.share(blocks)
+        return done
 
     def lock(self, node: RadixNode) -> None:
         """Keep `node` and everything above it from eviction, until `unlock`."""

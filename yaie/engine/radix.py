@@ -12,7 +12,9 @@ import heapq
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
-from yaie.engine.radix_node import Match, RadixNode, describe
+from yaie.engine.radix_node import Match, RadixNode, as_key, as_token_ids, describe
+
+FEW = 16  # tokens that are compared one by one, where an edge and a sequence part
 
 
 def shared_prefix_length(a: Sequence[int], b: Sequence[int]) -> int:
@@ -33,7 +35,8 @@ class RadixTree:
     """A compressed tree of token sequences, in whole blocks of `block_size` tokens.
 
     Edges are compared and split at multiples of `block_size` only, since a block is the unit in
-    which values are kept. Sequences of different namespaces (adapters, tenants) never meet.
+    which values are kept. Sequences of different namespaces (adapters, tenants) never meet. Tokens
+    come as ids or, without a conversion, as what `as_key` makes of them.
 
     The idea of a radix tree as a prefix cache: Zheng et al., "SGLang: Efficient Execution of
     Structured Language Model Programs", 2024.
@@ -43,7 +46,7 @@ class RadixTree:
         if block_size < 1:
             raise ValueError(f"block_size must be at least 1, got {block_size}")
         self.block_size = block_size
-        self.root = RadixNode((), [], None)
+        self.root = RadixNode("", [], None)
         self.roots: dict[str, RadixNode] = {"": self.root}
         self.num_nodes = 1
         self.num_values = 0
@@ -67,7 +70,7 @@ class RadixTree:
             The node at which the prefix ends, its length in tokens, and the values of all of its
             blocks in order. With nothing in common: the namespace's root, 0 and no values.
         """
-        tokens = tuple(token_ids)
+        tokens = as_key(token_ids)
         node = self._root_of(namespace)
         found = Match(node)
         now = self._tick()
@@ -78,7 +81,7 @@ class RadixTree:
                 child = self.split(child, shared)
             child.last_access = now
             found.length += shared
-            found.values.extend(child.values)
+            found.runs.append(child.values)
             found.node = node = child
         return found
 
@@ -98,8 +101,9 @@ class RadixTree:
             The node at which the sequence ends, and how many tokens were there before.
         """
         num_blocks = len(token_ids) // self.block_size
-        tokens = tuple(token_ids[: num_blocks * self.block_size])
-        values = [None] * num_blocks if values is None else list(values)
+        tokens = as_key(token_ids[: num_blocks * self.block_size])
+        if not isinstance(values, list):
+            values = [None] * num_blocks if values is None else list(values)
         if len(values) < num_blocks:
             raise ValueError(
                 f"values must have one entry for each of the {num_blocks} whole blocks of "
@@ -120,6 +124,38 @@ class RadixTree:
         self.num_evictable += len(new_values)
         self._offer(leaf)
         return leaf, found.length
+
+    def extend(self, leaf: RadixNode, token_ids: Sequence[int], values: Sequence[Any]) -> bool:
+        """Lengthen the edge into a leaf, if a single lock holds it: that of the caller.
+
+        A request that generates makes its own leaf longer this way, block by block, and no chain
+        of nodes with a block each below it. It counts as a use of the whole path.
+
+        Args:
+            leaf: what the caller has locked.
+            token_ids: those that follow the leaf's, in whole blocks.
+            values: one for each of the blocks.
+
+        Returns:
+            Whether it was done. If not, the node is a root, has children, or others need it to
+            end where it does; then nothing has changed, and `insert` does it.
+        """
+        tokens = as_key(token_ids)
+        if len(tokens) != len(values) * self.block_size:
+            raise ValueError(
+                f"values must have one entry for each block of {self.block_size} token_ids, "
+                f"got {len(values)} for {len(tokens)} tokens"
+            )
+        if leaf.parent is None or leaf.children or leaf.request_ids or leaf.lock_count != 1:
+            return False
+        leaf.key += tokens
+        leaf.values = [*leaf.values, *values]  # a new list: a Match may have the old one
+        self.num_values += len(values)
+        now = self._tick()
+        while leaf is not None:
+            leaf.last_access = now
+            leaf = leaf.parent
+        return True
 
     def split(self, node: RadixNode, num_tokens: int) -> RadixNode:
         """Cut the edge into `node` after `num_tokens` tokens.
@@ -160,7 +196,7 @@ class RadixTree:
 
         In the last one, the sequence may end or part from the key.
         """
-        tokens = tuple(token_ids)
+        tokens = as_key(token_ids)
         node, length = self._root_of(namespace), 0
         while child := node.children.get(tokens[length : length + self.block_size]):
             shared = self._shared_tokens(child.key, tokens, length)
@@ -169,12 +205,25 @@ class RadixTree:
             if shared < len(node.key):
                 break
 
-    def _shared_tokens(self, key: tuple[int, ...], tokens: tuple[int, ...], start: int) -> int:
-        """Count the tokens, in whole blocks, that `key` shares with `tokens[start:]`."""
-        there = tokens[start : start + len(key)]
-        if key == there:  # mostly so, and much faster than a loop
+    def _shared_tokens(self, key: str, tokens: str, start: int) -> int:
+        """Count the tokens, in whole blocks, that `key` shares with `tokens[start:]`.
+
+        A comparison of memory says only whether two pieces are equal. So pieces of the key are
+        compared that double in length, until one differs; then halves of that one.
+        """
+        if tokens.startswith(key, start):  # mostly so
             return len(key)
-        return shared_prefix_length(key, there) // self.block_size * self.block_size
+        length, size = 0, FEW
+        while tokens.startswith(key[length : length + size], start + length):
+            length += size
+            size *= 2
+        while size > FEW:
+            size //= 2
+            if tokens.startswith(key[length : length + size], start + length):
+                length += size
+        there = start + length
+        length += shared_prefix_length(key[length : length + FEW], tokens[there : there + FEW])
+        return length // self.block_size * self.block_size
 
     # ------------------------------------------------------------------------ locks, eviction
 
@@ -286,7 +335,7 @@ class RadixTree:
 
     def _root_of(self, namespace: str) -> RadixNode:
         """The namespace's root; a new one, which `insert` keeps, if it has no tokens."""
-        return self.roots.get(namespace) or RadixNode((), [], None, namespace)
+        return self.roots.get(namespace) or RadixNode("", [], None, namespace)
 
     def _forget_if_empty(self, node: RadixNode) -> None:
         """Drop a namespace's root without children: there may be a namespace for every user."""
@@ -327,6 +376,6 @@ class RadixTree:
         while stack:
             node, described = stack.pop()
             for child in node.children.values():
-                described["children"].append(describe(child.key, child.request_ids))
+                described["children"].append(describe(as_token_ids(child.key), child.request_ids))
                 stack.append((child, described["children"][-1]))
         return graph

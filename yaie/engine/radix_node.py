@@ -1,17 +1,55 @@
-"""The nodes of a radix tree, and what a search in it finds."""
+"""The nodes of a radix tree, what a search in it finds, and the form in which it holds tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import sys
+from array import array
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
+
+UTF_32 = f"utf-32-{sys.byteorder[0]}e"  # without a byte order mark, which would be token 65,279
+
+
+def as_key(token_ids: Sequence[int] | str) -> str:
+    """Tokens as a string, one character per token: character `i` is `chr(token_ids[i])`.
+
+    A string lies in memory as an array of 1, 2 or 4 bytes per token, and slicing, hashing and
+    comparing it are loops in C over that array. A tuple holds a pointer to an object per token.
+
+    Args:
+        token_ids: ints from 0 to 1,114,111, the largest code point, in a list, an array or a
+            tensor `[tokens]`; or a key, which is returned as it is.
+
+    Raises ValueError or TypeError for anything else.
+
+    >>> as_key([72, 105])
+    'Hi'
+    """
+    if isinstance(token_ids, str):
+        return token_ids
+    if isinstance(token_ids, bytes | bytearray):  # `array` would take them for memory
+        raise TypeError(f"token_ids must be ints, got {type(token_ids).__name__}")
+    try:
+        numbers = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
+        return array("I", numbers).tobytes().decode(UTF_32, "surrogatepass")
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        limit = f"ints from 0 to {sys.maxunicode:,} in one dimension"
+        raise kind(f"token_ids must be {limit}: {error}") from None
+
+
+def as_token_ids(key: str) -> list[int]:
+    """The tokens that a key stands for."""
+    return list(map(ord, key))
 
 
 class RadixNode:
     """A run of tokens that no other sequence has split yet.
 
     Attributes:
-        key: the tokens on the edge from `parent` to this node.
+        key: the tokens on the edge from `parent` to this node, as `as_key` makes it.
         values: one value for every `block_size` tokens of `key`.
         children: by the first block of the child's key.
         lock_count: how many users need this node to stay. A parent's is never below its child's.
@@ -34,7 +72,7 @@ class RadixNode:
 
     def __init__(
         self,
-        key: tuple[int, ...],
+        key: str,
         values: list[Any],
         parent: RadixNode | None,
         namespace: str = "",
@@ -43,7 +81,7 @@ class RadixNode:
         self.values = values
         self.parent = parent
         self.namespace = namespace
-        self.children: dict[tuple[int, ...], RadixNode] = {}
+        self.children: dict[str, RadixNode] = {}
         self.lock_count = 0
         self.last_access = 0
         self.request_ids: set[Hashable] = set()
@@ -63,14 +101,26 @@ class RadixNode:
 
 @dataclass
 class Match:
-    """What a tree holds of a sequence: its first `length` tokens, ending exactly at `node`."""
+    """What a tree holds of a sequence: its first `length` tokens, ending exactly at `node`.
+
+    `runs` has the values of each node on the way.
+    """
 
     node: RadixNode
     length: int = 0
-    values: list[Any] = field(default_factory=list)
+    runs: list[list[Any]] = field(default_factory=list)
+
+    @cached_property
+    def values(self) -> list[Any]:
+        """One value for each block. They are joined when first asked for: most searches, such as
+        those that insert, need none."""
+        values: list[Any] = []
+        for run in self.runs:
+            values += run
+        return values
 
 
-def describe(tokens: tuple[int, ...], request_ids: set[Hashable]) -> dict[str, Any]:
+def describe(tokens: Sequence[int], request_ids: set[Hashable]) -> dict[str, Any]:
     """A node as a dict, without its children yet."""
     return {
         "tokens": list(tokens),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.radix import RadixNode
+from yaie.engine.radix_node import RadixNode, as_key
 from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
 
@@ -55,7 +55,8 @@ class Request:
         row: of its newest token in the results of the step that computes it.
         num_computed_tokens: how many tokens have their keys and values in the cache.
         node: the node of the radix cache that the request has locked.
-        steps_waited: scheduling steps that passed it over.
+        num_kept_tokens: how many of them the request has put into the radix cache, up to `node`.
+        steps_overtaken: steps that admitted a later arrival before it.
         edits: what its parameters change in its logits, made when they first do.
         output_text: the text of the generated tokens, if the engine has given it a tokenizer.
         logprobs: of every generated token, if its parameters ask for them.
@@ -78,6 +79,7 @@ class Request:
         self.namespace = f"{namespace}\0{request_id}" if self.scores_prompt else namespace
         self.prompt_token_ids = list(prompt_token_ids)
         self.token_ids = list(prompt_token_ids)
+        self._key = as_key(self.token_ids)
         self.output_text = output_text
         self.logprobs: list[TokenLogprob] = []
         length = len(self.prompt_token_ids) if self.scores_prompt else 0
@@ -94,7 +96,8 @@ class Request:
         self.finish_reason: str | None = None
         self.error: str | None = None
         self.node: RadixNode | None = None
-        self.steps_waited = 0
+        self.num_kept_tokens = 0
+        self.steps_overtaken = 0
         self.edits: LogitEdits | None = None
         self.metrics = Metrics()
         self.generator = torch.Generator()
@@ -117,12 +120,24 @@ class Request:
     @property
     def output_token_ids(self) -> list[int]:
         """The tokens generated so far, without those that are pending."""
-        return self.token_ids[self.num_prompt_tokens : len(self.token_ids) - self.num_pending]
+        return self.token_ids[self.num_prompt_tokens : self.num_known_tokens]
 
     @property
     def num_output_tokens(self) -> int:
         """How many tokens were generated so far, including those that are pending."""
         return len(self.token_ids) - len(self.prompt_token_ids)
+
+    @property
+    def num_known_tokens(self) -> int:
+        """How many tokens it has, without those that are pending."""
+        return len(self.token_ids) - self.num_pending
+
+    @property
+    def key(self) -> str:
+        """Its known tokens as the radix tree holds them."""
+        if len(self._key) < self.num_known_tokens:
+            self._key += as_key(self.token_ids[len(self._key) : self.num_known_tokens])
+        return self._key
 
     @property
     def num_new_tokens(self) -> int:
@@ -170,13 +185,13 @@ class Request:
 
     def receive(self, token: int) -> None:
         """Put a token in the first reserved place."""
-        self.token_ids[len(self.token_ids) - self.num_pending] = token
+        self.token_ids[self.num_known_tokens] = token
         self.num_pending -= 1
 
     def forget_pending(self) -> None:
         """Give up the reserved places. What was computed for them counts as not computed."""
         if self.num_pending:
-            del self.token_ids[len(self.token_ids) - self.num_pending :]
+            del self.token_ids[self.num_known_tokens :]
             self.num_pending = 0
             self.num_computed_tokens = min(self.num_computed_tokens, len(self.token_ids) - 1)
 

@@ -18,6 +18,7 @@ from yaie.engine.radix import RadixTree
 from yaie.engine.request import Request, Status
 
 MOST_RANKED = 128  # waiting requests that "lpm" compares in a step, each by a lookup of its prompt
+MOST_PASSED = 128  # waiting requests that a step passes over, each after two lookups
 
 
 @dataclass
@@ -131,28 +132,33 @@ class Scheduler:
         """Start waiting requests while there are batch slots, tokens of the budget and blocks.
 
         A request whose first tokens another request is computing now waits for them, and is passed
-        over. Apart from that, no request overtakes the first that does not fit.
+        over, as long as they are few. Apart from that, no request overtakes the first that does not
+        fit.
 
         The last free block may be given away, although the running requests will need it soon and
         take it back by preemption. Blocks kept free for them would save that work when memory is
         short, but lie idle when outputs end early, and the scheduler cannot know their lengths.
         """
-        if not self.waiting:
+        if not (self.waiting and self._has_place(step)):
             return
         underway = self._prefixes_underway()
-        for request in self._in_order_of_admission(step):
-            if not self._has_place(step):
+        passed = overtaken = 0
+        for request in self._in_order_of_admission():
+            if passed == MOST_PASSED or not self._has_place(step):
                 break
             if self._will_be_cached(request, underway):
+                passed += 1
                 continue
             if not self.start(request):
                 break
-            self.waiting.remove(request)
+            place = self.waiting.index(request)
+            del self.waiting[place]
+            overtaken = overtaken - 1 if place < overtaken else place
             step.admitted.append(request)
             self._add_prefill(request, step)
             self._note_underway(request, underway)
-        for request in self.waiting:
-            request.steps_waited += 1
+        for request in islice(self.waiting, overtaken):
+            request.steps_overtaken += 1
 
     def start(self, request: Request) -> bool:
         """Give a waiting request its cached prefix and blocks for the rest of its tokens.
@@ -164,7 +170,7 @@ class Scheduler:
             Whether it runs now. If not, nothing was taken.
         """
         found = self.cache.match(
-            request.token_ids if self.enable_prefix_caching else [], request.namespace
+            request.key if self.enable_prefix_caching else "", request.namespace
         )
         self.cache.lock(found.node)
         missing = blocks_needed(len(request.token_ids), self.kv.block_size) - len(found.values)
@@ -181,12 +187,18 @@ class Scheduler:
         return True
 
     def advance(self, step: Step) -> None:
-        """Record that the step was computed; keep the prompts' blocks for others to share."""
+        """Record that the step was computed, and keep the blocks that are full for others to share.
+
+        A prompt's immediately. A generated block once the next token is known: then the step that
+        filled it has been read, and had no NaN.
+        """
         for request in step.scheduled:
             was_decoding = request.is_decoding
             request.num_computed_tokens += step.num_tokens[request.request_id]
             if not was_decoding:
                 self._keep(request)
+            elif request.num_known_tokens - 1 - request.num_kept_tokens >= self.kv.block_size:
+                self._keep(request, request.num_known_tokens - 1)
 
     # ------------------------------------------------------------------------ endings
 
@@ -215,30 +227,37 @@ class Scheduler:
         """Release everything that a running request holds."""
         self._keep(request)
         self.kv.free_blocks(request.request_id)
-        node, request.node = request.node, None
+        node, request.node, request.num_kept_tokens = request.node, None, 0
         self.cache.unlock(node)
         self.running.remove(request)
         if request.error:
             self.cache.drop(node)
 
-    def _keep(self, request: Request) -> None:
-        """Put the computed blocks of a running request into the cache, and lock them there.
+    def _keep(self, request: Request, num_tokens: int | None = None) -> None:
+        """Put the full blocks of a running request's first `num_tokens` tokens, by default all that
+        are computed, into the cache, and lock them there.
 
         Where the cache has other blocks for the same tokens, the request continues with those: they
         are locked in any case, and its own would hold the same keys and values a second time.
         """
         if not self.enable_prefix_caching or request.error:
             return
-        computed = request.token_ids[: request.num_computed_tokens]
-        table = self.kv.block_tables[request.request_id]
-        node = self.cache.insert(computed, table, request.namespace)
+        table, size = self.kv.block_tables[request.request_id], self.kv.block_size
+        num_tokens = request.num_computed_tokens if num_tokens is None else num_tokens
+        kept, end = request.num_kept_tokens, num_tokens // size * size
+        request.num_kept_tokens = end
+        first, last = kept // size, end // size
+        if kept and self.cache.extend(request.node, request.key[kept:end], table[first:last]):
+            return
+        node = self.cache.insert(request.key[:end], table, request.namespace)
         self.cache.lock(node)
         self.cache.unlock(request.node)
         request.node = node
-        cached = node.path_values()
-        self.kv.pool.share(cached)  # before its own are released, most of which are the same
-        self.kv.pool.release(table[: len(cached)])
-        table[: len(cached)] = cached
+        ours, cached = table[first:last], node.path_values()[first:]
+        if ours != cached:
+            self.kv.pool.share(cached)  # before its own are released, some of which are the same
+            self.kv.pool.release(ours)
+            table[first:last] = cached
 
     # ------------------------------------------------------------------------ prompts
 
@@ -258,15 +277,13 @@ class Scheduler:
     def _has_place(self, step: Step) -> bool:
         return len(self.running) < self.max_num_seqs and self._budget_left(step) > 0
 
-    def _in_order_of_admission(self, step: Step) -> list[Request]:
-        if not self._has_place(step):  # without matching every waiting prompt
-            return []
+    def _in_order_of_admission(self) -> list[Request]:
         if self.policy == "fcfs":
             return list(self.waiting)
 
         def rank(request: Request) -> tuple[bool, int]:
-            is_patient = request.steps_waited < self.patience
-            length = self.cache.match_length(request.token_ids, request.namespace)
+            is_patient = request.steps_overtaken < self.patience
+            length = self.cache.match_length(request.key, request.namespace)
             return is_patient, -length if is_patient else 0
 
         first = islice(self.waiting, MOST_RANKED)
@@ -282,11 +299,11 @@ class Scheduler:
 
     def _note_underway(self, request: Request, underway: RadixTree) -> None:
         if self.enable_prefix_caching:
-            underway.insert(request.token_ids, namespace=request.namespace)
+            underway.insert(request.key, namespace=request.namespace)
 
     def _will_be_cached(self, request: Request, underway: RadixTree) -> bool:
         """Whether another request is computing a longer prefix than the cached one."""
         if underway.num_values == 0:
             return False
-        soon = underway.match_length(request.token_ids[:-1], request.namespace)
-        return soon > self.cache.match_length(request.token_ids, request.namespace)
+        soon = underway.match_length(request.key[:-1], request.namespace)
+        return soon > self.cache.match_length(request.key, request.namespace)

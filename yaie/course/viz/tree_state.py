@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Any
 
 from yaie.course.viz import style
+from yaie.engine.radix_node import as_token_ids
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -67,7 +68,7 @@ def snapshot_tree(
         index = len(nodes) - 1
         for label, child in reversed(list(node.children.items())):
             child_key = getattr(child, "key", None)
-            child_key = (label,) if child_key is None else tuple(child_key)
+            child_key = (label,) if child_key is None else tuple(as_token_ids(child_key))
             stack.append((child, child_key, "", index))
     return TreeState(tuple(nodes), getattr(tree, "block_size", 1), tuple(matched), str(namespace))
 

@@ -15,6 +15,7 @@ from yaie.course.exercises.nb02.trees import (
     path_to,
     random_tokens,
     see_consistent,
+    spelled,
     table,
     tree_picture,
 )
@@ -83,13 +84,13 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
     see.true(call, upper is not node, "returned the node it was given, expected a new upper node")
     names = {id(parent): "parent", id(upper): "upper", id(node): "lower"}
     blocks = f"There is one value per block: {cut} tokens are {cut // 2} of 3 values."
-    lead = "A child's label is the first block of its key, as a tuple."
+    lead = "A child's label is the first block of its key."
     rest = "What followed the edge now follows its lower half."
     for half, other, above, own_key, own_values in (
         ("upper", upper, "parent", key[:cut], values[: cut // 2]),
         ("lower", node, "upper", key[cut:], values[cut // 2 :]),
     ):
-        see.equal(f"the {half} node's key after {call}", other.key, own_key)
+        see.equal(f"the {half} node's key after {call}", spelled(other.key), spelled(own_key))
         see.equal(f"the {half} node's values after {call}", other.values, own_values, blocks)
         see.equal(f"the {half} node's parent after {call}", names.get(id(other.parent)), above)
     for above, other, want in (
@@ -97,6 +98,7 @@ def observe_one(RadixTree: type, cut: int, see: Observer) -> None:
         ("upper node", upper, {key[cut : cut + 2]: "lower"}),
     ):
         got = {label: names.get(id(child), "another") for label, child in other.children.items()}
+        got, want = ({spelled(k): name for k, name in labels.items()} for labels in (got, want))
         see.equal(f"the children of the {above} after {call}", got, want, lead)
     see.equal(f"the children of the lower node after {call}", list(node.children), below, rest)
     halves = f"of upper and lower node after {call}"

@@ -11,6 +11,7 @@ from yaie.course import viz
 from yaie.course.core.observe import Observer
 from yaie.course.exercises.oracles import PrefixOracle
 from yaie.engine import radix
+from yaie.engine.radix_node import as_token_ids
 
 DEEP = 1_100  # nodes below each other, as when a prompt grows by a token per request
 
@@ -49,17 +50,22 @@ def all_nodes(tree: Any) -> list[tuple[str, tuple[int, ...], Any]]:
     stack = [(name, (), root) for name, root in tree.roots.items()]
     found = []
     for name, tokens, node in stack:
-        below = [(name, tokens + tuple(child.key), child) for child in node.children.values()]
+        below = [(name, tokens + spelled(child.key), child) for child in node.children.values()]
         found += below
         stack += below
     return found
+
+
+def spelled(key: Any) -> tuple:
+    """The tokens of a key, to be read; of what is no key, its items."""
+    return tuple(as_token_ids(key) if isinstance(key, str) else key)
 
 
 def path_to(node: Any) -> list[int]:
     """The tokens from the root down to a node's end."""
     tokens: list[int] = []
     while getattr(node, "parent", None) is not None:
-        tokens = [*node.key, *tokens]
+        tokens = [*spelled(node.key), *tokens]
         node = node.parent
     return tokens
 
@@ -82,10 +88,11 @@ def see_consistent(see: Observer, tree: Any, after: str) -> None:
     for node in [*tree.roots.values(), *(node for _, _, node in nodes)]:
         for label, child in node.children.items():
             if child.parent is not node:
-                wrong.append(f"the child with key {child.key} has another node as its `parent`")
-            if label != tuple(child.key[: tree.block_size]):
-                wrong.append(f"the child with key {child.key} is filed under {label}")
-    filed = "A child's parent is the node above it, its label the first block of its key, a tuple."
+                wrong.append(f"the child with key {spelled(child.key)} has another `parent`")
+            if label != child.key[: tree.block_size]:
+                filed = spelled(label) if isinstance(label, str) else repr(label)
+                wrong.append(f"the child with key {spelled(child.key)} is filed under {filed}")
+    filed = "A child's parent is the node above it, its label the first block of its key."
     see.note(f"after {after}", wrong, wrong[0] if wrong else "", filed)
     values = sum(len(node.values) for _, _, node in nodes)
     free = sum(len(node.values) for _, _, node in nodes if node.lock_count == 0)

@@ -20,6 +20,7 @@ def cases() -> Iterator[Case]:
     yield case(("start", "a", PROMPT), ("insert", "a", 6), *branch)
     yield case(("start", "a", [1, 2], "adapter"), ("insert", "a", 2))
     yield case(("start", "a", PROMPT), ("insert too few", "a", 2))
+    yield case(("start", "a", PROMPT), ("insert a free one", "a"))
     yield case(*life.random_steps(seed=2), num_blocks=16)
 
 

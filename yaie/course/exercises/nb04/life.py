@@ -27,6 +27,7 @@ WORDS = {  # of each action, to tell a trace with
     "start": "{0!r} starts with {1}",
     "insert": "insert of the first {1} tokens of {0!r}",
     "insert too few": "insert of {0!r} with {1} blocks",
+    "insert a free one": "insert of {0!r} with a free block",
     "end": "{0!r} ends",
     "lock": "{0} is locked",
     "evict": "evict({0})",
@@ -196,6 +197,16 @@ class Life:
         because = (
             f"{len(tokens)} tokens fill {len(tokens) // self.size} blocks, and {num_blocks} came."
         )
+        self.see.raises(call, ValueError, lambda: self.cache.insert(tokens, blocks), because)
+        self.compare(f"the refused {call}", FAILED)
+
+    def insert_a_free_one(self, name: str) -> None:
+        if name not in self.running:
+            return
+        tokens, blocks = self.running[name].tokens, self.running[name].table[:-1]
+        blocks.append(self.cache.pool.free_block_list[0])
+        call = f"insert({tokens}, the blocks of {name!r} but the last, and the free {blocks[-1]})"
+        because = "A free block is another request's soon, so it cannot be cached."
         self.see.raises(call, ValueError, lambda: self.cache.insert(tokens, blocks), because)
         self.compare(f"the refused {call}", FAILED)
 

@@ -19,7 +19,7 @@ from yaie.course.exercises.nb06.scene import (
 
 def cases() -> Iterator[Case]:
     yield Case("10 tokens of prompt and 2 generated ones", steps=2, options={}, preemptions=0)
-    yield Case("10 tokens of prompt and 4 generated ones", steps=4, options={}, preemptions=1)
+    yield Case("10 tokens of prompt and 3 generated ones", steps=3, options={}, preemptions=1)
     yield Case("10 tokens of prompt and 2 generated ones, no prefix caching", steps=2,
                options={"enable_prefix_caching": False}, preemptions=0)  # fmt: skip
 

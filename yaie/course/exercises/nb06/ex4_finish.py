@@ -23,7 +23,7 @@ def cases() -> Iterator[Case]:
 
 
 def observe(scheduler_class: type, case: Case, see: Observer) -> None:
-    scene, request = running_scene(scheduler_class, 4)
+    scene, request = running_scene(scheduler_class, 3)  # its third block is full
     changes: Changes
     if case.waits:
         request = scene.add("waits", 6)
