@@ -282,7 +282,7 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
             continue  # the read that won the race
         where = sorted((finding.line, finding.other_line))
         if finding.kind == "deadlock":
-            where = [finding.line]
+            where = [finding.line, finding.name, finding.offset]
         key = (finding.kind, finding.memory, finding.header, *where)
         seen.setdefault(key, finding)
     return list(seen.values())

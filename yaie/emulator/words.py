@@ -94,8 +94,12 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
 def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads tile[3] before the asynchronous copy to it, which thread 4 …"""
     one, other = _numbers("thread", [(t.x, t.y, t.z) for t in (raw.thread, raw.other_thread)])
+    name = element(raw, memories, source)
+    if _text(raw) == "left":
+        return (
+            f"In {here} {one} starts a copy from {name}, and the thread block ends without a wait"
+        )
     if _text(raw) == "end":
-        name = element(raw, memories, source)
         return (
             f"The copies that {one} starts in {here} complete on {name}, for which no thread waits"
         )
@@ -104,7 +108,7 @@ def _pending_copy(raw, here: Place, there: Place, memories, source: str) -> str:
     operation = "wgmma that reads" if _text(raw) == "wgmma" else f"asynchronous copy {way}"
     who = "it" if one == other else other
     return (
-        f"In {here} {one} {does} {element(raw, memories, source)} before the {operation} it, which "
+        f"In {here} {one} {does} {name} before the {operation} it, which "
         f"{who} started in {there}, has been waited for"
     )
 

@@ -64,6 +64,9 @@ bool Async::lands_now() {
 
 // At the end of a thread block all lands, even what no thread has waited for.
 void Async::end_block() {
+    for (const Flight& flight : flights_) {
+        if (core_.checking) observer->left(core_, flight);
+    }
     core_.current = &core_.threads[0];
     for (uint32_t i = 0; i < core_.count; ++i) land_copies(core_.threads[i], ~0ull);
     while (land_one()) {}
@@ -110,7 +113,7 @@ void Async::issue(const AsyncOperation& what, const void* site) {
     tick();
     Thread& me = *core_.current;
     core_.busy = 1;
-    Flight flight = {what, {}, {}, {}, &me, me.bulk_groups, 0, 0, site, false};
+    Flight flight = {what, {}, {}, {}, &me, me.bulk_groups, 0, 0, site, false, false};
     flight.reads.assign(what.reads, what.reads + what.num_reads);
     flight.writes.assign(what.writes, what.writes + what.num_writes);
     const char* data = static_cast<const char*>(what.data);
@@ -170,6 +173,7 @@ void Async::bulk_wait(size_t groups_in_flight, bool only_reads) {
             continue;
         }
         if (!flight.landed) land(flight);
+        flight.reads_seen = true;
         if (core_.checking) observer->waited(core_, flight, only_reads);
         if (!only_reads) flights_.erase(flights_.begin() + i--);
     }
@@ -185,7 +189,7 @@ void Async::copies_arrive(uint64_t* address, bool counted, const void* site) {
     what.completion = Completion::mbarrier;
     what.mbarrier = address;
     Thread& me = *core_.current;
-    take({what, {}, {}, {}, &me, 0, 0, me.copies_started, site, false});
+    take({what, {}, {}, {}, &me, 0, 0, me.copies_started, site, false, false});
 }
 
 }  // namespace emulator

@@ -45,7 +45,7 @@ struct Flight {  // an operation that has been issued and not been waited for
     uint32_t number;  // of those that its mbarrier completes, for the checker
     uint64_t copies;  // of its thread that land with it: all up to this one
     const void* site;
-    bool landed;
+    bool landed, reads_seen;
 };
 
 struct Batch {  // a product of a warp group that has not landed
@@ -68,6 +68,7 @@ struct WarpGroup {
     const void* site;  // of the first that arrived
     const Thread* first;
     int registers;     // of each thread
+    bool changed;      // by setmaxnreg
     std::vector<Batch> batches;  // in flight, in their order
     Table<Hidden> hidden;        // by address
 };
@@ -103,6 +104,8 @@ class Async {
     void set_registers(bool increases, int registers, const void* site);
 
     Failure lack(const Thread& thread);
+    // Whether the last thread of its warp group does so, and this one waits for that.
+    bool waits_for_registers(const Thread& thread) const;
 
     // The operation that lands at this moment: a fault is one of its line.
     const void* landing = nullptr;

@@ -121,16 +121,14 @@ bool Async::mbarrier_wait(uint64_t* address, uint64_t phase, bool by_parity, con
         return by_parity ? (present & 1) != (phase & 1) : present > phase;
     };
     if (core_.checking) observer->mbarrier_arrive(core_, address, 0, site);
-    bool complete = is_complete();
-    if (!complete) {
+    if (!is_complete()) {
         const bool again = me.polled == address;
         me.polled = address;
         me.awaited = address;
         me.phase = by_parity ? barrier(address, site).phase : phase;
         core_.suspend(again ? State::at_mbarrier : State::ready, site);
-        complete = is_complete();
+        if (!again || !is_complete()) return false;
     }
-    if (!complete) return false;
     me.polled = nullptr;
     if (core_.checking) observer->mbarrier_seen(core_, address);
     return true;

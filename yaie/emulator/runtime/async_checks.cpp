@@ -202,6 +202,18 @@ void Checker::waited(Core& core, const Flight& flight, bool only_reads) {
     for (const Span& span : flight.writes) settle(me, span.begin, span.size, agent);
 }
 
+// A store may go on after its thread block, but only if it has read what it stores.
+void Checker::left(Core& core, const Flight& flight) {
+    if (flight.what.mbarrier || flight.reads_seen || threads_were_killed_) return;
+    Busy busy(core);
+    Failure finding = describe(core, Kind::pending_copy, flight.site);
+    finding.address = reinterpret_cast<uintptr_t>(flight.reads[0].begin);
+    locate(finding);
+    finding.thread = flight.by->index;
+    snprintf(finding.text, sizeof(finding.text), "left");
+    add(finding);
+}
+
 // ------------------------------------------------------------------------------------- fences
 
 void Checker::fence_async(Core& core, bool of_mbarrier_init) {

@@ -122,20 +122,28 @@ void Async::set_registers(bool increases, int registers, const void* site) {
     if (!meet(nullptr, site)) return;
     Thread& me = *core_.current;
     WarpGroup& group = groups_[me.linear / warp_group_size];
-    if (increases ? registers < group.registers : registers > group.registers) {
+    const int before = group.registers;
+    // How many the compiler has chosen for the kernel is not known, so the first change is right.
+    if (group.changed && (increases ? registers < before : registers > before)) {
         fault(core_, Kind::register_budget, site, nullptr,
               "setmaxnreg.%s asks for %d registers per thread, and the warp group has %d",
-              increases ? "inc" : "dec", registers, group.registers);
+              increases ? "inc" : "dec", registers, before);
     }
     while (others_registers(group) + registers > registers_of_block()) {
         me.parameter = registers;
         core_.suspend(State::at_registers, site);
     }
     group.registers = registers;
+    group.changed = true;
     release(group);
     for (uint32_t i = 0; i < core_.count && !increases; ++i) {
         if (core_.threads[i].state == State::at_registers) core_.threads[i].state = State::ready;
     }
+}
+
+bool Async::waits_for_registers(const Thread& thread) const {
+    return thread.state == State::at_group &&
+           groups_[thread.linear / warp_group_size].arrived == 0;
 }
 
 int Async::others_registers(const WarpGroup& group) const {

@@ -92,6 +92,7 @@ class Checker final : public Observer {
     void issued(Core& core, Flight& flight) override;
     void landed(Core& core, const Flight& flight) override;
     void waited(Core& core, const Flight& flight, bool only_reads) override;
+    void left(Core& core, const Flight& flight) override;
     void fence_async(Core& core, bool of_mbarrier_init) override;
     void product_issued(Core& core, const Product& product, bool first,
                         const void* site) override;

@@ -259,8 +259,8 @@ void Core::release_barrier() {
 }
 
 // No thread can run and some are waiting: reports each place in which they do, beside another one.
-// Threads that wait for an mbarrier, a named barrier or their warp group come first: what they lack
-// can be told.
+// Those whose lack can be told come first: registers, threads of a warp group, arrivals at an mbarrier
+// or a named barrier.
 void Core::stuck() {
     std::vector<const Thread*> places;
     auto is_same = [](const Thread& a, const Thread& b) {
@@ -269,12 +269,12 @@ void Core::stuck() {
     };
     for (uint32_t i = 0; i < count; ++i) {
         const Thread& thread = threads[i];
-        bool known = thread.state == State::done;
+        bool known = thread.state == State::done || async.waits_for_registers(thread);
         for (const Thread* other : places) known = known || is_same(thread, *other);
         if (!known && places.size() < 16) places.push_back(&thread);
     }
-    std::stable_partition(places.begin(), places.end(), [](const Thread* thread) {
-        return thread->state >= State::at_mbarrier;
+    std::stable_sort(places.begin(), places.end(), [](const Thread* a, const Thread* b) {
+        return a->state > b->state && a->state >= State::at_mbarrier;
     });
     for (size_t i = places.size(); i-- > 0;) {
         Failure failure = async.lack(*places[i]);

@@ -45,6 +45,7 @@ class Observer {
     virtual void issued(Core& core, Flight& flight) = 0;
     virtual void landed(Core& core, const Flight& flight) = 0;
     virtual void waited(Core& core, const Flight& flight, bool only_reads) = 0;
+    virtual void left(Core& core, const Flight& flight) = 0;  // the thread block ends
     virtual void fence_async(Core& core, bool of_mbarrier_init) = 0;
     // One thread's part of a product; the first of its warp group.
     virtual void product_issued(Core& core, const Product& product, bool first,
