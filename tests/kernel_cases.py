@@ -16,6 +16,7 @@ from launches import FLOATS, HALVES, near
 
 from yaie.course.lessons.ops import elementwise as sums
 from yaie.course.lessons.ops import matrix, rows
+from yaie.course.lessons.ops.cuda.matrix import HOPPER
 from yaie.ops import elementwise, norm, rotary
 from yaie.ops.reference.rotary import rotary_tables
 
@@ -205,6 +206,8 @@ WIDE_PRODUCTS = (
     *((0, 8, 8), (3, 0, 8), (5, 8, 0), (1, 8, 8), (33, 40, 24), (17, 264, 32), (129, 16, 40)),
     *((2, 8, 1824), (1823, 776, 32), (9, 16, 24), (5, 8, 104)),
 )
+# More tiles of k than there are stages, and an odd number of tiles of c.
+HOPPER_PRODUCTS = (*WIDE_PRODUCTS[:7], (9, 16, 24), (130, 72, 520), (260, 264, 72), (390, 520, 40))
 
 
 def factors(shape: Shape, draw: Draw) -> Tensors:
@@ -336,7 +339,7 @@ CASES = [
     ),
     *(
         Case(
-            f"matmul_{rung}", f"matmul/{rung}.cu", shapes, factors,
+            f"matmul_{rung.split('/')[-1]}", f"matmul/{rung}.cu", shapes, factors,
             outputs=lambda a, b: [(a.shape[0], b.shape[1])], arguments=product_arguments,
             oracle=multiplied, operator=operator, atol=1e-4, dtypes=dtypes,
             any_alignment=shapes is PRODUCTS,
@@ -347,6 +350,7 @@ CASES = [
             ("register_tile", PRODUCTS, FLOATS, matrix.matmul),
             ("wmma", WIDE_PRODUCTS, HALVES, None),
             ("mma", WIDE_PRODUCTS, HALVES, None),
+            *((f"hopper/{rung}", HOPPER_PRODUCTS, HALVES, None) for rung in HOPPER),
         )
     ),
     Case(

@@ -149,12 +149,9 @@ def test_products_of_other_shapes(ptx):
 @pytest.mark.parametrize(
     "statement, told",
     [
-        (
-            'asm volatile("wgmma.fence.sync.aligned;");',
-            "`wgmma.fence.sync.aligned` is not emulated",
-        ),
+        ('asm volatile("tcgen05.wait::ld.sync;");', "`tcgen05.wait::ld.sync` is not emulated"),
         ('asm("add.s32 %0, q, 1;" : "=r"(x));', "operand `q` is not emulated"),
-        ('asm("bar.sync 1, 64;");', "`bar.sync 1, 64`, a named barrier, is not emulated"),
+        ('asm("bar.red.popc.u32 %0, 1, p;" : "=r"(x));', "`bar.red.popc.u32` is not emulated"),
         ('asm("add.sat.s32 %0, %0, 1;" : "+r"(x));', "`add.sat.s32` is not emulated"),
         ('asm("add.cc.u32 %0, %0, 1;" : "+r"(x));', "`add.cc.u32` is not emulated"),
         ('asm("exit;");', "`exit` is not emulated"),
@@ -170,3 +167,31 @@ def test_what_is_not_emulated_is_named(ptx, statement, told):
         Module(text, Path("mine.cu"))
     assert f"inline PTX {told}" in str(error.value)
     assert "mine.cu:3:" in str(error.value)
+
+
+def test_macros_that_spell_ptx():
+    """A number made a string, a list of operands, a name that is joined, a whole statement."""
+    text = """
+#define REGISTER(n) "%" #n
+#define PLUS "add"
+#define TYPED(type) PLUS "." #type " "
+#define INTO(...) "=r"(out[0]), __VA_ARGS__
+#define NAME(a, b) a ## b
+#define ADD_PAIR(type, x, y)                                        \\
+    asm volatile(TYPED(type) REGISTER(0) ", %2, %3;\\n"              \\
+                 TYPED(type) REGISTER(1) ", %2, 1;"                 \\
+                 : INTO("=r"(NAME(o, ut)[1]))                       \\
+                 : "r"(x), "r"(y))
+__global__ void f(int* out, int x, int y) {
+    // ADD_PAIR(s32, not this one)
+    if (x) ADD_PAIR(s32,
+                    (x), y + 1);
+}
+extern "C" cudaError_t run(int* out, int x, int y, cudaStream_t s) {
+    f<<<1, 1, 0, s>>>(out, x, y);
+    return cudaGetLastError();
+}
+"""
+    out = torch.zeros(2, dtype=INT)
+    Module(text, Path("macros.cu")).run(out, 40, 2)
+    assert out.tolist() == [43, 41]

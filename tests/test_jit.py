@@ -444,7 +444,9 @@ def test_what_a_source_needs():
     tensor_cores = "// Matrix product.\n// Needs     sm_80: mma.sync\n"
     assert nvcc.able(("7.5", "8.0", "9.0+PTX"), tensor_cores) == ("8.0", "9.0+PTX")
     hopper = "// Needs sm_90a: wgmma\n"
-    assert nvcc.able(("9.0", "9.0a", "10.0"), hopper) == ("9.0a",)
+    assert nvcc.able(("8.0", "9.0+PTX"), hopper) == nvcc.able(("9.0a",), hopper) == ("9.0a",)
+    assert nvcc.able(("8.0", "10.0"), hopper) == ()
+    assert nvcc.needs('#include "hopper.cuh"\n' + SOURCE) == "9.0a"
     family = "// Needs sm_100f: tcgen05\n"
     given = ("9.0a", "10.0", "10.0f", "10.0a", "10.3a+PTX", "12.0f")
     assert nvcc.able(given, family) == ("10.0f", "10.0a", "10.3a+PTX")
@@ -453,12 +455,14 @@ def test_what_a_source_needs():
 def test_a_card_that_a_source_does_not_run_on(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (8, 6))
     module = jit.load("// Needs sm_90a: wgmma\n" + SOURCE, name="hopper.cu")
-    wanted = jit.Availability("needs sm_90a", available=False)
-    assert module.how("cuda") == module.how("cpu") == wanted
-    with pytest.raises(CompileError, match=r"hopper\.cu needs sm_90a, .* emulator does not have"):
-        works(module)
-    with pytest.raises(CompileError, match=r"hopper\.cu needs sm_90a, .* compiled for sm_86"):
+    assert module.how("cuda") == jit.Availability("needs sm_90a", available=False)
+    works(module)  # emulated
+    with pytest.raises(CompileError, match=r"hopper\.cu needs sm_90a: .* 8\.6 cannot run it"):
         nvcc.build_for(module.source, module.path, (8, 6))
+    module = jit.load("// Needs sm_100a: tcgen05\n" + SOURCE, name="blackwell.cu")
+    assert module.how("cpu") == jit.Availability("needs sm_100a", available=False)
+    with pytest.raises(CompileError, match=r"blackwell\.cu needs sm_100a, .* does not have"):
+        works(module)
 
 
 def test_what_ninja_says_is_left_out():

@@ -63,6 +63,8 @@ def run(
 ) -> Tensors:
     """The outputs of a launcher that was called directly; in checked mode nothing may be found."""
     module = jit.load(case.file, checked)
+    if (how := module.how(inputs[0].device).words).startswith("needs"):
+        pytest.skip(how)
     out = out or poisoned(case, inputs, dtype)
     getattr(module, f"{case.name}_{SUFFIXES[dtype]}")(*case.arguments(inputs, out))
     assert not checked or module.report.clean, module.report

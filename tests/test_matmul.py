@@ -28,14 +28,15 @@ MMA = CSRC / "matmul" / "mma.cu"
 # --------------------------------------------------------------------------------------- rungs
 
 
-@pytest.mark.parametrize("rung", matrix.RUNGS)
+@pytest.mark.parametrize("rung", [*matrix.RUNGS, *matrix.HOPPER])
 def test_rungs_by_name(rung):
     a, b = torch.randn(5, 24).half(), torch.randn(24, 16).half()
     wanted = (a.double() @ b.double()).half()
-    torch.testing.assert_close(matrix.RUNGS[rung](a, b), wanted, rtol=1e-3, atol=1e-4)
+    got = (matrix.RUNGS | matrix.HOPPER)[rung](a, b)
+    torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("rung", [matrix.wmma, matrix.mma])
+@pytest.mark.parametrize("rung", [matrix.wmma, matrix.mma, matrix.HOPPER["tma"]])
 def test_what_tensor_cores_do_not_take(rung):
     with pytest.raises(Unsupported, match="float16 and bfloat16 here"):
         rung(torch.randn(8, 8), torch.randn(8, 8))
@@ -56,10 +57,10 @@ def test_too_many_rows_for_a_grid():
 # ------------------------------------------------------------------------------- tensor cores
 
 
-def test_a_file_runs_emulated_if_it_needs_no_hopper():
+def test_a_file_runs_emulated_up_to_hopper():
     assert able(["7.5", "8.0"], MMA.read_text()) == ("8.0",)
-    assert emulated(MMA.read_text()) and emulated("plain")
-    assert not emulated("// Needs sm_90a\n")
+    assert emulated(MMA.read_text()) and emulated("// Needs sm_90a\n")
+    assert not emulated("// Needs sm_100a\n")
 
 
 FRAGMENTS = """

@@ -160,25 +160,30 @@ def runs_on(architectures: Sequence[str], capability: tuple[int, int]) -> bool:
 def needs(source: str) -> str | None:
     """The architecture that a header line "// Needs     sm_90a …" asks for, as 9.0a.
 
-    Files without such a line run on all cards since Turing, and on the emulator.
+    Files without such a line run on all cards since Turing, unless they include hopper.cuh.
     """
     found = re.search(r"^//\s*Needs\s+sm_(\d+)(\d)([af]?)\b", source, re.MULTILINE)
-    return f"{found[1]}.{found[2]}{found[3]}" if found else None
+    if found is None:
+        return "9.0a" if '#include "hopper.cuh"' in source else None
+    return f"{found[1]}.{found[2]}{found[3]}"
 
 
 def emulated(source: str) -> bool:
-    """Whether the emulator runs a source: what it does not have are the instructions of Hopper."""
+    """Whether the emulator runs a source: it has the instructions of Hopper and earlier cards."""
     needed = needs(source)
-    return needed is None or _number(needed) < (9, 0)
+    return needed is None or _number(needed) <= (9, 0)
 
 
 def able(architectures: Sequence[str], source: str) -> tuple[str, ...]:
-    """Those of the architectures that have what a source needs."""
+    """Those of the architectures that have what a source needs.
+
+    9.0 stands for 9.0a, which a source that needs 9.0a is compiled for and no other.
+    """
     needed = needs(source)
     if needed is None:
         return tuple(architectures)
     if _suffix(needed) == "a":
-        return tuple(a for a in architectures if a.removesuffix("+PTX") == needed)
+        return (needed,) if _number(needed) in map(_number, architectures) else ()
     if _suffix(needed) == "f":  # the versions' own have what their family has
         return tuple(
             a for a in architectures
@@ -225,9 +230,9 @@ def build_for(source: str, path: Path, capability: tuple[int, int]) -> Built:
     """
     architectures = architectures_of(capability)
     if not able(architectures, source):
+        version = ".".join(map(str, capability))
         raise CompileError(
-            f"{path} needs {sm(needs(source))}, "
-            f"but is to be compiled for {', '.join(map(sm, architectures))}"
+            f"{path} needs {sm(needs(source))}: a card of version {version} cannot run it"
         )
 
     def compile_in(folder: Path) -> Path:

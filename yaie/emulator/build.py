@@ -65,8 +65,8 @@ _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
 _SOURCES = {
     "core": (
-        *("async", "async_barriers", "async_products", "calls", "copies", "core", "failure"),
-        *("grid", "limits", "memory", "stacks", "warp"),
+        *("async", "async_barriers", "async_products", "boxes", "calls", "copies", "core"),
+        *("engines", "failure", "grid", "limits", "memory", "products", "stacks", "warp"),
     ),
     "checker": (
         *("async_checks", "checker", "counters", "happens", "hooks", "shadow", "races"),

@@ -30,6 +30,12 @@ def translate(statement: str) -> str:
     outputs = _operands(sections[1]) if len(sections) > 1 else []
     inputs = _operands(sections[2]) if len(sections) > 2 else []
     for number, (kind, value) in enumerate([*outputs, *inputs]):
+        if "wgmma.mma_async" in text and kind in (
+            "+f",
+            "r",
+        ):  # read and written after the statement
+            assembly.operands[f"%{number}"] = f"({value})"
+            continue
         variable = assembly.operands[f"%{number}"] = f"ptx_{number}"
         read = number >= len(outputs) or kind.startswith("+")
         initial = f"{PTX}bits({value})" if read else f"{PTX}undefined"

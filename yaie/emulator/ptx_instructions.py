@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from yaie.emulator import ptx_hopper
 from yaie.emulator.ptx_operands import PTX, Assembly, Unknown, type_of
 
 _COMPARE = {
@@ -231,9 +232,12 @@ def _active(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 def _barrier(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     if "warp" in parts:
         return f"__syncwarp((unsigned)({assembly.value(operands[0])}))"
-    if len(operands) != 1 or operands[0].strip() != "0" or "sync" not in parts:
-        raise Unknown(f"`{'.'.join(parts)} {','.join(operands)}`, a named barrier, is not emulated")
-    return "__syncthreads()"
+    if "cluster" in parts or not {"sync", "arrive"} & set(parts):
+        raise Unknown(f"`{'.'.join(parts)}` is not emulated")
+    if [operand.strip() for operand in operands] == ["0"]:
+        return "__syncthreads()"
+    barrier, threads = [*(f"(int)({assembly.value(o)})" for o in operands), "0"][:2]
+    return f"emulator_named_barrier({barrier}, {threads}, {int('sync' in parts)})"
 
 
 def _fence(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -299,6 +303,7 @@ _SPACED = r"(?:\.[\w:]+)*"
 _TABLE: list[tuple[re.Pattern[str], Callable[[Assembly, list[str], list[str]], str]]] = [
     (re.compile(pattern), emit)
     for pattern, emit in (
+        *ptx_hopper.INSTRUCTIONS,
         (r"mov\.\w+", _move),
         (rf"cvt{_SPACED}", _convert),
         (rf"cvta{_SPACED}", _to_space),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from yaie.emulator.casts import saturate
+from yaie.emulator.macros import Macros
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
 from yaie.emulator.refused import refuse
@@ -44,6 +45,12 @@ _NULL = re.compile(r"(?<![^\s,])NULL(?=\s*(?:,|$))")
 _CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 _OPEN, _CLOSE = "([{", ")]}"
+# A file with Hopper's instructions is compiled for no other GPU.
+_HOPPER = """#include "emulator/ptx_hopper.h"
+#undef __CUDA_ARCH__
+#define __CUDA_ARCH__ 900
+#define __CUDA_ARCH_FEAT_SM90_ALL 1
+"""
 
 
 @dataclass(frozen=True)
@@ -70,13 +77,15 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     """
     path = Path(path)
     files: list[Path] = [path]
-    code = _inline(source, path, files)
+    code = _inline(source, path, files, Macros())
     hidden = hide(code)
     refuse(code, hidden)
     kernels = tuple(dict.fromkeys(_KERNEL.findall(hidden)))
-    headers = '#include "cuda_runtime.h"\n' + '#include "emulator/ptx.h"\n' * (
-        "::emulator::ptx::" in code
-    )
+    headers = '#include "cuda_runtime.h"\n'
+    if any(file.name == "hopper.cuh" for file in files):
+        headers += _HOPPER
+    elif "::emulator::ptx::" in code:
+        headers += '#include "emulator/ptx_hopper.h"\n'
     return Rewritten(f"{headers}{code}", kernels, tuple(files))
 
 
@@ -94,23 +103,28 @@ def hide(source: str) -> str:
     return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
 
 
-def _inline(source: str, path: Path, files: list[Path]) -> str:
+def _inline(source: str, path: Path, files: list[Path], macros: Macros) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
-    parts, end = [_line_mark(1, path)], 0
-    for found in _INCLUDE.finditer(_without_comments(source)):
+    parts, end, text = [_line_mark(1, path)], 0, _without_comments(source)
+
+    def rewritten(begin: int, end: int) -> str:
+        macros.read(text[begin:end])
+        return _rewrite_file(source[begin:end], path, source, begin, macros)
+
+    for found in _INCLUDE.finditer(text):
         candidates = (path.parent / found[1], CSRC / found[1])
         header = next((file for file in candidates if file.is_file()), None)
         if header is None:
             continue  # ours, or the compiler's own
-        parts.append(_rewrite_file(source[end : found.start()], path, source, end))
-        text = read_source(header)
-        if header not in files or "#pragma once" not in text:
+        parts.append(rewritten(end, found.start()))
+        included = read_source(header)
+        if header not in files or "#pragma once" not in included:
             files.append(header)
-            parts.append("\n" + _inline(text, header, files))
+            parts.append("\n" + _inline(included, header, files, macros))
         line = source.count("\n", 0, found.end()) + 2  # of what follows
         parts.append("\n" + _line_mark(line, path).rstrip("\n"))
         end = found.end()
-    parts.append(_rewrite_file(source[end:], path, source, end))
+    parts.append(rewritten(end, len(source)))
     return "".join(parts)
 
 
@@ -127,15 +141,16 @@ def _line_mark(line: int, path: Path) -> str:
     return f'#line {line} "{escaped}"\n'
 
 
-def _rewrite_file(part: str, path: Path, whole: str, offset: int) -> str:
+def _rewrite_file(part: str, path: Path, whole: str, offset: int, macros: Macros) -> str:
     first_line = whole.count("\n", 0, offset) + 1
+    part = macros.expand_assembly(part, hide(part))
     _refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
-    part = _replace_assembly(part)
+    part = _replace_assembly(part, macros)
     return _replace_launches(saturate(part, hide(part)), path, first_line)
 
 
-def _replace_assembly(source: str) -> str:
+def _replace_assembly(source: str, macros: Macros) -> str:
     """Inline PTX as C++, on as many lines, which a macro continues with a backslash."""
     hidden, pieces, end = hide(source), [], 0
     for found in _ASSEMBLY.finditer(hidden):
@@ -143,7 +158,7 @@ def _replace_assembly(source: str) -> str:
         lines = re.sub(r"[^\\\n]", "", hidden[found.start() : last])
         inside = _without_comments(source[found.end() : last]).replace("\\\n", "\n")
         try:
-            code = f"do {translate(inside)} while (0)"
+            code = f"do {translate(macros.expand(inside))} while (0)"
         except Unknown as problem:  # an error only where it is compiled
             text = str(problem).replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
             code = f'static_assert(false, "inline PTX {text}")'

@@ -21,8 +21,12 @@ from yaie.model.manifest import DamagedModel, check
 from yaie.model.shards import WHOLE, Shard, piece_of
 from yaie.ops.registry import AUTO
 
-NAMES = ("float32", "bfloat16", "float16", "float64")
-DTYPES = {name: getattr(torch, name) for name in NAMES}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "float64": torch.float64,
+}
 STORED_DTYPES = ("F64", "F32", "F16", "BF16")
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

@@ -16,13 +16,13 @@ thread_local bool calling = false;  // between emulator_begin and emulator_end
 bool runs_kernel = false;           // one call at a time
 Code code;
 
-struct Search {
+struct Lookup {
     const char* instruction;
     Code found;
 };
 
 int visit(dl_phdr_info* info, size_t, void* data) {
-    auto* search = static_cast<Search*>(data);
+    auto* search = static_cast<Lookup*>(data);
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         const auto& header = info->dlpi_phdr[i];
         if (header.p_type != PT_LOAD || !(header.p_flags & PF_X)) continue;
@@ -38,7 +38,7 @@ int visit(dl_phdr_info* info, size_t, void* data) {
 Code code_around(const void* instruction) {
     static thread_local Code last;
     if (last.holds(instruction)) return last;
-    Search search = {static_cast<const char*>(instruction), {}};
+    Lookup search = {static_cast<const char*>(instruction), {}};
     dl_iterate_phdr(visit, &search);
     return last = search.found;
 }

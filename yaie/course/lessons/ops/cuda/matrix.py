@@ -1,4 +1,4 @@
-"""Operators on whole matrices by CUDA C++ kernels: transpose, and the product in five rungs."""
+"""Operators on whole matrices by CUDA C++ kernels: transpose, and the rungs of the product."""
 
 from __future__ import annotations
 
@@ -66,6 +66,24 @@ def mma(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 RUNGS: dict[str, Product] = {
     rung.__name__: rung for rung in (naive, shared_tile, register_tile, wmma, mma)
+}
+
+
+def _hopper(rung: str, height: int | None) -> Product:
+    """A rung of csrc/matmul/hopper, which runs on cards of compute capability 9.0 and emulated."""
+
+    def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        _require_aligned_on_tensor_cores(a, b, SINCE_SM_80)
+        if a.is_cuda and (has := torch.cuda.get_device_capability(a.device)) != (9, 0):
+            raise Unsupported(f"wgmma needs sm_90a, this is sm_{has[0]}{has[1]}")
+        return _product(f"matmul/hopper/{rung}.cu", height, a, b)
+
+    return product
+
+
+# Those whose grid has rows of tiles take the tiles' height.
+HOPPER = {
+    **{rung: _hopper(rung, 128) for rung in ("wgmma", "tma", "stages", "producer")},
 }
 
 

@@ -1,0 +1,67 @@
+// What Hopper's instructions of inline PTX do (sm_90a). Operands are as in ptx.h.
+#pragma once
+
+#include "engines.h"
+#include "ptx.h"
+
+namespace emulator {
+namespace ptx {
+
+EMULATOR_INLINE uint64_t* barrier_at(void* address) { return static_cast<uint64_t*>(address); }
+
+template <class... At>
+EMULATOR_INLINE void copy_box(uint64_t map, void* shared, bool store, void* barrier, At... at) {
+    const int coordinates[] = {(int)at...};
+    emulator_issue(emulator_box_copy(reinterpret_cast<const void*>(map), sizeof...(at), coordinates,
+                                     shared, store, barrier_at(barrier)));
+}
+EMULATOR_INLINE void copy_bytes(void* to, const void* from, uint64_t bytes, void* barrier) {
+    emulator_issue(emulator_bytes_copy(to, from, (uint32_t)bytes, barrier_at(barrier)));
+}
+
+// An operand of a product that is a variable can be changed while the product runs.
+EMULATOR_INLINE void operand(ProductPart& part, int i, uint32_t& x) { part.a[i] = &x; }
+EMULATOR_INLINE void operand(ProductPart& part, int i, const uint32_t& x) {
+    part.values[i] = x;
+}
+
+EMULATOR_INLINE void wgmma(ProductCall& call, int n, bool bfloat16, bool add, int scale_a, int scale_b,
+                           bool a_mn, bool b_mn) {
+    MatrixProduct& product = call.part.product;
+    product.n = n, product.bfloat16 = bfloat16, product.add = add;
+    product.negate_a = scale_a < 0, product.negate_b = scale_b < 0;
+    product.a_mn = a_mn, product.b_mn = b_mn;
+    emulator_prepare_product(&call);
+    emulator_issue_product(&call.operation);
+}
+
+// Stores 8 × 8 matrices as ldmatrix loads them; transposed, two elements of a column each.
+template <bool transposed, class... Values>
+EMULATOR_INLINE void stmatrix(void* row, Values... values) {
+    const unsigned me = lane();
+    int matrix = 0;
+    auto next = [&](uint64_t value) __attribute__((always_inline)) {
+        auto of_row = [&](unsigned wanted) __attribute__((always_inline)) {
+            return (uint16_t*)__shfl_sync(~0u, (uint64_t)row, matrix * 8 + wanted);
+        };
+        if (transposed) {
+            uint16_t* first = of_row(me % 4 * 2);
+            uint16_t* second = of_row(me % 4 * 2 + 1);
+            first[me / 4] = (uint16_t)value, second[me / 4] = (uint16_t)(value >> 16);
+        } else {
+            ((uint32_t*)of_row(me / 4))[me % 4] = (uint32_t)value;
+        }
+        ++matrix;
+    };
+    (next(values), ...);
+}
+
+// Whether this lane is the one that the warp elects: the first of those in the mask.
+EMULATOR_INLINE uint64_t elect(uint32_t mask, uint64_t& chosen) {
+    __syncwarp(mask);
+    chosen = (unsigned)__builtin_ctz(mask) == lane();
+    return __builtin_ctz(mask);
+}
+
+}  // namespace ptx
+}  // namespace emulator
