@@ -199,6 +199,21 @@ def test_the_same_samples(pair, single):
     assert token_ids(pair.generate(PROMPTS, params)) == token_ids(single.generate(PROMPTS, params))
 
 
+def test_the_same_edits_and_scores(pair, single):
+    """Some of the prompts in the prefix cache, some in chunks: the ranks agree on the rows."""
+    params = [
+        SamplingParams(**edits, max_tokens=9, min_tokens=8, seed=i, temperature=0.5)
+        for i, edits in enumerate(({"prompt_logprobs": 2}, {"prompt_logprobs": 0},
+            {"frequency_penalty": 1.5}, {"logit_bias": {7: 5.0}}, {"prompt_logprobs": 1}))
+    ]  # fmt: skip
+    got, want = pair.generate(PROMPTS, params), single.generate(PROMPTS, params)
+    assert token_ids(got) == token_ids(want)
+    for ours, theirs in zip(got, want, strict=True):
+        for mine, other in zip(ours.prompt_logprobs, theirs.prompt_logprobs, strict=True):
+            assert (mine is None) == (other is None)
+            assert mine is None or mine.logprob == pytest.approx(other.logprob, abs=1e-4)
+
+
 def test_ranks_agree_where_no_seed_is_given(pair):
     """If they did not, lengths or blocks would differ, and sooner or later a step's shapes."""
     params = SamplingParams(max_tokens=40, temperature=1.5)

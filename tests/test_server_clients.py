@@ -260,16 +260,16 @@ def test_few_files_and_many_half_heads_leave_the_server_alive(tiny_model):
         found = None
         while not found:
             found = re.search(r"serving \S+ at (http://\S+)/v1", server.stdout.readline())
-        many = [connect(found[1], HALF) for _ in range(300)]
         begun = time.monotonic()
+        many = [connect(found[1], HALF) for _ in range(300)]
         for _ in range(3):
             assert httpx.get(f"{found[1]}/health", timeout=20, trust_env=False).text == "ok"
-        elapsed = time.monotonic() - begun
         for connection in many:
             connection.close()
     finally:
         server.terminate()
         rest, _ = server.communicate(timeout=60)
+        elapsed = time.monotonic() - begun
     said = [line for line in rest.splitlines() if "half" in line or "connection" in line]
-    assert 1 <= len(said) <= 3 + elapsed, rest
+    assert 1 <= len(said) <= 1 + elapsed, rest
     assert "Too many open files" not in rest and "Traceback" not in rest
