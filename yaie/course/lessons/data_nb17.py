@@ -136,7 +136,7 @@ def owners() -> list[TileOwners]:
     lane = 5
     columns = (lane, lane + 32)
     row = TileOwners(
-        "rung 1: a warp a row, a key at a time", 4, 1, 64, tuple((w, 1) for w in range(4)), 1,
+        "rung 1: one warp per row, one key at a time", 4, 1, 64, tuple((w, 1) for w in range(4)), 1,
         ((1, 0),), tuple((1, d) for d in columns), "", (0,), columns,
     )  # fmt: skip
     tile = TileOwners(
