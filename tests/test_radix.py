@@ -439,6 +439,20 @@ def test_copies_are_independent():
     check_tree(other)
 
 
+def test_caches_side_by_side_find_what_they_should(monkeypatch):
+    """Without the others, which are not installed; and one that finds too little is refused."""
+    from yaie.bench import prefixes
+
+    own = {name: prefixes.CACHES[name] for name in ("tree", "cache")}
+    monkeypatch.setattr(prefixes, "CACHES", own)
+    rows = prefixes.run(lengths=(64,), sizes=(1, 16), rounds=2)
+    assert [row["work"] for row in rows] == [*prefixes.WORK] * 2
+    assert all(row["us"].keys() == own.keys() for row in rows)
+    monkeypatch.setattr(prefixes.Tree, "match", lambda self, held: 16)
+    with pytest.raises(RuntimeError, match=r"Tree: hit found .* tokens, not 64"):
+        prefixes.run(lengths=(64,), sizes=(1,), rounds=1)
+
+
 def test_the_benchmark_measures_what_it_says(monkeypatch):
     """At small sizes: that its trees have the shapes it names, and its figures are all there."""
     from yaie.bench import radix as bench

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,9 +71,9 @@ class BlockPool:
 
     def check_used(self, blocks: Sequence[int]) -> None:
         """Raise a ValueError if one of `blocks` is free, or outside the pool."""
-        in_pool = not blocks or (min(blocks) >= 0 and max(blocks) < self.num_blocks)
-        if in_pool and all(map(self._ref_counts.__getitem__, blocks)):
-            return
+        with suppress(IndexError):  # one check for all, in C
+            if not blocks or (min(blocks) >= 0 and all(map(self._ref_counts.__getitem__, blocks))):
+                return
         for block in blocks:
             if self.ref_count(block) == 0:
                 raise ValueError(f"share: block {block} is free, so it cannot be shared")

@@ -95,7 +95,8 @@ class RadixTree:
         """Add a sequence, with one value for each of its blocks.
 
         Only whole blocks are kept: a tail shorter than `block_size` is left out. What the tree
-        already holds keeps its old values, and only the rest is taken from `values`.
+        already holds keeps its old values, and only the rest is taken from `values`. If all of a
+        list is new, the tree keeps the list itself, not a copy: do not change it afterwards.
 
         Returns:
             The node at which the sequence ends, and how many tokens were there before.
@@ -115,7 +116,9 @@ class RadixTree:
         if namespace not in self.roots:
             self.roots[namespace] = found.node
             self.num_nodes += 1
-        new_values = values[found.length // self.block_size : num_blocks]
+        new_values = values
+        if found.length or len(values) > num_blocks:
+            new_values = values[found.length // self.block_size : num_blocks]
         leaf = RadixNode(tokens[found.length :], new_values, found.node)
         leaf.last_access = self._clock
         found.node.children[leaf.key[: self.block_size]] = leaf
