@@ -19,7 +19,6 @@ void Checker::begin_async(Core& core) {
     agents_.clear();
     const size_t groups = (core.count + warp_group_size - 1) / warp_group_size;
     group_agents_.assign(groups, 0);
-    reads_.assign(groups, {});
     fences_.assign(core.count, {});
     if (any_products_ || products_.size() < core.count) products_.assign(core.count, {});
     any_products_ = false;
@@ -62,7 +61,7 @@ void Checker::touch(Core& core, const void* address, size_t size, Access kind, c
     if (stored_.open) settle_store();
     const Range* range = find(begin, size);
     if (!range || (kind != Access::load && !range->writable)) {
-        refuse_out_of_bounds(core, begin, size, kind, site);
+        refuse(core, out_of_bounds(core, begin, size, kind, site));
     }
     const uint16_t index = counters.site(site, range->memory, kind, (int)size, range->id);
     if (range->shadow) look_for_race(core, *range, begin, size, kind, index, manner, agent);
@@ -261,40 +260,41 @@ void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, 
 
 // ----------------------------------------------------------------------------------- products
 
-// The first thread of a warp group to issue a product notes what it reads and who wrote that; then
-// each thread must have seen the writes.
-void Checker::product_issued(Core& core, const Product& product, bool first, const void* site) {
+// Each thread of the warp group must have seen what was written to the matrices.
+void Checker::product_issued(Core& core, uint32_t first, const void* const* parts) {
     Busy busy(core);
     any_products_ = true;
-    const Thread& me = *core.current;
-    const uint32_t number = me.linear / warp_group_size;
-    std::vector<Read>& reads = reads_[number];
-    if (!group_agents_[number]) group_agents_[number] = new_agent(me.linear, true).thread;
-    if (first) {
-        const Agent agent = {group_agents_[number], (uint32_t)me.product_groups + 1};
-        agents_[(agent.thread - first_agent) / 32].started_by = me.linear;
-        reads.clear();
-        for (size_t i = 0; i < product.num_reads; ++i) {
-            find_writers(core, product.reads[i], reads, site, agent);
+    Thread* last = core.current;
+    const uint32_t number = first / warp_group_size;
+    if (!group_agents_[number]) group_agents_[number] = new_agent(first, true).thread;
+    const Agent agent = {group_agents_[number], (uint32_t)last->product_groups + 1};
+    std::vector<Read> reads;
+    for (uint32_t i = 0; i < warp_group_size; ++i) {
+        const auto& part = *static_cast<const Product*>(parts[i]);
+        core.current = &core.threads[first + i];
+        const void* site = core.current->site;
+        for (size_t j = 0; i == 0 && j < part.num_reads; ++j) {
+            find_writers(core, part.reads[j], reads, site, agent);
         }
-    }
-    for (const Read& read : reads) {
-        if (!is_ordered(core, read.writer, true)) {
-            add(finding_of(core, Kind::race, site, *read.range, read.place, 4, Access::load,
-                           read.writer));
-        } else if (!is_fenced(me.linear, read.writer)) {
-            note_unfenced(core, read.writer, *read.range, read.place, Access::load, site);
+        for (const Read& read : reads) {
+            if (!is_ordered(core, read.writer, true)) {
+                add(finding_of(core, Kind::race, site, *read.range, read.place, 4, Access::load,
+                               read.writer));
+            } else if (!is_fenced(first + i, read.writer)) {
+                note_unfenced(core, read.writer, *read.range, read.place, Access::load, site);
+            }
         }
+        use_registers(core, part.fragments, part.num_fragments, false, site);
+        use_registers(core, part.accumulators, part.num_accumulators, true, site);
     }
-    use_registers(core, product.fragments, product.num_fragments, false, site);
-    use_registers(core, product.accumulators, product.num_accumulators, true, site);
+    core.current = last;
 }
 
 void Checker::find_writers(Core& core, const Span& span, std::vector<Read>& reads, const void* site,
                            Agent agent) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(span.begin);
     const Range* range = find(begin, span.size);
-    if (!range) refuse_out_of_bounds(core, begin, span.size, Access::load, site);
+    if (!range) return add(out_of_bounds(core, begin, span.size, Access::load, site));
     const uint16_t index = counters.site(site, range->memory, Access::load, 4, range->id);
     const Stamp now = {next_block_, (uint16_t)agent.thread, index, agent.time,
                        (uint32_t)Touch::load};

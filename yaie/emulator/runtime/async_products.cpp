@@ -27,6 +27,7 @@ bool Async::meet(const void* mine, const void* site) {
     }
     if (!group.arrived) group.site = site, group.first = &me;
     group.members[me.linear - first] = mine;
+    me.site = site;
     if (++group.arrived < warp_group_size) {
         core_.suspend(State::at_group, site);
         return false;
@@ -44,12 +45,10 @@ void Async::release(WarpGroup& group) {
 
 void Async::issue_product(const Product& mine, const void* site) {
     tick();
-    if (core_.checking) {
-        const uint32_t number = core_.current->linear / warp_group_size;
-        observer->product_issued(core_, mine, groups_[number].arrived == 0, site);
-    }
     if (!meet(&mine, site)) return;
-    WarpGroup& group = groups_[core_.current->linear / warp_group_size];
+    const uint32_t number = core_.current->linear / warp_group_size;
+    WarpGroup& group = groups_[number];
+    if (core_.checking) observer->product_issued(core_, number * warp_group_size, group.members);
     core_.busy = 1;
     Batch batch = {mine.perform, {}, {}, {}, core_.current->product_groups, site};
     const size_t each = (mine.data_size + 15) / 16 * 16;

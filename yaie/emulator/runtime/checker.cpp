@@ -248,8 +248,8 @@ void Checker::refuse(Core& core, Failure finding) {
     core.kill_current();
 }
 
-void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
-                                   const void* site) {
+Failure Checker::out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
+                               const void* site) const {
     const Range nowhere = {address, address, Memory::none, false, unknown, nullptr};
     const Range* meant = &nowhere;
     uintptr_t closest = nearby;
@@ -261,7 +261,7 @@ void Checker::refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, A
         closest = distance;
         meant = &range;
     }
-    refuse(core, describe(core, Kind::out_of_bounds, site, *meant, address, size, kind));
+    return describe(core, Kind::out_of_bounds, site, *meant, address, size, kind);
 }
 
 // ------------------------------------------------------------------------------- accesses
@@ -281,7 +281,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     if (stored_.open) settle_store();
     const Range* range = find(address, size);
     if (!range || (kind != Access::load && !range->writable)) {
-        refuse_out_of_bounds(core, address, size, kind, site);
+        refuse(core, out_of_bounds(core, address, size, kind, site));
     }
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) {
         refuse(core, describe(core, Kind::misaligned, site, *range, address, size, kind));

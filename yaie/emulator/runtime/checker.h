@@ -94,8 +94,7 @@ class Checker final : public Observer {
     void waited(Core& core, const Flight& flight, bool only_reads) override;
     void left(Core& core, const Flight& flight) override;
     void fence_async(Core& core, bool of_mbarrier_init) override;
-    void product_issued(Core& core, const Product& product, bool first,
-                        const void* site) override;
+    void product_issued(Core& core, uint32_t first, const void* const* parts) override;
     void product_fence(Core& core) override;
     void product_waited(Core& core, size_t groups_in_flight) override;
     void locate(Failure& failure) override;
@@ -114,8 +113,8 @@ class Checker final : public Observer {
                        uintptr_t address, size_t size, Access access, const Stamp& earlier) const;
     void add(const Failure& finding);
     [[noreturn]] void refuse(Core& core, Failure finding);
-    void refuse_out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
-                              const void* site);
+    Failure out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
+                          const void* site) const;
     void look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
                        Access kind, uint16_t index, Manner manner, Agent agent = {});
     bool is_ordered(const Core& core, const Stamp& earlier, bool in_shared) const;
@@ -205,7 +204,6 @@ class Checker final : public Observer {
     Meeting named_[num_named];
     std::vector<AgentState> agents_;
     std::vector<uint32_t> group_agents_;   // of each warp group; 0: none yet
-    std::vector<std::vector<Read>> reads_;  // of the product that each warp group issues
     std::vector<Fences> fences_;           // per thread
     std::vector<Products> products_;       // per thread
     bool any_products_ = false;

@@ -190,7 +190,8 @@ Thread* Core::pick_or_advance(Thread* after) {
 }
 
 void Core::yield() {
-    Thread* next = pick_or_advance(current);
+    Thread* next = pick(current);
+    if (!next) next = pick_or_advance(current);
     if (next != current) resume(next);
 }
 

@@ -47,9 +47,8 @@ class Observer {
     virtual void waited(Core& core, const Flight& flight, bool only_reads) = 0;
     virtual void left(Core& core, const Flight& flight) = 0;  // the thread block ends
     virtual void fence_async(Core& core, bool of_mbarrier_init) = 0;
-    // One thread's part of a product; the first of its warp group.
-    virtual void product_issued(Core& core, const Product& product, bool first,
-                                const void* site) = 0;
+    // By the warp group that begins with the thread `first`: the parts of all its threads.
+    virtual void product_issued(Core& core, uint32_t first, const void* const* parts) = 0;
     virtual void product_fence(Core& core) = 0;
     virtual void product_waited(Core& core, size_t groups_in_flight) = 0;
 

@@ -132,29 +132,30 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         untracked.push_back(range.id);
     }
     Conflict conflict;
-    uintptr_t place = address;  // of the granule
-    const Stamp* unfenced = nullptr;
+    size_t i = 0;  // of the granule
+    const bool bulk = by_agent || manner == Manner::bulk;
+    bool unfenced = false;
     auto compare = [&](const Stamp& earlier) {
         if (earlier.block < first_block_ || conflict.found) return;
         const bool present = earlier.block == next_block_ && earlier.touch() != Touch::in_flight;
         const bool same = earlier.thread == now.thread && !by_agent;
         if (present && (same || order_.seen_by_all(earlier.thread, earlier.time))) return;
-        if (conflicts(core, earlier, touch, in_shared)) conflict = {true, earlier, place};
+        if (conflicts(core, earlier, touch, in_shared)) conflict = {true, earlier, i};
     };
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
     if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
-    for (size_t i = 0; i < cells.count; ++i) {
+    for (; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
-        place = address + i * (size / cells.count);
         const bool written = cell.store.block == next_block_ || cell.strong.block == next_block_;
         if (in_shared && !written && reads) uninitialized = true;
         compare(cell.store);
         compare(cell.strong);
         compare(cell.other_strong);
-        if ((by_agent || manner == Manner::bulk) && !unfenced && !is_fenced(me.linear, cell.store)) {
-            unfenced = &cell.store;
-            note_unfenced(core, cell.store, range, place, kind, counters.sites[index].address);
+        if (bulk && !unfenced && !is_fenced(me.linear, cell.store)) {
+            unfenced = true;
+            note_unfenced(core, cell.store, range, address + i * (size / cells.count), kind,
+                          counters.sites[index].address);
         }
         if (kind == Access::load) {
             note_reader(cell, now, order_);
@@ -181,7 +182,8 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
                          (earlier.touch() == Touch::in_flight || earlier.thread >= first_agent);
     if (!conflict.found || (pending && threads_were_killed_)) return;
     const Failure finding = finding_of(core, pending ? Kind::pending_copy : Kind::race, site, range,
-                                       conflict.place, size, kind, earlier);
+                                       address + conflict.granule * (size / cells.count), size,
+                                       kind, earlier);
     // Threads that execute one store may all store one value: a flag in shared memory, or the lanes
     // of a warp. In global memory, whole warps that do so have more likely computed a wrong index.
     const bool again = touch == Touch::store && !by_agent && earlier.touch() == Touch::store &&

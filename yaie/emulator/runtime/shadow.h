@@ -40,7 +40,7 @@ struct alignas(64) Cell {  // a line of the cache
 struct Conflict {
     bool found = false;
     Stamp earlier = {};
-    uintptr_t place = 0;
+    size_t granule = 0;  // of those that the access covers
 };
 
 // The cells of a contiguous region of memory. A granule is 4 bytes until an access covers only a

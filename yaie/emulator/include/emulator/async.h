@@ -39,7 +39,8 @@ struct AsyncOperation {
 // One thread's part of a wgmma, which the 128 threads of a warp group issue together. `perform` gets
 // what `data` points to, of all threads in their order; until then it is copied. The registers that
 // the product reads (fragments of A) and those that it reads and writes (accumulators) are named by
-// where they are kept; `perform` must use them there. Shared memory is named by the first thread.
+// where they are kept; `perform` must use them there. Shared memory is named by the
+// first thread of the warp group.
 struct Product {
     const Span* reads;  // of shared memory
     size_t num_reads;
