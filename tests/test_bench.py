@@ -480,6 +480,7 @@ def test_kept_results_are_still_read():
 KEYS = {
     "elementwise": ("operators", "add_relu", {"cuda", "launcher, streaming"}, {"of_copy"}),
     "matmul": ("products", "float32", {"naive", "register_tile"}, {"of_library", "tflop_s"}),
+    "hopper": ("products", "5 × 16 × 24", {"mma", "tma", "persistent"}, {"of_library", "tflop_s"}),
     "flash": ("problems", "B2 H2 S33 d64 causal", {*flash.RUNGS}, {"tflop_s"}),
     "search": ("search", "2560 tokens of 5 requests", {"cuda_linear", "cuda_binary"}, {"fastest"}),
     "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from yaie.course.lessons.data_nb15 import (
 )
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.course.viz.tensor_core import pipeline, replay
+from yaie.emulator import runtime
 from yaie.ops.registry import Unsupported
 
 MMA = CSRC / "matmul" / "mma.cu"
@@ -241,3 +243,62 @@ def test_a_wait_that_is_too_weak_shows():
         checked.matmul_mma_f16(a, b, c, 33, 40, 200)
         found = {finding.kind for finding in checked.report.findings}
         assert found == (set() if is_right else {"pending_copy"})
+
+
+# ------------------------------------------------------------------- faults in the rungs for Hopper
+
+# Rung: what is there -> what replaces it, and the line and the words in which it is told.
+PLANTED = {
+    "no proxy fence": (
+        "wgmma", "fence_proxy_async();", "", "multiply",
+        r"asynchronously reads .*, which thread \d+ writes .* no fence.proxy.async stands",
+    ),
+    "no wgmma fence": (
+        "wgmma", "wgmma_fence();", "", "multiply", "no wgmma.fence stands before it",
+    ),
+    "too few bytes": (
+        "tma", "(full, A_BYTES + B_BYTES)", "(full, A_BYTES)", "mbarrier_wait",
+        "deadlock: waits for .* bytes more than it expects",
+    ),
+    "no wait for the tile": (
+        "producer", "mbarrier_wait(&full[stage], tile / STAGES % 2);", "", "multiply|tma_load",
+        "before the asynchronous copy to it, which .* has been waited for|no thread .* written",
+    ),
+    "the other phase": (
+        "producer", "tile / STAGES % 2 ^ 1", "tile / STAGES % 2", "mbarrier_wait",
+        "deadlock: waits for .* lacks 128 of 128 arrivals",
+    ),
+    "released early": (
+        "consumers", "if (tile > 0) mbarrier_arrive(&empty[(tile - 1) % STAGES])",
+        "mbarrier_arrive(&empty[stage])", "tma_load",
+        "writes .* before the wgmma that reads it, which .* has been waited for",
+    ),
+    "the other consumer's arrivals": (
+        "consumers", "&empty[stage], CONSUMERS * WARP_GROUP", "&empty[stage], WARP_GROUP",
+        "tma_load|mbarrier", "before the wgmma that reads it|arrivals where its phase|deadlock",
+    ),
+    "a place of the ring too few": (
+        "persistent", "mbarrier_arrive(&empty[(turn - 1) % STAGES]);\n        store", "store",
+        "mbarrier_wait", "deadlock: waits for",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_faults_are_told(fault):
+    rung, old, new, where, words = PLANTED[fault]
+    path, (m, n, k) = CSRC / "matmul" / "hopper" / f"{rung}.cu", (130, 264, 464)
+    source = path.read_text()
+    assert source.count(old) == 1
+    source = source.replace(old, new)
+    module = jit.load(source, checked=True, name=str(path))
+    a, b, c = torch.randn(m, k).half(), torch.randn(k, n).half(), torch.empty(m, n).half()
+    for order in runtime.ORDERS:
+        with runtime.settings(order=order, seed=1):
+            try:
+                getattr(module, f"matmul_{rung}_f16")(a, b, c, m, n, k)
+                told = str(module.report)
+            except jit.KernelError as error:
+                told = str(error)
+        lines = re.findall(rf"line (\d+).*?(?:{words})", told)
+        assert lines and re.search(where, source.splitlines()[int(lines[0]) - 1]), told

@@ -29,6 +29,7 @@ from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
 from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
+from yaie.course.lessons.ops import cases as lessons
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
 from yaie.course.lessons.ops.cases_triton import block_sizes, strides
@@ -66,6 +67,27 @@ def product(on_gpu: bool) -> Iterator[Step]:
         against = {"of_library": ("cuBLAS",)}
         name = str(dtype).removeprefix("torch.")
         yield Step(case, ("products", name), dtype, None, against, rounds=8)
+
+
+# Columns and depth of the products of an 8B layer: q, k and v; output; gate and up; down.
+LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
+
+
+def hopper(on_gpu: bool) -> Iterator[Step]:
+    """The rungs for Hopper, mma.sync, Triton and cuBLAS: squares, and the shapes of an 8B layer."""
+    sizes = [(size, size, size) for size in (4096, 8192, 2048)]
+    sizes += [(rows, *layer) for rows in (2048, 512, 64) for layer in LAYER_8B]
+    rungs = {"mma": matrix.mma, **matrix.HOPPER}
+    rungs = {name: wrapped(function) for name, function in rungs.items()}
+    if on_gpu:
+        rungs["Triton"] = back_end("matmul", "triton")
+    for shape in sizes if on_gpu else [(5, 16, 24)]:
+        varied = _of("hopper") if shape[0] >= 4096 or not on_gpu else {}
+        case = replace(
+            lessons.product(*shape, BF16), rungs=rungs, variants=varied,
+            peers={"cuBLAS": wrapped(torch.mm)},
+        )  # fmt: skip
+        yield Step(case, ("products", case.shape), against={"of_library": ("cuBLAS",)}, rounds=8)
 
 
 def attention(on_gpu: bool) -> Iterator[Step]:
@@ -198,6 +220,7 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "search": search,
     "blocks": blocks,
     "triton": configurations,
+    "hopper": hopper,
 }
 
 
@@ -324,8 +347,9 @@ def build(device: torch.device, name: str) -> None:
         if operator in VARIANTS
         for module in VARIANTS[operator].modules().values()
     ]
-    folder = {"naive": "flash", "selected": "paged", "fp8": "paged"}.get(name, name)
-    if folder in ("matmul", "flash", "paged"):
+    folders = {"naive": "flash", "selected": "paged", "fp8": "paged", "hopper": "matmul/hopper"}
+    folder = folders.get(name, name)
+    if folder in ("matmul", "matmul/hopper", "flash", "paged"):
         modules += [jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))]
     missing = [module for module in modules if module.how(device).words == "compiled at first use"]
     capability = torch.cuda.get_device_capability(device)

@@ -88,13 +88,18 @@ def matrices(transposed: int, multiplied: int, dtype: torch.dtype) -> list[Case]
             oracle=lambda x: x.double().t(),
             calls_reference="torch eager",
         ),
-        Case(
-            "matmul", f"{m} × {m} × {m}", lambda draw: (draw.normal(m, m), draw.normal(m, m)),
-            3 * m * m * size, 2 * m**3,
-            oracle=lambda a, b: a.double() @ b.double(),
-            calls_reference="cuBLAS (torch.mm)", compiled=False,
-        ),
+        product(m, m, m, dtype),
     ]  # fmt: skip
+
+
+def product(m: int, n: int, k: int, dtype: torch.dtype) -> Case:
+    """matmul, of [m, k] and [k, n]."""
+    return Case(
+        "matmul", f"{m} × {n} × {k}", lambda draw: (draw.normal(m, k), draw.normal(k, n)),
+        (m * k + k * n + m * n) * itemsize(dtype), 2 * m * n * k,
+        oracle=lambda a, b: a.double() @ b.double(),
+        calls_reference="cuBLAS (torch.mm)", compiled=False,
+    )  # fmt: skip
 
 
 def gumbel(rows: int, size: int) -> Case:

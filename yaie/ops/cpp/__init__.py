@@ -1,1 +1,0 @@
-"""Operators in plain C++ with OpenMP, for CPUs: `csrc/cpu/`."""
