@@ -12,7 +12,7 @@ from yaie.ops.interpreter import interpreted
 PROMPTS = [[7 + i % 11 for i in range(25)], [5, 6, 7, 8], [5, 6, 7, 8, 9, 10, 11, 1, 2], [40]]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True, logprobs=0)
 TRITON = pytest.mark.skipif(not interpreted(), reason="needs Triton's interpreter")
-BACK_ENDS = ["cuda", pytest.param("triton", marks=TRITON)]
+BACK_ENDS = ["cpp", "cuda", pytest.param("triton", marks=TRITON)]
 
 
 def make(model, **options):

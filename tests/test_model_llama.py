@@ -8,7 +8,6 @@ import pytest
 import torch
 from tiny import QWEN2, make_batch, make_pools, make_tiny_model
 
-from yaie.model.linear import Linear, rows_computed
 from yaie.model.weights import load_model
 from yaie.ops.attention import paged_attention_forward
 from yaie.ops.reference.rotary import apply_rotary
@@ -165,22 +164,6 @@ def test_a_batch_of_wrong_types_is_refused(prompts):
         type(batch)(**vars(batch) | {"positions": batch.positions[1:]})
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 3, 16, 33])
-@pytest.mark.parametrize("bias", [False, True])
-def test_packing_changes_the_layout_only(rows, bias):
-    generator = torch.Generator().manual_seed(rows)
-    weight = torch.randn(70, 130, generator=generator)
-    offset = torch.randn(70, generator=generator) if bias else None
-    x = torch.randn(rows, 130, generator=generator)
-    layer = Linear(
-        torch.nn.Parameter(weight, requires_grad=False),
-        None if offset is None else torch.nn.Parameter(offset, requires_grad=False),
-    )
-    layer.pack()
-    want = x.double() @ weight.double().T + (0 if offset is None else offset.double())
-    torch.testing.assert_close(layer(x).double(), want, atol=1e-4, rtol=1e-5)
-
-
 @pytest.mark.real_model
 @pytest.mark.slow
 def test_the_real_model_equals_transformers(real_model):
@@ -202,34 +185,3 @@ def test_the_real_model_equals_transformers(real_model):
         want = torch.cat([oracle(torch.tensor([prompt])).logits[0] for prompt in prompts])
     torch.testing.assert_close(logits, want, atol=2e-3, rtol=1e-4)
     assert torch.equal(logits.argmax(-1), want.argmax(-1))
-
-
-def test_few_numbers_of_rows_are_multiplied_and_rows_do_not_notice():
-    numbers = range(1, 4097)
-    computed = [rows_computed(n) for n in numbers]
-    assert all(n <= more <= max(2, 1.07 * n) for n, more in zip(numbers, computed, strict=True))
-    assert len(set(computed)) < 150
-    generator = torch.Generator().manual_seed(0)
-    linear = Linear(torch.nn.Parameter(torch.randn(24, 40, generator=generator)))
-    linear.pack()
-    x = torch.randn(600, 40, generator=generator)
-    whole = linear(x)
-    for n in (1, 2, 31, 33, 65, 100, 257, 599):
-        assert torch.equal(linear(x[:n]), whole[:n])
-
-
-def test_a_warm_model_multiplies_with_no_other_numbers_of_rows(tiny_model, monkeypatch):
-    model, multiply, products = load_model(tiny_model), Linear._multiply, set()
-
-    def note(self, x):
-        products.add((self.packed.shape, len(x)))
-        return multiply(self, x)
-
-    monkeypatch.setattr(Linear, "_multiply", note)
-    model.warm(70, 5)
-    warm = frozenset(products)
-    pools = make_pools(model.config, 1, 70)
-    for tokens in range(1, 71):
-        rows = range(min(tokens, 1 + tokens % 5))
-        model(make_batch([([5] * tokens, 0, [0])], 70, rows), *pools)
-    assert products == warm

@@ -16,15 +16,16 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N; auto takes
 Dtype = Annotated[
     str,
     typer.Option(
-        help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision."
+        help="auto, float32, bfloat16 or float16; auto is float32 on a CPU, else half precision. "
+        "On a CPU also q8_0, q4_0, q4_1, or gguf: as the model's GGUF file has its weights."
     ),
 ]
 Backend = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[OPERATOR=]NAME", show_default="auto",
-        help="Who computes the operators: auto, reference, triton or cuda. OPERATOR=NAME chooses "
-        "for one of them, OPERATOR=MODULE:FUNCTION a function of yours; may be repeated.",
+        help="Who computes the operators: auto, reference, cpp, triton or cuda. OPERATOR=NAME "
+        "chooses for one of them, OPERATOR=MODULE:FUNCTION a function of yours; may be repeated.",
     ),
 ]  # fmt: skip
 Output = Annotated[

@@ -16,9 +16,10 @@ class EngineConfig:
         device: "cpu", "cuda" or "cuda:1"; "auto" takes what the environment variable YAIE_DEVICE
             names, otherwise a GPU if there is one.
         dtype: "float32", "bfloat16" or "float16"; "auto" is float32 on a CPU and half precision
-            on a GPU.
-        backend: which back end computes the operators: "auto", "reference", "triton", "cuda", or
-            a mapping from operators to back ends, one of which may be your own function,
+            on a GPU. On a CPU also "q8_0", "q4_0", "q4_1" (weights of 8 or 4 bits in groups of 32
+            with a scale, the rest float32), or "gguf": weights as the model's GGUF file has them.
+        backend: which back end computes the operators: "auto", "reference", "cpp", "triton",
+            "cuda", or a mapping from operators to back ends, one of which may be your own function,
             "module:function"; see `yaie.ops.registry`.
         block_size: tokens per KV block.
         num_blocks: blocks of the KV cache; by default as many as memory allows.

@@ -13,7 +13,7 @@ from yaie.engine.graphs import PROMPT_TOKENS
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
-from yaie.model.weights import parse_dtype
+from yaie.model.weights import FORMATS, parse_dtype
 
 AUTO = "auto"
 CPU_CACHE_BYTES = 2**30  # of keys and values, on a CPU, if nothing else is asked for
@@ -73,11 +73,11 @@ def still_works(device: torch.device) -> bool:
     return True
 
 
-def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+def choose_dtype(dtype: str | torch.dtype, device: torch.device) -> str | torch.dtype:
     """The dtype of a name; "auto" is float32 on a CPU, and on a GPU the half precision that its
-    tensor cores have: bfloat16, or float16 before sm_80."""
+    tensor cores have: bfloat16, or float16 before sm_80. A format of `weights.FORMATS` stays."""
     if dtype != AUTO:
-        return parse_dtype(dtype)
+        return dtype if dtype in FORMATS else parse_dtype(dtype)
     if device.type == "cpu":
         return torch.float32
     newer = torch.cuda.get_device_capability(device) >= (8, 0)
@@ -92,8 +92,9 @@ def explain_shortage(problem: str) -> Iterator[None]:
     """Turn an error of torch's allocator into a RuntimeError that names the problem."""
     try:
         yield
-    except RuntimeError as error:
-        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+    except (RuntimeError, OSError, OverflowError) as error:
+        words = ("allocate memory", "too large")
+        if isinstance(error, torch.OutOfMemoryError) or any(w in str(error) for w in words):
             raise RuntimeError(f"out of memory: {problem}") from error
         raise
 

@@ -9,6 +9,8 @@ for Large Language Model Serving with PagedAttention", 2023.
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections import Counter, deque
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
@@ -117,6 +119,14 @@ class KVBlock:
     values: torch.Tensor
 
 
+def _zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | str) -> torch.Tensor:
+    """A tensor of zeros. On a CPU it takes memory only where it was written to."""
+    if torch.device(device).type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    pages = mmap.mmap(-1, math.prod(shape) * dtype.itemsize, access=mmap.ACCESS_COPY)
+    return torch.frombuffer(pages, dtype=dtype).view(shape)
+
+
 class KVCacheManager:
     """Block tables, and the pools of keys and values that they point into.
 
@@ -150,8 +160,8 @@ class KVCacheManager:
                 f"pool has {self.pool.num_blocks} blocks, num_blocks says {num_blocks}"
             )
         shape = (num_blocks, block_size, num_heads, head_dim)
-        self.key_pools = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(num_layers)]
-        self.value_pools = [torch.zeros_like(keys) for keys in self.key_pools]
+        self.key_pools = [_zeros(shape, dtype, device) for _ in range(num_layers)]
+        self.value_pools = [_zeros(shape, dtype, device) for _ in range(num_layers)]
         self.block_tables: dict[Hashable, list[int]] = {}
         self.lengths: dict[Hashable, int] = {}
 

@@ -22,11 +22,11 @@ from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.logprobs import score_prompts
 from yaie.engine.request import Request
 from yaie.engine.scheduler import Step
+from yaie.model.batch import Batch
 from yaie.model.llama import Llama
 from yaie.ops import operators
 
 MOST_SHAPES = 64  # how many shapes' field views are kept
-WARM_TOKENS = 512  # of a step that `Runner.warm` prepares for: more would take seconds at a start
 
 # From logits to tokens, and the log-probabilities that some of the requests ask for.
 Choose = Callable[[torch.Tensor], tuple[torch.Tensor, Mapping[Request, torch.Tensor]]]
@@ -104,9 +104,11 @@ class Runner:
         self.graphs = []
 
     def warm(self) -> None:
-        """Build what a CPU needs for steps of up to `WARM_TOKENS` tokens: about 250 MiB, by which a
-        server's memory would otherwise grow while it serves. See `yaie.model.linear`."""
-        self.model.warm(WARM_TOKENS, self.max_num_seqs)
+        """Compute a token into block 0, which is free yet: the disk is read for mapped weights."""
+        if self.model.step is not None:
+            zero, starts = torch.zeros(1, dtype=torch.int64), torch.arange(2, dtype=torch.int32)
+            batch = Batch(zero, zero, zero, starts[:1].view(1, 1), starts[1:], starts, zero)
+            self.model(batch, self.kv.key_pools, self.kv.value_pools)
 
     # ------------------------------------------------------------------------ a step
 

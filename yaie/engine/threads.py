@@ -8,10 +8,9 @@ from collections.abc import MutableMapping
 def share_processors(environment: MutableMapping[str, str]) -> None:
     """Let processes that start with this environment share the processors.
 
-    OpenMP's threads spin while they wait for the next operator, GNU's for about a millisecond.
-    Meanwhile another process's threads cannot compute: two engines on two cores run at a ninth of
-    their speed each. If the threads spin for about 20 microseconds, the two engines run at two
-    fifths each, and one engine alone is as fast as before.
+    OpenMP's threads spin while they wait for the next parallel region, GNU's for milliseconds, in
+    which another process's threads cannot compute. After about 20 microseconds they sleep here. To
+    wake them takes longer than a small operator of torch, but a step in C++ is a single region.
     An environment that already says how threads wait is left as it is. Call it before torch loads.
     """
     if "OMP_WAIT_POLICY" not in environment:

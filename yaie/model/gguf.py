@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+
+from yaie.ops.cpp.native import GROUPS, Rows
 
 LAYER_TENSORS = {
     "attn_norm": "input_layernorm",
@@ -30,6 +33,9 @@ TENSORS = {
     "output_norm": "model.norm",
     "output": "lm_head",
 }
+
+
+GGUF_FILE = "model.gguf"  # in a folder that was made of one
 
 
 def convert_gguf(path: str | Path, folder: str | Path, progress=None) -> None:
@@ -63,14 +69,47 @@ def convert_gguf(path: str | Path, folder: str | Path, progress=None) -> None:
     convert_tokenizer(path, folder, reader)
 
 
-def open_gguf(path: Path):
+def read_rows(path: Path) -> dict[str, Rows]:
+    """The tensors of a GGUF file as they are stored and where they lie in the mapped file, by their
+    names in a Hugging Face checkpoint. Only query and key projections are copied, to reorder rows.
+
+    Raises ValueError for a format that the back end `cpp` does not multiply.
+    """
+    if not path.exists():
+        raise ValueError(f'{path} is missing, which dtype "gguf" reads: pull the model again')
+    reader = open_gguf(path, "c")  # no one writes, but torch wants memory that could be written
+    config, found = gguf_config(reader, path), {}
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    floats = ("F32", "F16")
+    for tensor in reader.tensors:
+        name, part = hugging_face_name(tensor.name, path)
+        kind, data = tensor.tensor_type.name, tensor.data
+        if kind not in floats and kind.lower() not in GROUPS:
+            known = ", ".join((*floats, *GROUPS))
+            raise ValueError(f'{path}: {tensor.name} is {kind}; dtype "gguf" reads {known}')
+        if part in heads:
+            data = np.ascontiguousarray(unpermute(data, heads[part]))
+        found[name] = Rows(torch.from_numpy(data), None if kind in floats else kind.lower())
+    return found
+
+
+def quantize_rows(weight: np.ndarray, form: str) -> Rows:
+    """A float32 matrix `[rows, size]` in one of the formats of GROUPS."""
+    from gguf import GGMLQuantizationType
+    from gguf.quants import quantize
+
+    data = quantize(np.ascontiguousarray(weight), GGMLQuantizationType[form.upper()])
+    return Rows(torch.from_numpy(data), form)
+
+
+def open_gguf(path: Path, mode: str = "r"):
     """A `gguf.GGUFReader` over `path`, or a ValueError that names it."""
     from gguf import GGUFReader
 
     if not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     try:
-        return GGUFReader(path)
+        return GGUFReader(path, mode)
     except (ValueError, IndexError, KeyError, OverflowError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a readable GGUF file ({error}): fetch it again") from error
 

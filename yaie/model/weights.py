@@ -16,9 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from yaie.model.config import ModelConfig, read_json
+from yaie.model.gguf import GGUF_FILE, quantize_rows, read_rows
 from yaie.model.llama import Llama
 from yaie.model.manifest import DamagedModel, check
 from yaie.model.shards import WHOLE, Shard, piece_of
+from yaie.model.step import multiplies
+from yaie.ops.cpp.native import GROUPS, Rows
 from yaie.ops.registry import AUTO
 
 DTYPES = {
@@ -27,6 +30,8 @@ DTYPES = {
     "float16": torch.float16,
     "float64": torch.float64,
 }
+Files = dict[Path, list[str]]  # and the tensors in each
+FORMATS = (*GROUPS, "gguf")
 STORED_DTYPES = ("F64", "F32", "F16", "BF16")
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -41,21 +46,47 @@ def load_model(
 ) -> Llama:
     """Load the model in `folder` (Hugging Face format), its weights converted to `dtype`.
 
+    On a CPU whose back end `cpp` multiplies, weights that the file has in `dtype` stay in the
+    mapped file. There `dtype` may also be one of FORMATS: matrices in groups with scales, "gguf"
+    for those of the folder's GGUF file as they are. All else is float32.
+
     `backends` and `shard` go to `Llama`; of the files, only the shard is read. Raises ValueError
     that names the file and the tensor if weights are missing, unexpected, of the wrong shape or
     dtype, damaged, or cannot be split like that.
     """
-    folder, dtype = Path(folder), parse_dtype(dtype)
+    folder = Path(folder)
+    form = dtype if dtype in FORMATS else None
+    dtype = torch.float32 if form else parse_dtype(dtype)
     config, files = _check_headers(folder)
     check(folder)
     model = Llama(config, dtype=dtype, device=device, backends=backends, shard=shard)
-    places = model.places()
+    in_place = shard.size == 1 and multiplies(model)
+    if form and not in_place:
+        raise ValueError(f"dtype {form!r} needs the back end 'cpp' on a CPU, in one process")
+    if in_place:
+        model.take(_rows(folder, files, form, dtype))
+    else:
+        places = model.places()
+        for file, names in files.items():
+            with _open(file) as tensors:
+                for name in names:
+                    places[name].copy_(_read(tensors, name, config, shard))
+    model.pack()
+    return model.eval()
+
+
+def _rows(folder: Path, files: Files, form: str | None, dtype: torch.dtype) -> dict[str, Rows]:
+    """Every tensor of a checkpoint, as the back end `cpp` takes it, by its name."""
+    if form == "gguf":
+        return read_rows(folder / GGUF_FILE)
+    found = {}
     for file, names in files.items():
         with _open(file) as tensors:
             for name in names:
-                places[name].copy_(_read(tensors, name, config, shard))
-    model.pack()
-    return model.eval()
+                found[name] = Rows(tensors.get_tensor(name).to(dtype))
+                if form and found[name].data.ndim == 2:
+                    found[name] = quantize_rows(found[name].data.numpy(), form)
+    return found
 
 
 def _read(tensors: Any, name: str, config: ModelConfig, shard: Shard) -> torch.Tensor:
@@ -110,11 +141,14 @@ def _check_headers(folder: Path) -> tuple[ModelConfig, dict[Path, list[str]]]:
 
 
 def parse_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """A dtype given by name, such as `"float32"` or `"bfloat16"`, or as torch's own."""
+    """A dtype given by name, such as `"float32"` or `"bfloat16"`, or as torch's own; of a format in
+    FORMATS that of the activations."""
     if dtype in DTYPES.values():
         return dtype
+    if dtype in FORMATS:
+        return torch.float32
     if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        raise ValueError(f"dtype must be one of {', '.join((*DTYPES, *FORMATS))}, got {dtype!r}")
     return DTYPES[dtype]
 
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import torch
 
-from yaie.build import jit
+from yaie.build import cpu, jit
 from yaie.ops import registry
 from yaie.ops.interpreter import interpreted
 
@@ -100,6 +100,9 @@ def _describe(operator: str, backend: str, device: torch.device) -> KernelInfo:
             states = [jit.load(jit.CSRC / file).how(device) for file in files]
             how = " or ".join(dict.fromkeys(state.words for state in states))
             return entry(how, ", ".join(files), all(state.available for state in states))
+    if backend == "cpp":
+        how = cpu.how() if device.type == "cpu" else "for a CPU"
+        return entry(how, "cpu/step.cpp", how.startswith("compiled"))
     return entry("plain PyTorch" if backend == "reference" else "Python", code)
 
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 AUTO = "auto"
-ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("reference",)}
+ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
 
 # Operator -> back end -> the module of `yaie.ops.<back end>` that has a function of the operator's
 # name, or module:function if the function has another name. All functions of a row take the
@@ -44,6 +44,9 @@ _MODULES = {
     "copy_blocks": {"reference": "kv", "cuda": "kv"},
     "sample": {"reference": "sampling", "cuda": "sampling"},
 }
+_IN_CPP = ("silu_and_mul", "rms_norm", "add_rms_norm", "rotary")
+for _operator in (*_IN_CPP, "reshape_and_cache", "paged_attention"):
+    _MODULES[_operator]["cpp"] = "operators"
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     operator: {
         backend: f"yaie.ops.{backend}.{place if ':' in place else f'{place}:{operator}'}"
@@ -60,6 +63,10 @@ class Unsupported(NotImplementedError):
 
     Raised by a back end's function before it has written anything.
     """
+
+
+class Declined(Unsupported):
+    """A back end was not made for these arguments: `auto` goes on without a warning."""
 
 
 class FallbackWarning(UserWarning):
@@ -224,6 +231,8 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
     for name in better:
         try:
             return resolve(operator, name)(*arguments)
+        except Declined:
+            continue
         except Unsupported as reason:
             announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)

@@ -1,0 +1,192 @@
+// Attention of a ragged batch over the paged cache.
+//
+// Computes  softmax(q · keys × scale) · values, causal, and the log-sum-exp of each row
+// Shapes    q and out [tokens, heads, head_dim] float32; pools [blocks, block_size, KV heads,
+//           head_dim] in float32, float16 or bfloat16; head_dim a multiple of LANES
+// Owns      each piece of work: one KV head of one sequence, for the query heads that share it;
+//           of a prompt some queries and all their keys, of a decode step PART keys
+// Moves     the keys and values of the context, once per KV head and tile of queries
+// Oracle    float64 over contiguous keys, in tests/test_cpp.py
+// Idea      a long context is split among the threads into parts of a fixed length, whose results
+//           are merged in order: so the bits do not depend on what else is in the batch.
+#pragma once
+#include <cmath>
+#include <vector>
+
+#include "product.h"
+
+constexpr int PART = 256;       // keys whose scores are held together
+constexpr int QUERY_ROWS = 24;  // queries × heads of a tile, at most, but for large groups
+
+struct Attention {
+    const float* q;  // [tokens, q_stride]: the heads of a token lie together
+    float *out, *lse;  // [tokens, heads, head_dim] and [tokens, heads], or null
+    const uint8_t *keys, *values;
+    const int32_t *tables, *context_lens, *starts;
+    int64_t q_stride, kind, sequences, width, block_size, heads, kv_heads, head_dim;
+};
+
+struct Piece {  // of the work: queries first to last of a sequence, by the parts of its keys
+    int32_t sequence, kv_head, first, last, part, parts;
+    int64_t state;  // where its partial result goes: rows × (head_dim + 2) floats
+};
+
+// The pieces of a batch; `floats` becomes what their partial results take.
+static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
+    std::vector<Piece> pieces;
+    int64_t group = a.heads / a.kv_heads, tile = std::max<int64_t>(1, QUERY_ROWS / group);
+    floats = 0;
+    for (int32_t s = 0; s < a.sequences; ++s) {
+        int32_t queries = a.starts[s + 1] - a.starts[s], length = a.context_lens[s];
+        int32_t parts = queries == 1 ? (length + PART - 1) / PART : 1;
+        for (int32_t h = 0; h < a.kv_heads; ++h) {
+            // The last queries see the most keys: first come the pieces that take longest.
+            for (int32_t last = queries; last > 0; last -= tile)
+                for (int32_t part = 0; part < parts; ++part) {
+                    int32_t first = std::max<int32_t>(0, last - tile);
+                    pieces.push_back({s, h, first, last, part, parts, floats});
+                    if (parts > 1) floats += group * (a.head_dim + 2);
+                }
+        }
+    }
+    return pieces;
+}
+
+// M rows of probabilities by `count` values, V vectors of each: added to sums [M, head_dim].
+template <class F, int M, int V>
+static inline void weigh(const float* weights, const uint8_t* const* values, int64_t count,
+                         int64_t from, float* sums, int64_t head_dim) {
+    Floats total[M][V];
+    for (int m = 0; m < M; ++m)
+        for (int v = 0; v < V; ++v) total[m][v] = load<Floats>(sums + m * head_dim + v * LANES);
+    for (int64_t k = 0; k < count; ++k) {
+        Floats value[V];
+        for (int v = 0; v < V; ++v)
+            value[v] = F::unpack(values[k] + (from + v) * F::BYTES, 0);
+        for (int m = 0; m < M; ++m)
+            for (int v = 0; v < V; ++v) total[m][v] += value[v] * weights[m * PART + k];
+    }
+    for (int m = 0; m < M; ++m)
+        for (int v = 0; v < V; ++v) store(sums + m * head_dim + v * LANES, total[m][v]);
+}
+
+template <class F, int M>
+static void weigh_rows(const float* weights, const uint8_t* const* values, int64_t count,
+                       float* sums, int64_t head_dim) {
+    constexpr int V = REGISTERS == 32 ? 4 : 2;
+    int64_t vectors = head_dim / LANES, v = 0;
+    for (; v + V <= vectors; v += V)
+        weigh<F, M, V>(weights, values, count, v, sums + v * LANES, head_dim);
+    for (; v < vectors; ++v)
+        weigh<F, M, 1>(weights, values, count, v, sums + v * LANES, head_dim);
+}
+
+// Memory of one thread for its piece.
+struct Room {
+    std::vector<float> memory;
+    // `count` floats, aligned as Floats.
+    float* floats(int64_t count) {
+        if ((int64_t)memory.size() < count + LANES) memory.resize(count + LANES);
+        uintptr_t at = (uintptr_t)memory.data(), size = sizeof(Floats);
+        return (float*)((at + size - 1) / size * size);
+    }
+};
+
+template <class F>
+static void attend(const Attention& a, float scale, const Piece& p, float* states, Room& room) {
+    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim, each = F::BYTES / F::GROUP;
+    const int64_t rows = (p.last - p.first) * group, stride = a.kv_heads * dim * each;
+    const int64_t start = a.starts[p.sequence], length = a.context_lens[p.sequence];
+    const int64_t seen = length - (a.starts[p.sequence + 1] - start);  // before the first query
+    const int32_t* table = a.tables + p.sequence * a.width;
+    float* q = room.floats(rows * (2 * dim + PART + 2) + a.block_size * dim);
+    float *sums = q + rows * dim, *scores = sums + rows * dim, *scratch = scores + rows * PART;
+    float *most = scratch + a.block_size * dim, *total = most + rows;
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t token = start + p.first + row / group, head = p.kv_head * group + row % group;
+        const float* from = a.q + token * a.q_stride + head * dim;
+        for (int64_t i = 0; i < dim; ++i) q[row * dim + i] = from[i] * scale;
+        most[row] = -INFINITY;
+        total[row] = 0.0f;
+    }
+    memset(sums, 0, rows * dim * 4);
+
+    const uint8_t* values[PART];
+    int64_t end = seen + p.last, key = (int64_t)p.part * PART;
+    if (p.parts > 1) end = std::min<int64_t>(end, key + PART);
+    for (; key < end; key += PART) {
+        int64_t count = std::min<int64_t>(PART, end - key);
+        for (int64_t k = 0; k < count;) {  // block by block: in it, tokens are `stride` apart
+            int64_t offset = (key + k) % a.block_size;
+            int64_t run = std::min(a.block_size - offset, count - k);
+            int64_t slot = table[(key + k) / a.block_size] * a.block_size + offset;
+            int64_t at = slot * stride + p.kv_head * dim * each;
+            multiply<F>(a.keys + at, stride, run, q, dim, rows, dim, scores + k, PART, scratch);
+            for (int64_t i = 0; i < run; ++i) values[k + i] = a.values + at + i * stride;
+            k += run;
+        }
+        for (int64_t row = 0; row < rows; ++row) {
+            float* score = scores + row * PART;
+            int64_t until = seen + p.first + row / group + 1 - key;
+            int64_t visible = std::max<int64_t>(std::min(count, until), 0);
+            int64_t padded = (count + LANES - 1) / LANES * LANES;
+            for (int64_t k = visible; k < padded; ++k) score[k] = -INFINITY;
+            Floats high = splat(most[row]), mass = {};
+            for (int64_t k = 0; k < padded; k += LANES) high = larger(high, load<Floats>(score + k));
+            float maximum = std::max(largest(high), -3e38f);  // -inf - -inf would be NaN
+            for (int64_t k = 0; k < padded; k += LANES) {
+                Floats weight = exponential(load<Floats>(score + k) - maximum);
+                mass += weight;
+                store(score + k, weight);
+            }
+            float rescale = exponential(splat(most[row] - maximum))[0];
+            most[row] = maximum;
+            total[row] = total[row] * rescale + sum(mass);
+            for (int64_t i = 0; i < dim; ++i) sums[row * dim + i] *= rescale;
+        }
+        for (int64_t row = 0; row < rows;) {
+            float *weight = scores + row * PART, *to = sums + row * dim;
+            int64_t m = std::min<int64_t>(rows - row, REGISTERS == 32 ? 4 : 3);
+            if (m == 4) weigh_rows<F, 4>(weight, values, count, to, dim);
+            if (m == 3) weigh_rows<F, 3>(weight, values, count, to, dim);
+            if (m == 2) weigh_rows<F, 2>(weight, values, count, to, dim);
+            if (m == 1) weigh_rows<F, 1>(weight, values, count, to, dim);
+            row += m;
+        }
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+        int64_t token = start + p.first + row / group, head = p.kv_head * group + row % group;
+        if (p.parts > 1) {
+            float* state = states + p.state + row * (dim + 2);
+            memcpy(state, sums + row * dim, dim * 4);
+            state[dim] = most[row];
+            state[dim + 1] = total[row];
+            continue;
+        }
+        float* to = a.out + (token * a.heads + head) * dim;
+        float by = total[row] > 0.0f ? 1.0f / total[row] : 0.0f;
+        for (int64_t i = 0; i < dim; ++i) to[i] = sums[row * dim + i] * by;
+        if (a.lse) a.lse[token * a.heads + head] = most[row] + logf(total[row]);
+    }
+}
+
+// Merge the parts of a sequence's KV head; `p` is the first of them.
+static inline void merge(const Attention& a, const Piece& p, const float* states) {
+    const int64_t group = a.heads / a.kv_heads, dim = a.head_dim, step = group * (dim + 2);
+    for (int64_t row = 0; row < group; ++row) {
+        const float* first = states + p.state + row * (dim + 2);
+        int64_t head = p.kv_head * group + row, token = a.starts[p.sequence];
+        float* to = a.out + (token * a.heads + head) * dim;
+        float maximum = -INFINITY, total = 0.0f;
+        for (int64_t i = 0; i < p.parts; ++i) maximum = std::max(maximum, first[i * step + dim]);
+        memset(to, 0, dim * 4);
+        for (int64_t i = 0; i < p.parts; ++i) {
+            const float* state = first + i * step;
+            float by = expf(state[dim] - maximum);
+            total += by * state[dim + 1];
+            for (int64_t j = 0; j < dim; ++j) to[j] += by * state[j];
+        }
+        for (int64_t j = 0; j < dim; ++j) to[j] /= total;
+        if (a.lse) a.lse[token * a.heads + head] = maximum + logf(total);
+    }
+}

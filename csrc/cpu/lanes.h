@@ -1,0 +1,234 @@
+// Vectors of floats, and the formats in which weights and caches are stored.
+//
+// Computes  conversions between stored numbers and float32, sums over lanes, exponentials
+// Shapes    LANES floats together: what one register of this processor holds
+// Owns      no memory; every function works on values or on the addresses it is given
+// Moves     a group of a format in once: see BYTES of each
+// Oracle    numpy and the gguf package, in tests/test_cpp.py
+// Idea      the compiler's vector extensions spell `a * b + c` once for x86-64 and arm64.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, REGISTERS = 32;
+#elif defined(__AVX__)
+constexpr int LANES = 8, REGISTERS = 16;
+#elif defined(__aarch64__)
+constexpr int LANES = 4, REGISTERS = 32;
+#else
+constexpr int LANES = 4, REGISTERS = 16;
+#endif
+
+typedef float Floats __attribute__((vector_size(4 * LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
+
+template <class V>
+static inline V load(const void* from) {
+    V value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+template <class V>
+static inline void store(void* to, V value) {
+    memcpy(to, &value, sizeof value);
+}
+template <class To, class From>
+static inline To bits(From from) {
+    static_assert(sizeof(To) == sizeof(From), "the same bits, read as another type");
+    return load<To>(&from);
+}
+static inline Floats splat(float value) { return Floats{} + value; }
+static inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
+
+#if defined(__has_builtin) && __has_builtin(__builtin_shufflevector)
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (Four){__VA_ARGS__})
+typedef int32_t Four __attribute__((vector_size(16)));
+#endif
+typedef float Quad __attribute__((vector_size(16)));
+
+// The sums of four vectors. Halves are added to each other until four lanes are left, and of these
+// 0 + 2 to 1 + 3: the order of a sum never depends on the caller.
+template <int N>
+static inline Quad fold(const float* lanes) {
+    typedef float Half __attribute__((vector_size(2 * N)));
+    Half low, high;
+    memcpy(&low, lanes, sizeof low);
+    memcpy(&high, lanes + N / 2, sizeof high);
+    low += high;
+    return fold<N / 2>((const float*)&low);
+}
+template <>
+inline Quad fold<4>(const float* lanes) {
+    return load<Quad>(lanes);
+}
+static inline Quad fold(Floats value) { return fold<LANES>((const float*)&value); }
+static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
+    Quad p = fold(a), q = fold(b), r = fold(c), s = fold(d);
+    Quad first = PICK(p, q, 0, 4, 1, 5) + PICK(p, q, 2, 6, 3, 7);
+    Quad second = PICK(r, s, 0, 4, 1, 5) + PICK(r, s, 2, 6, 3, 7);
+    return PICK(first, second, 0, 1, 4, 5) + PICK(first, second, 2, 3, 6, 7);
+}
+static inline float sum(Floats value) {
+    Quad q = fold(value);
+    return (q[0] + q[2]) + (q[1] + q[3]);
+}
+
+static inline float largest(Floats value) {
+    for (int i = 1; i < LANES; ++i) value[0] = value[i] > value[0] ? value[i] : value[0];
+    return value[0];
+}
+
+// e^x within 2 units in the last place; 0 below -87 and infinite above 88.3, where float32 ends.
+static inline Floats exponential(Floats x) {
+    const float round = 12582912.0f;  // 1.5 × 2^23: adding it rounds to a whole number
+    Floats bounded = x > splat(88.3f) ? splat(88.3f) : x;
+    bounded = bounded < splat(-87.0f) ? splat(-87.0f) : bounded;
+    Floats shifted = bounded * 1.44269504f + round, whole = shifted - round;
+    Floats r = bounded - whole * 0.693359375f + whole * 2.12194440e-4f;
+    Floats y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * r * r + r + 1.0f;
+    Ints power = (bits<Ints>(shifted) - bits<int32_t>(round) + 127) << 23;
+    Floats result = x < splat(-87.0f) ? Floats{} : y * bits<Floats>(power);
+    return x > splat(88.3f) ? splat(__builtin_inff()) : result;
+}
+
+// LANES small integers as 32 bits. A loop, because compilers see the one instruction in it that
+// their conversions of vectors hide.
+template <class V, class Small>
+static inline V integers(const void* from) {
+    Small small[LANES];
+    memcpy(small, from, sizeof small);
+    int32_t lane[LANES];
+    for (int i = 0; i < LANES; ++i) lane[i] = small[i];
+    return load<V>(lane);
+}
+
+// float16 to float32: shift the fields into place and correct the exponent. A number below 2^-14
+// has no implicit 1: it is made with one, which is then taken off. Infinities are not expected.
+template <class F, class W>
+static inline F from_half(W half) {
+    W magnitude = half & 0x7fff, small = (magnitude - 0x400) >> 31, sign = (half & 0x8000) << 16;
+    F value = bits<F>((magnitude << 13) + 0x38000000 + (small << 23));
+    return bits<F>(bits<W>(value - bits<F>((0 - small) & 0x38800000)) | sign);
+}
+
+// float32 to float16, rounded to nearest, ties to even; what is too large becomes infinite.
+static inline Words to_half(Floats value) {
+    Words all = bits<Words>(value), sign = (all >> 16) & 0x8000, magnitude = all & 0x7fffffff;
+    Words normal = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
+    Floats tiny = bits<Floats>(magnitude) + 0.5f;  // whose last bit is worth 2^-24
+    Words small = bits<Words>(tiny) - 0x3f000000;
+    Words half = magnitude < 0x38800000 ? small : normal;
+    half = magnitude >= 0x47800000 ? Words{} + 0x7c00 : half;
+    half = magnitude > 0x7f800000 ? Words{} + 0x7e00 : half;
+    return sign | half;
+}
+
+// The formats. `unpack(group, v)` returns the v-th LANES numbers of a group of BYTES bytes.
+struct F32 {
+    static constexpr int KIND = 0, GROUP = LANES, BYTES = 4 * LANES;
+    static inline Floats unpack(const uint8_t* group, int) { return load<Floats>(group); }
+    static inline void pack(void* to, Floats value) { store(to, value); }
+};
+struct F16 {
+    static constexpr int KIND = 1, GROUP = LANES, BYTES = 2 * LANES;
+    static inline Floats unpack(const uint8_t* group, int) {
+        return from_half<Floats>(integers<Words, uint16_t>(group));
+    }
+    static inline void pack(void* to, Floats value) {
+        store(to, __builtin_convertvector(to_half(value), Shorts));
+    }
+};
+struct BF16 {
+    static constexpr int KIND = 2, GROUP = LANES, BYTES = 2 * LANES;
+    static inline Floats unpack(const uint8_t* group, int) {
+        return bits<Floats>(integers<Words, uint16_t>(group) << 16);
+    }
+    static inline void pack(void* to, Floats value) {
+        Words all = bits<Words>(value);
+        Words rounded = (all + 0x7fff + ((all >> 16) & 1)) >> 16;
+        rounded = (all & 0x7fffffff) > 0x7f800000 ? Words{} + 0x7fc0 : rounded;
+        store(to, __builtin_convertvector(rounded, Shorts));
+    }
+};
+static inline float scale_at(const uint8_t* at) {
+    return from_half<float>((uint32_t)load<uint16_t>(at));
+}
+struct Q8_0 {  // GGUF: a scale in float16, and 32 signed bytes
+    static constexpr int KIND = 3, GROUP = 32, BYTES = 34;
+    static inline Floats unpack(const uint8_t* group, int v) {
+        Ints q = integers<Ints, int8_t>(group + 2 + v * LANES);
+        return __builtin_convertvector(q, Floats) * scale_at(group);
+    }
+};
+// Byte i of 16 holds number i in its lower half and number i + 16 in its upper half.
+static inline Floats nibbles(const uint8_t* from, int v) {
+    Ints pair = integers<Ints, uint8_t>(from + v * LANES % 16);
+    return __builtin_convertvector(v * LANES < 16 ? pair & 15 : pair >> 4, Floats);
+}
+struct Q4_0 {  // GGUF: a scale, and 32 numbers of 4 bits, of which 8 is zero
+    static constexpr int KIND = 4, GROUP = 32, BYTES = 18;
+    static inline Floats unpack(const uint8_t* group, int v) {
+        return (nibbles(group + 2, v) - 8.0f) * scale_at(group);
+    }
+};
+struct Q4_1 {  // GGUF: a scale, a minimum, and 32 numbers of 4 bits
+    static constexpr int KIND = 5, GROUP = 32, BYTES = 20;
+    static inline Floats unpack(const uint8_t* group, int v) {
+        return nibbles(group + 4, v) * scale_at(group) + scale_at(group + 2);
+    }
+};
+
+// Call `f` with the format of a kind, `with_float(kind, [&](auto format) { ... })`: of those that
+// can be written, or of all.
+template <class Function>
+static inline void with_float(int64_t kind, Function f) {
+    if (kind == F32::KIND) f(F32());
+    if (kind == F16::KIND) f(F16());
+    if (kind == BF16::KIND) f(BF16());
+}
+template <class Function>
+static inline void with_format(int64_t kind, Function f) {
+    with_float(kind, f);
+    if (kind == Q8_0::KIND) f(Q8_0());
+    if (kind == Q4_0::KIND) f(Q4_0());
+    if (kind == Q4_1::KIND) f(Q4_1());
+}
+
+// `size` stored numbers as float32, and back; a last group that is not full is moved by itself.
+template <class F>
+static inline void widen(const void* from, int64_t size, float* to) {
+    const uint8_t* group = (const uint8_t*)from;
+    int64_t done = 0;
+    for (; done + F::GROUP <= size; done += F::GROUP, group += F::BYTES)
+        for (int v = 0; v < F::GROUP / LANES; ++v) store(to + done + v * LANES, F::unpack(group, v));
+    if (done == size) return;
+    uint8_t rest[F::BYTES] = {};
+    memcpy(rest, group, (size - done) * (F::BYTES / F::GROUP));
+    Floats value = F::unpack(rest, 0);
+    memcpy(to + done, &value, (size - done) * 4);
+}
+template <class F>
+static inline void narrow(const float* from, int64_t size, void* to) {
+    constexpr int EACH = F::BYTES / F::GROUP;
+    uint8_t* group = (uint8_t*)to;
+    int64_t done = 0;
+    for (; done + LANES <= size; done += LANES)
+        F::pack(group + done * EACH, load<Floats>(from + done));
+    if (done == size) return;
+    float rest[LANES] = {};
+    uint8_t packed[F::BYTES];
+    memcpy(rest, from + done, (size - done) * 4);
+    F::pack(packed, load<Floats>(rest));
+    memcpy(group + done * EACH, packed, (size - done) * EACH);
+}

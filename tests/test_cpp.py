@@ -1,0 +1,380 @@
+"""The back end `cpp`: formats, products, operators, a whole step, and no compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from shutil import which
+
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+from prompts import PROMPTS
+from test_attention import Shape, batch
+from test_model_llama import scattered_tables
+from test_pull_gguf import make_tiny_gguf
+from tiny import make_batch, make_pools, make_tiny_model
+
+from yaie import LLM, SamplingParams
+from yaie.build import cpu
+from yaie.emulator import build
+from yaie.engine.kv_cache import KVCacheManager
+from yaie.model.linear import Linear
+from yaie.model.llama import Llama
+from yaie.model.weights import FORMATS, load_model
+from yaie.ops import operators, registry
+from yaie.ops.attention import paged_attention_forward
+from yaie.ops.cpp import native
+from yaie.ops.cpp.native import FLOATS, GROUPS, Rows
+
+ARM, QEMU = which("aarch64-linux-gnu-g++"), which("qemu-aarch64-static")
+GREEDY = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+each_format = pytest.mark.parametrize("form", [*FLOATS, *GROUPS], ids=str)
+
+
+def stored(weight: torch.Tensor, form: str | torch.dtype) -> tuple[Rows, torch.Tensor]:
+    """A float32 matrix in a format, and the numbers that it then stands for, by gguf or torch."""
+    if isinstance(form, torch.dtype):
+        return Rows(weight.to(form)), weight.to(form).double()
+    kind = GGMLQuantizationType[form.upper()]
+    data = quantize(weight.numpy(), kind)
+    return Rows(torch.from_numpy(data), form), torch.from_numpy(dequantize(data, kind)).double()
+
+
+@pytest.fixture
+def threads(request):
+    """As many threads as the test's parameter, and afterwards as many as before."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+# ------------------------------------------------------------------------------- formats, products
+
+
+@each_format
+def test_every_number_of_a_format_is_read_exactly(form):
+    weight = torch.randn(65, 96) * torch.logspace(-9, 4, 65).unsqueeze(1)
+    rows, wanted = stored(weight, form)
+    ids = torch.tensor([64, 0, 3, 3])
+    assert torch.equal(native.embed(rows, ids).double(), wanted[ids])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_every_number_of_16_bits_is_read_and_written_exactly(dtype):
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int16).view(dtype)
+    every = every[every.isfinite()].view(1, -1)
+    padded = torch.nn.functional.pad(every, (0, -every.shape[1] % 32))
+    assert torch.equal(native.embed(Rows(padded), torch.tensor([0])), padded.float())
+    # 1 × x rotated by an angle of 0 is x; a middle between two numbers rounds to the even one.
+    wide = torch.cat([padded.float(), padded.float() * (1 + 2**-9), padded.float() * (1 + 2**-8)])
+    x = wide.to(dtype).view(3, 1, -1).nan_to_num(posinf=1.0, neginf=1.0)
+    table = torch.ones(1, x.shape[2] // 2), torch.zeros(1, x.shape[2] // 2)
+    same = operators.rotary(x, torch.zeros(3, dtype=torch.int64), *table, backend="cpp")
+    assert torch.equal(same, x)
+    total = operators.add_rms_norm(x[0], x[2], x[0, 0], 1e-6, backend="cpp")[1]
+    assert torch.equal(total[total.isfinite()], (x[0] + x[2])[total.isfinite()])
+
+
+@each_format
+@pytest.mark.parametrize("tokens", [0, 1, 2, 3, 8, 17, 130])
+def test_a_product_equals_float64(form, tokens):
+    parts = [stored(torch.randn(rows, 96), form) for rows in (33, 4, 70)]
+    x, bias = torch.randn(tokens, 96), torch.randn(107)
+    got = native.product(x, [rows for rows, _ in parts], bias)
+    wanted = x.double() @ torch.cat([weight for _, weight in parts]).T + bias.double()
+    torch.testing.assert_close(got.double(), wanted, atol=2e-5, rtol=1e-5)
+
+
+@each_format
+def test_a_row_has_the_same_bits_in_any_company_and_with_any_threads(form, threads):
+    rows, _ = stored(torch.randn(75, 160), form)
+    linear = Linear(None)
+    linear.rows = [rows]
+    x = torch.randn(260, 160)
+    threads(1)
+    whole = native.product(x, [rows], None)
+    for number in (1, 2, 3):
+        threads(number)
+        for n in (1, 2, 3, 7, 8, 16, 33, 128, 129, 260):
+            assert torch.equal(native.product(x[:n], [rows], None), whole[:n]), n
+    if form != torch.bfloat16:  # which torch multiplies on some processors
+        assert torch.equal(linear(x[5:44]), whole[5:44])
+
+
+# -------------------------------------------------------------------------------------- operators
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [1, 15, 33, 576])
+def test_operators_of_rows_equal_the_reference(dtype, size):
+    x, residual = torch.randn(5, 2 * size, dtype=dtype), torch.randn(5, 2 * size, dtype=dtype)
+    weight = torch.randn(2 * size, dtype=dtype)
+    heads = torch.randn(5, 3, 2 * size, dtype=dtype)[:, 1:]
+    positions, table = torch.tensor([3, 0, 8, 8, 1]), torch.randn(2, 9, size)
+    calls = {
+        "rms_norm": (x, weight, 1e-5),
+        "add_rms_norm": (x, residual, weight, 1e-5),
+        "silu_and_mul": (20 * x,),
+        "rotary": (heads, positions, table[0], table[1]),
+    }
+    for name, arguments in calls.items():
+        got = getattr(operators, name)(*arguments, backend="cpp")
+        wanted = getattr(operators, name)(*arguments, backend="reference")
+        allowed = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {}
+        torch.testing.assert_close(got, wanted, **allowed)
+
+
+def test_silu_of_any_number_is_finite():
+    x = torch.tensor([[-3e38, -200.0, -88.0, -87.4, 0.0, 88.0, 200.0, 3e38] * 4 + [1.0] * 32])
+    got = operators.silu_and_mul(x, backend="cpp")
+    torch.testing.assert_close(got, torch.nn.functional.silu(x[:, :32]), atol=1e-30, rtol=1e-6)
+
+
+SHAPES = [
+    Shape((1, 300, 17, 513), head_dim=32, block_size=16, queries=(1, 1, 1, 1)),
+    Shape((40, 9, 1, 21, 530), head_dim=16, block_size=7, queries=(17, 9, 1, 4, 270)),
+    Shape((256, 257), head_dim=80, block_size=1, queries=(1, 2)),
+]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", SHAPES, ids=["decode", "mixed", "odd"])
+def test_attention_equals_float64_and_does_not_depend_on_its_company(shape, dtype, threads):
+    operands = batch(shape, dtype)
+    if shape.head_dim % native.call("lanes"):
+        pytest.skip("such heads are the reference's on this processor")
+    wide = [x.double() if x.is_floating_point() else x for x in operands]
+    out, lse = paged_attention_forward(*operands, backend="cpp")
+    want, want_lse = paged_attention_forward(*wide, backend="reference")
+    tolerance = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}[dtype]
+    torch.testing.assert_close(out.double(), want, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(lse, want_lse.float(), atol=1e-4, rtol=1e-4)
+    q, *pools, tables, lengths, begin = operands
+    threads(3)
+    for i, count in enumerate(shape.queries):
+        mine = slice(begin[i], begin[i + 1])
+        one = tables[i : i + 1], lengths[i : i + 1], torch.tensor([0, count], dtype=torch.int32)
+        alone, _ = paged_attention_forward(q[mine], *pools, *one, backend="cpp")
+        assert torch.equal(alone, out[mine])
+
+
+def test_what_it_was_not_made_for_is_the_references_without_a_warning(recwarn):
+    x = torch.randn(2, 6, dtype=torch.float64)
+    assert operators.silu_and_mul(x).dtype == torch.float64
+    with pytest.raises(ValueError, match=r"backend 'cpp' cannot: .*float32, float16 and bfloat16"):
+        operators.silu_and_mul(x, backend="cpp")
+    assert not [w for w in recwarn if w.category is registry.FallbackWarning]
+
+
+# ----------------------------------------------------------------------------------- a whole step
+
+
+def logits_of(model: Llama, chunks: tuple[int, ...] = ()) -> torch.Tensor:
+    """Of three prompts in scattered blocks; `chunks` of the first one are computed before."""
+    prompts = [[7 + i % 90 for i in range(60)], [5, 6, 7], [9]]
+    tables, blocks = scattered_tables([60, 3, 1], 16)
+    pools = make_pools(model.config, blocks, 16, model.dtype)
+    start = 0
+    for end in chunks:
+        model(make_batch([(prompts[0][start:end], start, tables[0])], 16), *pools)
+        start = end
+    sequences = [(prompts[0][start:], start, tables[0])]
+    sequences += [(prompt, 0, table) for prompt, table in zip(prompts[1:], tables[1:], strict=True)]
+    return model(make_batch(sequences, 16), *pools)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_a_step_equals_the_operators_one_by_one(untied_model, dtype):
+    whole, reference = (
+        load_model(untied_model, dtype),
+        load_model(untied_model, dtype, "cpu", "reference"),
+    )
+    assert whole.step is not None and reference.step is None
+    single = load_model(untied_model, dtype)
+    single.step = None
+    exact = logits_of(load_model(untied_model, "float64", "cpu", "reference"))
+    far = [(logits_of(m, (17, 40)) - exact).abs().max() for m in (whole, single, reference)]
+    assert far[0] <= 1.5 * far[2] + 1e-4 and far[1] <= 1.5 * far[2] + 1e-4
+
+
+@pytest.mark.parametrize("form", GROUPS)
+def test_a_model_of_groups_equals_the_model_of_the_numbers_they_stand_for(
+    tiny_model, tmp_path, form
+):
+    from safetensors.torch import load_file, save_file
+
+    folder = make_tiny_model(tmp_path / "model")
+    weights = load_file(folder / "model.safetensors")
+    rounded = {
+        name: stored(w, form)[1].float().contiguous() if w.ndim == 2 else w
+        for name, w in weights.items()
+    }
+    model = load_model(folder, form)
+    save_file(rounded, folder / "model.safetensors", metadata={"format": "pt"})
+    torch.testing.assert_close(
+        logits_of(model), logits_of(load_model(folder)), atol=1e-5, rtol=1e-5
+    )
+    model.step = None  # as with a learner's operator
+    torch.testing.assert_close(
+        logits_of(model), logits_of(load_model(folder)), atol=1e-4, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("form", ["F32", "F16", "Q8_0", "Q4_0", "Q4_1"])
+def test_a_gguf_file_is_computed_with_as_it_is(tmp_path, form, monkeypatch):
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path))
+    path = tmp_path / "tiny.gguf"
+    make_tiny_gguf(path, GGMLQuantizationType[form])
+    exact = LLM(path, backend="reference", num_blocks=80).generate([5, 6, 7], GREEDY)
+    llm = LLM(path, dtype="gguf", num_blocks=80)
+    assert llm.generate([5, 6, 7], GREEDY)[0].token_ids == exact[0].token_ids
+    model = llm.engine.runner.model
+    assert model.layers[0].down.rows[0].form == (None if form[0] == "F" else form.lower())
+    file = (path.resolve(),)  # rows of the mapped file, not copies of them
+    mapped = [
+        line for line in Path("/proc/self/maps").read_text().splitlines() if str(*file) in line
+    ]
+    address = model.layers[0].down.rows[0].data.data_ptr()
+    spans = [[int(end, 16) for end in line.split()[0].split("-")] for line in mapped]
+    assert any(low <= address < high for low, high in spans)
+
+
+def test_what_cannot_have_a_format_says_so(tiny_model):
+    with pytest.raises(ValueError, match=r'model\.gguf is missing, which dtype "gguf" reads'):
+        load_model(tiny_model, "gguf")
+    with pytest.raises(ValueError, match="dtype 'q8_0' needs the back end 'cpp'"):
+        load_model(tiny_model, "q8_0", backends="reference")
+    assert {*GROUPS, "gguf"} == set(FORMATS)
+
+
+def test_weights_stay_in_the_mapped_file(tiny_model):
+    model = load_model(tiny_model)
+    spans = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines()
+             if str((tiny_model / "model.safetensors").resolve()) in line]  # fmt: skip
+    address = model.layers[1].gate_up.rows[1].data.data_ptr()
+    assert any(int(s.split("-")[0], 16) <= address < int(s.split("-")[1], 16) for s in spans)
+
+
+def test_numbers_outside_the_model_are_refused(tiny_model):
+    model = load_model(tiny_model)
+    pools = make_pools(model.config, 1, 16)
+    for token in (-1, 384):
+        with pytest.raises(ValueError, match="token_ids must be from 0 to 383"):
+            model(make_batch([([5, token], 0, [0])], 16), *pools)
+    with pytest.raises(ValueError, match="logit_rows must be from 0 to 1, got 2"):
+        model(make_batch([([5, 6], 0, [0])], 16, [2]), *pools)
+
+
+def test_a_learners_operator_runs_among_those_of_cpp(tiny_model):
+    calls = []
+
+    def mine(x):
+        calls.append(len(x))
+        return registry.resolve("silu_and_mul", "reference")(x)
+
+    registry.register("silu_and_mul", "mine", mine)
+    model = load_model(tiny_model, backends={"silu_and_mul": "mine"})
+    assert model.step is None and model.layers[0].down.rows
+    wanted = logits_of(load_model(tiny_model))
+    torch.testing.assert_close(logits_of(model), wanted, atol=1e-4, rtol=1e-4)
+    assert calls == [64, 64]
+
+
+def test_without_a_compiler_the_reference_computes_and_says_why(tiny_model, monkeypatch):
+    def none():
+        raise build.CompileError("no C++ compiler: install g++")
+
+    wanted = logits_of(load_model(tiny_model))
+    monkeypatch.setattr(cpu, "library", none)
+    monkeypatch.setattr(registry, "_announced", set())
+    with pytest.warns(
+        registry.FallbackWarning, match="'cpp' passed over: no C.. compiler: install"
+    ):
+        model = load_model(tiny_model)
+        got = logits_of(model)
+    assert model.step is None and not model.lm_head.rows
+    torch.testing.assert_close(got, wanted, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ValueError, match=r"backend 'cpp' cannot: no C.. compiler"):
+        operators.silu_and_mul(torch.ones(1, 2), backend="cpp")
+
+
+def test_a_mistake_in_the_source_is_the_compilers_message(monkeypatch, tmp_path):
+    (tmp_path / "step.cpp").write_text("int lanes() { return }\n")
+    monkeypatch.setattr(cpu, "FOLDER", tmp_path)
+    monkeypatch.setenv("YAIE_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(
+        build.CompileError, match=r"(?s)csrc/cpu/step.cpp: .*expected primary-expression"
+    ):
+        cpu.library.__wrapped__()
+
+
+def test_a_pool_takes_the_memory_of_the_blocks_that_were_written():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+    before = resident()
+    kv = KVCacheManager(4096, 16, 8, 64, num_layers=2)
+    size = sum(pool.nbytes for pool in kv.key_pools + kv.value_pools)
+    assert size == 2**29 and resident() - before < size / 20
+    kv.key_pools[1][7] = 1.0
+    assert kv.key_pools[1].sum() == 16 * 8 * 64  # reading, a page is the one of all zeros
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [
+        pytest.param(
+            "clang++", marks=pytest.mark.skipif(not which("clang++"), reason="no clang++")
+        ),
+        pytest.param(ARM, marks=pytest.mark.skipif(not (ARM and QEMU), reason="no arm64 tools")),
+        *(pytest.param(f"g++ {flag}") for flag in ("-mavx2", "-msse2")),
+    ],
+    ids=["clang", "arm64", "avx2", "sse2"],
+)
+def test_other_compilers_and_processors_compute_the_same(compiler, tmp_path):
+    """The driver compares products and attention in every format with its own plain loops."""
+    driver = Path(__file__).parent / "cpu_driver.cpp"
+    options = [option for option in cpu.OPTIONS if option[:2] not in ("-s", "-m", "-f")]
+    command = [*compiler.split(), *options, f"-I{cpu.FOLDER}", str(driver), "-o"]
+    subprocess.run([*command, str(tmp_path / "driver")], check=True)
+    start = [QEMU, "-L", "/usr/aarch64-linux-gnu"] if compiler == ARM else []
+    done = subprocess.run([*start, tmp_path / "driver"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("right") == 9, done.stdout + done.stderr
+
+
+# --------------------------------------------------------------------------------- the real model
+
+
+@pytest.mark.real_model
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "divergence", "agreement"),
+    [("bfloat16", 2e-3, 0.97), ("float16", 2e-5, 0.99), ("q8_0", 2e-3, 0.97), ("q4_0", 0.3, 0.75)],
+)
+def test_fewer_bits_say_nearly_the_same(real_model, form, divergence, agreement):
+    """KL divergence from float32, and how often the likeliest token is the same."""
+    from yaie.model.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer(real_model)
+    texts = [text for text in PROMPTS.values() if isinstance(text, str)]
+    prompts = [tokenizer.encode(text)[:200] for text in texts][:8]
+
+    def logprobs(dtype, backend="auto"):
+        model = load_model(real_model, dtype, "cpu", backend)
+        for prompt in prompts:
+            blocks = -(-len(prompt) // 16)
+            pools = make_pools(model.config, blocks, 16, model.dtype)
+            rows = range(len(prompt))
+            sequence = [(prompt, 0, list(range(blocks)))]
+            yield model(make_batch(sequence, 16, rows), *pools).log_softmax(-1)
+
+    exact, rounded = (
+        torch.cat([*logprobs(d, b)]) for d, b in (("float32", "reference"), (form, "auto"))
+    )
+    found = (exact.exp() * (exact - rounded)).sum(-1).mean()
+    same = (exact.argmax(-1) == rounded.argmax(-1)).float().mean()
+    print(f"{form}: KL {found:.2e}, the same token {same:.3f}", file=sys.stderr)
+    assert found < divergence and same > agreement

@@ -1,0 +1,1 @@
+"""Operators in plain C++ with OpenMP, for CPUs: `csrc/cpu/`."""
