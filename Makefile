@@ -19,7 +19,7 @@ export PIP_USER := 0
 export JUPYTER_PREFER_ENV_PATH := 1
 export TORCH_INDEX
 
-.PHONY: help lab test env model build-kernels format notebooks exercises bench clean
+.PHONY: help lab test env model build-kernels site format notebooks exercises bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo "make model       only the model (93 MB, kept in your cache folder)"
 	@echo "make build-kernels   compile the CUDA kernels ahead of time, with nvcc   (ARCH='8.0;9.0a')"
 	@echo "make bench       what the engine achieves on this machine   (BENCH_ARGS='$(BENCH_ARGS)')"
+	@echo "make site        the course as a web site, in build/site     (needs Python 3.11)"
 	@echo "make format      for authors: sort imports and format"
 	@echo "make notebooks   for authors: run every notebook again and keep the outputs"
 	@echo "make exercises   for authors: write exercises/ and solutions/ from the reference"
@@ -53,6 +54,9 @@ test: model
 
 build-kernels: $(READY)
 	@$(BIN)/python csrc/setup.py $(if $(ARCH),--arch "$(ARCH)")
+
+site: $(READY)
+	@$(BIN)/python -m yaie.course.author.site
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

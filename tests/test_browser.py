@@ -1,4 +1,5 @@
-"""The course in a real browser: JupyterLab, run from its menu, with a slider that is moved.
+"""The course in a real browser: JupyterLab, run from its menu, with a slider that is moved, and the
+web site.
 
 Needs a Chromium or Chrome; without one the tests are skipped, and fail where CI is set. Pictures
 of what went wrong are left in build/browser/.
@@ -12,7 +13,10 @@ import shutil
 import subprocess
 import time
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import nbformat
 import pytest
@@ -210,3 +214,45 @@ def test_an_error_is_noticed(page, server, folder):
     with page.expect_console_message(lambda message: message.text == "ours"):
         page.evaluate("console.error('ours')")
     assert "console: ours" in page.problems
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The web site, built without a warning or a dead link; yields its address."""
+    pytest.importorskip("sphinx", reason="no Sphinx, which needs Python 3.11")
+    from yaie.course.author import site
+
+    folder = tmp_path_factory.mktemp("site") / "html"
+    assert site.build(folder) == []
+    pages = partial(SimpleHTTPRequestHandler, directory=folder)
+    with ThreadingHTTPServer(("127.0.0.1", 0), pages) as http:
+        Thread(target=http.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{http.server_port}"
+        http.shutdown()
+
+
+def test_the_web_site_is_opened_and_read(page, site):
+    page.goto(site)
+    page.get_by_role("link", name="02 The radix tree").click()
+    assert page.locator("h1").inner_text().startswith("02 The radix tree")
+    pictures = page.locator("img.picture")
+    assert pictures.count() > 5 and all(p.get_attribute("alt") for p in pictures.all())
+    pictures.first.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('img.picture').naturalWidth > 100")
+    page.locator("a.next-page").click()
+    assert page.locator("h1").inner_text().startswith("03 The paged KV cache")
+    page.locator("a.prev-page").click()
+    backgrounds = set()  # light, dark, and as the system has it
+    for _ in range(3):
+        page.locator(".theme-toggle:visible").click()
+        backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(backgrounds) == 2
+    page.locator("input[name=q]").fill("copy-on-write")
+    page.locator("input[name=q]").press("Enter")
+    page.locator("ul.search a", has_text="03 The paged KV cache").click()
+    page.get_by_role("link", name="Reference", exact=True).click()
+    page.locator("[id='yaie.engine.llm.LLM']").wait_for()
+    page.goto(f"{site}/17_flash_attention_cuda.html")
+    page.locator("article a", has_text="flash.cuh").first.click()
+    assert page.locator(".highlight-cuda").count() == 1
+    assert page.problems == []

@@ -43,7 +43,6 @@ def of_10() -> list[tuple]:
 
 def of_17() -> list[tuple]:
     ours = [rung["mma"] / rung[FA2] for rung in (FULL, MASKED, SMALL, SMALL_MASKED)]
-    early = FLASH["earlier"]["B4 H32 S4096 d128 full"]
     late = column(NAIVE["problems"]["B1 H32 S16384 d128 full"])["naive"]
     late /= column(NAIVE["problems"]["B2 H32 S8192 d128 full"])["naive"]
     errors = [100 * column(p, "row_error")["naive"] for p in NAIVE["problems"].values()]
@@ -60,7 +59,6 @@ def of_17() -> list[tuple]:
         ("{:.0f}", FULL["mma"] / FULL["shared_tile"]),
         *[("{:.2f}", ratio) for ratio in ours],
         ("{:.1f} to {:.1f}", MASKED[CUDNN] / MASKED["mma"], FULL[CUDNN] / FULL["mma"]),
-        ("{:.0f} TFLOP/s, {:.2f}", early["rescaled late"], early["rescaled late"] / early[FA2]),
         ("{:.1f} to {:.1f}", min(over_naive(FA2, 128)), max(over_naive(FA2, 128))),
         ("{:.1f} to {:.1f}", min(over_naive(FA2, 64)), max(over_naive(FA2, 64))),
         ("{:.0f} to {:.0f}", min(over_naive(FA2, None, True)), max(over_naive(FA2, None, True))),

@@ -24,12 +24,8 @@ from yaie.model.step import multiplies
 from yaie.ops.cpp.native import GROUPS, Rows
 from yaie.ops.registry import AUTO
 
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
+NAMES = ("float32", "bfloat16", "float16", "float64")
+DTYPES = {name: getattr(torch, name) for name in NAMES}
 Files = dict[Path, list[str]]  # and the tensors in each
 FORMATS = (*GROUPS, "gguf")
 STORED_DTYPES = ("F64", "F32", "F16", "BF16")
