@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from emulated import launcher
+from emulated import launcher, with_launchers
 
 from yaie.emulator import Module, settings
 from yaie.emulator.launch import KernelError
@@ -83,3 +83,21 @@ def test_what_is_right_is_right_and_clean_whenever_copies_land(kernels, order, s
     assert not error and is_right and kernels.report.clean, kernels.report
     plain = Module(HEAD + TEXTS[0] + launcher("run", PARAMETERS, LAUNCHES.splitlines()[0]), SOURCE)
     assert run(plain, 0, order, seed) == ("", True)
+
+
+IDIOMS = SOURCE.with_name("async_idioms.cu")
+LAUNCHED = re.sub(r"(// <<<.*)>>>", r"\1, 0>>>", IDIOMS.read_text())
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_correct_idioms_are_not_accused_and_do_not_hang(checked):
+    module = Module(with_launchers(LAUNCHED), IDIOMS, checked=checked)
+    x = torch.randn(128, generator=torch.Generator().manual_seed(0))
+    for name in re.findall(r"__global__ void (\w+)", LAUNCHED):
+        for order in ORDERS:
+            for seed in range(5 if order == "random" else 1):
+                out = torch.zeros(128)
+                with settings(order=order, seed=seed, time_limit=5):
+                    getattr(module, f"run_{name}")(x, out)
+                assert torch.allclose(out, 2 * x, atol=1e-5), (name, order, seed)
+                assert not checked or module.report.clean, (name, order, module.report)

@@ -196,9 +196,9 @@ void Checker::waited(Core& core, const Flight& flight, bool only_reads) {
     Busy busy(core);
     const uint16_t me = (uint16_t)core.current->linear;
     const Agent agent = {me, order_.now(me, false)};
-    for (const Span& span : flight.reads) settle(me, span.begin, span.size, agent);
+    for (const Span& span : flight.reads) settle(me, span.begin, span.size, agent, Touch::load);
     if (only_reads) return;
-    for (const Span& span : flight.writes) settle(me, span.begin, span.size, agent);
+    for (const Span& span : flight.writes) settle(me, span.begin, span.size, agent, Touch::load);
 }
 
 // A store may go on after its thread block, but only if it has read what it stores.
@@ -243,7 +243,7 @@ bool Checker::is_made_visible(uint32_t thread, const Meeting& one) const {
 // Whether an asynchronous operation of the thread may meet what a store has left.
 bool Checker::is_fenced(uint32_t thread, const Stamp& store) const {
     return store.block != next_block_ || store.thread >= first_agent ||
-           store.touch() == Touch::in_flight || !order_.has_seen(thread, store.thread, store.time) ||
+           store.touch() == Touch::in_flight || store.touch() == Touch::load || !order_.has_seen(thread, store.thread, store.time) ||
            has_fence(thread, store.thread, store.time, false);
 }
 

@@ -124,7 +124,8 @@ class Checker final : public Observer {
     void settle_all();
     void forget_loads(uint32_t thread, const Shadow::Cells& cells, uintptr_t address, size_t size);
     Shadow::Cells cells_of(const Range& range, uintptr_t address, size_t size) const;
-    void settle(uint16_t me, const void* address, size_t size, Agent agent);
+    void settle(uint16_t me, const void* address, size_t size, Agent agent,
+                Touch touch = Touch::store);
 
     // Asynchronous operations, see async_checks.cpp.
     struct Meeting {  // at an mbarrier or a named barrier

@@ -72,8 +72,9 @@ void Checker::land_copy(Core& core, const Copy& copy) {
     settle(me, copy.to, copy.size, seen);
 }
 
-// What a thread's copies have read and written counts as accesses of `agent` from now on.
-void Checker::settle(uint16_t me, const void* address, size_t size, Agent agent) {
+// What a thread's copies have read and written counts as accesses of `agent` from now on; a write of
+// the copy engine is kept as Touch::load, since it needs no fence_proxy_async.
+void Checker::settle(uint16_t me, const void* address, size_t size, Agent agent, Touch touch) {
     const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
     const Range* range = find(begin, size);
     if (!range || !range->shadow) return;
@@ -85,7 +86,7 @@ void Checker::settle(uint16_t me, const void* address, size_t size, Agent agent)
                 stamp->thread != me) {
                 continue;
             }
-            stamp->kind = (uint32_t)Touch::store;
+            stamp->kind = (uint32_t)touch;
             stamp->thread = (uint16_t)agent.thread;
             stamp->time = agent.time;
         }
