@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from yaie.build import jit
 from yaie.emulator import KernelError, runtime
 from yaie.emulator.launch import Module
 
@@ -185,6 +186,57 @@ def accumulators(held: torch.Tensor) -> torch.Tensor:
         4, 8, 4, -1, 2, 2
     )  # warp, group, member, columns / 8, half, one of two
     return parts.permute(0, 4, 1, 3, 2, 5).reshape(64, -1)
+
+
+# --------------------------------------------------------------------------------------- refusals
+
+REFUSED = """
+#include "hopper.cuh"
+__global__ void __launch_bounds__(128, 1) f(const __grid_constant__ CUtensorMap map, int fault) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    uint64_t* barrier = reinterpret_cast<uint64_t*>(shared + 1024);
+    uint64_t whole = matrix_descriptor(shared, 0, 1024, Swizzle::SPAN_128);
+    CUtensorMap other = {};
+    float c[32] = {};
+    if (threadIdx.x == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_arrive_expect(barrier, 1024);
+        if (fault == 0) tma_load(shared, other, barrier, 0, 0);
+        if (fault == 1) tma_load(shared, map, barrier, 0);
+        if (fault == 2) tma_load(shared + 16, map, barrier, 0, 0);
+        if (fault == 3) tma_store(map, shared + 1024, 0, 0);
+    }
+    wgmma_fence();
+    if (fault == 4) wgmma<__half, 64>(c, whole, whole);
+    if (fault == 5) wgmma<__half, 64>(c, whole | 1ull << 49, whole);
+}
+extern "C" cudaError_t run(const __half* x, int fault, cudaStream_t stream) {
+    CUtensorMap map;
+    size_t stride = 64, sizes[] = {64, 8};
+    int box[] = {64, 8};
+    make_tensor_map(&map, x, sizes, &stride, box, Swizzle::SPAN_128);
+    f<<<1, 128, 1032, stream>>>(map, fault);
+    return cudaGetLastError();
+}
+"""
+TOLD = [
+    ("tma_load(shared, other", "TMA's load names no tensor map that was encoded"),
+    ("barrier, 0);", "TMA's load has other dimensions than its tensor map"),
+    ("shared + 16", "TMA's load needs an address in shared memory that is a multiple of 128"),
+    ("shared + 1024, 0", "TMA's store reaches past the end of the launch's dynamic shared memory"),
+    ("fault == 4", "a descriptor of wgmma reaches past the end of the .*dynamic shared memory"),
+    ("fault == 5", "a descriptor of wgmma has a base offset, which is not emulated"),
+]
+
+
+@pytest.mark.parametrize("fault", range(len(TOLD)))
+def test_what_the_chip_refuses_is_told_with_its_line(hopper, fault):
+    where, what = TOLD[fault]
+    lines = REFUSED.splitlines()
+    line = next(n for n, text in enumerate(lines, 1) if where in text)
+    module = jit.load(REFUSED, hopper.checked, name=str(SOURCE.parent / "refused.cu"))
+    with pytest.raises(KernelError, match=rf"line {line}: {what}"):
+        module.run(torch.zeros(8, 64).half(), fault)
 
 
 # -------------------------------------------------------------------------------------- the others

@@ -281,6 +281,15 @@ PLANTED = {
         "persistent", "mbarrier_arrive(&empty[(turn - 1) % STAGES]);\n        store", "store",
         "mbarrier_wait", "deadlock: waits for",
     ),
+    "stored before it is written": (
+        "store", "        fence_proxy_async();\n        named_barrier_sync(barrier, WARP_GROUP);",
+        "        fence_proxy_async();", "tma_store|stmatrix",
+        "asynchronously reads .* no fence.proxy.async stands|before the asynchronous copy from it",
+    ),
+    "written before it is stored": (
+        "store", "if (thread == 0) tma_store_wait_read<0>();", "", "stmatrix",
+        "writes .* before the asynchronous copy from it, which .* has been waited for",
+    ),
 }  # fmt: skip
 
 

@@ -38,7 +38,10 @@ _KERNEL = [
 ]
 _PLAIN = ["-O2"]
 _CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
-_GNU_KERNEL = ["-fno-gnu-unique"]  # else a recompiled template would reuse the old one's arrays
+_GNU_KERNEL = [
+    "-fno-gnu-unique",  # else a recompiled template would reuse the old one's arrays
+    *("-fno-crossjumping", "-fno-tree-tail-merge"),  # calls in two branches stay two, with two lines
+]
 _GNU_CHECKED = [
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
     "-fsanitize=float-cast-overflow,shift-exponent",  # reported to runtime/undefined.cpp

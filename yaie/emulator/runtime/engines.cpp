@@ -110,7 +110,8 @@ const AsyncOperation* emulator_bytes_copy(void* to, const void* from, uint32_t b
 void emulator_prepare_product(ProductCall* call) {
     const void* site = __builtin_return_address(0);
     const Core& core = *this_core;
-    static thread_local std::vector<Span> reads;
+    static thread_local std::vector<Span> reads_of[1024 / warp_group];
+    auto& reads = reads_of[core.current->linear / warp_group];  // until all of it have come
     ProductPart& part = call->part;
     Product& operation = call->operation;
     const int count = part.product.n / 2;

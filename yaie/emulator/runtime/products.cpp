@@ -90,15 +90,15 @@ typedef float Vector __attribute__((vector_size(16), aligned(4)));
 const char* product_problem(const MatrixProduct& product, size_t shared_bytes) {
     const char* problem = nullptr;
     auto check = [&](const Matrix& matrix, int count) {
-        if (matrix.offset) problem = "has a base offset, which is not emulated: align the tile";
         matrix.each_chunk(count, [&](uint32_t address, int, int) {
             if (address + 16 > shared_bytes) {
-                problem = "reaches past the end of the thread block's dynamic shared memory";
+                problem = "reaches past the end of the launch's dynamic shared memory";
             }
         });
+        if (matrix.offset) problem = "has a base offset, which is not emulated: align the tile";
     };
-    if (!product.a_in_registers) check(Matrix(product.a, product.a_mn), rows);
     check(Matrix(product.b, product.b_mn), product.n);
+    if (!product.a_in_registers) check(Matrix(product.a, product.a_mn), rows);
     return problem;
 }
 

@@ -84,7 +84,7 @@ def _hopper(rung: str, height: int | None) -> Product:
 # Those whose grid has rows of tiles take the tiles' height.
 HOPPER = {
     **{rung: _hopper(rung, 128) for rung in ("wgmma", "tma", "stages", "producer", "consumers")},
-    **{rung: _hopper(rung, None) for rung in ("persistent",)},
+    **{rung: _hopper(rung, None) for rung in ("persistent", "store")},
 }
 
 

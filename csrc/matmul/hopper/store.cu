@@ -1,0 +1,155 @@
+// Matrix product on Hopper, rung 7 of 7: TMA stores the tiles of c.
+//
+// Needs     sm_90a (wgmma, TMA)
+// Computes  c = a b, summed in float32, rounded once
+// Shapes    a [m, k], b [k, n], c [m, n]: float16 or bfloat16; n and k must be multiples of 8 and
+//           all addresses multiples of 16, or the launcher returns cudaErrorMisalignedAddress
+// Owns      each thread block, one per SM: every gridDim.x-th tile of 128 × 256 elements of c; each
+//           of its two consumers: 64 rows of a tile
+// Moves     for each tile of c, 128 rows of a and 256 columns of b: m × n × k × 3 / 256 elements,
+//           which is 3 / 256 byte per operation; from shared memory 5 / 256
+// Compiled  168 registers per thread, none spilled (ptxas 13.0)
+// Oracle    a b in float64, in tests/test_kernels.py
+// Idea      a consumer that writes its sums itself sends 4 bytes per thread, in rows of 16 bytes, and
+//           waits until the memory system has taken all of them. stmatrix lays them in shared memory
+//           as a map of c describes it, and one thread has TMA store whole lines: the consumers are
+//           back at the products when the bytes are on their way.
+#include "tiles.cuh"
+
+constexpr int TILE_M = 128, TILE_N = 256;
+constexpr int STAGES = 4;
+constexpr int GROUP = 16;  // rows of tiles that consecutive tiles share
+constexpr int CONSUMERS = TILE_M / 64, THREADS = (1 + CONSUMERS) * WARP_GROUP;
+constexpr int A_BYTES = TILE_M * TILE_K * 2, B_BYTES = TILE_K * TILE_N * 2;
+constexpr int STAGE = A_BYTES + B_BYTES;
+constexpr int PART = 64 * LINE, HALF = 2 * PART;  // elements: 64 rows of 64 and of 128 columns of c
+constexpr int SHARED = STAGES * (STAGE + 2 * 8) + CONSUMERS * HALF * 2;
+
+// The tile of c that comes number `index`: down the GROUP rows of a group, then on to the next column.
+__device__ __forceinline__ void place_tile(int index, int tiles_m, int tiles_n, int& first_row,
+                                           int& first_column) {
+    int first = index / (GROUP * tiles_n) * GROUP, within = index % (GROUP * tiles_n);
+    int height = min(GROUP, tiles_m - first);
+    first_row = (first + within % height) * TILE_M;
+    first_column = within / height * TILE_N;
+}
+
+// Store the 64 × TILE_N sums of a warp group through `place`, in two halves of 128 columns.
+template <typename T>
+__device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
+                                             const float (&sums)[TILE_N / 2], int row, int column) {
+    int thread = threadIdx.x % WARP_GROUP, lane = thread % WARP, barrier = threadIdx.x / WARP_GROUP;
+    int line = thread / WARP * 16 + lane % 16;  // whose address this lane passes to stmatrix
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (thread == 0) tma_store_wait_read<0>();  // what was here has been read
+        named_barrier_sync(barrier, WARP_GROUP);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {  // 16 columns: two 16-byte chunks of a line
+            const float* held = &sums[half * 64 + i * 8];
+            int chunk = (i * 2 + lane / 16) % 8;
+            stmatrix_x4(place + i / 4 * PART + line * LINE + (chunk ^ line % 8) * 8,
+                        pack2<T>(held[0], held[1]), pack2<T>(held[2], held[3]),
+                        pack2<T>(held[4], held[5]), pack2<T>(held[6], held[7]));
+        }
+        fence_proxy_async();
+        named_barrier_sync(barrier, WARP_GROUP);
+        if (thread > 0) continue;
+        for (int part = 0; part < 2; ++part)
+            tma_store(c_map, place + part * PART, column + half * 128 + part * LINE, row);
+        tma_store_commit();
+    }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS, 1)
+    matmul_store(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
+               const __grid_constant__ CUtensorMap c_map, int m, int n, int k) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    T* places = reinterpret_cast<T*>(shared + STAGES * STAGE);
+    uint64_t* full = reinterpret_cast<uint64_t*>(places + CONSUMERS * HALF);
+    uint64_t* empty = full + STAGES;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(&full[stage], 1);
+            mbarrier_init(&empty[stage], CONSUMERS * WARP_GROUP);
+        }
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    int tiles_m = ceil_div(m, TILE_M), tiles_n = ceil_div(n, TILE_N), first_row, first_column;
+    int turn = 0;  // tiles of a and b so far: which place of the ring, and which phase of its barriers
+    if (threadIdx.x < WARP_GROUP) {  // the producer, of which one thread is enough
+        decrease_registers<40>();
+        if (threadIdx.x > 0) return;
+        for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
+            place_tile(index, tiles_m, tiles_n, first_row, first_column);
+            for (int done = 0; done < k; done += TILE_K, ++turn) {
+                int stage = turn % STAGES;
+                T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
+                T* b_tile = a_tile + TILE_M * TILE_K;
+                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
+                mbarrier_arrive_expect(&full[stage], STAGE);
+                tma_load(a_tile, a_map, &full[stage], done, first_row);
+                for (int column = 0; column < TILE_N; column += LINE)
+                    tma_load(b_tile + column * TILE_K, b_map, &full[stage], first_column + column,
+                             done);
+            }
+        }
+        return;
+    }
+    increase_registers<232>();
+    int consumer = threadIdx.x / WARP_GROUP - 1;
+    for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
+        place_tile(index, tiles_m, tiles_n, first_row, first_column);
+        float sums[TILE_N / 2] = {};
+        for (int done = 0; done < k; done += TILE_K, ++turn) {
+            int stage = turn % STAGES;
+            const T* a_tile = reinterpret_cast<const T*>(shared + stage * STAGE);
+            const T* b_tile = a_tile + TILE_M * TILE_K;
+            mbarrier_wait(&full[stage], turn / STAGES % 2);
+            wgmma_fence();
+            multiply<T, TILE_N>(sums, a_tile + consumer * 64 * LINE, b_tile);
+            wgmma_commit();
+            wgmma_wait<1>();  // the product of the tile before is complete
+            if (done > 0) mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+        }
+        wgmma_wait<0>();
+        mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+        store_by_tma(c_map, places + consumer * HALF, sums, first_row + consumer * 64, first_column);
+    }
+    if (threadIdx.x % WARP_GROUP == 0) tma_store_wait<0>();
+}
+
+template <typename T>
+static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
+                          cudaStream_t stream) {
+    return with_maps(a, b, c, m, n, k, TILE_M, stream, [=](CUtensorMap a_map, CUtensorMap b_map) {
+        cudaError_t error = cudaFuncSetAttribute(
+            matmul_store<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
+        if (error != cudaSuccess) return error;
+        CUtensorMap c_map;
+        size_t stride = n;
+        error = make_tensor_map(&c_map, c, {stride, static_cast<size_t>(m)}, &stride, {LINE, 64},
+                                Swizzle::SPAN_128);
+        if (error != cudaSuccess) return error;
+        int device, sms;
+        if ((error = cudaGetDevice(&device)) != cudaSuccess) return error;
+        error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+        if (error != cudaSuccess) return error;
+        int blocks = min(sms, ceil_div(n, TILE_N) * ceil_div(m, TILE_M));
+        matmul_store<T><<<blocks, THREADS, SHARED, stream>>>(a_map, b_map, c_map, m, n, k);
+        return cudaGetLastError();
+    });
+}
+
+extern "C" cudaError_t matmul_store_f16(const __half* a, const __half* b, __half* c, int m, int n,
+                                      int k, cudaStream_t stream) {
+    return launch(a, b, c, m, n, k, stream);
+}
+extern "C" cudaError_t matmul_store_bf16(const __nv_bfloat16* a, const __nv_bfloat16* b,
+                                       __nv_bfloat16* c, int m, int n, int k,
+                                       cudaStream_t stream) {
+    return launch(a, b, c, m, n, k, stream);
+}
