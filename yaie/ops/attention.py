@@ -44,8 +44,8 @@ def attention_forward(
     shape = tuple(cu_seqlens_q.shape)
     check_tensor("cu_seqlens_k", cu_seqlens_k, shape, (torch.int32,), like=q)
     if known(q):
-        check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), len(q), "q")
-        check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), len(k), "k")
+        check_starts("cu_seqlens_q", cu_seqlens_q.tolist(), q.shape[0], "q")
+        check_starts("cu_seqlens_k", cu_seqlens_k.tolist(), k.shape[0], "k")
     return _ragged_attention(q, k, v, cu_seqlens_q, cu_seqlens_k, causal, scale, backend=backend)
 
 
@@ -63,11 +63,11 @@ def paged_attention_forward(
     """Attention of a ragged batch over the paged cache; see `reference.attention`."""
     _check_cache(q, key_pool, value_pool)
     check_tensor("context_lens", context_lens, ("batch",), (torch.int32,), like=q)
-    batch = len(context_lens)
+    batch = context_lens.shape[0]
     check_tensor("block_tables", block_tables, (batch, "max_blocks"), (torch.int32,), like=q)
     check_tensor("cu_seqlens", cu_seqlens, (batch + 1,), (torch.int32,), like=q)
     if known(q):
-        check_lengths(len(q), key_pool.shape, block_tables, context_lens, cu_seqlens)
+        check_lengths(q.shape[0], key_pool.shape, block_tables, context_lens, cu_seqlens)
     return _paged_attention(
         q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale, backend=backend
     )
@@ -91,8 +91,8 @@ def shared_prefix_attention(
     """
     _check_cache(q, key_pool, value_pool)
     block_size = key_pool.shape[1]
-    check_tensor("context_lens", context_lens, (len(q),), (torch.int32,), like=q)
-    shape = (len(q), "max_blocks")
+    check_tensor("context_lens", context_lens, (q.shape[0],), (torch.int32,), like=q)
+    shape = (q.shape[0], "max_blocks")
     check_tensor("block_tables", block_tables, shape, (torch.int32,), like=q)
     if not isinstance(shared_len, int):
         raise TypeError(f"shared_len must be an int, got {type(shared_len).__name__}")
@@ -104,9 +104,9 @@ def shared_prefix_attention(
             f"shared_len is {shared_len}, but block_tables have {block_tables.shape[1]} blocks "
             f"of {block_size}"
         )
-    if known(q) and len(q):
-        starts = torch.arange(len(q) + 1, dtype=torch.int32)
-        check_lengths(len(q), key_pool.shape, block_tables, context_lens, starts)
+    if known(q) and q.shape[0]:
+        starts = torch.arange(q.shape[0] + 1, dtype=torch.int32)
+        check_lengths(q.shape[0], key_pool.shape, block_tables, context_lens, starts)
         if (shortest := int(context_lens.min())) < shared_len:
             raise ValueError(f"shared_len must be at most {shortest}, got {shared_len}")
         if (block_tables[:, :shared_blocks] != block_tables[:1, :shared_blocks]).any():

@@ -50,7 +50,7 @@ def check_new_tokens(
     check_tensor("key_pool", key_pool, shape, (dtype,), like=keys, contiguous=True)
     shape = tuple(key_pool.shape)
     check_tensor("value_pool", value_pool, shape, (dtype,), like=keys, contiguous=True)
-    check_tensor("slot_mapping", slot_mapping, (len(keys),), (torch.int64,), like=keys)
+    check_tensor("slot_mapping", slot_mapping, (keys.shape[0],), (torch.int64,), like=keys)
     check_slots(slot_mapping, shape)
 
 
@@ -86,7 +86,7 @@ def copy_blocks(
     for name, pools in (("key_pools", key_pools), ("value_pools", value_pools)):
         for layer, pool in enumerate(pools):
             check_tensor(f"{name}[{layer}]", pool, shape, (*FLOATS, FP8), like=block_mapping)
-            check_range("block_mapping", block_mapping, len(pool))
+            check_range("block_mapping", block_mapping, pool.shape[0])
     if key_pools:
         _copy_blocks(list(key_pools), list(value_pools), block_mapping, backend=backend)
 

@@ -48,12 +48,14 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
         return fake(*arguments)
 
     def autograd(keys: _C.DispatchKeySet, *arguments: Any, **options: str) -> Any:
+        if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
+            with _C._AutoDispatchBelowAutograd():
+                return operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
+
         def below() -> Any:
             with _C._AutoDispatchBelowAutograd():
                 return operator.redispatch(keys & _C._after_autograd_keyset, *arguments, **options)
 
-        if not (_C.is_grad_enabled() and _C._any_requires_grad(*arguments)):
-            return below()
         targets = tree_leaves([arguments[i] for i in written])
         others = tree_leaves([x for i, x in enumerate(arguments) if i not in written])
         sources = [x for x in others if isinstance(x, torch.Tensor)]

@@ -31,7 +31,7 @@ def rotary(
     shape = ("max_positions", x.shape[2] // 2)
     check_tensor("cos", cos, shape, (torch.float32,), like=x, contiguous=True)
     check_tensor("sin", sin, tuple(cos.shape), (torch.float32,), like=x, contiguous=True)
-    check_range("positions", positions, len(cos))
+    check_range("positions", positions, cos.shape[0])
     return _rotary(x, positions, cos, sin, backend=backend)
 
 

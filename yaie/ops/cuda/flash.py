@@ -143,9 +143,9 @@ def _flash(
         return out, lse.fill_(-math.inf)
     q, scale = positive_scale(q, scale)
     starts_q, starts_k, tables, lengths = (x if x is None else x.contiguous() for x in sequences)
-    batch, keys, block_size, max_blocks = 1, len(k), 0, 0
+    batch, keys, block_size, max_blocks = 1, k.shape[0], 0, 0
     if starts_q is not None:
-        batch = len(starts_q) - 1
+        batch = starts_q.shape[0] - 1
     if tables is not None:
         keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
         if k.shape[0] * block_size >= 2**31:

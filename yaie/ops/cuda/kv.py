@@ -33,7 +33,7 @@ def reshape_and_cache(
     call(
         *(file, name),
         *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
-        *(len(keys), keys.shape[1] * keys.shape[2] * size),
+        *(keys.shape[0], keys.shape[1] * keys.shape[2] * size),
         *(keys.stride(0) * size, values.stride(0) * size),
     )
 
@@ -53,13 +53,13 @@ def copy_blocks(
         raise Unsupported(
             f"blocks must have one size in all pools, below 2 GiB, got {sorted(sizes)} bytes"
         )
-    if len(block_mapping) > MOST_PAIRS:
-        raise Unsupported(f"pairs are at most {MOST_PAIRS}, got {len(block_mapping)}")
+    if block_mapping.shape[0] > MOST_PAIRS:
+        raise Unsupported(f"pairs are at most {MOST_PAIRS}, got {block_mapping.shape[0]}")
     (block_bytes,) = sizes
     unit = widest_unit(block_bytes, *map(torch.Tensor.data_ptr, pools))
     call(
         *("kv/copy_blocks.cu", "copy_blocks", pools, block_mapping.contiguous(), len(pools)),
-        *(len(block_mapping), block_bytes, unit),
+        *(block_mapping.shape[0], block_bytes, unit),
     )
 
 

@@ -50,9 +50,9 @@ def paged_attention(
     even if they are not. So are a few queries, even if several belong to one sequence.
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
-    if len(q) == len(context_lens):
+    if q.shape[0] == context_lens.shape[0]:
         return _decode(*operands)
-    if len(q) <= FEW_QUERIES and q.is_cuda:
+    if q.shape[0] <= FEW_QUERIES and q.is_cuda:
         with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
             return mma(*operands)
     return paged_prefill(*operands)
@@ -73,7 +73,7 @@ def shared_prefix_attention(
     """
     operands = (q, key_pool, value_pool, block_tables, context_lens)
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
-    if (len(q) - 1) * shared_len * token >= WORTH:
+    if (q.shape[0] - 1) * shared_len * token >= WORTH:
         try:
             return cascade(*operands, shared_len, scale)
         except Unsupported as reason:
@@ -141,7 +141,7 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
     _require_dim("split", q, MOST_DIM)
     room = max(block_tables.shape[1] * key_pool.shape[1], 1)
     if splits is None:
-        wanted = 8 * _multiprocessors(q.device) // max(len(q) * key_pool.shape[2], 1)
+        wanted = 8 * _multiprocessors(q.device) // max(q.shape[0] * key_pool.shape[2], 1)
         splits = max(1, min(wanted, room // LEAST_PART))
     part = -(-room // splits)
     parts = q.new_empty(splits, *q.shape, dtype=torch.float32)

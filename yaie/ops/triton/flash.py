@@ -229,7 +229,7 @@ def ragged_attention(
     lse = q.new_empty(num_tokens, num_heads, dtype=torch.float32)
     if out.numel() == 0:
         return out, lse
-    if len(k) == 0:
+    if k.shape[0] == 0:
         return out.zero_(), lse.fill_(-math.inf)
     dim = max(16, triton.next_power_of_2(head_dim))  # 16: the least that the tensor cores take
     if dim > 256 or not all(map(aligned, (q, k, v))):
@@ -238,7 +238,7 @@ def ragged_attention(
             f"head_dim {head_dim} and strides {[*q.stride()]}, {[*k.stride()]}, {[*v.stride()]}"
         )
     q, scale = positive_scale(q, scale)
-    batch = len(cu_seqlens_q) - 1
+    batch = cu_seqlens_q.shape[0] - 1
 
     def launch(config: Config) -> None:
         block_m, block_n = config["BLOCK_M"], config["BLOCK_N"]
@@ -262,7 +262,7 @@ def ragged_attention(
         )
 
     length = num_tokens // batch
-    large = num_tokens * num_heads * head_dim * len(k) // batch >= LARGE
+    large = num_tokens * num_heads * head_dim * k.shape[0] // batch >= LARGE
     key = ("flash_attention", dim, q.dtype, causal, min(triton.next_power_of_2(length + 1), 8192))
     launch(fastest(key, _configs(dim, q.element_size()), launch, large))
     return out, lse
@@ -274,7 +274,9 @@ def attention(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention of one sequence; see `reference.attention.attention`."""
     ends = torch.arange(2, dtype=torch.int32, device=q.device)  # made there: no copy to wait for
-    return ragged_attention.__wrapped__(q, k, v, ends * len(q), ends * len(k), causal, scale)
+    return ragged_attention.__wrapped__(
+        q, k, v, ends * q.shape[0], ends * k.shape[0], causal, scale
+    )
 
 
 def _tiles(x: torch.Tensor, block: int, dim: int) -> TensorDescriptor:

@@ -108,7 +108,7 @@ def add_rms_norm(
 
 def launch_over_rows(name: str, x: torch.Tensor, launch: Callable[..., None]) -> None:
     """Launch a row kernel over the rows of x, with the fastest configuration."""
-    rows, block = len(x), triton.next_power_of_2(x.shape[1])
+    rows, block = x.shape[0], triton.next_power_of_2(x.shape[1])
     processors = num_processors(x.device)
 
     def launch_with(config: Config) -> None:

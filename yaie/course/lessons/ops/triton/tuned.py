@@ -23,7 +23,8 @@ def column_sum_kernel(
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = (m[:, None] < rows) & (n[None, :] < columns)
-    tile = tl.load(x_ptr + m[:, None] * columns + n[None, :], mask=inside, other=0.0)
+    starts = m[:, None].to(tl.int64) * columns  # x may have more than 2³¹ elements
+    tile = tl.load(x_ptr + starts + n[None, :], mask=inside, other=0.0)
     tl.atomic_add(out_ptr + n, tl.sum(tile.to(tl.float32), axis=0), mask=n < columns)
 
 

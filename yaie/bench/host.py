@@ -1,0 +1,117 @@
+"""What a call of an operator costs the host, beside torch's own operators in the same run.
+
+On a GPU the calls are launched and not waited for. Elsewhere nothing is launched (`--no-launch`,
+which a CPU implies), so what is left is Python's part: checks, dispatch, packing of arguments.
+
+    python -m yaie.bench.host --output host.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.nn.functional as F
+
+from yaie.bench.machine import describe
+from yaie.build.jit import Module
+from yaie.ops.attention import paged_attention_forward
+from yaie.ops.elementwise import silu_and_mul
+from yaie.ops.norm import add_rms_norm, rms_norm
+
+CALLS = 300
+BATCH, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS = 8, 576, 9, 3, 64, 16, 8
+Call = Callable[[], Any]
+
+
+def calls(device: str, backend: str) -> dict[str, tuple[Call, Call]]:
+    """By operator: a call of it, and of torch's operator of the same kind."""
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    options = {"device": device, "dtype": dtype}
+    x, weight = torch.randn(BATCH, HIDDEN, **options), torch.randn(HIDDEN, **options)
+    q = torch.randn(BATCH, HEADS, HEAD_DIM, **options)
+    pool = torch.randn(BATCH * BLOCKS, BLOCK_SIZE, KV_HEADS, HEAD_DIM, **options)
+    ints = {"device": device, "dtype": torch.int32}
+    tables = torch.arange(BATCH * BLOCKS, **ints).view(BATCH, BLOCKS)
+    lengths = torch.full((BATCH,), BLOCKS * BLOCK_SIZE, **ints)
+    starts = torch.arange(BATCH + 1, **ints)
+    dense = torch.randn(BATCH, HEADS, BLOCKS * BLOCK_SIZE, HEAD_DIM, **options)
+    one = q.unsqueeze(2)
+    paged = (q, pool, pool, tables, lengths, starts)
+    norm = partial(F.rms_norm, x, (HIDDEN,), weight, 1e-6)
+    return {
+        "rms_norm": (lambda: rms_norm(x, weight, backend=backend), norm),
+        "add_rms_norm": (lambda: add_rms_norm(x, x, weight, backend=backend), norm),
+        "silu_and_mul": (lambda: silu_and_mul(x, backend=backend), lambda: F.silu(x)),
+        "paged_attention": (
+            lambda: paged_attention_forward(*paged, backend=backend),
+            lambda: F.scaled_dot_product_attention(one, dense, dense),
+        ),
+    }
+
+
+def run(device: str, backend: str = "cuda", launch: bool = True, rounds: int = 9) -> list[dict]:
+    """The figures of every operator: CPU µs per call, Python's calls in one, the ratio to torch."""
+    results = []
+    with mock.patch.object(Module, "_launch", Module._launch if launch else lambda *_: None):
+        for name, pair in calls(device, backend).items():
+            for call in pair:
+                call()  # compiled and loaded before it counts
+            us = [[microseconds(call, device) for call in pair] for _ in range(rounds)]
+            own, peer = (statistics.median(column) for column in zip(*us, strict=True))
+            row = {"operator": name, "us": own, "torch_us": peer, "ratio": own / peer}
+            results.append(row | {"python_calls": python_calls(pair[0])})
+            print(f"{name:16} {own:6.1f} µs, torch {peer:6.1f} µs, {own / peer:5.2f} times, "
+                  f"{results[-1]['python_calls']} Python calls")  # fmt: skip
+    return results
+
+
+def microseconds(call: Call, device: str) -> float:
+    """CPU time of this thread per call; a GPU is waited for before and after, not between."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    begin = time.thread_time()
+    for _ in range(CALLS):
+        call()
+    seconds = time.thread_time() - begin
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return 1e6 * seconds / CALLS
+
+
+def python_calls(call: Call) -> int:
+    """How many functions, Python's and C's, a call enters."""
+    entered = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal entered
+        entered += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered - 2  # the lambda, and the end of the count
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--backend", default="cuda")
+    parser.add_argument("--no-launch", action="store_true", help="leave the launches out")
+    parser.add_argument("--output", type=Path, help="keep the figures as JSON")
+    options = parser.parse_args()
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    rows = run(where, options.backend, launch=where == "cuda" and not options.no_launch)
+    if options.output:
+        machine = describe(torch.device(where))
+        options.output.write_text(json.dumps({"machine": machine, "results": rows}, indent=1))
