@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Declined, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from yaie.ops.registry import AUTO, Unsupported, announce, order, resolve
+from yaie.ops.registry import AUTO, Declined, Unsupported, announce, order, resolve
 
 
 def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
@@ -31,6 +31,8 @@ def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
     for name in better:
         try:
             return resolve(operator, name)(*arguments)
+        except Declined:
+            continue
         except Unsupported as reason:
             announce(operator, name, str(reason))
     return resolve(operator, last)(*arguments)

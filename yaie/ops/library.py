@@ -21,10 +21,13 @@ from torch.utils._pytree import tree_leaves
 from yaie.ops.registry import AUTO, compute, location
 
 _LIBRARY = torch.library.Library("yaie", "DEF")
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, int, float, bool, type(None)})
 
 
 def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
-    """Register an operator and return it. Its name must have a row in the registry.
+    """Register an operator, and return a function that calls it. Its name must have a row in the
+    registry. Where torch need not see the call, the function goes past the dispatcher, which takes
+    the host longer than checking and launching.
 
     Args:
         schema: as torch.library writes it, `name(Tensor x, ..., *, str backend="auto") -> Tensor`;
@@ -43,6 +46,13 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
             compute(name, backend, device, *arguments)
         for i in written:
             increment_version(arguments[i])
+
+    def call(*arguments: Any, backend: str = AUTO) -> Any:
+        is_plain = not _is_watched() and _PLAIN.issuperset(map(type, arguments))
+        wants_grad = is_plain and _C.is_grad_enabled() and _C._any_requires_grad(*arguments)
+        if not is_plain or wants_grad or arguments[0].is_meta:
+            return operator(*arguments, backend=backend)
+        return run(*arguments, backend=backend)
 
     def run_fake(*arguments: Any, backend: str = AUTO) -> Any:
         return fake(*arguments)
@@ -69,7 +79,19 @@ def define(schema: str, fake: Callable[..., Any]) -> Callable[..., Any]:
     kinds = [argument.alias_info for argument in operator._schema.arguments]
     written = [i for i, kind in enumerate(kinds) if kind is not None and kind.is_write]
     _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
-    return operator
+    return call
+
+
+def _is_watched() -> bool:
+    """Whether calls are compiled, traced, profiled, transformed or seen by a mode of torch."""
+    return bool(
+        torch.compiler.is_compiling()
+        or _C._len_torch_dispatch_stack()
+        or _C._len_torch_function_stack()
+        or _C._get_tracing_state()
+        or torch.autograd._profiler_enabled()
+        or _C._functorch.peek_interpreter_stack()
+    )
 
 
 # ------------------------------------------------------------------------------------ autograd
