@@ -40,7 +40,7 @@ _PLAIN = ["-O2"]
 _CHECKED = ["-O1", "-DEMULATOR_CHECKED", "-fsanitize=thread"]
 _GNU_KERNEL = [
     "-fno-gnu-unique",  # else a recompiled template would reuse the old one's arrays
-    *("-fno-crossjumping", "-fno-tree-tail-merge"),  # calls in two branches stay two, with two lines
+    *("-fno-crossjumping", "-fno-tree-tail-merge"),  # two branches keep two calls, two lines
 ]
 _GNU_CHECKED = [
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
