@@ -85,6 +85,22 @@ def test_what_is_right_is_right_and_clean_whenever_copies_land(kernels, order, s
     assert run(plain, 0, order, seed) == ("", True)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("does not wait for the load", "does not wait for the product", "expects nothing"),
+        *("commits nothing", "writes fragments early", "staged over a store"),
+    ],
+)
+def test_what_is_touched_too_early_is_wrong_without_checks_too(name):
+    """In order "forward", in which all lands as late as it may."""
+    number = list(FAULTS).index(name) + 1
+    launch = launcher("run", PARAMETERS, LAUNCHES.splitlines()[number])
+    plain = Module(HEAD + TEXTS[number] + launch, SOURCE)
+    error, is_right = run(plain, number, "forward")
+    assert error.startswith("run: line") if error else not is_right
+
+
 IDIOMS = SOURCE.with_name("async_idioms.cu")
 LAUNCHED = re.sub(r"(// <<<.*)>>>", r"\1, 0>>>", IDIOMS.read_text())
 

@@ -15,7 +15,7 @@ namespace emulator {
 namespace {
 
 constexpr int most_idle_rounds = 8;       // in which all waiting threads ask again, before they fail
-constexpr uint64_t ticks_of_patience = 64;  // after which something lands though threads still run
+constexpr uint64_t most_polls = 4096;  // after which something lands though threads still run
 
 }  // namespace
 
@@ -44,7 +44,7 @@ void note(Core& core, const Failure& failure) {
 void Async::begin_block(Order order, uint64_t seed) {
     order_ = order;
     random_ = seed * 7919 + core_.block_number * 104729 + 1;
-    ticks_ = 0;
+    polls_ = 0;
     idle_rounds_ = 0;
     barriers_.clear();
     flights_.clear();
@@ -72,20 +72,23 @@ void Async::end_block() {
     while (land_one()) {}
 }
 
+// The newest first, and what threads may be waiting for before what none waits for; or as the seed says.
 bool Async::land_one() {
-    const size_t waiting = flights_.size() + groups_.size();
-    const size_t first = order_ == Order::random ? random() % waiting : 0;
-    for (size_t i = 0; i < waiting; ++i) {  // the newest first, unless the seed says otherwise
-        const size_t index = waiting - 1 - (first + i) % waiting;
-        if (index >= flights_.size()) {
-            WarpGroup& group = groups_[index - flights_.size()];
-            if (group.batches.empty()) continue;
+    const size_t flights = flights_.size(), all = flights + groups_.size();
+    const size_t first = order_ == Order::random ? random() % all : 0;
+    for (bool any : {order_ == Order::random, true}) {
+        for (size_t i = 0; i < all; ++i) {
+            const size_t index = all - 1 - (first + i) % all;
+            if (index < flights) {
+                if (flights_[index].landed || !(any || flights_[index].what.mbarrier)) continue;
+                land_at(index);
+                return true;
+            }
+            WarpGroup& group = groups_[index - flights];
+            if (group.batches.empty() || !any) continue;
             land_batch(group);
             return true;
         }
-        if (flights_[index].landed) continue;
-        land_at(index);
-        return true;
     }
     return false;
 }
@@ -102,9 +105,9 @@ bool Async::advance() {
     return any;
 }
 
-void Async::tick() {
+void Async::tick(bool polls) {
     if (flights_.empty()) return;
-    if (order_ == Order::random ? random() % 8 == 0 : ++ticks_ % ticks_of_patience == 0) land_one();
+    if (order_ == Order::random ? random() % 8 == 0 : polls && ++polls_ % most_polls == 0) land_one();
 }
 
 // ---------------------------------------------------------------------------------- copy engine

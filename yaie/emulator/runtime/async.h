@@ -81,7 +81,8 @@ class Async {
     void end_block();
     // Nothing can run: lets an operation land, or waiting threads ask again. False: nothing is left.
     bool advance();
-    void tick();      // other work has been done, so something may land
+    // Other work has been done, so something may land: the more so if a thread polls.
+    void tick(bool polls = false);
     void progress() { idle_rounds_ = 0; }
     bool lands_now();  // whether an operation that is issued now lands immediately
     uint64_t random();
@@ -129,7 +130,7 @@ class Async {
 
     Core& core_;
     Order order_;
-    uint64_t random_ = 0, ticks_ = 0;
+    uint64_t random_ = 0, polls_ = 0;
     int idle_rounds_ = 0;
     Table<Barrier> barriers_;
     Named named_[num_named];

@@ -208,7 +208,7 @@ void Core::poll(const void* address, const void* site) {
     if (attention) attend(site);
     if (address && address != std::exchange(current->polled, address)) return;
     current->site = site;
-    async.tick();
+    async.tick(true);
     yield();
 }
 
