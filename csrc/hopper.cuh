@@ -35,7 +35,7 @@ __device__ __forceinline__ void mbarrier_arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(shared_address(barrier))
                  : "memory");
 }
-// Arrive, and have the phase wait for exactly so many bytes more.
+// Arrive, and have the phase wait for exactly this many bytes more.
 __device__ __forceinline__ void mbarrier_arrive_expect(uint64_t* barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(
                      shared_address(barrier)),
@@ -74,7 +74,7 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;\n" ::"r"(id), "r"(threads) : "memory");
 }
 
-// Each thread of a warp group gives registers up, or waits until there are so many for it: a multiple
+// Each thread of a warp group gives registers up, or waits until that many are free: a multiple
 // of 8 from 24 to 256. The kernel needs __launch_bounds__(threads, 1).
 template <int REGISTERS>
 __device__ __forceinline__ void decrease_registers() {
@@ -218,7 +218,7 @@ __device__ __forceinline__ uint64_t matrix_descriptor(const void* first, int lea
            static_cast<uint64_t>(leading_bytes >> 4 & 0x3fff) << 16 |
            static_cast<uint64_t>(stride_bytes >> 4 & 0x3fff) << 32 | mode << 62;
 }
-// The descriptor of a matrix that begins so many bytes further on.
+// The descriptor of a matrix that begins this many bytes further on.
 __device__ __forceinline__ uint64_t advance(uint64_t descriptor, int bytes) {
     return descriptor + (bytes >> 4);
 }

@@ -35,6 +35,6 @@ class RadixCache(reference.RadixCache):
         """Evict until `num_blocks` blocks are free, and no more than that takes.
 
         Returns:
-            Whether so many are free now. If that cannot be reached, nothing is evicted.
+            Whether this many are free now. If that cannot be reached, nothing is evicted.
         """
         raise NotImplementedError("Exercise 04.3: Give blocks back when memory runs short")

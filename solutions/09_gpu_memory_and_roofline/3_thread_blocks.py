@@ -1,9 +1,9 @@
 """Solution of exercise 09.3: Thread blocks on a multiprocessor.
 
 A kernel is launched with a number of threads per thread block, of registers per thread, and of
-bytes of shared memory per thread block. Say how many thread blocks a multiprocessor holds at
-once: the scarcest of four resources decides. The docstring has the rules of allocation.
-`round_up` and `WARP` are there for you.
+bytes of shared memory per thread block. Say how many thread blocks an SM holds together: the
+scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
+`WARP` are there for you.
 
 Generated from thread_blocks_per_sm in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.
@@ -17,7 +17,7 @@ from yaie.course.lessons.roofline import HOPPER, WARP, Multiprocessor, round_up
 def thread_blocks_per_sm(
     threads: int, registers: int, shared_bytes: int, sm: Multiprocessor = HOPPER
 ) -> int:
-    """How many thread blocks of a kernel are resident on a multiprocessor at once.
+    """How many thread blocks of a kernel are resident on an SM together.
 
     A thread block is resident as a whole or not at all. Four things may run out:
 

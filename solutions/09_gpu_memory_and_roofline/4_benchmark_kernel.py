@@ -38,7 +38,7 @@ def benchmark_kernel(
         clock: of the device. `clock.event()` makes an event: `start.record()` puts it among the
             calls, and `start.elapsed_time(end)` is the milliseconds from one event to another, once
             the device has passed both. `clock.synchronize()` waits until the device is done.
-            `clock.empty_caches()` has the device read so much else that no input is left in its
+            `clock.empty_caches()` has the device read other memory until no input is left in its
             caches; the time that this takes is not the kernel's.
         num_bytes, flops: what a call must move and compute at least.
 

@@ -33,7 +33,7 @@ class Sizes:
     """How much is measured.
 
     Attributes:
-        batches, prompts, outputs: the matrix: requests at once, tokens of each, tokens generated.
+        batches, prompts, outputs: the matrix: requests together, tokens of each, tokens generated.
         most_tokens: a case with more, prompts and outputs of all requests together, is left out.
         once: a case with more tokens than this is long enough to be measured once.
         answer: tokens generated for each request outside the matrix, unless another is said.
@@ -49,7 +49,7 @@ class Sizes:
         askers: conversations of each workload.
         chats: how many share the system prompt, against transformers.
         different: chats that share nothing, against transformers.
-        mixed: requests of different lengths against transformers, how many at once, and the means
+        mixed: requests of different lengths against transformers, how many together, and the means
             of their prompts and answers.
         rounds: of which the median counts.
     """

@@ -72,7 +72,7 @@ class EventClock:
         return [start.elapsed_time(end) for start, end in events]
 
     def empty_caches(self) -> None:
-        """Have the device read so much other memory that its caches hold no input."""
+        """Have the device read other memory until its caches hold no input."""
         self._unrelated.sum()
 
 
@@ -174,7 +174,7 @@ def compare(calls: dict[str, Call], clock: Clock, rounds: int = 4) -> dict[str, 
     """Time calls against each other, in rounds of alternating order.
 
     Args:
-        calls: by name; each has been called before, so that nothing is compiled any more.
+        calls: by name; each has been called before, so that nothing is compiled again.
         rounds: even, so that each call goes first as often as last.
     """
     if rounds < 2 or rounds % 2:

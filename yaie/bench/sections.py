@@ -59,7 +59,7 @@ def first_token(bench: Bench) -> None:
 
 
 def memory(bench: Bench) -> None:
-    """KV blocks against the number of requests at once, in a pool that is too small for all."""
+    """KV blocks against the number of requests, in a pool that is too small for all."""
     prompt, output, fit, counts = bench.sizes.memory
     block_size = 16
     blocks = next(

@@ -47,7 +47,7 @@ os.register_at_fork(after_in_child=_after_fork)
 _LASTING = {700, 702, 710, 714, 715, 716, 717, 718, 719}
 _LATE = (
     ": it may be an earlier kernel's, since launches return before the kernel runs; with "
-    "CUDA_LAUNCH_BLOCKING=1 each waits. This process cannot use the GPU any more"
+    "CUDA_LAUNCH_BLOCKING=1 each waits. This process can no longer use the GPU"
 )
 
 

@@ -30,7 +30,7 @@ STARTUP_SECONDS = 60
 
 
 def free_port(first: int) -> int:
-    """The first port from `first` on that nobody listens on."""
+    """The first port from `first` on that no process listens on."""
     for port in range(first, min(first + 50, 65536)):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) != 0:

@@ -37,7 +37,7 @@ NOWHERE = Place("", 0)
 
 
 class Lines:
-    """The lines of some return addresses, looked up at once."""
+    """The lines of some return addresses, looked up together."""
 
     def __init__(self, library: Path, addresses: Iterable[int]) -> None:
         self._places: dict[int, Place] = {}

@@ -135,7 +135,7 @@ class RadixCache:
         """Evict until `num_blocks` blocks are free, and no more than that takes.
 
         Returns:
-            Whether so many are free now. If that cannot be reached, nothing is evicted.
+            Whether this many are free now. If that cannot be reached, nothing is evicted.
         """
         if num_blocks > self.num_available:
             return False

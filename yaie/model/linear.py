@@ -38,8 +38,8 @@ class Linear(nn.Module):
         return out if self.bias is None else out + self.bias
 
     def torch_is_faster(self, tokens: int) -> bool:
-        """Whether torch multiplies so many tokens faster than the back end `cpp`: with bfloat16 on
-        a processor with matrix units (AMX), at 7 times the rate of its vector units."""
+        """Whether torch multiplies faster than the back end `cpp`: with bfloat16 on a
+        processor with matrix units (AMX), at 7 times the rate of its vector units."""
         has_matrix_units = getattr(torch.cpu, "_is_amx_tile_supported", bool)  # bool() is False
         in_bfloat16 = self.rows[0].data.dtype == torch.bfloat16
         return tokens > FEW_TOKENS and in_bfloat16 and has_matrix_units()

@@ -28,7 +28,7 @@ class Shard:
     size: int = 1
 
     def check(self, config: ModelConfig) -> None:
-        """Raise ValueError if the model cannot be split into so many parts."""
+        """Raise ValueError if the model cannot be split into this many parts."""
         if self.size < 1:
             raise ValueError(f"tensor_parallel_size must be at least 1, got {self.size}")
         if not 0 <= self.rank < self.size:

@@ -95,7 +95,7 @@ class Sampling(Strict):
     presence_penalty: Penalty | None = None
     logit_bias: Annotated[dict[TokenName, Bias], Field(max_length=1024)] | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
-    # Ignored: they say who asks, or for what price and tone.
+    # Ignored: the end user, the price and the tone.
     user: str | None = None
     metadata: dict[str, str] | None = None
     prompt_cache_key: str | None = None

@@ -282,7 +282,7 @@ class Worker:
             self.metrics.observe_end(request, "abort")
 
     def _end(self, request: Request) -> RequestOutput | None:
-        """End a request; return what it has, or None if the engine does not know it any more."""
+        """End a request; return what it has, or None if the engine no longer knows it."""
         self._open.pop(request.request_id, None)
         try:
             return self.engine.abort(request.request_id)

@@ -28,7 +28,7 @@ def limited_by(metrics: Mapping[str, float]) -> str:
     Args:
         metrics: of one launch. For the parts in `MEMORY` and `CORES`, how much of its peak each
             reached, in percent of the time of the kernel. `waves`: the thread blocks of the grid,
-            divided by how many run at once on the whole GPU. For the reasons in `WAITS`, how many
+            divided by how many the whole GPU runs together. For the reasons in `WAITS`, how many
             cycles a warp waited for that, on average, from one instruction to the next.
 
     A part counts as used up from `USED` percent on, `USED` included. The first of these that holds:

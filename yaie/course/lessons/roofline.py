@@ -179,7 +179,7 @@ HOPPER = MULTIPROCESSORS["9.0"]
 def thread_blocks_per_sm(
     threads: int, registers: int, shared_bytes: int, sm: Multiprocessor = HOPPER
 ) -> int:
-    """How many thread blocks of a kernel are resident on a multiprocessor at once.
+    """How many thread blocks of a kernel are resident on an SM together.
 
     A thread block is resident as a whole or not at all. Four things may run out:
 

@@ -1,7 +1,7 @@
 """Speculative decoding: guess some tokens cheaply, and verify them all in one forward pass.
 
 A decode step reads every weight to find one token. Read for five tokens, the weights cost the same
-again only once. So something cheap drafts the next tokens, the model computes all of them at once,
+again only once. So something cheap drafts the next tokens, the model computes all of them together,
 as it computes a prompt, and keeps those that it would have chosen itself, and one more: its own
 choice at the first place where it differs. With greedy tokens the text is exactly the same.
 

@@ -12,7 +12,7 @@ struct Settings {
     Schedule schedule;
     double time_limit = 60;  // CPU seconds per core
     int num_cores = 0;       // 0: all that this process may use
-    uint64_t most_blocks = 0;  // run only so many thread blocks of a launch; 0: all
+    uint64_t most_blocks = 0;  // run only this many thread blocks of a launch; 0: all
 };
 
 extern Settings settings;

@@ -31,7 +31,7 @@ def attention(
     causal: bool = True,
     scale: float | None = None,
 ) -> State:
-    """Compute softmax(q kᵀ · scale) v, with all scores in memory at once.
+    """Compute softmax(q kᵀ · scale) v, with all scores in memory together.
 
     Args:
         q: `[query tokens, heads, head_dim]`.

@@ -71,7 +71,7 @@ class OnlineSoftmax:
         """Take in a tile of scores and the values that belong to them.
 
         Afterwards `maximum`, `total` and `accumulator` are what they would be if this tile and
-        all before had come at once. Nothing is divided here: `finish` does that, once. The
+        all before had come as one. Nothing is divided here: `finish` does that, once. The
         arguments are left as they are.
 
         Args:

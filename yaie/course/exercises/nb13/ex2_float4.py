@@ -1,4 +1,4 @@
-"""13.2: four elements at once, a tail, and addresses that do not allow it."""
+"""13.2: four elements per access, a tail, and addresses that do not allow it."""
 
 from __future__ import annotations
 

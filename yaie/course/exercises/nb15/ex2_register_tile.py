@@ -46,7 +46,7 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
         requests = sum(access.requests for access in loads)
         wavefronts = sum(access.units for access in loads)
         steps = case.size[2] * WARPS
-        four = "load16 brings four neighbors at once, and they stay in registers for 64 products."
+        four = "load16 loads four neighbors together, and they stay in registers for 64 products."
         see.at_most("a warp's requests to shared memory per step", requests / steps, 4, four)
         row = "Read four neighbors of a row, at y and HALF + y, and at x and HALF + x."
         see.at_most("the wavefronts of these loads", wavefronts / steps, WAVEFRONTS, row)

@@ -108,7 +108,7 @@ def at_batch(learner: Any, case: Case, see: Observer) -> None:
     busy = sum(begin < length for length in case.lengths for begin in begins) * case.heads
     launched = case.heads * len(case.lengths) * columns
     grid = f"The grid is ({case.heads} heads, {len(case.lengths)} sequences, {columns} partitions)"
-    see.equal("thread blocks that compute", parts[0], busy, f"{grid}; the others return at once.")
+    see.equal("thread blocks that compute", parts[0], busy, f"{grid}; the rest return immediately.")
     see.equal("thread blocks that are launched", parts[1], launched, f"{grid}.")
     each = f"{HEAD_SIZE} of tmp_out, one of exp_sums and one of max_logits"
     see.equal("numbers kept", parts[2], launched * 66, f"Each thread block of the grid has {each}.")

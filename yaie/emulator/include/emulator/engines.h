@@ -53,7 +53,7 @@ struct ProductCall {  // lives until the whole warp group has issued it
 }  // namespace emulator
 
 extern "C" {
-// These two fill in an operation, to be issued at once; it is kept until the next call.
+// These two fill in an operation, to be issued immediately; it is kept until the next call.
 // A copy of a box, counted by an mbarrier or, of a store, by a group.
 const emulator::AsyncOperation* emulator_box_copy(const void* map, int rank, const int* at, void* shared,
                                              int store, uint64_t* barrier);

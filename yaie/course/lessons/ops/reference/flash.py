@@ -244,7 +244,7 @@ def flash_attention(
 ) -> State:
     """Compute what `reference.attention.attention` computes, in tiles; can be differentiated.
 
-    For several sequences at once give it to `ragged_attention` or `paged_attention`, as their
+    For several sequences in one call, give it to `ragged_attention` or `paged_attention`, as their
     `attention`.
 
     Args and returns: as for `attention`, and `tile_q` and `tile_k`, the tokens of a tile.
