@@ -118,9 +118,20 @@ def bench_engine(
         bool,
         typer.Option("--course", help="Measure what notebook 23 draws, in minutes."),
     ] = False,
+    peer: Annotated[
+        str | None, typer.Option(help="Only beside this engine, on a CPU: llama.cpp.")
+    ] = None,
     output: Output = None,
 ) -> None:
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
+    if peer is not None:
+        from yaie.bench import peer as beside
+
+        if peer != "llama.cpp":
+            raise ValueError(f'peer must be "llama.cpp", got {peer!r}')
+        with measuring(output):
+            beside.run(model, "float32" if dtype == "auto" else dtype, rounds or 5, output)
+        return
     if course and output is None:
         from yaie.bench.files import own_path
         from yaie.engine.device import choose_device
@@ -130,7 +141,8 @@ def bench_engine(
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine
 
-        record = engine.run(**context.params | {"backend": back_ends(backend)})
+        given = {name: value for name, value in context.params.items() if name != "peer"}
+        record = engine.run(**given | {"backend": back_ends(backend)})
         save_plot(record, output)
 
 

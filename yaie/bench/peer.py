@@ -1,0 +1,246 @@
+"""`yaie bench engine --peer llama.cpp`: the same weights in both engines, round by round in turn.
+
+Each engine is a process of its own, which waits for its turn: so neither's threads or memory are
+the other's. llama.cpp comes with the package llama-cpp-python, in this Python or in the one that
+YAIE_PEER_PYTHON names; the course does not need it. Both choose greedily, and their tokens are
+compared.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+Prompts = list[list[int]]
+CASES = {  # prompts, tokens of each, tokens of each answer
+    "1 stream": (1, 16, 64),
+    "8 prompts together": (8, 16, 32),
+    "16 chats": (16, 100, 32),
+    "first token of 512": (1, 512, 1),
+    "first token of 2,048": (1, 2048, 1),
+}
+GGUF_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+
+
+def run(
+    model: str, dtype: str = "float32", rounds: int = 5, output: str | Path | None = None
+) -> dict[str, Any]:
+    """Measure, print a line per case, and return the record.
+
+    Args:
+        model: a name or folder.
+        dtype: float32, float16, bfloat16, q8_0, q4_0 or q4_1, of the weights in both.
+        rounds: of each case, in each engine; the median counts.
+        output: where the record is kept as JSON.
+    """
+    import torch
+
+    from yaie.bench.machine import describe
+    from yaie.model.pull import find_model
+
+    folder, results = find_model(model), []
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch, "model.gguf")
+        write_gguf(folder, path, GGUF_NAMES.get(dtype, dtype.upper()))
+        theirs = os.environ.get("YAIE_PEER_PYTHON", sys.executable)
+        engines = {
+            "yaie": _Engine(sys.executable, "-m", __name__, "yaie", str(folder), dtype),
+            "llama.cpp": _Engine(theirs, __file__, "llama.cpp", str(path), dtype),
+        }
+        try:
+            for case, (count, length, answer) in CASES.items():
+                prompts = [[5 + (7 * i + 3 * n) % 400 for i in range(length)] for n in range(count)]
+                taken: dict[str, list[dict]] = {name: [] for name in engines}
+                for turn in range(rounds + 1):  # the first warms up
+                    for name in [*engines][:: 1 if turn % 2 else -1]:
+                        taken[name].append(engines[name].ask(prompts, answer))
+                results.append({"case": case, **_compared(taken, answer == 1)})
+                print(_told(dtype, results[-1]), flush=True)
+        finally:
+            for engine in engines.values():
+                engine.process.stdin.close()
+                engine.process.wait()
+    record = {
+        "benchmark": "peer",
+        "dtype": dtype,
+        "rounds": rounds,
+        "machine": describe(torch.device("cpu")),
+    }
+    record |= {"date": time.strftime("%Y-%m-%d"), "results": results}
+    if output is not None:
+        Path(output).write_text(json.dumps(record, indent=1) + "\n")
+    return record
+
+
+def _compared(taken: dict[str, list[dict]], first: bool) -> dict[str, Any]:
+    """Medians of what two engines took, after a round of warming up; how many tokens agree."""
+    row: dict[str, Any] = {}
+    for name, asked in taken.items():
+        seconds = [one["first" if first else "rest"] for one in asked[1:]]
+        row[name] = {
+            "seconds": [round(s, 5) for s in seconds],
+            "rate": statistics.median(asked[0]["tokens"] / s for s in seconds),
+            "resident_mb": asked[-1]["resident_mb"],
+        }
+    pairs = zip(*(asked[-1]["answers"] for asked in taken.values()), strict=True)
+    same = [a == b for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)]
+    row["same_tokens"] = sum(same) / len(same)
+    row["ratio"] = row["yaie"]["rate"] / row["llama.cpp"]["rate"]
+    return row
+
+
+def _told(dtype: str, row: dict[str, Any]) -> str:
+    ours, theirs = row["yaie"], row["llama.cpp"]
+    memory = f"{ours['resident_mb']:.0f} and {theirs['resident_mb']:.0f} MB"
+    return (
+        f"{dtype:9} {row['case']:20} yaie {ours['rate']:8.2f}/s  llama.cpp {theirs['rate']:8.2f}/s"
+        f"  ratio {row['ratio']:.2f}  tokens alike {row['same_tokens']:.0%}  resident {memory}"
+    )
+
+
+class _Engine:
+    """A process that answers prompts, one JSON object per line."""
+
+    def __init__(self, *command: str) -> None:
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, prompts: Prompts, max_tokens: int) -> dict[str, Any]:
+        self.process.stdin.write(json.dumps([prompts, max_tokens]) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("an engine ended: for llama.cpp, `pip install llama-cpp-python`")
+        return json.loads(line)
+
+
+# ------------------------------------------------------------------------------- in the processes
+
+
+def _answer_as_yaie(folder: str, dtype: str) -> Any:
+    from yaie import LLM
+    from yaie.bench.drive import run_batch
+
+    engine = LLM(folder, dtype=dtype, exercises=False, device="cpu").engine
+
+    def answer(prompts: Prompts, max_tokens: int) -> tuple[Prompts, float, float]:
+        start = time.perf_counter()
+        run = run_batch(engine, prompts, max_tokens)
+        first = max(trace.tokens[0] for trace in run.traces)
+        return run.answers, first - start, time.perf_counter() - first
+
+    return answer
+
+
+def _answer_as_llama(path: str, _: str) -> Any:
+    import llama_cpp as api
+    import numpy as np
+
+    quiet = api.llama_log_callback(lambda *_: None)
+    api.llama_log_set(quiet, None)
+    model = api.llama_model_load_from_file(path.encode(), api.llama_model_default_params())
+    params = api.llama_context_default_params()
+    params.n_ctx, params.n_batch, params.n_seq_max = 4096, 2048, 16
+    params.kv_unified = True
+    params.n_threads = params.n_threads_batch = len(os.sched_getaffinity(0))
+    context = api.llama_init_from_model(model, params)
+    vocabulary = api.llama_vocab_n_tokens(api.llama_model_get_vocab(model))
+    batch = api.llama_batch_init(2048, 0, 1)
+
+    def decode(tokens: Sequence[tuple[int, int, int, bool]]) -> list[int]:
+        """Compute (token, position, sequence, whether a token is wanted); the likeliest ones."""
+        batch.n_tokens, wanted = len(tokens), []
+        for i, (token, position, sequence, is_last) in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i] = token, position, 1
+            batch.seq_id[i][0], batch.logits[i] = sequence, is_last
+            wanted += [i] * is_last
+        if api.llama_decode(context, batch):
+            raise RuntimeError("llama_decode failed")
+        rows = (api.llama_get_logits_ith(context, i) for i in wanted)
+        return [int(np.ctypeslib.as_array(row, (vocabulary,)).argmax()) for row in rows]
+
+    def answer(prompts: Prompts, max_tokens: int) -> tuple[Prompts, float, float]:
+        api.llama_log_set(quiet, None)  # which keeps the callback alive, too
+        api.llama_memory_clear(api.llama_get_memory(context), True)
+        start = time.perf_counter()
+        flat = [(token, i, n, i == len(prompt) - 1)
+                for n, prompt in enumerate(prompts) for i, token in enumerate(prompt)]  # fmt: skip
+        answers = [[token] for token in decode(flat)]
+        first = time.perf_counter()
+        for step in range(max_tokens - 1):
+            places = [len(prompt) + step for prompt in prompts]
+            last = [
+                (a[-1], place, n, True)
+                for n, (a, place) in enumerate(zip(answers, places, strict=True))
+            ]
+            for mine, token in zip(answers, decode(last), strict=True):
+                mine.append(token)
+        return answers, first - start, time.perf_counter() - first
+
+    return answer
+
+
+def write_gguf(folder: Path, path: Path, kind: str) -> None:
+    """A model folder as a GGUF file without a vocabulary, its matrices in a format such as F16."""
+    import gguf
+    import numpy as np
+    from safetensors.torch import load_file
+
+    from yaie.model.config import ModelConfig
+    from yaie.model.gguf import LAYER_TENSORS, TENSORS
+
+    config, form = ModelConfig.from_folder(folder), gguf.GGMLQuantizationType[kind]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_theta)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("no_vocab")
+    parts = {theirs: ours for ours, theirs in (LAYER_TENSORS | TENSORS).items()}
+    for file in sorted(folder.glob("*.safetensors")):
+        for name, tensor in load_file(file).items():
+            array, words = tensor.float().numpy(), name.removesuffix(".weight").split(".")
+            if words[-1] in ("q_proj", "k_proj"):  # rotary pairs lie side by side there
+                heads = len(array) // config.head_dim
+                halves = array.reshape(heads, 2, config.head_dim // 2, -1)
+                array = halves.swapaxes(1, 2).reshape(array.shape)
+            layer = f"blk.{words[2]}." if words[1] == "layers" else ""
+            own = ".".join(words[3:] if layer else words)
+            stored = gguf.GGMLQuantizationType.F32 if array.ndim == 1 else form
+            data = gguf.quants.quantize(np.ascontiguousarray(array), stored)
+            writer.add_tensor(f"{layer}{parts[own]}.weight", data, raw_dtype=stored)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _serve(name: str, path: str, dtype: str) -> None:
+    """Answer the lines of standard input until it ends."""
+    answer = (_answer_as_yaie if name == "yaie" else _answer_as_llama)(path, dtype)
+    for line in sys.stdin:
+        prompts, max_tokens = json.loads(line)
+        answers, first, rest = answer(prompts, max_tokens)
+        kilobytes = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]
+        tokens = len(prompts) * max(max_tokens - 1, 1)
+        told = {"answers": answers, "first": first, "rest": rest, "tokens": tokens}
+        print(json.dumps(told | {"resident_mb": int(kilobytes) / 1024}), flush=True)
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])
