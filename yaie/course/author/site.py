@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import html
+import importlib.util
 import io
 import re
 import shutil
@@ -222,6 +223,8 @@ def build(folder: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
+    if importlib.util.find_spec("sphinx") is None:
+        sys.exit("Sphinx is missing, which needs Python 3.11 or later: make env PYTHON=python3.12")
     folder = Path(arguments[0] if arguments else ROOT / "build" / "site").resolve()
     begun = time.monotonic()
     faults = build(folder)

@@ -13,7 +13,7 @@ from yaie.course.core.triton import HAS_TRITON, plain_errors
 from yaie.course.exercises.nb10.tensors import randn
 
 TILES = [(m, n) for m in (16, 64) for n in (32, 128)]
-REPEATS = 3  # launches of a trial
+REPEATS = 2  # launches of a trial
 
 
 def cases() -> Iterator[Case]:
