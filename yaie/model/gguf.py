@@ -78,8 +78,8 @@ def read_rows(path: Path) -> dict[str, Rows]:
     if not path.exists():
         raise ValueError(f'{path} is missing, which dtype "gguf" reads: pull the model again')
     reader = open_gguf(path, "c")  # no one writes, but torch wants memory that could be written
-    config, found = gguf_config(reader, path), {}
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    found, heads = {}, {"attn_q": field(reader, "llama.attention.head_count")}
+    heads["attn_k"] = field(reader, "llama.attention.head_count_kv", heads["attn_q"])
     floats = ("F32", "F16")
     for tensor in reader.tensors:
         name, part = hugging_face_name(tensor.name, path)
