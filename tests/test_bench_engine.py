@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import math
 import os
@@ -237,6 +238,18 @@ def test_a_record_is_of_one_version_of_the_code(tmp_path, monkeypatch):
     monkeypatch.setattr(machine, "code", lambda: {"commit": "b", "sources": "2"})
     with pytest.raises(ValueError, match=r"another code \(commit: a, not b; sources: 1, not 2\)"):
         Record(path, {}, CPU)
+
+
+def test_the_code_of_plugged_operators_counts(tmp_path, monkeypatch):
+    file = tmp_path / "mine_for_a_digest.py"
+    file.write_text("def silu(x): return x\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    place = "mine_for_a_digest:silu"
+    importlib.import_module("mine_for_a_digest")
+    before = machine.code_of([place])
+    assert list(before) == [place] and machine.code_of([place]) == before
+    file.write_text("def silu(x): return 2 * x\n")
+    assert machine.code_of([place]) != before
 
 
 def test_the_code_is_that_of_the_engine_and_its_kernels(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ from yaie.bench.bench import (
 )
 from yaie.bench.drawn import DrawnBench, shape_of
 from yaie.bench.drive import WALL, Clock, ProcessTime
+from yaie.bench.machine import code_of
 from yaie.bench.record import Record, Row, whose
 from yaie.bench.sections import SECTIONS
 from yaie.engine.checks import check_count
@@ -127,6 +128,8 @@ def run(
     step = subject["operators"] if isinstance(backend, str) else STEP_OPERATORS
     chosen_back_ends = choose(step, backend).items()
     subject["operators"] |= {name: by for name, by in chosen_back_ends if by != "auto"}
+    if places := [by for by in subject["operators"].values() if ":" in by]:
+        subject["code of operators"] = code_of(places)
     clock: Clock = WALL
     if cpu_time:
         if where.type != "cpu":

@@ -8,7 +8,9 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +87,16 @@ def code() -> dict[str, str]:
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     commit = _said("git", "-C", str(PACKAGE), "rev-parse", "--short=12", "HEAD")
     return {"commit": commit, "sources": digest.hexdigest()[:12]}
+
+
+def code_of(places: Iterable[str]) -> dict[str, str]:
+    """Digests of the files of functions that were found by their places, "module:function"."""
+    found = {}
+    for place in places:
+        file = getattr(sys.modules[place.partition(":")[0]], "__file__", None)  # none if in Python
+        if file is not None:
+            found[place] = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
+    return found
 
 
 def _sources() -> list[Path]:
