@@ -29,6 +29,8 @@ def variant(file: str, name: str, changes: Changes) -> jit.Module:
     header that all kernels share."""
     kernel, header = ((CSRC / f).read_text(encoding="utf-8") for f in (file, "common.cuh"))
     kernel = re.sub(r'extern "C" cudaError_t \w+_f(16|32)\(.*?\n}\n', "", kernel, flags=re.DOTALL)
+    for beside in (CSRC / file).parent.glob("*.cuh"):  # which are found from csrc/ too
+        kernel = kernel.replace(f'"{beside.name}"', f'"{beside.relative_to(CSRC).as_posix()}"')
     place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
     place.mkdir(exist_ok=True)
     for old, new in changes.items():
@@ -82,8 +84,8 @@ def _rms_norm(module, x, weight, eps) -> torch.Tensor:
 
 
 def _product(module, a, b) -> torch.Tensor:
-    c = a.new_empty(a.shape[0], b.shape[1])
-    module.matmul_mma_bf16(a, b, c, *c.shape, a.shape[1])
+    c, (launcher,) = a.new_empty(a.shape[0], b.shape[1]), module.launchers
+    getattr(module, launcher)(a, b, c, *c.shape, a.shape[1])
     return c
 
 
@@ -168,6 +170,12 @@ VARIANTS = {
         "mma, no swizzle": {"(chunk ^ (row / ROWS & MASK))": "chunk"},
         "mma, groups of 8 rows of tiles": {"GROUP = 16;": "GROUP = 8;"},
         "mma, tiles in the order of rows": {"GROUP = 16;": "GROUP = 1;"},
+    }),
+    "hopper": Variants("matmul/hopper/store.cu", _product, {
+        "store, 3 stages": {"STAGES = 4;": "STAGES = 3;"},
+        **{f"store, groups of {n} rows of tiles": {"GROUP = 16;": f"GROUP = {n};"}
+           for n in (8, 32)},
+        "store, tiles in the order of rows": {"GROUP = 16;": "GROUP = 1;"},
     }),
     "flash": Variants("flash/mma.cu", _attention, {
         "mma, all weights of a tile first": {
