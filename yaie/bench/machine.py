@@ -93,7 +93,7 @@ def code_of(places: Iterable[str]) -> dict[str, str]:
     """Digests of the files of functions that were found by their places, "module:function"."""
     found = {}
     for place in places:
-        file = getattr(sys.modules[place.partition(":")[0]], "__file__", None)  # none if in Python
+        file = getattr(sys.modules[place.partition(":")[0]], "__file__", None)  # none: built in
         if file is not None:
             found[place] = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
     return found
