@@ -76,6 +76,28 @@ def test_the_fault_is_found(kernels, name, order):
     assert set(lines) & set(told), report
 
 
+MESSAGES = {  # in order "forward"
+    "expects too many bytes": r"deadlock: waits for full\[0\], whose phase 0 \(parity 0\) lacks "
+    r"512 of 1024 bytes; thread \(0, 0, 0\) waits in line \d+; thread block",
+    "one thread of 128 arrives": r"empty\[0\], whose phase 0 \(parity 0\) lacks 127 of 128 ",
+    "barrier that one warp skips": r"waits for barrier 2, which 96 of 128 threads have reached",
+    "sums not fenced": r"In line \d+ thread 128 asynchronously reads staged\[\d+\], which thread "
+    r"\d+ writes in line \d+, and no fence.proxy.async stands between the two",
+    "does not wait for the product": r"accumulators of the wgmma of line \d+ before it has been ",
+    "released before the product is done": r"In line \d+ thread 0 writes tile\[0\]\[0\] before the "
+    r"wgmma that reads it, which thread 128 started in line \d+, has been waited for",
+    "product of a lane less": r"only 127 of the 128 threads of the warp group come here",
+    "expects too few bytes": r"full\[0\] gets 512 bytes in this phase, .* threads expect 256",
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_message_says_what_is_lacking(kernels, name):
+    run(kernels, list(FAULTS).index(name) + 1, "forward")
+    told = "\n".join(found.message for found in kernels.report.findings)
+    assert re.search(MESSAGES[name], told), told
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_right_is_right_and_clean_whenever_copies_land(kernels, order, seed):

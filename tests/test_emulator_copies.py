@@ -120,6 +120,7 @@ def test_copies_land_as_late_as_allowed(kernels):
     for number, is_right in ((0, True), (1, False), (2, False), (3, False)):
         for module in (kernels, plain):
             assert run(module, number, "forward")[1] == is_right
+    assert run(plain, 2, "reverse")[1]  # in which they land immediately
 
 
 def test_the_sentence_names_both_lines(kernels):
