@@ -257,12 +257,12 @@ PLANTED = {
         "wgmma", "wgmma_fence();", "", "multiply", "no wgmma.fence stands before it",
     ),
     "too few bytes": (
-        "tma", "(full, A_BYTES + B_BYTES)", "(full, A_BYTES)", "mbarrier_wait",
-        "deadlock: waits for .* bytes more than it expects",
+        "tma", "(full, A_BYTES + B_BYTES)", "(full, A_BYTES)", "mbarrier_wait|tma_load",
+        "deadlock: waits for .* more than it expects|bytes in this phase, of which .* 16384",
     ),
     "no wait for the tile": (
-        "producer", "mbarrier_wait(&full[stage], tile / STAGES % 2);", "", "multiply|tma_load",
-        "before the asynchronous copy to it, which .* has been waited for|no thread .* written",
+        "producer", "mbarrier_wait(&full[stage], tile / STAGES % 2);", "", "multiply|tma_load|arrive",
+        "before the asynchronous copy to it|no thread .* written|arrivals where its phase lacks 0",
     ),
     "the other phase": (
         "producer", "tile / STAGES % 2 ^ 1", "tile / STAGES % 2", "mbarrier_wait",
