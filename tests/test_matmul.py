@@ -261,7 +261,8 @@ PLANTED = {
         "deadlock: waits for .* more than it expects|bytes in this phase, of which .* 16384",
     ),
     "no wait for the tile": (
-        "producer", "mbarrier_wait(&full[stage], tile / STAGES % 2);", "", "multiply|tma_load|arrive",
+        "producer", "mbarrier_wait(&full[stage], tile / STAGES % 2);", "",
+        "multiply|tma_load|arrive",
         "before the asynchronous copy to it|no thread .* written|arrivals where its phase lacks 0",
     ),
     "the other phase": (
