@@ -121,7 +121,9 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
         _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
         _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
-        if "__shared__" in code and (problem := too_much(shared_arrays(built), source, path)):
+        if "__shared__" in code and (
+            problem := too_much(shared_arrays(built, checked), source, path)
+        ):
             raise CompileError(problem)
         return built
 

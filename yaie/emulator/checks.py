@@ -275,7 +275,7 @@ def merge(findings: Sequence[Finding]) -> list[Finding]:
         if finding.kind == "race" and frozenset((finding.line, finding.other_line)) in pending:
             continue  # with the copy, when it had landed after all
         if finding.kind in ("divergent_barrier", "divergent_collective") and (
-            finding.line == finding.other_line
+            finding.line == finding.other_line and not finding.offset
         ):
             continue  # the compiler made two copies of one call
         if finding.kind == "uninitialized" and finding.line in raced:

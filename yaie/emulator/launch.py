@@ -110,7 +110,7 @@ class Module:
         built = build(self.source, self.path, self.checked, launcher)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
-        arrays = shared_arrays(built.path) if self.checked else ()
+        arrays = shared_arrays(built.path, True) if self.checked else ()
         return Library(built, ctypes.CDLL(str(built.path)), arrays)
 
     def _check_and_call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ the compiler's messages and the debugger's lines are the learner's.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ _HOPPER = """#include "emulator/ptx_hopper.h"
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 """
+_BRACE = re.compile(r"\b(?:namespace(?:\s+[\w:]+)?|extern)\s*\{|[{}]")
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,9 @@ def _substitute(
 ) -> str:
     """Replace what is found outside comments and literals, told whether it is in a function."""
     hidden = hide(source)
-    pieces, end = [], 0
+    pieces, end, in_function = [], 0, _functions(hidden)
     for found in pattern.finditer(hidden):
-        pieces += [source[end : found.start()], new(found, _inside_function(hidden, found.start()))]
+        pieces += [source[end : found.start()], new(found, in_function(found.start()))]
         end = found.end()
     return "".join([*pieces, source[end:]])
 
@@ -206,8 +208,8 @@ def _static(found: re.Match[str], inside: bool) -> str:
     alignment = " ".join(a.replace("alignas", "__align__") for a in _ALIGNMENT.findall(rest))
     before = found["volatile"] or ""
     return " ".join(
-        f"__shared__ {alignment} ::emulator::Raw<{before}{kind} {extent}> {name}{SHARED_SUFFIX}; "
-        f"auto& {name} = {name}{SHARED_SUFFIX}.once();"
+        f"__shared__ {alignment} ::emulator::Guarded<{before}{kind} {extent}> "
+        f"{name}{SHARED_SUFFIX}; auto& {name} = {name}{SHARED_SUFFIX}.once();"
         for kind, name, extent in declared_variables(rest)
     )
 
@@ -234,17 +236,14 @@ def _split_commas(text: str) -> list[str]:
     return parts
 
 
-def _inside_function(hidden: str, position: int) -> bool:
-    """Whether a brace other than a namespace's is open."""
-    opened = []
-    for found in re.finditer(r"[{}]", hidden[:position]):
-        if found[0] == "}":
-            if opened:
-                opened.pop()
-            continue
-        before = hidden[: found.start()]
-        opened.append(not re.search(r"(\bnamespace(\s+[\w:]+)?|\bextern)\s*$", before))
-    return any(opened)
+def _functions(hidden: str) -> Callable[[int], bool]:
+    """Tells of a position whether a brace other than a namespace's is open there."""
+    places, inside, opened = [-1], [False], []
+    for brace in _BRACE.finditer(hidden):
+        opened = opened[:-1] if brace[0] == "}" else [*opened, brace[0] == "{"]
+        places.append(brace.end())
+        inside.append(any(opened))
+    return lambda position: inside[bisect(places, position) - 1]
 
 
 def _replace_attributes(source: str) -> str:
@@ -313,6 +312,7 @@ def _refuse_calls(source: str, path: Path, first_line: int) -> None:
     Left alone are names that mean something else as well: a function or a variable.
     """
     hidden = hide(source)
+    in_function = _functions(hidden)
     kernels = {found.start(1): found[1] for found in _KERNEL.finditer(hidden)}
     for kernel in dict.fromkeys(kernels.values()):
         calls = []
@@ -320,9 +320,7 @@ def _refuse_calls(source: str, path: Path, first_line: int) -> None:
             if found.start() in kernels:
                 continue
             before = hidden[: found.start()].rstrip()
-            if not before.endswith((";", "{", "}", ")")) or not _inside_function(
-                hidden, found.start()
-            ):
+            if not before.endswith((";", "{", "}", ")")) or not in_function(found.start()):
                 break
             calls.append(found)
         else:

@@ -24,8 +24,11 @@ class SharedArray:
     size: int
 
 
-def shared_arrays(library: Path) -> tuple[SharedArray, ...]:
-    """Every `__shared__` variable of the file, from its symbol table."""
+def shared_arrays(library: Path, checked: bool) -> tuple[SharedArray, ...]:
+    """Every `__shared__` variable of the file, from its symbol table.
+
+    One in a function is a `Guarded` of include/emulator/launch.h: twice its size in checked mode.
+    """
     done = subprocess.run(
         ["readelf", "--syms", "--wide", "--demangle", str(library)],
         capture_output=True, text=True, check=True,
@@ -36,12 +39,14 @@ def shared_arrays(library: Path) -> tuple[SharedArray, ...]:
         if not match or "shared_anchor" in match[4]:
             continue
         function, _, name = match[4].rpartition("::")
-        name = re.sub(r"@.*$", "", name).removesuffix(SHARED_SUFFIX)
+        name = re.sub(r"@.*$", "", name)
+        size = int(match[2], 0) // (2 if checked and name.endswith(SHARED_SUFFIX) else 1)
         bare = re.sub(r"\(.*$", "", function)
         while (shorter := re.sub(r"<[^<>]*>", "", bare)) != bare:
             bare = shorter
         kernel = bare.split()[-1].rpartition("::")[2] if bare else ""
-        array = SharedArray(name, function, kernel, int(match[1], 16), int(match[2], 0))
+        name = name.removesuffix(SHARED_SUFFIX)
+        array = SharedArray(name, function, kernel, int(match[1], 16), size)
         found[array.offset] = array
     return tuple(found.values())
 

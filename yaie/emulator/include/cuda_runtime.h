@@ -57,7 +57,7 @@ EMULATOR_INLINE void* __cvta_shared_to_generic(size_t address) {
 inline long long clock64() { return emulator_nanoseconds(); }
 inline clock_t clock() { return (clock_t)emulator_nanoseconds(); }
 EMULATOR_INLINE void __trap() { emulator_trap(); }
-EMULATOR_INLINE void __nanosleep(unsigned) { emulator_poll(nullptr); }
+EMULATOR_INLINE void __nanosleep(unsigned) { emulator_poll(nullptr, nullptr); }
 
 // What kernels print goes to Python.
 #define printf emulator_print

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "grid.h"
 
@@ -341,14 +342,15 @@ void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
         finding.other_site = first.site;
         finding.other_thread = first.index;
         finding.other_block = core.block;
+        finding.offset = thread.operation != first.operation;
         add(finding);
     }
 }
 
 void Checker::fence(Core& core, bool device) {
     Busy busy(core);
-    core.current->fenced = true;
-    order_.fence(core.current->linear, device);
+    const bool had = std::exchange(core.current->fenced, true);
+    order_.fence(core.current->linear, device, !had);
 }
 
 void Checker::outside_own_mask(Core& core) {

@@ -31,6 +31,7 @@ int depth = 0;  // of launches and calls that have asked for the handlers
 volatile sig_atomic_t interrupted = 0;
 
 constexpr double period = 0.01;   // seconds of CPU time between two looks at what runs
+constexpr double grace = 0.015;   // in which what the kernel calls next may stop it, which knows its line
 constexpr double patience = 1;    // until code is abandoned that is not the learner's
 // What a thread may have for itself; when checked, where a run should be like the last, only a thread
 // that waits in a loop is to be preempted. Where one was, there are others.
@@ -161,7 +162,7 @@ void look_after(Core& core, void* context) {
         core.attention = 1;
         const bool ours = here >= __ehdr_start && here < etext;
         const bool checkers = observer && observer->holds_code(here);
-        if (core.busy || ours || checkers) return;
+        if (core.busy || ours || checkers || now - asked_at < grace) return;
         if (!core.code.holds(here) && now - asked_at < patience) return;
         fail(core, failure_at(why, 702, context));
     }

@@ -250,8 +250,8 @@ void emulator_fence(int device) {
     if (this_core && this_core->checking) observer->fence(*this_core, device != 0);
 }
 
-void emulator_poll(const void* address) {
-    if (this_core) this_core->poll(address, __builtin_return_address(0));
+void emulator_poll(const void* address, const void* site) {
+    if (this_core) this_core->poll(address, site ? site : __builtin_return_address(0));
 }
 
 // Kernels print into a buffer that Python prints after the launch, so that it shows in notebooks.

@@ -161,8 +161,9 @@ Knowledge HappensBefore::seen_by(uint32_t thread) {
     return seen;
 }
 
-void HappensBefore::fence(uint32_t thread, bool device) {
+void HappensBefore::fence(uint32_t thread, bool device, bool stored) {
     More& one = more(thread);
+    one.all_fenced = device || (one.all_fenced && !stored);
     join(one.acquired, one.pending);
     one.pending.clear();
     Knowledge seen = seen_by(thread);
@@ -213,7 +214,8 @@ void HappensBefore::release(uint32_t thread, uintptr_t address, bool until_end) 
     auto publish = [&](const Knowledge& fenced) {
         if (fenced.is_empty()) return;
         join(object.released, fenced);
-        object.released.here.add(thread, time);
+        // What it has stored since, behind a fence for the thread block, is not released.
+        if (!own || more_[thread].all_fenced) object.released.here.add(thread, time);
     };
     publish(all_fenced_);
     if (!own) return;

@@ -73,7 +73,7 @@ class HappensBefore {
 
     void barrier();
     void join(uint32_t warp, uint32_t lanes);
-    void fence(uint32_t thread, bool device);
+    void fence(uint32_t thread, bool device, bool stored);  // since its last one
     // At a barrier that some threads pass, which keeps what was given.
     void give(uint32_t thread, Knowledge& to);
     void take(uint32_t thread, const Knowledge& from) { join(more(thread).acquired, from); }
@@ -94,6 +94,7 @@ class HappensBefore {
         Knowledge pending;           // to be acquired at the next one
         Knowledge fenced;            // visible to the whole device, so that it can be released
         Seen fenced_here;            // visible to the thread block
+        bool all_fenced = false;     // all that was stored before the last fence is in `fenced`
     };
     struct Object {  // an address at which something was released
         size_t block = 0;

@@ -47,7 +47,7 @@ TOOLS = {
 }
 TOOL_OF = {  # which should find a fault of a kind
     **dict.fromkeys(["out_of_bounds", "misaligned"], "memcheck"),
-    "race": "racecheck",
+    **dict.fromkeys(["race", "pending_copy"], "racecheck"),
     "uninitialized": "initcheck",
     **dict.fromkeys(["divergent_barrier", "deadlock", "inactive_lane"], "synccheck"),
     **dict.fromkeys(["wrong_mask", "divergent_collective"], "synccheck"),
@@ -110,21 +110,21 @@ def with_launchers(text: str) -> str:
 # ------------------------------------------------------------------ on the GPU machine
 
 
-def build(name: str, folder: Path) -> Path:
-    """NAME.cu with launch.cu as its main program."""
-    program = folder / name
+def build(source: Path, folder: Path) -> Path:
+    """A source with launch.cu as its main program."""
+    program = folder / source.stem
     options = ["-std=c++17", "-arch=native", "-lineinfo", "-Xcompiler", "-rdynamic"]
-    run(["nvcc", *options, "-o", program, HERE / "launch.cu", HERE / f"{name}.cu"])
+    run(["nvcc", *options, "-o", program, HERE / "launch.cu", source])
     return program
 
 
-def tool_commands(sanitizers: list[str], program: Path) -> dict[str, list[str]]:
+def tool_commands(sanitizers: list[str], program: Path, right: str) -> dict[str, list[str]]:
     """How the program is run, by tool; "alone" is without one. The first sanitizer that can look at
-    shared memory, with the driver that there is, is taken for initcheck."""
+    shared memory, with the driver that there is, is taken for initcheck: `right` then finishes."""
     commands = {tool: [sanitizers[0], "--tool", tool, *TOOLS[tool]] for tool in TOOLS}
     for sanitizer in sanitizers:
         command = [sanitizer, "--tool", "initcheck", "--initcheck-address-space", "all"]
-        if "finished" in launched(command, program, ["unwritten_right"]):
+        if "finished" in launched(command, program, [right]):
             commands["initcheck"] = command
             break
     return {"alone": []} | commands
@@ -138,7 +138,7 @@ def launched(command: list[str], program: Path, launchers: list[str]) -> str:
 
 def measure_faults(program: Path, names: list[str], sanitizers: list[str]) -> list[dict]:
     """What each tool of compute-sanitizer, and none, prints for these faults and for all twins."""
-    commands = tool_commands(sanitizers, program)
+    commands = tool_commands(sanitizers, program, "unwritten_right")
 
     def job(work: tuple[str, str, list[str]]) -> dict:
         name, tool, launchers = work
@@ -187,7 +187,9 @@ def measure(target: Path, sanitizers: list[str], only: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         with ThreadPoolExecutor(2) as pool:
-            faults, counters = pool.map(lambda name: build(name, folder), ["faults", "counters"])
+            faults, counters = pool.map(
+                lambda name: build(HERE / f"{name}.cu", folder), ["faults", "counters"]
+            )
         if not only or "counters" in only:
             raw["counters"] = measure_counters(counters)
             target.write_text(json.dumps(raw))
@@ -217,7 +219,7 @@ def emulate(module: Module, launcher: str, number: int, elements: int) -> Report
 
 @dataclass
 class Verdict:
-    """What a tool said first, and the lines of faults.cu that it named."""
+    """What a tool said first, and the lines of the source that it named."""
 
     words: str
     lines: list[int]
@@ -227,10 +229,10 @@ class Verdict:
         return f"{self.words}, line{'s' * (len(self.lines) > 1)} {where}"
 
 
-def read_verdict(text: str) -> Verdict | None:
-    """The first thing that compute-sanitizer found in a kernel; None if it found nothing."""
+def read_verdict(text: str, file: str = "faults") -> Verdict | None:
+    """The first thing that compute-sanitizer found in a kernel of FILE.cu; None if nothing."""
     for block in re.split(r"^=+ (?! )", text, flags=re.MULTILINE)[1:]:
-        lines = sorted({int(number) for number in re.findall(r"in faults\.cu:(\d+)", block)})
+        lines = sorted({int(number) for number in re.findall(rf"in {file}\.cu:(\d+)", block)})
         if lines:
             race = re.search(r"(\w+): Race .*? (\w+) access .*? and (\w+) access", block, re.DOTALL)
             words = re.split(r" at |\n", block)[0].strip(" .")

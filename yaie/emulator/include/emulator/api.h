@@ -51,7 +51,8 @@ uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint
 uint32_t emulator_active_lanes(void);
 void emulator_fence(int device);  // 0: for the thread block only
 // Lets other threads run; with an address, only if the thread polled the same address just before.
-void emulator_poll(const void* address);
+// The site is what was called from the kernel's line; null: this itself.
+void emulator_poll(const void* address, const void* site);
 void emulator_note_atomic(void* address, size_t size, int compares, const void* site);
 void emulator_note_atomic_store(void* address, size_t size, const void* site);
 

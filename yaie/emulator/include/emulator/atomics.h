@@ -22,12 +22,18 @@ template <> struct Word<8> { using type = unsigned long long; };
 
 // Replaces *address by update(*address) and returns the old value. Neither inlined nor
 // instrumented, so that the checker receives it once, as an atomic, from the caller's line. A thread
-// that changes nothing, twice, waits for another one.
-template <bool compares = false, class T, class Update>
+// that changes nothing, twice, waits for another one; in checked mode others run after each swap: it
+// may take a lock, and what does not keep them out is to show.
+enum class Swap { none, always, if_equal };
+template <Swap swap = Swap::none, class T, class Update>
 __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update update) {
     using Bits = typename Word<sizeof(T)>::type;
+    const void* site = __builtin_return_address(0);
 #ifdef EMULATOR_CHECKED
-    emulator_note_atomic(address, sizeof(T), compares, __builtin_return_address(0));
+    const bool yields = swap != Swap::none;
+    emulator_note_atomic(address, sizeof(T), swap == Swap::if_equal, site);
+#else
+    const bool yields = false;
 #endif
     Bits* place = reinterpret_cast<Bits*>(address);
     Bits seen = __atomic_load_n(place, __ATOMIC_RELAXED);
@@ -39,7 +45,7 @@ __attribute__((noinline)) EMULATOR_UNSEEN T atomic_update(T* address, Update upd
         memcpy(&wanted, &changed, sizeof(T));
         if (__atomic_compare_exchange_n(place, &seen, wanted, true, __ATOMIC_SEQ_CST,
                                         __ATOMIC_RELAXED)) {
-            if (wanted == seen) emulator_poll(address);
+            if (yields || wanted == seen) emulator_poll(yields ? nullptr : address, site);
             return old;
         }
     }
@@ -68,10 +74,11 @@ constexpr bool is_any_of = (std::is_same<T, Types>::value || ...);
 #define EMULATOR_REFUSE(name, allowed, words)                                                 \
     template <class T, class... Values, std::enable_if_t<!(allowed), int> = 0>                \
     __attribute__((error(#name " takes a pointer to " words))) T name(T* address, Values...);
-#define EMULATOR_ATOMIC(name, allowed, words, expression)                                     \
+#define EMULATOR_ATOMIC(name, allowed, words, expression, ...)                                \
     template <class T, std::enable_if_t<(allowed), int> = 0>                                  \
     EMULATOR_INLINE T name(T* address, typename emulator::Same<T>::type value) {              \
-        return emulator::atomic_update(address, [=](T old) -> T { return expression; });      \
+        return emulator::atomic_update<__VA_ARGS__>(                                          \
+            address, [=](T old) EMULATOR_UNSEEN -> T { return expression; });                 \
     }                                                                                         \
     template <class T>                                                                        \
     EMULATOR_INLINE T name##_block(T* address, typename emulator::Same<T>::type value) {      \
@@ -92,7 +99,7 @@ EMULATOR_ATOMIC(atomicAdd, (EMULATOR_BITS || !std::is_integral<T>::value),
                 EMULATOR_WORDS ", float, double or 16-bit numbers", old + value)
 EMULATOR_ATOMIC(atomicSub, EMULATOR_IS(EMULATOR_32), "int or unsigned int", old - value)
 EMULATOR_ATOMIC(atomicExch, EMULATOR_IS(EMULATOR_32, unsigned long long, float), EMULATOR_WORDS " or float",
-                ((void)old, value))
+                ((void)old, value), emulator::Swap::always)
 EMULATOR_ATOMIC(atomicMin, EMULATOR_WHOLE, EMULATOR_WORDS " or long long; there is none for float",
                 value < old ? value : old)
 EMULATOR_ATOMIC(atomicMax, EMULATOR_WHOLE, EMULATOR_WORDS " or long long; there is none for float",
@@ -109,7 +116,8 @@ EMULATOR_REFUSE(atomicCAS, (EMULATOR_BITS || EMULATOR_IS(unsigned short)),
 template <class T, std::enable_if_t<EMULATOR_BITS || EMULATOR_IS(unsigned short), int> = 0>
 EMULATOR_INLINE T atomicCAS(T* address, typename emulator::Same<T>::type compare,
                             typename emulator::Same<T>::type value) {
-    return emulator::atomic_update<true>(address, [=](T old) -> T { return old == compare ? value : old; });
+    return emulator::atomic_update<emulator::Swap::if_equal>(
+        address, [=](T old) EMULATOR_UNSEEN -> T { return old == compare ? value : old; });
 }
 #undef EMULATOR_ATOMIC
 #undef EMULATOR_REFUSE

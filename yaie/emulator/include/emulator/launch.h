@@ -68,6 +68,15 @@ struct alignas(alignof(T)) Raw {
     }
 };
 
+// In checked mode as many bytes follow that are no variable's, so that an index past the end does
+// not hit the next variable.
+template <class T>
+struct Guarded : Raw<T> {
+#ifdef EMULATOR_CHECKED
+    unsigned char guard[sizeof(T)];
+#endif
+};
+
 // An `extern __shared__` array outside any function; inside one it is a plain pointer.
 template <class T>
 struct DynamicShared {

@@ -1,0 +1,92 @@
+"""Every planted fault is found with its kind and line, in any order, and no twin is accused."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+import planted
+import pytest
+import torch
+
+from yaie.emulator import KernelError, Module
+from yaie.emulator.runtime import ORDERS, settings
+
+VERSIONS = {f"{file}-{v.name}": (file, v) for file in planted.FILES for v in planted.versions(file)}
+FAULTS = {name: both for name, both in VERSIONS.items() if both[1].kinds}
+RIGHT = {name: both for name, both in VERSIONS.items() if not both[1].kinds}
+
+
+@cache
+def kernels(file: str) -> Module:
+    return Module(planted.source(file), planted.FOLDER / f"{file}.cu", checked=True)
+
+
+def run(file: str, version: planted.Version, order: str, module: Module | None = None):
+    """The report, x and out."""
+    module = module or kernels(file)
+    x = torch.arange(1, planted.ELEMENTS + 1, dtype=torch.float32)
+    out = torch.zeros(256)[: planted.ELEMENTS]
+    try:
+        with settings(order=order, seed=3, time_limit=0.2):
+            getattr(module, version.launcher)(x, out, planted.ELEMENTS)
+    except KernelError as error:
+        assert version.kinds, error
+        if version.kinds == {"refused"}:  # an error that a launcher returns is no finding
+            (line,) = version.lines
+            assert f"line {line}: " in str(error) and module.report.clean
+            return None, x, out
+    return module.report, x, out
+
+
+def found(report, version: planted.Version) -> bool:
+    """Whether it names the fault's kind and line, and nothing else."""
+    if report is None:  # an exception has
+        return True
+    kinds = {finding.kind for finding in report.findings}
+    named = {line for finding in report.findings for line in (finding.line, finding.other_line)}
+    some = version.either and kinds and kinds < version.kinds
+    return bool((some or kinds == version.kinds) and version.lines & named)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_fault_is_found(name):
+    file, version = FAULTS[name]
+    reports = {order: run(file, version, order)[0] for order in ORDERS}
+    missed = [order for order in ORDERS if not found(reports[order], version)]
+    assert len(missed) < len(ORDERS) if version.rare else not missed, reports
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_right_is_not_accused(name):
+    file, version = RIGHT[name]
+    for order in ORDERS:
+        report, x, out = run(file, version, order)
+        assert report.clean, (order, report)
+        values = {"x": x, "out": out, "ints": out.view(torch.int32), "torch": torch}
+        assert eval(version.value or "True", values), (order, out)
+
+
+def test_there_are_enough():
+    assert len([version for _, version in FAULTS.values() if not version.rare]) >= 300
+
+
+def test_the_same_value_is_told_and_is_no_fault():
+    report, *_ = run(*RIGHT["warps-all_lanes_store"], "forward")
+    (note,) = report.notes
+    assert re.fullmatch(
+        r"In line \d+ thread 1 and thread 0 both write out\[0\], the same value \(31 times\)\.",
+        note.message,
+    )
+    assert str(report).startswith(f"no fault found\n  no fault: {note.message}\n")
+
+
+@pytest.mark.parametrize("file", ["shared", "global", "warps"])
+def test_without_checks_the_same_is_computed(file):
+    """Threads that wait for each other end, though nothing else lets them take turns."""
+    module = Module(planted.source(file, faults=False), planted.FOLDER / f"{file}.cu")
+    for name in [name for name in RIGHT if name.startswith(file)]:
+        for order in ORDERS:
+            report, x, out = run(*RIGHT[name], order, module)
+            values = {"x": x, "out": out, "ints": out.view(torch.int32), "torch": torch}
+            assert report is None and eval(RIGHT[name][1].value or "True", values), (name, order)
