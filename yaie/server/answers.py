@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel
 
 from yaie.engine.logprobs import TokenLogprob
-from yaie.engine.request import Request
+from yaie.engine.request import Request, RequestOutput
 from yaie.model.tokenizer import StreamDecoder, Tokenizer
 from yaie.server import protocol
 from yaie.server.errors import ApiError
@@ -55,8 +55,7 @@ class Call:
             check(update)
         outputs = [request.output() for request in self.job.requests]
         choices = [
-            self.choice(index, output.text, output.logprobs, output.finish_reason, is_first=True)
-            for index, output in enumerate(outputs)
+            self.choice(index, output, is_first=True) for index, output in enumerate(outputs)
         ]
         return self._response(self.whole_kind, choices, self._usage())
 
@@ -69,14 +68,7 @@ class Call:
         """What is new of an answer: choices for a chunk each."""
         raise NotImplementedError
 
-    def choice(
-        self,
-        index: int,
-        text: str,
-        logprobs: list[TokenLogprob],
-        finish_reason: str | None,
-        is_first: bool,
-    ) -> BaseModel:
+    def choice(self, index: int, told: RequestOutput | Update, is_first: bool) -> BaseModel:
         """One answer, or a piece of it."""
         raise NotImplementedError
 
@@ -144,17 +136,12 @@ class CompletionCall(Call):
             self._num_told = 0
         if not update.has_news and not (is_first and self.echoes):
             return []
-        piece = (index, update.text, update.logprobs, update.finish_reason)
-        return [self.choice(*piece, is_first)]
+        return [self.choice(index, update, is_first)]
 
     def choice(
-        self,
-        index: int,
-        text: str,
-        logprobs: list[TokenLogprob],
-        finish_reason: str | None,
-        is_first: bool,
+        self, index: int, told: RequestOutput | Update, is_first: bool
     ) -> protocol.CompletionChoice:
+        text, logprobs, finish_reason = told.text, told.logprobs, told.finish_reason
         if self.only_echo:
             text, logprobs, finish_reason = "", [], finish_reason and "length"
         rows = [self._row(token, token.text_offset) for token in logprobs] if self.logprobs else []
@@ -214,18 +201,13 @@ class ChatCall(Call):
         return deltas
 
     def choice(
-        self,
-        index: int,
-        text: str,
-        logprobs: list[TokenLogprob],
-        finish_reason: str | None,
-        is_first: bool,
+        self, index: int, told: RequestOutput | Update, is_first: bool
     ) -> protocol.ChatChoice:
         return protocol.ChatChoice(
             index=index,
-            message=protocol.ChatMessage(role="assistant", content=text),
-            logprobs=self._logprobs(logprobs),
-            finish_reason=finish_reason,
+            message=protocol.ChatMessage(role="assistant", content=told.text),
+            logprobs=self._logprobs(told.logprobs),
+            finish_reason=told.finish_reason,
         )
 
     def _logprobs(self, logprobs: list[TokenLogprob]) -> protocol.ChatLogprobs | None:

@@ -23,15 +23,6 @@ constexpr int CONSUMERS = TILE_M / 64, THREADS = (1 + CONSUMERS) * WARP_GROUP;
 constexpr int A_BYTES = TILE_M * TILE_K * 2, B_BYTES = TILE_K * TILE_N * 2;
 constexpr int STAGE = A_BYTES + B_BYTES, SHARED = STAGES * (STAGE + 2 * 8);
 
-// The tile of c that comes number `index`: down the GROUP rows of a group, then on to the next column.
-__device__ __forceinline__ void place_tile(int index, int tiles_m, int tiles_n, int& first_row,
-                                           int& first_column) {
-    int first = index / (GROUP * tiles_n) * GROUP, within = index % (GROUP * tiles_n);
-    int height = min(GROUP, tiles_m - first);
-    first_row = (first + within % height) * TILE_M;
-    first_column = within / height * TILE_N;
-}
-
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 1)
     matmul_persistent(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
@@ -54,7 +45,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         decrease_registers<40>();
         if (threadIdx.x > 0) return;
         for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
-            place_tile(index, tiles_m, tiles_n, first_row, first_column);
+            place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
             for (int done = 0; done < k; done += TILE_K, ++turn) {
                 int stage = turn % STAGES;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
@@ -72,7 +63,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     increase_registers<232>();
     int consumer = threadIdx.x / WARP_GROUP - 1;
     for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
-        place_tile(index, tiles_m, tiles_n, first_row, first_column);
+        place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
         float sums[TILE_N / 2] = {};
         for (int done = 0; done < k; done += TILE_K, ++turn) {
             int stage = turn % STAGES;
@@ -98,11 +89,9 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
         cudaError_t error = cudaFuncSetAttribute(
             matmul_persistent<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED);
         if (error != cudaSuccess) return error;
-        int device, sms;
-        if ((error = cudaGetDevice(&device)) != cudaSuccess) return error;
-        error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+        int blocks;
+        error = one_per_sm(&blocks, ceil_div(n, TILE_N) * ceil_div(m, TILE_M));
         if (error != cudaSuccess) return error;
-        int blocks = min(sms, ceil_div(n, TILE_N) * ceil_div(m, TILE_M));
         matmul_persistent<T><<<blocks, THREADS, SHARED, stream>>>(a_map, b_map, c, m, n, k);
         return cudaGetLastError();
     });

@@ -25,15 +25,6 @@ constexpr int STAGE = A_BYTES + B_BYTES;
 constexpr int PART = 64 * LINE, HALF = 2 * PART;  // elements: 64 rows of 64 and of 128 columns of c
 constexpr int SHARED = STAGES * (STAGE + 2 * 8) + CONSUMERS * HALF * 2;
 
-// The tile of c that comes number `index`: down the GROUP rows of a group, then on to the next column.
-__device__ __forceinline__ void place_tile(int index, int tiles_m, int tiles_n, int& first_row,
-                                           int& first_column) {
-    int first = index / (GROUP * tiles_n) * GROUP, within = index % (GROUP * tiles_n);
-    int height = min(GROUP, tiles_m - first);
-    first_row = (first + within % height) * TILE_M;
-    first_column = within / height * TILE_N;
-}
-
 // Store the 64 × TILE_N sums of a warp group through `place`, in two halves of 128 columns.
 template <typename T>
 __device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
@@ -84,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         decrease_registers<40>();
         if (threadIdx.x > 0) return;
         for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
-            place_tile(index, tiles_m, tiles_n, first_row, first_column);
+            place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
             for (int done = 0; done < k; done += TILE_K, ++turn) {
                 int stage = turn % STAGES;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
@@ -102,7 +93,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     increase_registers<232>();
     int consumer = threadIdx.x / WARP_GROUP - 1;
     for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
-        place_tile(index, tiles_m, tiles_n, first_row, first_column);
+        place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
         float sums[TILE_N / 2] = {};
         for (int done = 0; done < k; done += TILE_K, ++turn) {
             int stage = turn % STAGES;
@@ -134,11 +125,9 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
         error = make_tensor_map(&c_map, c, {stride, static_cast<size_t>(m)}, &stride, {LINE, 64},
                                 Swizzle::SPAN_128);
         if (error != cudaSuccess) return error;
-        int device, sms;
-        if ((error = cudaGetDevice(&device)) != cudaSuccess) return error;
-        error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+        int blocks;
+        error = one_per_sm(&blocks, ceil_div(n, TILE_N) * ceil_div(m, TILE_M));
         if (error != cudaSuccess) return error;
-        int blocks = min(sms, ceil_div(n, TILE_N) * ceil_div(m, TILE_M));
         matmul_store<T><<<blocks, THREADS, SHARED, stream>>>(a_map, b_map, c_map, m, n, k);
         return cudaGetLastError();
     });

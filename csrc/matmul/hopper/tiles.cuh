@@ -1,5 +1,5 @@
 // Shared by the rungs of the matrix product on Hopper: tiles in shared memory as TMA leaves them and
-// wgmma reads them, the sums in registers, and what every launcher checks.
+// wgmma reads them, the sums in registers, the order of tiles, and what every launcher checks.
 //
 // A line of a tile is 64 elements, 128 bytes, which SPAN_128 swizzles; 8 lines are 1,024 bytes, in
 // which its pattern repeats. A tile of a has one line per row: 64 values of k, K-major. A tile of b
@@ -36,6 +36,27 @@ __device__ __forceinline__ void store_sums(T* c, const float (&sums)[N / 2], int
         to += (size_t)8 * n;
         if (row + 8 < m) *reinterpret_cast<uint32_t*>(to) = pack2<T>(sums[i + 2], sums[i + 3]);
     }
+}
+
+// The tile of c that comes number `index`: down the GROUP rows of tiles of a group, then on to the next
+// column.
+template <int TILE_M, int TILE_N, int GROUP>
+__device__ __forceinline__ void place_tile(int index, int tiles_m, int tiles_n, int& first_row,
+                                           int& first_column) {
+    int first = index / (GROUP * tiles_n) * GROUP, within = index % (GROUP * tiles_n);
+    int height = min(GROUP, tiles_m - first);
+    first_row = (first + within % height) * TILE_M;
+    first_column = within / height * TILE_N;
+}
+
+// How many thread blocks stay on the GPU's SMs, one on each, if there are `tiles` for them.
+inline cudaError_t one_per_sm(int* blocks, int tiles) {
+    int device, sms;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error != cudaSuccess) return error;
+    error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    *blocks = min(sms, tiles);
+    return error;
 }
 
 // Checks the arguments, makes tensor maps of a, in boxes of `rows` × 64, and of b, in boxes of
