@@ -12,7 +12,7 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
-from yaie.course.lessons.data_nb15 import owners as fragments
+from yaie.course.lessons.data_nb16 import owners as fragments
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.trie import TokenTrie
 from yaie.course.viz.attention_programs import (
@@ -303,7 +303,7 @@ PICTURES = {
         lambda: viz.draw_trace([viz.TraceRecord(f"r{i}", i, 200 - i) for i in range(150)]), set(),
     ),
     "lengths": (lambda: draw_lengths([3, 5], [2, 9], 20), {"reserved (20), empty"}),
-    "map": (lambda: viz.draw_course_map(), {"Scheduler", "24"}),
+    "map": (lambda: viz.draw_course_map(), {"Scheduler", "26"}),
     "map of 03": (lambda: viz.draw_course_map(3), {"KV blocks"}),
     "readme": (viz.draw_readme_strip, {"two chats share blocks of memory"}),
     "film strip": (lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")), {"e"}),
@@ -337,14 +337,14 @@ PICTURES = {
     ),
     "arrivals": (lambda: viz.draw_arrivals({"even": [1.0, 2.0], "none": []}), {"even", "none"}),
     "benchmark": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "23_engine_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(json.loads((DATA / "25_engine_cpu.json").read_text())),
         {
             "Throughput, prompt → output", "Under way, by requests sent per second",
             "no prefix cache", "Prefix cache: first token",
         },
     ),
     "homework": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "23_course_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(json.loads((DATA / "25_course_cpu.json").read_text())),
         {"Whole requests, p99", "KV memory", "Attention", "this engine", "FlashAttention", "math"},
     ),
     "counts": (

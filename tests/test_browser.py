@@ -252,7 +252,7 @@ def test_the_web_site_is_opened_and_read(page, site):
     page.locator("ul.search a", has_text="03 The paged KV cache").click()
     page.get_by_role("link", name="Reference", exact=True).click()
     page.locator("[id='yaie.engine.llm.LLM']").wait_for()
-    page.goto(f"{site}/17_flash_attention_cuda.html")
+    page.goto(f"{site}/18_flash_attention_cuda.html")
     page.locator("article a", has_text="flash.cuh").first.click()
     assert page.locator(".highlight-cuda").count() == 1
     assert page.problems == []

@@ -363,8 +363,8 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
     monkeypatch.setattr(chat.Chat, "run", lambda self: None)
     monkeypatch.setattr(run, "serve", lambda _, __, config, **o: seen.append(vars(config) | o))
     for command in ("chat", "serve"):
-        assert invoke(command, "--exercise", "14.4", "--exercise", "16.1").exit_code == 0
-        assert seen.pop()["exercises"] == ["14.4", "16.1"]
+        assert invoke(command, "--exercise", "15.4", "--exercise", "17.1").exit_code == 0
+        assert seen.pop()["exercises"] == ["15.4", "17.1"]
         assert invoke(command, "--exercises", "--backend", "triton").exit_code == 0
         options = seen.pop()
         assert options["exercises"] is True and options["backend"] == "triton"

@@ -120,7 +120,7 @@ def test_bad_exercise_is_refused(tmp_path: Path) -> None:
     for change in ({"difficulty": 4}, {"title": "x" * 49}, {"target": two}):
         with pytest.raises(ValueError):
             replace(fine, **change)
-    page = find("17.2").place.with_suffix(".md").read_text()
+    page = find("18.2").place.with_suffix(".md").read_text()
     for old, new in (("# A first", "A first"), ("## Idea", "## Ideas"), ("## Proves\n", "")):
         assert old in page
         (tmp_path / "page.md").write_text(page.replace(old, new, 1))
@@ -644,9 +644,9 @@ def test_the_last_exercise_for_an_operator_computes_it(monkeypatch) -> None:
 
 
 def test_only_exercises_that_the_engine_runs_can_be_asked_for() -> None:
-    told = r"cannot answer with 00\.1 .* or 22\.2 \(compute\): .* part .* exercises .*14\.4"
+    told = r"cannot answer with 00\.1 .* or 24\.2 \(compute\): .* part .* exercises .*15\.4"
     with pytest.raises(ValueError, match=told):
-        plug.learner_parts(["00.1", "14.4", "22.2"])
+        plug.learner_parts(["00.1", "15.4", "24.2"])
     with pytest.raises(manifest.UnknownExercise, match=r"there is no exercise '14\.44'"):
         plug.learner_parts(["14.44"])
 

@@ -15,7 +15,7 @@ from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
 from yaie.course.core.verdict import MOST_LINES, Verdict, judge
 
-FIRST = find("13.1")
+FIRST = find("14.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
 
 
@@ -80,20 +80,20 @@ def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:
 def test_text_that_passed_is_judged_again_only_when_something_changed(monkeypatch) -> None:
     exercise.learner_path(FIRST).write_text(SOLVED)
     assert judge(FIRST).state == "passes"
-    again = Verdict("13.1", "fails", "judged again")
+    again = Verdict("14.1", "fails", "judged again")
     monkeypatch.setattr("yaie.course.core.verdict._judge_elsewhere", lambda *_: again)
     assert judge(FIRST).state == "passes"
     exercise.learner_path(FIRST).write_text(SOLVED + "// changed\n")
     assert judge(FIRST) is again
     exercise.learner_path(FIRST).write_text(SOLVED)
-    other_check = replace(FIRST, place=find("14.1").place)
+    other_check = replace(FIRST, place=find("15.1").place)
     assert judge(other_check) is again
 
 
 def test_use_gives_the_path_of_a_file_that_passes() -> None:
-    assert notebook.use("13.1") == ROOT / FIRST.source
+    assert notebook.use("14.1") == ROOT / FIRST.source
     exercise.learner_path(FIRST).write_text(SOLVED)
-    assert notebook.use("13.1") == exercise.learner_path(FIRST)
+    assert notebook.use("14.1") == exercise.learner_path(FIRST)
 
 
 LOST = """

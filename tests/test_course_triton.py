@@ -17,7 +17,7 @@ from yaie.course.core.triton import HAS_TRITON, can_watch, launch, run, tl, trit
 from yaie.course.core.verdict import Verdict, judge
 from yaie.course.lessons import measure
 
-FIRST = find("10.1")
+FIRST = find("11.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()
 
 if not HAS_TRITON:
@@ -44,7 +44,7 @@ def verdict(old: str, new: str) -> Verdict:
 def test_stub_compiles_and_is_not_started_until_a_line_is_written() -> None:
     text, path = render.stub(FIRST), exercise.learner_path(FIRST)
     assert "@triton.jit\ndef add_kernel(" in text
-    assert text.rstrip().endswith(f"pass  # Exercise 10.1: {FIRST.title}")
+    assert text.rstrip().endswith(f"pass  # Exercise 11.1: {FIRST.title}")
     out = torch.zeros(8)
     if can_watch():
         exercise.load(FIRST, path)[(1,)](out, out, out, 8, BLOCK=8)
@@ -96,8 +96,8 @@ def kernel(x_ptr, BLOCK: tl.constexpr):
 kernel[(triton.cdiv(10, 4),)](None, BLOCK=triton.next_power_of_2(3))
 print(HAS_TRITON, triton.cdiv(10, 4), triton.next_power_of_2(3), triton.next_power_of_2(1))
 print(or_reference(abs)(print)(-2))
-check("10.1")
-use("10.1")[(1,)](BLOCK=3)
+check("11.1")
+use("11.1")[(1,)](BLOCK=3)
 """
 
 
@@ -109,9 +109,9 @@ def test_without_triton_it_is_said_and_nothing_breaks() -> None:
     assert done.stdout.splitlines() == [
         "False 3 4 1",
         "2",
-        f"10.1 {FIRST.title}: cannot be checked.",
+        f"11.1 {FIRST.title}: cannot be checked.",
         "  Triton is not installed (it exists for Linux only): the reference is used instead.",
-        "10.1 add_kernel: the reference, yours cannot be loaded.",
+        "11.1 add_kernel: the reference, yours cannot be loaded.",
     ]
 
 
@@ -119,9 +119,9 @@ def test_without_triton_it_is_said_and_nothing_breaks() -> None:
 def test_use_gives_the_learners_kernel() -> None:
     from yaie.course.lessons.ops.triton.elementwise import add_kernel
 
-    assert notebook.use("10.1") is add_kernel
+    assert notebook.use("11.1") is add_kernel
     exercise.learner_path(FIRST).write_text(SOLVED)
-    assert notebook.use("10.1") is not add_kernel
+    assert notebook.use("11.1") is not add_kernel
 
 
 # ------------------------------------------------------------------------------------ watching
@@ -252,14 +252,14 @@ def test_measuring_puts_what_passes_in_the_place_of_the_engines_kernel(monkeypat
     monkeypatch.setattr(elementwise, "add_kernel", kept[0])
     monkeypatch.setattr(norm, "softmax_kernel", kept[1])
     exercise.learner_path(FIRST).write_text(SOLVED)
-    assert measure.plug_in("10.1", "10.2") == ["add", "softmax"]
+    assert measure.plug_in("11.1", "11.2") == ["add", "softmax"]
     assert elementwise.add_kernel is not kept[0] and rows.softmax_kernel is kept[1]
     assert torch.equal(elementwise.add(torch.ones(5), torch.ones(5)), torch.full((5,), 2.0))
     with pytest.raises(ValueError, match=r"02\.2 is not a kernel"):
         measure.plug_in("02.2")
     capsys.readouterr()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    measure.main(["10.1", "10.2"])
+    measure.main(["11.1", "11.2"])
     assert capsys.readouterr().out == "No GPU here: nothing to time.\n"
 
 

@@ -31,7 +31,7 @@ def test_texts_of_other_notebooks_name_the_kept_figures():
     for name, wanted in (
         ("08_flash_attention", (f"{peak} · 10¹²", moved, f"ratio of {ridge}")),
         ("09_gpu_memory_and_roofline", (f"{ridge} operations per byte",)),
-        ("12_triton_attention", (f"{ridge} operations per byte", f"reached {peak} ")),
+        ("13_triton_attention", (f"{ridge} operations per byte", f"reached {peak} ")),
     ):
         text = (NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
         assert [words for words in wanted if words not in text] == [], name

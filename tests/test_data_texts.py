@@ -1,4 +1,4 @@
-"""Figures that the text of notebooks 10, 17 and 18 names are those of their data."""
+"""Figures that the text of notebooks 11, 18 and 19 names are those of their data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from yaie.course.author.notebooks import find
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 BLOCKS, FLASH, NAIVE, PAGED, EIGHT, SPARSE = (
     json.loads((DATA / f"{name}_h200.json").read_text())
-    for name in ("10_blocks", "17_flash", "17_naive", "18_paged", "18_fp8", "18_selected")
+    for name in ("11_blocks", "18_flash", "18_naive", "19_paged", "19_fp8", "19_selected")
 )
 FA2, CUDNN = "SDPA, FlashAttention-2", "SDPA, cuDNN"
 
@@ -35,13 +35,13 @@ def over_naive(peer: str, head_dim: int | None = None, causal: bool = False) -> 
     return [row["naive"] / row[peer] for row in rows]
 
 
-def of_10() -> list[tuple]:
+def of_11() -> list[tuple]:
     graph = column(BLOCKS["blocks"]["1823 × 781"], "graph_ms")
     flat = [graph[f"BLOCK = {block}"] for block in (512, 1024, 2048, 4096)]
     return [("at most {:.0f} %", 100 * (max(flat) / min(flat) - 1))]
 
 
-def of_17() -> list[tuple]:
+def of_18() -> list[tuple]:
     ours = [rung["mma"] / rung[FA2] for rung in (FULL, MASKED, SMALL, SMALL_MASKED)]
     late = column(NAIVE["problems"]["B1 H32 S16384 d128 full"])["naive"]
     late /= column(NAIVE["problems"]["B2 H32 S8192 d128 full"])["naive"]
@@ -71,7 +71,7 @@ def of_17() -> list[tuple]:
     ]
 
 
-def of_18() -> list[tuple]:
+def of_19() -> list[tuple]:
     flashinfer = {
         name: column(p, "of_flashinfer").get("mma") for name, p in PAGED["decode"].items()
     }
@@ -106,7 +106,7 @@ def of_18() -> list[tuple]:
     ]
 
 
-@pytest.mark.parametrize("number, figures", [("10", of_10), ("17", of_17), ("18", of_18)])
+@pytest.mark.parametrize("number, figures", [("11", of_11), ("18", of_18), ("19", of_19)])
 def test_the_text_names_the_figures_of_its_data(number, figures):
     cells = nbformat.read(find(number), as_version=4).cells
     text = " ".join(" ".join(c.source for c in cells if c.cell_type == "markdown").split())

@@ -170,7 +170,7 @@ def test_constants_are_those_of_the_kernel() -> None:
 
 
 def test_the_threshold_is_the_largest_batch_at_which_counting_was_measured_no_slower() -> None:
-    kept = jit.CSRC.parent / "notebooks" / "data" / "19_search_h200.json"
+    kept = jit.CSRC.parent / "notebooks" / "data" / "20_search_h200.json"
     steps = json.loads(kept.read_text())["search"].values()
     slower = set()
     for step in steps:

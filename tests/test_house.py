@@ -257,31 +257,31 @@ def test_the_readme_says_what_was_measured():
         return {r["who"]: r["ms"] for r in kept(name)["results"] if r["shape"].startswith(shape)}
 
     paged = ms("bench_kernels_h200", "B64 ctx4096 heads 32/8")
-    flash = kept("17_flash_h200")["problems"]["B4 H32 S4096 d128 causal"]["rows"]
+    flash = kept("18_flash_h200")["problems"]["B4 H32 S4096 d128 causal"]["rows"]
     mma, fa2, cudnn = (
         flash[who]["tflop_s"] for who in ("mma", "SDPA, FlashAttention-2", "SDPA, cuDNN")
     )
     product = ms("bench_kernels_h200", "4096 × 4096 × 4096")
-    tokens = ms("20_sampling_h200", "256 × 128256, top-k 50")
+    tokens = ms("21_sampling_h200", "256 × 128256, top-k 50")
     steps = {
         (row["batch"], row["context"]): 1 / row["step over floor"]
-        for row in kept("22_engine_h200")["steps"]
+        for row in kept("24_engine_h200")["steps"]
     }
     small, large = (
         [row["ratio"] for row in kept(name)["results"]["transformers"]]
-        for name in ("23_engine_h200", "23_engine_h200_llama8b")
+        for name in ("25_engine_h200", "25_engine_h200_llama8b")
     )
     cached = [
         row["cold over cached"]
-        for row in kept("22_engine_h200")["first token"]
+        for row in kept("24_engine_h200")["first token"]
         if len(row["graphs of prompts"]) > 1
     ]
-    few, many = (row["ratio"] for row in kept("23_serve_cpu")["results"]["transformers"])
+    few, many = (row["ratio"] for row in kept("25_serve_cpu")["results"]["transformers"])
     told = [
-        f"{kept('18_paged_h200')['decode']['B64 ctx4096']['rows']['mma']['of_flashinfer']:.2f} and "
+        f"{kept('19_paged_h200')['decode']['B64 ctx4096']['rows']['mma']['of_flashinfer']:.2f} and "
         f"{paged['FlashInfer, tensor cores'] / paged['triton']:.2f} times",
         f"{mma / fa2:.2f} and {mma / cudnn:.2f} times",
-        f"{kept('15_matmul_h200')['products']['bfloat16']['mma']['of_library']:.2f} and "
+        f"{kept('16_matmul_h200')['products']['bfloat16']['mma']['of_library']:.2f} and "
         f"{product['cuBLAS (torch.mm)'] / product['triton']:.2f} times",
         f"{tokens['FlashInfer, from probabilities'] / tokens['cuda']:.1f} times",
         f"{steps[32, 4096]:.2f} times; at one sequence {steps[1, 4096]:.2f}",

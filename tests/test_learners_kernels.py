@@ -86,16 +86,16 @@ def test_what_is_computed_shows_in_the_answers(folder, wanted):
 
 
 WRONG = {  # a mistake of each exercise whose operator is made of more than the learner's code
-    "12.1": "scale_forgotten_in_the_weights",
-    "12.2": "one_key_short",
-    "12.3": "no_offset",
-    "12.4": "equal_weights",
-    "17.1": "no_scale",
-    "17.2": "not_divided",
-    "17.3": "one_too_few",
-    "20.1": "counted_twice",
-    "20.2": "same_for_every_token",
-    "20.3": "drops_the_token_that_crosses",
+    "13.1": "scale_forgotten_in_the_weights",
+    "13.2": "one_key_short",
+    "13.3": "no_offset",
+    "13.4": "equal_weights",
+    "18.1": "no_scale",
+    "18.2": "not_divided",
+    "18.3": "one_too_few",
+    "21.1": "counted_twice",
+    "21.2": "same_for_every_token",
+    "21.3": "drops_the_token_that_crosses",
 }
 
 
@@ -154,7 +154,7 @@ def test_what_a_learner_wrote_runs_in_the_attention_kernels(monkeypatch):
     kept = {(module, name): getattr(module, name) for module in names for name in names[module]}
     for (module, name), function in kept.items():
         monkeypatch.setattr(module, name, function)  # put back at the end
-    operators = plug_in("12.1", "12.2", "12.3", "12.4")
+    operators = plug_in("13.1", "13.2", "13.3", "13.4")
     assert operators == ["ragged_attention", "paged_attention"]
     for (module, name), function in kept.items():
         assert getattr(module, name) is not function

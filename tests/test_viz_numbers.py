@@ -29,7 +29,7 @@ from pictures import matrices as draw_three_matrices
 from yaie.course import viz
 from yaie.course.core.memory import Memory
 from yaie.course.core.triton import HAS_TRITON, can_watch
-from yaie.course.lessons.data_nb17 import naive, owners, rescales
+from yaie.course.lessons.data_nb18 import naive, owners, rescales
 from yaie.course.lessons.ops.reference.flash import flash_backward, flash_forward
 from yaie.course.viz.attention import draw_online, record_online
 from yaie.course.viz.attention_programs import tiles_of

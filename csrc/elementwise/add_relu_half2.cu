@@ -6,7 +6,7 @@
 // Owns      each thread: two adjacent elements; each thread block: 2 × THREADS
 // Moves     each input once and the output once: 6 × n bytes. One kernel for the sum and another
 //           for the ReLU would move 10 × n.
-// Oracle    torch.relu(x + y), equal in every element (yaie/course/exercises/nb13)
+// Oracle    torch.relu(x + y), equal in every element (yaie/course/exercises/nb14)
 // Idea      one instruction adds two 16-bit elements, and another compares two. The sum is rounded
 //           once to float16, as PyTorch rounds it, so the results are identical.
 #include <cuda_fp16.h>
@@ -16,7 +16,7 @@
 constexpr int THREADS = 256;  // per thread block
 
 __global__ void add_relu(const __half* x, const __half* y, __half* out, int n) {
-    // exercise 13.3 begin: a pair of elements, or the single one at the end of an odd n
+    // exercise 14.3 begin: a pair of elements, or the single one at the end of an odd n
     int first = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (first + 2 <= n) {
         __half2 a = *reinterpret_cast<const __half2*>(x + first);
@@ -26,7 +26,7 @@ __global__ void add_relu(const __half* x, const __half* y, __half* out, int n) {
     } else if (first < n) {
         out[first] = __hmax_nan(__hadd(x[first], y[first]), __float2half(0.0f));
     }
-    // exercise 13.3 end
+    // exercise 14.3 end
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 4 == 0; }

@@ -22,7 +22,7 @@ __global__ void reverse_rows(const float* x, float* out, int columns) {
 
 extern "C" cudaError_t reverse_rows_f32(const float* x, float* out, int rows, int columns,
                                         cudaStream_t stream) {
-    // exercise 13.5 begin: a launch for every size, and its error
+    // exercise 14.5 begin: a launch for every size, and its error
     if (rows == 0 || columns == 0) return cudaSuccess;  // a grid or a thread block of nothing
     int threads = columns < MOST_THREADS ? columns : MOST_THREADS;
     size_t bytes = columns * sizeof(float);
@@ -32,7 +32,7 @@ extern "C" cudaError_t reverse_rows_f32(const float* x, float* out, int rows, in
     }
     reverse_rows<<<rows, threads, bytes, stream>>>(x, out, columns);
     return cudaGetLastError();
-    // exercise 13.5 end
+    // exercise 14.5 end
 }
 
 // Two calls. The code of the first is dropped: an error that it leaves stored shows in the second.

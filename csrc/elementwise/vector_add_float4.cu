@@ -5,7 +5,7 @@
 // Shapes    x, y and out [n], float32
 // Owns      each thread: four adjacent elements; each thread block: 4 × THREADS
 // Moves     each input once and the output once: 12 × n bytes, as with one element per thread
-// Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
 // Idea      the same bytes take a quarter of the requests, so each thread has more bytes in flight.
 //           The addresses must be multiples of 16; otherwise each thread takes one element.
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ __global__ void vector_add(const float* x, const float* y, float* out, int n) {
 }
 
 __global__ void vector_add_float4(const float* x, const float* y, float* out, int n) {
-    // exercise 13.2 begin: four elements together, or the last few one by one
+    // exercise 14.2 begin: four elements together, or the last few one by one
     int first = 4 * (blockIdx.x * blockDim.x + threadIdx.x);
     if (first + 4 <= n) {
         float4 a = *reinterpret_cast<const float4*>(x + first);
@@ -29,7 +29,7 @@ __global__ void vector_add_float4(const float* x, const float* y, float* out, in
     } else {
         for (int i = first; i < n; ++i) out[i] = x[i] + y[i];
     }
-    // exercise 13.2 end
+    // exercise 14.2 end
 }
 
 bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -37,7 +37,7 @@ bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointe
 extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
                                              cudaStream_t stream) {
     if (n == 0) return cudaSuccess;
-    // exercise 13.2 begin: which of the two kernels, with how many thread blocks
+    // exercise 14.2 begin: which of the two kernels, with how many thread blocks
     if (is_aligned(x) && is_aligned(y) && is_aligned(out)) {
         int thread_blocks = (n + 4 * THREADS - 1) / (4 * THREADS);
         vector_add_float4<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
@@ -45,6 +45,6 @@ extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, flo
         int thread_blocks = (n + THREADS - 1) / THREADS;
         vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
     }
-    // exercise 13.2 end
+    // exercise 14.2 end
     return cudaGetLastError();
 }

@@ -4,7 +4,7 @@
 // Shapes    x, y and out [n], float32; the caller chooses thread_blocks
 // Owns      each thread: every (thread_blocks × THREADS)-th element
 // Moves     each input once and the output once: 12 × n bytes
-// Oracle    x + y, equal in every element (yaie/course/exercises/nb13)
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
 // Idea      the size of the grid follows the GPU instead of the data. In every iteration of the
 //           loop the elements of a warp are still adjacent.
 #include <cuda_runtime.h>
@@ -12,13 +12,13 @@
 constexpr int THREADS = 256;  // per thread block
 
 __global__ void vector_add(const float* x, const float* y, float* out, int n) {
-    // exercise 13.4 begin: the elements of this thread, one after another
+    // exercise 14.4 begin: the elements of this thread, one after another
     int stride = gridDim.x * blockDim.x;
     // long long, since the last step may exceed the largest int
     for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
         out[i] = x[i] + y[i];
     }
-    // exercise 13.4 end
+    // exercise 14.4 end
 }
 
 extern "C" cudaError_t vector_add_stride_f32(const float* x, const float* y, float* out, int n,

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
     Row<PARTS> q_row, k_row, v_row, sum;
     q_row.load(flash.q + token * flash.q_stride + head * head_dim, head_dim);
     size_t row = (size_t)token * flash.heads + head;
-    // exercise 17.1 begin
+    // exercise 18.1 begin
     float maximum = -INFINITY, total = 0.0f;
     for (int key = 0; key < seen; ++key) {
         int64_t place = sequence.place(key, flash.block_size);
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(WARPS* WARP) flash_row(Flash<T> flash) {
     }
     sum.store(flash.out + row * head_dim, head_dim, seen > 0 ? 1.0f / total : 0.0f);
     if (threadIdx.x % WARP == 0) flash.lse[row] = maximum + logf(total);  // -infinity if none
-    // exercise 17.1 end
+    // exercise 18.1 end
 }
 
 template <typename T>

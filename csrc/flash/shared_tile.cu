@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     // The KV head that this tile reads, its number of queries, the number of keys that its loop
     // covers, and how many keys each row of this warp sees: none for a row past the queries.
     int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
-    // exercise 17.3 begin
+    // exercise 18.3 begin
     kv_head = head / flash.group();
     queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
     num_keys = sequence.seen_by(sequence.first_row + queries - 1, flash.causal);
     for (int r = 0; r < ROWS; ++r)
         if (first + r < queries)
             seen[r] = sequence.seen_by(sequence.first_row + first + r, flash.causal);
-    // exercise 17.3 end
+    // exercise 18.3 end
 
     int first_token = sequence.first_query + sequence.first_row;
     const T* q = flash.q + first_token * flash.q_stride + head * head_dim;
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
     const T* k = flash.k + kv_head * head_dim;
     const T* v = flash.v + kv_head * head_dim;
 
-    // exercise 17.2 begin
+    // exercise 18.2 begin
     float maximum[ROWS], total[ROWS] = {}, sums[ROWS][PARTS] = {}, scores[ROWS];
     for (int r = 0; r < ROWS; ++r) maximum[r] = -INFINITY;
     for (int start = 0; start < num_keys; start += KEYS) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
         float factor = total[r] > 0.0f ? 1.0f / total[r] : 0.0f;
         store_row(flash, row, sums[r], factor, maximum[r] + logf(total[r]));  // -infinity if none
     }
-    // exercise 17.2 end
+    // exercise 18.2 end
 }
 
 template <int DIMS, typename T>

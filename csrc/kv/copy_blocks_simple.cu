@@ -21,7 +21,7 @@ constexpr int THREADS = 256;  // per thread block
 template <typename V>
 __global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_pools, int num_pairs,
                             int64_t size) {
-    // exercise 16.2 begin: copy every place of the block in every pool from source to target
+    // exercise 17.2 begin: copy every place of the block in every pool from source to target
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < num_pools * size;
          i += step) {
@@ -31,7 +31,7 @@ __global__ void copy_blocks(V* const* pools, const int64_t* mapping, int num_poo
             pool[target * size + i % size] = pool[source * size + i % size];
         }
     }
-    // exercise 16.2 end
+    // exercise 17.2 end
 }
 
 template <typename V>

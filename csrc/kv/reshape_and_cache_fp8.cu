@@ -19,9 +19,9 @@ constexpr int THREADS = 128;  // per thread block
 
 __device__ __nv_fp8_storage_t to_fp8(float x, float scale) {
     __nv_fp8_storage_t code = 0;
-    // exercise 16.3 begin: scale, clamp, round
+    // exercise 17.3 begin: scale, clamp, round
     code = __nv_cvt_float_to_fp8(x / scale, __NV_SATFINITE, __NV_E4M3);
-    // exercise 16.3 end
+    // exercise 17.3 end
     return code;
 }
 
@@ -34,7 +34,7 @@ __global__ void reshape_and_cache_fp8(const T* keys, const T* values, __nv_fp8_s
     int64_t token = blockIdx.x, slot = slots[token];
     int size = heads * head_dim;
     if (slot < 0) return;
-    // exercise 16.3 begin: this thread's elements of the row, each with the scale of its head
+    // exercise 17.3 begin: this thread's elements of the row, each with the scale of its head
     for (int i = threadIdx.x; i < size; i += blockDim.x) {
         int which = per_head ? i / head_dim : 0;
         float key = to_float(keys[token * key_stride + i]);
@@ -42,7 +42,7 @@ __global__ void reshape_and_cache_fp8(const T* keys, const T* values, __nv_fp8_s
         key_pool[slot * size + i] = to_fp8(key, key_scale[which]);
         value_pool[slot * size + i] = to_fp8(value, value_scale[which]);
     }
-    // exercise 16.3 end
+    // exercise 17.3 end
 }
 
 template <typename T>

@@ -22,14 +22,14 @@ template <typename V>
 __global__ void reshape_and_cache(const V* keys, const V* values, V* key_pool, V* value_pool,
                                   const int64_t* slots, int size, int64_t key_stride,
                                   int64_t value_stride) {
-    // exercise 16.1 begin: copy this thread's units of the token's row to the token's slot
+    // exercise 17.1 begin: copy this thread's units of the token's row to the token's slot
     int64_t token = blockIdx.x, slot = slots[token];
     if (slot < 0) return;
     for (int i = threadIdx.x; i < size; i += blockDim.x) {
         key_pool[slot * size + i] = keys[token * key_stride + i];
         value_pool[slot * size + i] = values[token * value_stride + i];
     }
-    // exercise 16.1 end
+    // exercise 17.1 end
 }
 
 // An address as a number.
@@ -53,11 +53,11 @@ extern "C" cudaError_t reshape_and_cache_simple(const void* keys, const void* va
                                                 cudaStream_t stream) {
     if (tokens == 0 || row_bytes == 0) return cudaSuccess;
     int unit = 1;  // bytes per load and store: 1, 2, 4, 8 or 16
-    // exercise 16.1 begin: the widest unit that divides every address, the row and the strides
+    // exercise 17.1 begin: the widest unit that divides every address, the row and the strides
     int64_t all = 16 | row_bytes | key_stride | value_stride;
     all |= number(keys) | number(values) | number(key_pool) | number(value_pool);
     unit = all & -all;  // the lowest bit that is set in any of them
-    // exercise 16.1 end
+    // exercise 17.1 end
     auto run = launch<uint8_t>;
     if (unit == 2) run = launch<uint16_t>;
     if (unit == 4) run = launch<uint32_t>;

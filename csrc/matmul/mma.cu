@@ -51,11 +51,11 @@ static_assert(THREADS % A_CHUNKS == 0 && THREADS % B_CHUNKS == 0, "a thread stay
 template <int CHUNKS>
 __host__ __device__ __forceinline__ int swizzle(int row, int chunk) {
     int place = 0;
-    // exercise 15.3 begin
+    // exercise 16.3 begin
     constexpr int ROWS = CHUNKS < 8 ? 8 / CHUNKS : 1;  // per 128 bytes, the width of all banks
     constexpr int MASK = CHUNKS < 8 ? CHUNKS - 1 : 7;
     place = row * CHUNKS + (chunk ^ (row / ROWS & MASK));
-    // exercise 15.3 end
+    // exercise 16.3 end
     return place;
 }
 
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     int tiles = ceil_div(k, TILE_K);
-    // exercise 15.4 begin: multiply tile after tile, while the copies of the next ones are in flight
+    // exercise 16.4 begin: multiply tile after tile, while the copies of the next ones are in flight
     for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
     cp_async_wait<STAGES - 1>();
     __syncthreads();
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     cp_async_wait<0>();
     __syncthreads();
-    // exercise 15.4 end
+    // exercise 16.4 end
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

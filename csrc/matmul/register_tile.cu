@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                 store16(&b_tile[row][column + i], quad);
             }
         }
-        // exercise 15.2 begin
+        // exercise 16.2 begin
         __syncthreads();
 #pragma unroll
         for (int step = 0; step < DEPTH; ++step) {
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(THREADS, 2)
                             sums[down][across][i][j] += a_values[down][i] * b_values[across][j];
         }
         __syncthreads();
-        // exercise 15.2 end
+        // exercise 16.2 end
     }
 
 #pragma unroll  // otherwise the sums are indexed at run time, and so placed in local memory

@@ -20,7 +20,7 @@ __global__ void matmul_shared_tile(const T* a, const T* b, T* c, int m, int n, i
     __shared__ float a_tile[TILE][TILE], b_tile[TILE][TILE];
     int x = threadIdx.x, y = threadIdx.y;
     int row = blockIdx.y * TILE + y, column = blockIdx.x * TILE + x;
-    // exercise 15.1 begin
+    // exercise 16.1 begin
     float sum = 0.0f;
     for (int start = 0; start < k; start += TILE) {
         // Past the edges of a and b the tiles hold zeros, which add nothing.
@@ -32,7 +32,7 @@ __global__ void matmul_shared_tile(const T* a, const T* b, T* c, int m, int n, i
         __syncthreads();  // wait until all threads have read it
     }
     if (row < m && column < n) c[(size_t)row * n + column] = from_float<T>(sum);
-    // exercise 15.1 end
+    // exercise 16.1 end
 }
 
 template <typename T>

@@ -19,7 +19,7 @@ constexpr int THREADS = 256;
 
 __global__ void fill_from_ends(const int* ends, const int* kv, int topk, int* expanded,
                                int* cached, int batch, int num_tokens) {
-    // exercise 19.2 begin: the request of token t, the keys that t sees, both outputs
+    // exercise 20.2 begin: the request of token t, the keys that t sees, both outputs
     int t = blockIdx.x * blockDim.x + threadIdx.x;
     if (t >= num_tokens || t >= ends[batch - 1]) return;
     int low = 0, high = batch - 1;  // the request is in low … high
@@ -34,16 +34,16 @@ __global__ void fill_from_ends(const int* ends, const int* kv, int topk, int* ex
     int seen = max(kv[low] + 1 + t - ends[low], 0);
     expanded[t] = seen;
     cached[t] = min(seen, topk);
-    // exercise 19.2 end
+    // exercise 20.2 end
 }
 
 extern "C" cudaError_t fill_from_ends_i32(const int* ends, const int* kv, int topk, int* expanded,
                                           int* cached, int batch, int num_tokens,
                                           cudaStream_t stream) {
     if (batch == 0 || num_tokens == 0) return cudaSuccess;
-    // exercise 19.2 begin: the launch, with one thread per token
+    // exercise 20.2 begin: the launch, with one thread per token
     fill_from_ends<<<ceil_div(num_tokens, THREADS), THREADS, 0, stream>>>(ends, kv, topk, expanded,
                                                                           cached, batch, num_tokens);
-    // exercise 19.2 end
+    // exercise 20.2 end
     return cudaGetLastError();
 }

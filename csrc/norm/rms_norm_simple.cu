@@ -27,7 +27,7 @@ template <typename T>
 __global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, float eps) {
     const T* from = x + (size_t)blockIdx.x * size;
     T* to = out + (size_t)blockIdx.x * size;
-    // exercise 14.4 begin: the sum of the squares, the scale, and the scaled row
+    // exercise 15.4 begin: the sum of the squares, the scale, and the scaled row
     float sum = 0.0f;
     for (int column = threadIdx.x; column < size; column += THREADS) {
         float value = to_float(from[column]);
@@ -38,7 +38,7 @@ __global__ void rms_norm_simple(const T* x, const T* weight, T* out, int size, f
         float value = to_float(from[column]);
         to[column] = from_float<T>(value * scale * to_float(weight[column]));
     }
-    // exercise 14.4 end
+    // exercise 15.4 end
 }
 
 template <typename T>

@@ -32,7 +32,7 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
     int first_team = threadIdx.x / WARP * team.teams_per_warp();  // this warp's first
-    // exercise 18.2 begin: one team reads each key of the context, for the states of all heads
+    // exercise 19.2 begin: one team reads each key of the context, for the states of all heads
     for (int first = first_team; first < context.length; first += WARPS * team.teams_per_warp()) {
         int key = first + team.number();
         bool inside = key < context.length;
@@ -51,7 +51,7 @@ __global__ void paged_grouped(Paged<T> paged, Team<T, WIDE> team) {
         }
     }
     finish(team, states, heads, paged.out + row * paged.head_dim, paged.lse + row);
-    // exercise 18.2 end
+    // exercise 19.2 end
 }
 
 template <typename T, bool WIDE>

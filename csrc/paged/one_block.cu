@@ -47,7 +47,7 @@ __global__ void paged_one_block(Paged<T> paged) {
             if (lane == 0) scores[i] = sum * paged.scale;
         }
         float rescale = 1.0f;  // the factor for the sums of the chunks so far
-        // exercise 18.1 begin: scores become weights exp(score − best); update best, total, rescale
+        // exercise 19.1 begin: scores become weights exp(score − best); update best, total, rescale
         __syncthreads();
         float mine = -INFINITY;
         for (int i = threadIdx.x; i < count; i += THREADS) mine = fmaxf(mine, scores[i]);
@@ -69,7 +69,7 @@ __global__ void paged_one_block(Paged<T> paged) {
         __syncthreads();
         total *= rescale;
         for (int w = 0; w < WARPS; ++w) total += sum_of_warp[w];
-        // exercise 18.1 end
+        // exercise 19.1 end
         for (int d = threadIdx.x; d < head_dim; d += THREADS) {
             float sum = sums[d] * rescale;
             for (int i = 0; i < count; ++i) {
@@ -81,11 +81,11 @@ __global__ void paged_one_block(Paged<T> paged) {
         __syncthreads();  // wait until the weights are used: the next scores overwrite them
     }
     int64_t row = (int64_t)token * paged.heads + head;
-    // exercise 18.1 begin: out[row * head_dim + d] and lse[row]; zeros and −INFINITY without keys
+    // exercise 19.1 begin: out[row * head_dim + d] and lse[row]; zeros and −INFINITY without keys
     for (int d = threadIdx.x; d < head_dim; d += THREADS)
         paged.out[row * head_dim + d] = from_float<T>(total == 0.0f ? 0.0f : sums[d] / total);
     if (threadIdx.x == 0) paged.lse[row] = best + logf(total);
-    // exercise 18.1 end
+    // exercise 19.1 end
 }
 
 template <typename T>

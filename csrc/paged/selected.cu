@@ -32,7 +32,7 @@ __global__ void paged_selected(Paged<T> paged, Team<T, WIDE> team, const int* se
         if (h < heads) team.load(from + (int64_t)h * paged.head_dim, q[h]);
 
     int first_team = threadIdx.x / WARP * team.teams_per_warp();  // this warp's first
-    // exercise 18.5 begin: one team reads each selected token, for the states of all heads
+    // exercise 19.5 begin: one team reads each selected token, for the states of all heads
     const int* chosen = selected + (int64_t)token * most;
     int count = counts[token];
     for (int first = first_team; first < count; first += WARPS * team.teams_per_warp()) {
@@ -52,7 +52,7 @@ __global__ void paged_selected(Paged<T> paged, Team<T, WIDE> team, const int* se
             if (inside) states[h].add(score, v);
         }
     }
-    // exercise 18.5 end
+    // exercise 19.5 end
     finish(team, states, heads, paged.out + row * paged.head_dim, paged.lse + row);
 }
 

@@ -31,11 +31,11 @@ __global__ void paged_split(Paged<T> paged, Team<T, WIDE> team, float* parts, fl
     int64_t row = (int64_t)token * paged.heads + kv_head * group + first_head;
     Context context = find_context(paged, token);
     int begin = 0, end = 0;  // the keys of this split
-    // exercise 18.3 begin: the keys of this split; a whole thread block without keys may return
+    // exercise 19.3 begin: the keys of this split; a whole thread block without keys may return
     begin = split * part;
     end = split == splits - 1 ? context.length : min(begin + part, context.length);
     if (begin >= end) return;
-    // exercise 18.3 end
+    // exercise 19.3 end
 
     float q[HEADS][PER_LANE];
     State states[HEADS];
@@ -75,7 +75,7 @@ __global__ void paged_merge(Paged<T> paged, const float* parts, const float* par
     int64_t rows = (int64_t)paged.tokens * paged.heads;
     int length = find_context(paged, blockIdx.x).length;
     int count = min(ceil_div(length, part), splits);  // the first `count` splits have keys
-    // exercise 18.3 begin: out[row] and lse[row] from parts and part_lse of `count` splits
+    // exercise 19.3 begin: out[row] and lse[row] from parts and part_lse of `count` splits
     float larger = -INFINITY, total = 0.0f;
     for (int s = 0; s < count; ++s) larger = fmaxf(larger, part_lse[s * rows + row]);
     for (int s = 0; s < count; ++s) total += expf(part_lse[s * rows + row] - larger);
@@ -88,7 +88,7 @@ __global__ void paged_merge(Paged<T> paged, const float* parts, const float* par
         paged.out[row * paged.head_dim + d] = from_float<T>(count > 0 ? sum / total : 0.0f);
     }
     if (threadIdx.x == 0) paged.lse[row] = larger + logf(total);
-    // exercise 18.3 end
+    // exercise 19.3 end
 }
 
 template <typename T, bool WIDE>

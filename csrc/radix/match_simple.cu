@@ -26,7 +26,7 @@ __global__ void match_simple(const int* tokens, const int* cu_seqlens, const int
     const int* prompt = tokens + cu_seqlens[p];
     int whole = min((cu_seqlens[p + 1] - cu_seqlens[p]) / block_size, max_blocks) * block_size;
     int* row = table + (size_t)p * max_blocks;
-    // exercise 19.3 begin: walk from node 0; set lengths[p], nodes[p], row[0 … max_blocks - 1]
+    // exercise 20.3 begin: walk from node 0; set lengths[p], nodes[p], row[0 … max_blocks - 1]
     int node = 0, length = 0;
     for (int child = children[0]; length < whole && child < children[node + 1];) {
         const int* key = edges + starts[child];
@@ -47,7 +47,7 @@ __global__ void match_simple(const int* tokens, const int* cu_seqlens, const int
     for (int i = length / block_size; i < max_blocks; ++i) row[i] = -1;
     lengths[p] = length;
     nodes[p] = node;
-    // exercise 19.3 end
+    // exercise 20.3 end
 }
 
 extern "C" cudaError_t match_simple_i32(const int* tokens, const int* cu_seqlens,

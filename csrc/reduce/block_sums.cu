@@ -16,13 +16,13 @@ __global__ void block_sums(const T* x, float* out) {
     extern __shared__ float partial[];  // one number per thread
     int i = threadIdx.x, threads = blockDim.x;
     partial[i] = to_float(x[(size_t)blockIdx.x * threads + i]);
-    // exercise 14.5 begin: the tree: the place 2 × step × i takes in the one `step` after it
+    // exercise 15.5 begin: the tree: the place 2 × step × i takes in the one `step` after it
     for (int step = 1; step < threads; step *= 2) {
         __syncthreads();
         int place = 2 * step * i;
         if (place + step < threads) partial[place] += partial[place + step];
     }
-    // exercise 14.5 end
+    // exercise 15.5 end
     if (i == 0) out[blockIdx.x] = partial[0];
 }
 

@@ -17,7 +17,7 @@ template <typename T>
 __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
     __shared__ float per_warp[32];  // at most 1024 threads, so at most 32 warps
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
-    // exercise 14.3 begin: each row of this thread block: its sum by shuffles, the quotients
+    // exercise 15.3 begin: each row of this thread block: its sum by shuffles, the quotients
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
         float sum = 0.0f;
@@ -37,7 +37,7 @@ __global__ void normalize_rows(const T* x, T* out, int rows, int columns) {
             out[(size_t)row * columns + column] = from_float<T>(value / total);
         }
     }
-    // exercise 14.3 end
+    // exercise 15.3 end
 }
 
 template <typename T>

@@ -14,7 +14,7 @@
 template <typename T>
 __global__ void row_sum_shared(const T* x, float* out, int rows, int columns) {
     extern __shared__ float partial[];  // one sum per thread
-    // exercise 14.2 begin: each row of this thread block: its sum, by a tree
+    // exercise 15.2 begin: each row of this thread block: its sum, by a tree
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         float sum = 0.0f;
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
@@ -30,7 +30,7 @@ __global__ void row_sum_shared(const T* x, float* out, int rows, int columns) {
         }
         if (threadIdx.x == 0) out[row] = partial[0];
     }
-    // exercise 14.2 end
+    // exercise 15.2 end
 }
 
 template <typename T>

@@ -36,7 +36,7 @@ __global__ void total_sum(const T* x, float* out, float* parts, int* ticket, siz
          i += gridDim.x * (size_t)THREADS)
         sum += to_float(x[i]);
     sum = block_sum(sum);  // every thread has the sum of the thread block
-    // exercise 14.6 begin: store the part, take a ticket; the last thread block writes the total
+    // exercise 15.6 begin: store the part, take a ticket; the last thread block writes the total
     if (threadIdx.x == 0) {
         parts[blockIdx.x] = sum;
         __threadfence();  // the part is visible before the ticket is taken
@@ -52,7 +52,7 @@ __global__ void total_sum(const T* x, float* out, float* parts, int* ticket, siz
         out[0] = sum;
         ticket[0] = 0;  // for the next launch
     }
-    // exercise 14.6 end
+    // exercise 15.6 end
 }
 
 template <typename T>

@@ -38,7 +38,7 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = logits + (size_t)row * size;
-        // exercise 20.2 begin
+        // exercise 21.2 begin
         Best best{-INFINITY, -1};
         for (int id = threadIdx.x; id < size; id += blockDim.x) {
             // 23 bits: with more the 0.5 is rounded away, u can be 1, and its noise infinite.
@@ -55,7 +55,7 @@ __global__ void gumbel_sample(const T* logits, const float* temperature, const i
         __syncthreads();
         for (int w = 0; w < warps; ++w) best = better(best, per_warp[w]);
         if (threadIdx.x == 0) tokens[row] = best.token;
-        // exercise 20.2 end
+        // exercise 21.2 end
         __syncthreads();  // wait until per_warp is read: the next row overwrites it
     }
 }

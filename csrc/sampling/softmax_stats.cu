@@ -30,7 +30,7 @@ __global__ void softmax_stats(const T* x, float* best, float* total, int rows, i
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, warps = blockDim.x / WARP;
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
-        // exercise 20.1 begin
+        // exercise 21.1 begin
         Stats mine{-INFINITY, 0.0f};
         for (int column = threadIdx.x; column < columns; column += blockDim.x) {
             float value = to_float(from[column]);
@@ -53,7 +53,7 @@ __global__ void softmax_stats(const T* x, float* best, float* total, int rows, i
                                 rescale(per_warp[w].total, per_warp[w].best, larger)};
         }
         if (threadIdx.x == 0) best[row] = mine.best, total[row] = mine.total;
-        // exercise 20.1 end
+        // exercise 21.1 end
         __syncthreads();  // wait until per_warp is read: the next row overwrites it
     }
 }

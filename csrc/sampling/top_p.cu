@@ -40,7 +40,7 @@ __global__ void top_p_threshold(const T* x, const float* best, const int64_t* en
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const T* from = x + (size_t)row * columns;
         Mass wanted = enough[row];
-        // exercise 20.3 begin
+        // exercise 21.3 begin
         Mass before = 0;  // the mass of all keys less than those that begin with prefix
         unsigned prefix = 0;
         for (int shift = 24; shift >= 0; shift -= 8) {
@@ -59,7 +59,7 @@ __global__ void top_p_threshold(const T* x, const float* best, const int64_t* en
             __syncthreads();
         }
         if (threadIdx.x == 0) threshold[row] = float_of(prefix), above[row] = before;
-        // exercise 20.3 end
+        // exercise 21.3 end
     }
 }
 

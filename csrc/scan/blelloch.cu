@@ -19,7 +19,7 @@ __global__ void blelloch(const int* x, int* out, int n) {
     extern __shared__ int sums[];
     __shared__ int total;
     int width = 2 * blockDim.x, carry = 0;  // elements per tile; the sum of the tiles before it
-    // exercise 19.1 begin: each tile up and down; then out[n]
+    // exercise 20.1 begin: each tile up and down; then out[n]
     for (int first = 0; first < n; first += width) {
         for (int i = threadIdx.x; i < width; i += blockDim.x) {
             sums[i] = i < n - first ? x[first + i] : 0;
@@ -50,7 +50,7 @@ __global__ void blelloch(const int* x, int* out, int n) {
         carry += total;
     }
     if (threadIdx.x == 0) out[n] = carry;
-    // exercise 19.1 end
+    // exercise 20.1 end
 }
 
 extern "C" cudaError_t blelloch_i32(const int* x, int* out, int n, int threads,

@@ -14,7 +14,7 @@ constexpr int STEP = 8;   // rows of threads: a thread takes every eighth row of
 
 template <typename T>
 __global__ void transpose(const T* in, T* out, int rows, int columns) {
-    // exercise 14.1 begin: fill the tile, wait, and write it transposed
+    // exercise 15.1 begin: fill the tile, wait, and write it transposed
     __shared__ T tile[TILE][TILE + 4 / sizeof(T)];
 
     int column = blockIdx.x * TILE + threadIdx.x;
@@ -33,7 +33,7 @@ __global__ void transpose(const T* in, T* out, int rows, int columns) {
             out[(size_t)column * rows + row] = tile[threadIdx.x][step];
         }
     }
-    // exercise 14.1 end
+    // exercise 15.1 end
 }
 
 template <typename T>

@@ -50,11 +50,13 @@ def wheel_url(requirement: str, path: Path) -> str | None:
 
     Unless the index serves the wheel's metadata alone, as PyPI does, pip downloads all of it.
     """
-    options = ("--dry-run", "--ignore-installed", "--quiet", "--report", "-")
-    done = _pip("install", requirement, path.parent, *options)
-    if done.returncode:
-        raise _pip_failed(done, requirement)
-    address = json.loads(done.stdout)["install"][0]["download_info"]["url"]
+    with tempfile.TemporaryDirectory(prefix=".pip-", dir=path.parent) as folder:
+        report = Path(folder) / "report.json"  # on stdout it has colours where FORCE_COLOR is set
+        options = ("--dry-run", "--ignore-installed", "--quiet", "--report", str(report))
+        done = _pip("install", requirement, path.parent, *options)
+        if done.returncode:
+            raise _pip_failed(done, requirement)
+        address = json.loads(report.read_bytes())["install"][0]["download_info"]["url"]
     return address if address.startswith("http") and address.endswith(path.name) else None
 
 

@@ -3,7 +3,7 @@
 The list below "… you can" in a notebook's first cell holds its objectives. Each one ends with what
 tests it: exercises of the notebook, and predictions by the heading under which they stand:
 
-    - count what a sort moves *(exercise 20.1; predict first in "Why integers" and "Filters")*;
+    - count what a sort moves *(exercise 21.1; predict first in "Why integers" and "Filters")*;
 """
 
 from __future__ import annotations

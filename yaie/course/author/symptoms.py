@@ -1,4 +1,4 @@
-"""`python -m yaie.course.author symptoms 18.3`: write how each mistake first shows.
+"""`python -m yaie.course.author symptoms 19.3`: write how each mistake first shows.
 
 An exercise whose mistakes are compiled keeps their symptoms in a file, so that only those with the
 learner's are compiled for a diagnosis. `tests/test_course_mistakes.py` proves the file.

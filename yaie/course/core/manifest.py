@@ -39,7 +39,7 @@ class Exercise:
             "yaie.engine.radix:shared_prefix_length" a function, names joined by commas are
             several of one module, "yaie.ops.triton.online:online_step" a function that Triton
             compiles, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
-            comments `// exercise 16.2 begin` and `// exercise 16.2 end`.
+            comments `// exercise 17.2 begin` and `// exercise 17.2 end`.
         task: what to do, in a few sentences.
         difficulty: 1 (a few obvious lines) to 3 (a puzzle).
         minutes: how long a learner needs.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def learner_parts(ids: Sequence[str] | None = None) -> Parts:
     """The engine's parts and operators, with the learner's exercises where they pass their checks.
 
-    Where several exercises compute one operator, the last of them does: a kernel of notebook 18
+    Where several exercises compute one operator, the last of them does: a kernel of notebook 19
     rather than the Python of notebook 01. `report` names the exercises whose code is the
     learner's, and those that were started but cannot be used, and why. The reference runs for all
     that it does not name.

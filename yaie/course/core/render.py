@@ -277,7 +277,7 @@ def _member_order(name: str) -> tuple[int, str]:
 def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
     """The whole file, with its marked regions emptied unless solved.
 
-    `// exercise 13.1 begin: the bound` may say what is to be written there. Marks of other
+    `// exercise 14.1 begin: the bound` may say what is to be written there. Marks of other
     exercises in the file are left out.
     """
     mark = rf"^[ \t]*// exercise {re.escape(exercise.id)}"

@@ -1,4 +1,4 @@
-"""Paged attention of notebook 18's last sections: over selected tokens, and over an 8-bit cache.
+"""Paged attention of notebook 19's last sections: over selected tokens, and over an 8-bit cache.
 
 Arguments that both share are those of `yaie.ops.reference.attention.paged_attention`. A selection
 is int32 `[query tokens, most]`: positions in the query's sequence, of which the first `counts[t]`

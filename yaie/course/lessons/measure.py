@@ -1,6 +1,6 @@
 """Time the learner's kernels on a GPU: those in Triton in the place of the engine's, others beside.
 
-    python -m yaie.course.lessons.measure 10.2 10.3
+    python -m yaie.course.lessons.measure 11.2 11.3
 
 For Triton it is a process of its own, because a notebook that interprets Triton cannot compile it.
 """
@@ -101,7 +101,7 @@ def main(exercise_ids: list[str]) -> None:
         return
     os.environ.pop(VARIABLE, None)  # the notebook's choice; Triton is not imported yet
     choose_interpreter()
-    if exercise_ids == ["11.3"]:
+    if exercise_ids == ["12.3"]:
         return show_tuning()
     operators = plug_in(*exercise_ids)
     from yaie.bench import kernels
@@ -116,7 +116,7 @@ def show_tuning() -> None:
     from yaie.course.core.notebook import use
     from yaie.course.lessons.ops.triton.tuned import column_sum_kernel
 
-    mine = use("11.3")
+    mine = use("12.3")
     kernel = mine.tune(column_sum_kernel)
     for rows, columns in ((4096, 4096), (100, 4096), (4096, 1000)):
         x = torch.ones(rows, columns, device="cuda")

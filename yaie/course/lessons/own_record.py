@@ -1,4 +1,4 @@
-"""The learner's own record of `yaie bench engine --course`, beside those of notebook 23."""
+"""The learner's own record of `yaie bench engine --course`, beside those of notebook 25."""
 
 from __future__ import annotations
 

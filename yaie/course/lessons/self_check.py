@@ -78,18 +78,18 @@ A benchmark says that a kernel moved 9,000 GB/s on a GPU that copies 4,300. What
 happened?
     The data came from a cache, or the kernel did not run, or not all of it: flush or rotate the
     buffers, poison the outputs, compare the results.
-# 10_first_triton_kernels
+# 11_first_triton_kernels
 How many bytes does a fused RMSNorm move for a row of n numbers, two bytes each?
     4n: the row read once and written once. The weight is shared by all rows.
 What can Triton's interpreter not show?
     Races, accesses out of bounds, time, and bfloat16 as the GPU computes it.
-# 11_triton_matmul
+# 12_triton_matmul
 Why do tiles make a matrix product faster?
     A tile of m × n results loads m + n numbers for each step instead of 2 × m × n, so each number
     that is loaded is used many times.
 Why is the accumulator float32 if the inputs are float16?
     A long sum in float16 stops growing once the summands are below its last bit.
-# 12_triton_attention
+# 13_triton_attention
 One sequence of 32,000 tokens is decoded. Why does a kernel with one program per head leave the
 GPU idle, and what helps?
     There are fewer programs than processors. Split the context among several programs, and merge
@@ -97,70 +97,70 @@ GPU idle, and what helps?
 Which tiles of scores need a mask?
     Those that the diagonal crosses, and the last one if it is not full. Tiles beyond the diagonal
     are not computed at all.
-# 13_first_cuda_kernel
+# 14_first_cuda_kernel
 A kernel reads out of bounds. When does the program learn of it?
     Later, at a call that waits for the GPU; the launch itself says only whether it could begin.
 Thread i of a warp reads x[i], float32. How many sectors are that? And x[32 * i]?
     4, of 32 bytes each; and 32, one for each thread.
-# 14_memory_barriers_warps
+# 15_memory_barriers_warps
 What is wrong with a barrier inside `if (threadIdx.x < 16)`?
     Not all threads of the thread block reach it, which is undefined: the kernel may hang.
 Why does tile[32][33] have no bank conflicts where tile[32][32] has?
     With rows of 33 words, the words of a column lie in 32 different banks instead of in one.
-# 15_tiled_matmul
+# 16_tiled_matmul
 What does a register tile add to a tile in shared memory?
     A number that was read from shared memory is used for several results, so the traffic to
     shared memory falls as well.
 Which threads hold the numbers of a tensor core's operands?
     All lanes of a warp, a few registers each, in an order that the instruction fixes.
-# 16_kv_memory_operations
+# 17_kv_memory_operations
 Copies 3→5 and 5→7 are asked for in one call. What may go wrong?
     Block 5 is read by one and written by the other: without an order it is a race.
 How large is the relative error of a number stored as float8 e4m3?
     It stores 3 bits after the leading one, so at most 1/16, as long as it is within range.
-# 17_flash_attention_cuda
+# 18_flash_attention_cuda
 Why may no thread return before a barrier, though its row is beyond the end?
     The other threads wait for it there. It has to stay, and compute nothing.
 What does cu_seqlens say?
     Where each sequence of a ragged batch begins, and where the last one ends.
-# 18_paged_attention_cuda
+# 19_paged_attention_cuda
 Eight query heads share a KV head. What does a decode kernel gain by computing them together?
     Keys and values are read once instead of eight times, and they are nearly all that it reads.
 What does version 2 of paged attention need that version 1 does not?
     A result, a maximum and a sum for each part of the context, and a second kernel that merges
     them.
-# 19_radix_and_metadata_kernels
+# 20_radix_and_metadata_kernels
 What are the offsets of the lengths [1, 2, 3, 4]?
     [0, 1, 3, 6, 10]: the exclusive prefix sum, followed by the total.
 Where may a copy to the host hide in code that names none?
     In operators whose result has a size that only the device knows: nonzero, unique, x[mask],
     repeat_interleave without output_size.
-# 20_sampling_kernels
+# 21_sampling_kernels
 How does Gumbel-max draw a token without a softmax?
     Add to each logit a Gumbel-distributed number, and take the largest.
 How does one find the threshold of top-k without a sort?
     By histograms of the logits' own bits, from the leading ones on.
-# 21_building_profiling_differentiating
+# 22_building_profiling_differentiating
 What does an operator need besides its kernel for torch.compile?
     A schema, registered with torch.library, and a fake implementation that says which shapes come
     out.
 What is fixed in a CUDA graph?
     The kernels, their order, their launch sizes and the addresses they use. Inputs change by
     writing to the same memory.
-# 22_back_ends
+# 24_back_ends
 A back end cannot compute what it is asked for. What should happen?
     It says so before it has written anything; the next one computes it, and the user is told
     once. If it was asked for by name, it is an error.
 How do you know that a kernel of your own carries the model?
     kernel_info() names the back end of each operator, and the tokens are those of the reference.
-# 23_serving_and_benchmarks
+# 25_serving_and_benchmarks
 Why does throughput grow with the batch, and why by less and less?
     The weights are read once for all sequences of a step. The keys and values that are read grow
     with the batch, and in the end arithmetic does too.
 Requests arrive faster than they are served. What does the time to first token do?
     It grows without end, for the queue does. Open-loop arrivals show that; a benchmark that waits
     for its answers cannot.
-# 24_where_next
+# 26_where_next
 Where does a layer of a model on two ranks send something?
     After the attention's output projection and after the MLP's down projection: an all-reduce
     of the hidden states each.

@@ -31,9 +31,9 @@ COURSE = (
     ("notebook 00", style.INK, "start"),
     ("notebooks 01 to 06", style.BLUE, "memory of an engine"),
     ("notebooks 07 to 09", style.GREEN, "one pass over memory"),
-    ("notebooks 10 to 12", style.ORANGE, "Triton"),
-    ("notebooks 13 to 21", style.VERMILION, "CUDA C++"),
-    ("notebooks 22 to 24", style.PINK, "the engine"),
+    ("notebooks 11 to 13", style.ORANGE, "Triton"),
+    ("notebooks 14 to 22", style.VERMILION, "CUDA C++"),
+    ("notebooks 24 to 26", style.PINK, "the engine"),
 )
 
 
@@ -64,25 +64,25 @@ PARTS = {
     "scheduler": Part("Scheduler", ("which requests run", "in this step"), "notebook 06", 1, 0),
     "batch": Part("Batch", ("positions, slots,", "block tables"), "notebooks 03, 06", 2, 0),
     "model": Part("Model", ("tokens to logits,", "layer by layer"), "notebook 01", 3, 0),
-    "sampler": Part("Sampler", ("logits to", "the next token"), "notebooks 05, 20", 4, 0),
-    "stream": Part("Stream", ("token ids to text,", "piece by piece"), "notebook 23", 5, 0),
-    "radix": Part("Radix cache", ("prefixes already", "computed"), "notebooks 02, 04, 19", 1, 1),
-    "blocks": Part("KV blocks", ("keys and values", "in pages"), "notebooks 03, 16", 2, 1),
+    "sampler": Part("Sampler", ("logits to", "the next token"), "notebooks 05, 21", 4, 0),
+    "stream": Part("Stream", ("token ids to text,", "piece by piece"), "notebook 25", 5, 0),
+    "radix": Part("Radix cache", ("prefixes already", "computed"), "notebooks 02, 04, 20", 1, 1),
+    "blocks": Part("KV blocks", ("keys and values", "in pages"), "notebooks 03, 17", 2, 1),
     "attention": Part(
         "Attention", ("each token reads", "the ones before"), "notebooks 01, 07, 08", 3, 1
     ),
     "layers": Part(
-        "Other layers", ("norms, rotary,", "matrix products"), "notebooks 01, 10, 11", 4, 1
+        "Other layers", ("norms, rotary,", "matrix products"), "notebooks 01, 11, 12", 4, 1
     ),
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22",
+        "notebooks 09, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24",
         1,
         2,
         4,
     ),
-    "next": Part("Where next", ("several GPUs",), "notebook 24", 5, 2),
+    "next": Part("Where next", ("several GPUs",), "notebook 26", 5, 2),
 }
 
 

@@ -6,7 +6,7 @@
 Each planted fault of faults.cu runs in a process of its own, alone and under each
 tool of compute-sanitizer; all correct twins run under each tool too. The kernels of
 counters.cu run under ncu. `compare` does the same on the emulator and writes
-notebooks/data/14_agreement.json; a difference that `explanations` does not explain is an error.
+notebooks/data/15_agreement.json; a difference that `explanations` does not explain is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from yaie.emulator.checks import Report
 from yaie.emulator.launch import KernelError, Module
 
 HERE = Path(__file__).resolve().parent
-DATA = paths.DATA / "14_agreement.json"
+DATA = paths.DATA / "15_agreement.json"
 ELEMENTS = 97  # of each array that a fault gets
 AT_ONCE = 8  # processes that share the GPU
 TIME_LIMIT = 40  # seconds for one process

@@ -1,6 +1,6 @@
-"""Extensions of torch, from source to result, and what compute-sanitizer says of exercise 21.7.
+"""Extensions of torch, from source to result, and what compute-sanitizer says of exercise 22.7.
 
-    python -m yaie.course.author.gpu.extension --out notebooks/data/13_load_inline_h200.json
+    python -m yaie.course.author.gpu.extension --out notebooks/data/14_load_inline_h200.json
 
 Without a GPU it times the same ways with a loop on the CPU, and leaves the sanitizer out. Each way
 runs in a process of its own, from an empty cache, and its result is compared with x + y.
@@ -26,8 +26,8 @@ from yaie.course.core.manifest import find
 from yaie.course.core.paths import ROOT
 
 FOLDER = nvcc.CSRC / "elementwise"
-FILE = find("21.7").file.name
-DRAFT = render.stub(find("21.7"))
+FILE = find("22.7").file.name
+DRAFT = render.stub(find("22.7"))
 SOURCES = ("vector_add_host.cpp", "vector_add_binding.cpp", "vector_add_float4.cu")
 HEAD = """
 import resource, subprocess, sys, time, torch, torch.utils.cpp_extension as build
@@ -77,8 +77,8 @@ result = torch.ops.yaie_extension.vector_add(x, y)
 
 
 def classic(name: str) -> str:
-    """The source that notebook 13 gives to load_inline."""
-    (notebook,) = (ROOT / "notebooks").glob("13_*.ipynb")
+    """The source that notebook 14 gives to load_inline."""
+    (notebook,) = (ROOT / "notebooks").glob("14_*.ipynb")
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     text = "\n".join("".join(cell["source"]) for cell in cells)
     return re.search(rf'^{name} = r"""\n(.*?)"""', text, re.MULTILINE | re.DOTALL)[1]
@@ -104,7 +104,7 @@ def measure_ways(device: str) -> list[dict]:
 
 
 def launch(tool: str) -> None:
-    """Run the draft of 21.7, whose x does not begin where memory begins."""
+    """Run the draft of exercise 22.7, whose x does not begin where memory begins."""
     _, x = torch.zeros(1000, device="cuda"), torch.ones(1000, device="cuda")
     out = torch.empty(1000, device="cuda")
     try:
@@ -116,7 +116,7 @@ def launch(tool: str) -> None:
 
 
 def measure_reports() -> list[dict]:
-    """What each tool prints of the draft of 21.7, and the lines that it speaks of."""
+    """What each tool prints of the draft of exercise 22.7, and the lines that it speaks of."""
     child = [sys.executable, "-m", "yaie.course.author.gpu.extension", "--launch"]
     run([*child, "none"])  # compiled before a tool runs it
     rows = []

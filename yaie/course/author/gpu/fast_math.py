@@ -1,6 +1,6 @@
 """What `--use_fast_math` changes: softmax, RMSNorm and single operations, in ulps and in time.
 
-    python -m yaie.course.author.gpu.fast_math --out notebooks/data/14_fast_math_h200.json
+    python -m yaie.course.author.gpu.fast_math --out notebooks/data/15_fast_math_h200.json
 
 Each way is a build of the same sources by nvcc. Errors are counted against float64 in units in the
 last place (ulps) of the result's dtype. `--quick` runs the emulator at small sizes, where all ways

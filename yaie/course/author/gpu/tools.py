@@ -1,6 +1,6 @@
-"""What the tools of notebook 21 say on a GPU: builds, a graph, profiles, faults, memory.
+"""What the tools of notebook 22 say on a GPU: builds, a graph, profiles, faults, memory.
 
-    python -m yaie.course.author.gpu.tools --out notebooks/data/21_tools_h200.json
+    python -m yaie.course.author.gpu.tools --out notebooks/data/22_tools_h200.json
     python -m yaie.course.author.gpu.tools --only kernels,memory --out FILE   keeps FILE's rest
 
 Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
@@ -30,7 +30,7 @@ from yaie.course.author.gpu import graphs, nvidia
 from yaie.course.author.gpu.nvidia import run, version_of
 from yaie.course.author.gpu.profiled import METRICS, PROFILED, ROOFS
 from yaie.course.author.gpu.ways_to_build import HEAD, PROGRAMS, SLOW, TAIL
-from yaie.course.lessons.data_nb21 import FAULTS, PLANTED
+from yaie.course.lessons.data_nb22 import FAULTS, PLANTED
 
 CHILD = [sys.executable, "-m", "yaie.course.author.gpu.tools"]
 FILE = "elementwise/vector_add_float4.cu"

@@ -1,4 +1,4 @@
-"""From the source of one kernel to a function that can be called: the ways of notebook 21."""
+"""From the source of one kernel to a function that can be called: the ways of notebook 22."""
 
 _JIT_LOAD = """
 from yaie.build import jit

@@ -1,3 +1,3 @@
-"""Notebook 11: a matrix product in tiles, and the order of the tiles."""
+"""Notebook 11: a vector, a row, and two operators in one kernel, in Triton."""
 
-NOTEBOOK = "11_triton_matmul"
+NOTEBOOK = "11_first_triton_kernels"

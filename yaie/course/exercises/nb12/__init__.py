@@ -1,3 +1,3 @@
-"""Notebook 12: the pieces that the attention kernels in Triton are made of."""
+"""Notebook 12: a matrix product in tiles, and the order of the tiles."""
 
-NOTEBOOK = "12_triton_attention"
+NOTEBOOK = "12_triton_matmul"

@@ -1,5 +1,3 @@
-"""Notebook 13: an index and its bound, float4, half precision, a grid-stride loop, a
-launcher that is refused.
-"""
+"""Notebook 13: the pieces that the attention kernels in Triton are made of."""
 
-NOTEBOOK = "13_first_cuda_kernel"
+NOTEBOOK = "13_triton_attention"

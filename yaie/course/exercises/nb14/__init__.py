@@ -1,3 +1,5 @@
-"""Notebook 14: a padded tile, trees and their barriers, warp shuffles, RMSNorm, a fence."""
+"""Notebook 14: an index and its bound, float4, half precision, a grid-stride loop, a
+launcher that is refused.
+"""
 
-NOTEBOOK = "14_memory_barriers_warps"
+NOTEBOOK = "14_first_cuda_kernel"

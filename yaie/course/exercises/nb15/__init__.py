@@ -1,3 +1,3 @@
-"""Notebook 15: a tile in shared memory, a tile in registers, a swizzle."""
+"""Notebook 15: a padded tile, trees and their barriers, warp shuffles, RMSNorm, a fence."""
 
-NOTEBOOK = "15_tiled_matmul"
+NOTEBOOK = "15_memory_barriers_warps"

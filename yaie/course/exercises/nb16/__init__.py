@@ -1,3 +1,3 @@
-"""Notebook 16: writing to slots, copying blocks, storing 8-bit floats."""
+"""Notebook 16: a tile in shared memory, a tile in registers, a swizzle."""
 
-NOTEBOOK = "16_kv_memory_operations"
+NOTEBOOK = "16_tiled_matmul"

@@ -1,3 +1,3 @@
-"""Notebook 17: attention by one warp per row and by tiles, and the gradients of keys."""
+"""Notebook 17: writing to slots, copying blocks, storing 8-bit floats."""
 
-NOTEBOOK = "17_flash_attention_cuda"
+NOTEBOOK = "17_kv_memory_operations"

@@ -1,3 +1,3 @@
-"""Notebook 18: softmax of a thread block, grouped queries, splits, shared prefixes."""
+"""Notebook 18: attention by one warp per row and by tiles, and the gradients of keys."""
 
-NOTEBOOK = "18_paged_attention_cuda"
+NOTEBOOK = "18_flash_attention_cuda"

@@ -1,3 +1,3 @@
-"""Notebook 19: a prefix sum, a search, a tree as arrays, and the host's side of a kernel."""
+"""Notebook 19: softmax of a thread block, grouped queries, splits, shared prefixes."""
 
-NOTEBOOK = "19_radix_and_metadata_kernels"
+NOTEBOOK = "19_paged_attention_cuda"

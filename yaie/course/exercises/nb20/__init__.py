@@ -1,3 +1,3 @@
-"""Notebook 20: softmax statistics, a draw by Gumbel's trick, top-p without a sort."""
+"""Notebook 20: a prefix sum, a search, a tree as arrays, and the host's side of a kernel."""
 
-NOTEBOOK = "20_sampling_kernels"
+NOTEBOOK = "20_radix_and_metadata_kernels"

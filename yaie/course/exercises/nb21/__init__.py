@@ -1,3 +1,3 @@
-"""Notebook 21: bindings and operators of torch, a gradient, a captured step, limits, faults."""
+"""Notebook 21: softmax statistics, a draw by Gumbel's trick, top-p without a sort."""
 
-NOTEBOOK = "21_building_profiling_differentiating"
+NOTEBOOK = "21_sampling_kernels"

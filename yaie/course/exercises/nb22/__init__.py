@@ -1,3 +1,3 @@
-"""Notebook 22: the last kernel that the model lacks, and which back end computes an operator."""
+"""Notebook 22: bindings and operators of torch, a gradient, a captured step, limits, faults."""
 
-NOTEBOOK = "22_back_ends"
+NOTEBOOK = "22_building_profiling_differentiating"

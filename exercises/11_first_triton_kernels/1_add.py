@@ -1,0 +1,32 @@
+"""Exercise 11.1: Add two vectors, one block per program.
+
+Write the kernel. Work out which elements are this program's block and which of them exist, load x
+and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
+may reach past the end.
+
+Check it:     yaie check 11.1
+A hint:       yaie hint 11.1
+Start again:  yaie reset 11.1
+
+The reference is add_kernel in yaie/course/lessons/ops/triton/elementwise.py.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_kernel(
+    x_ptr,  # [size]
+    y_ptr,  # [size]
+    out_ptr,  # [size]
+    size,
+    BLOCK: tl.constexpr,
+):
+    """out = x + y; program p computes the elements from p × BLOCK on, BLOCK of them if they exist.
+
+    The grid has as many programs as it takes, on axis 0.
+    """
+    pass  # Exercise 11.1: Add two vectors, one block per program

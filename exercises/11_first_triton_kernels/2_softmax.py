@@ -1,0 +1,36 @@
+"""Exercise 11.2: Softmax of rows, read once.
+
+Write the kernel for rows that fit in one block. Each row is loaded once and stored once; maximum,
+exponentials and sum stay in registers. There may be fewer programs than rows. A row that holds
+only -inf gives zeros (exercise 07.3). What you need besides exercise 11.1: `tl.num_programs(0)`,
+`tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.
+
+Check it:     yaie check 11.2
+A hint:       yaie hint 11.2
+Start again:  yaie reset 11.2
+
+The reference is softmax_kernel in yaie/course/lessons/ops/triton/rows.py.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["rows"])
+def softmax_kernel(
+    x_ptr,  # [rows, columns], contiguous
+    out_ptr,  # [rows, columns], contiguous
+    rows,
+    columns,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Softmax of rows that fit in registers: one read, one write.
+
+    Program p computes the rows p, p + number of programs, and so on. BLOCK is a power of two of at
+    least `columns`. All arithmetic is in float32; a row of -inf alone gives zeros. On a GPU
+    `num_stages=STAGES` of `tl.range` is how many iterations of the loop over rows are in flight.
+    """
+    pass  # Exercise 11.2: Softmax of rows, read once

@@ -1,0 +1,28 @@
+"""Exercise 12.2: An order of tiles that loads less.
+
+Compute the row and the column of a program's tile from the number of the program. Tiles come in
+groups of GROUP rows of tiles. Inside a group: down its rows, then the next column. The last group
+may be lower. It is a function that kernels call, and `//`, `%` and `min` work as in Python.
+
+Check it:     yaie check 12.2
+A hint:       yaie hint 12.2
+Start again:  yaie reset 12.2
+
+The reference is grouped_tile in yaie/course/lessons/ops/triton/matmul.py.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def grouped_tile(tile, tiles_m, tiles_n, GROUP: tl.constexpr):
+    """The row and the column of tile number `tile`, in an order that reads less from memory.
+
+    Programs that run together should share rows of a and columns of b in the L2 cache. So the
+    tiles_m × tiles_n tiles come in groups of GROUP rows of tiles, the last of which may be lower:
+    down the rows of the group, then the next column; when the group is done, the next group.
+    """
+    pass  # Exercise 12.2: An order of tiles that loads less

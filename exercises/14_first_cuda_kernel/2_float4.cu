@@ -1,0 +1,50 @@
+// Exercise 14.2: Four elements in one load.
+//
+// Let each thread add four neighboring elements, read and written 16 bytes at a time through
+// pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand in the way: `n` need
+// not be a multiple of 4, and a tensor that is a slice need not begin at an address that is a
+// multiple of 16. `is_aligned(pointer)` detects the second, and `vector_add`, with one element per
+// thread, handles that case.
+//
+// Check it:     yaie check 14.2
+// A hint:       yaie hint 14.2
+// Start again:  yaie reset 14.2
+//
+// The reference is vector_add_float4 in csrc/elementwise/vector_add_float4.cu.
+
+// Vector addition, four elements per thread: one 16-byte load from each input. In float32 only;
+// vector_add.cu takes the other dtypes.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n], float32
+// Owns      each thread: four adjacent elements; each thread block: 4 × THREADS
+// Moves     each input once and the output once: 12 × n bytes, as with one element per thread
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
+// Idea      the same bytes take a quarter of the requests, so each thread has more bytes in flight.
+//           The addresses must be multiples of 16; otherwise each thread takes one element.
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+constexpr int THREADS = 256;  // per thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+}
+
+__global__ void vector_add_float4(const float* x, const float* y, float* out, int n) {
+    // exercise 14.2 begin: four elements together, or the last few one by one
+    // your lines
+    // exercise 14.2 end
+}
+
+bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    // exercise 14.2 begin: which of the two kernels, with how many thread blocks
+    // your lines
+    // exercise 14.2 end
+    return cudaGetLastError();
+}

@@ -1,0 +1,53 @@
+"""Exercise 19.4: Read a shared prefix once.
+
+In Python, with two functions that are there: paged_attention computes each sequence's attention
+over the tokens that its table names, merge_states merges two partial states. Let each sequence
+attend to its own tokens, which come after the shared blocks, and all sequences together to the
+shared ones, with one call of `attention`. Then merge. shared_len may be 0, and a sequence may
+have no tokens of its own.
+
+Check it:     yaie check 19.4
+A hint:       yaie hint 19.4
+Start again:  yaie reset 19.4
+
+The reference is shared_prefix_attention in yaie/ops/reference/attention.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from yaie.ops.reference.attention import attention, paged_attention
+from yaie.ops.reference.online_softmax import State, merge_states
+
+
+def shared_prefix_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None = None,
+    attention: Callable[..., State] = attention,
+) -> State:
+    """Attention of one query per sequence, where all sequences begin with the same blocks.
+
+    What they share is read once, for the queries of all of them; what is each one's own is read
+    for itself; and the two partial results are merged. The result is that of `paged_attention`.
+    Sources: Juravsky et al., "Hydragen", 2024; Ye et al., "Cascade Inference", 2024.
+
+    Args:
+        q: `[batch, heads, head_dim]`, the last token of each sequence.
+        key_pool, value_pool, block_tables, context_lens, scale: as in `paged_attention`.
+        shared_len: how many tokens all sequences have in common, in the same blocks, the first
+            `shared_len // block_size` of every table; a multiple of block_size, and at most the
+            shortest context.
+        attention: computes one sequence.
+
+    Returns:
+        Output `[batch, heads, head_dim]` and log-sum-exp `[batch, heads]`.
+    """
+    raise NotImplementedError("Exercise 19.4: Read a shared prefix once")

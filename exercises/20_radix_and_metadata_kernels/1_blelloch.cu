@@ -1,0 +1,48 @@
+// Exercise 20.1: A prefix sum, up and down a tree.
+//
+// One thread block writes all prefix sums of x: out[i] is the sum of the numbers before i, for i = 0
+// … n, so out[0] is 0 and out[n] the sum of all. It takes x in tiles of `width` numbers, two for
+// each thread, a power of two; `sums` has as many elements. Sum up groups of 2, 4, 8, … elements
+// (each group's sum in its last element), keep the whole sum in `total`, put 0 there, and go down
+// again: each group's last element holds what lies before the group; the left half gets that, the
+// right half that plus the left half's sum. `carry` is what the tiles before this one add up to.
+//
+// Check it:     yaie check 20.1
+// A hint:       yaie hint 20.1
+// Start again:  yaie reset 20.1
+//
+// The reference is blelloch in csrc/scan/blelloch.cu.
+
+// Prefix sum, rung 1 of 2: Blelloch's scan in shared memory.
+//
+// Computes  out[i] = x[0] + … + x[i - 1] for i = 0 … n: out[0] is 0 and out[n] is the sum of all
+// Shapes    x [n] and out [n + 1], int32; the caller chooses the number of threads, a power of two
+// Owns      one thread block: all of x, in tiles of 2 × blockDim.x elements; each thread: one pair
+//           of elements in every step
+// Moves     4 × (2 × n + 1) bytes
+// Oracle    a loop in Python, in tests/test_scan.py
+// Idea      on the way up, sums are built of pairs, of pairs of pairs, and so on, and each group's
+//           sum stays in its last element. On the way down, each group passes the sum of everything
+//           before it to its left half, and that plus the sum of the left half to its right half.
+//           That takes about 2 × n additions in 2 × log2(n) steps.
+// Source    Blelloch, "Prefix sums and their applications", 1990
+#include "common.cuh"
+
+constexpr int MAX_THREADS = 1024;
+
+__global__ void blelloch(const int* x, int* out, int n) {
+    extern __shared__ int sums[];
+    __shared__ int total;
+    int width = 2 * blockDim.x, carry = 0;  // elements per tile; the sum of the tiles before it
+    // exercise 20.1 begin: each tile up and down; then out[n]
+    // your lines
+    // exercise 20.1 end
+}
+
+extern "C" cudaError_t blelloch_i32(const int* x, int* out, int n, int threads,
+                                    cudaStream_t stream) {
+    bool power_of_two = threads > 0 && (threads & (threads - 1)) == 0;
+    if (!power_of_two || threads > MAX_THREADS) return cudaErrorInvalidValue;
+    blelloch<<<1, threads, 2 * threads * sizeof(int), stream>>>(x, out, n);
+    return cudaGetLastError();
+}

@@ -1,0 +1,49 @@
+// Exercise 20.2: Metadata of every token, by bisection.
+//
+// Give each of num_tokens tokens a thread. ends[b] is how many tokens the requests 0 … b have
+// together. Find the request b of token t by bisection: it is the first whose end is greater than t.
+// The token sees max(kv[b] + 1 + t - ends[b], 0) keys: that goes to expanded[t], and at most topk to
+// cached[t]. num_tokens may be larger than ends[batch - 1]: nothing is written beyond that end.
+// Write the launch as well; batch and num_tokens may be any.
+//
+// Check it:     yaie check 20.2
+// A hint:       yaie hint 20.2
+// Start again:  yaie reset 20.2
+//
+// The reference is fill_from_ends in csrc/metadata/fill_from_ends.cu.
+
+// Metadata of draft-extend, rung 1 of 2: one thread per token, which finds its request by binary
+// search.
+//
+// Computes  for token t, counted over the tokens of all requests, and its request b:
+//           expanded[t] = max(kv[b] + 1 + t - ends[b], 0), the number of keys that it sees
+//           cached[t] = min(expanded[t], topk)
+// Shapes    ends [batch], kv [batch], expanded and cached [at least num_tokens], all int32. ends[b]
+//           is the number of tokens of requests 0 … b together; kv[b] is the number of keys of
+//           request b, its own tokens included
+// Owns      each thread: a token; nothing is written past the end of the last request
+// Moves     4 × (2 × batch + 2 × num_tokens) bytes
+// Oracle    two loops in Python, in tests/test_draft_metadata.py
+// Idea      the request of a token is the first whose end lies past the token. A request without
+//           tokens ends where the request before it does, so it is never found. The ends are
+//           sorted, so bisection takes log2(batch) steps.
+#include "common.cuh"
+
+constexpr int THREADS = 256;
+
+__global__ void fill_from_ends(const int* ends, const int* kv, int topk, int* expanded,
+                               int* cached, int batch, int num_tokens) {
+    // exercise 20.2 begin: the request of token t, the keys that t sees, both outputs
+    // your lines
+    // exercise 20.2 end
+}
+
+extern "C" cudaError_t fill_from_ends_i32(const int* ends, const int* kv, int topk, int* expanded,
+                                          int* cached, int batch, int num_tokens,
+                                          cudaStream_t stream) {
+    if (batch == 0 || num_tokens == 0) return cudaSuccess;
+    // exercise 20.2 begin: the launch, with one thread per token
+    // your lines
+    // exercise 20.2 end
+    return cudaGetLastError();
+}

@@ -1,0 +1,91 @@
+// Exercise 21.3: The threshold of top-p without a sort.
+//
+// Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
+// threshold[row] and above[row]. `wanted` is the mass that has to be reached. descending(x) is a key
+// of 32 bits, smaller for larger logits; float_of(key) is the logit again, mass_of(x, best[row]) its
+// mass, an integer: keep sums of masses in `Mass`. In four rounds, take the key 8 bits at a time: a
+// histogram `bins` of the masses says in which of the 256 bins the cumulative mass, in ascending
+// order of keys, first reaches `wanted`. The next round looks only at keys that begin with the bits
+// found so far. There are 256 threads.
+//
+// Check it:     yaie check 21.3
+// A hint:       yaie hint 21.3
+// Start again:  yaie reset 21.3
+//
+// The reference is top_p_threshold in csrc/sampling/top_p.cu.
+
+// The threshold of top-p without a sort, in four passes.
+//
+// Computes  threshold[r] = the smallest logit that top-p keeps of row r, and above[r] = the mass of
+//           all tokens with larger logits. A token's mass is an integer, 2²⁴ × exp(x − max of the
+//           row), so sums are exact in any order. The threshold is the logit at which the
+//           cumulative mass, in descending order, first reaches enough[r].
+// Shapes    x [rows, columns], float32, float16 or bfloat16, without NaN or +inf; best float32
+//           [rows], the maximum of each row; enough int64 [rows], the mass to be kept, from 1 to
+//           the mass of the row; threshold float32 and above int64 [rows]
+// Owns      each thread block of 256 threads: rows blockIdx.x, blockIdx.x + gridDim.x, …; each
+//           thread: columns threadIdx.x, threadIdx.x + 256, … of each of these rows, and one of 256
+//           bins
+// Moves     every element four times, the last three times from a cache that has room for the row
+// Oracle    a sort in float64, in tests/test_sample.py
+// Idea      the bits of a float, slightly changed, form an integer of the same order. A histogram
+//           of the masses by the first 8 bits tells which of 256 bins holds the threshold and how
+//           much mass precedes that bin. The next 8 bits divide only that bin, and so on until all
+//           32 bits of the threshold are known.
+#include "common.cuh"
+
+constexpr int THREADS = 256, BINS = 256;
+typedef unsigned long long Mass;  // the 64-bit type that atomicAdd takes
+
+// Keys in ascending order are floats in descending order.
+static __device__ unsigned descending(float x) {
+    unsigned bits = __float_as_uint(x + 0.0f);  // −0 becomes 0
+    return bits >> 31 ? bits : ~bits & 0x7fffffffu;
+}
+static __device__ float float_of(unsigned key) {
+    return __uint_as_float(key >> 31 ? key : ~key & 0x7fffffffu);
+}
+static __device__ Mass mass_of(float x, float best) {
+    return (Mass)(expf(x - best) * 16777216.0f + 0.5f);
+}
+
+template <typename T>
+__global__ void top_p_threshold(const T* x, const float* best, const int64_t* enough,
+                                float* threshold, int64_t* above, int rows, int columns) {
+    __shared__ Mass bins[BINS];
+    for (int row = blockIdx.x; row < rows; row += gridDim.x) {
+        const T* from = x + (size_t)row * columns;
+        Mass wanted = enough[row];
+        // exercise 21.3 begin
+        // your lines
+        // exercise 21.3 end
+    }
+}
+
+template <typename T>
+static cudaError_t launch(const T* x, const float* best, const int64_t* enough, float* threshold,
+                          int64_t* above, int rows, int columns, int blocks, cudaStream_t stream) {
+    if (rows == 0) return cudaSuccess;
+    top_p_threshold<<<blocks, THREADS, 0, stream>>>(x, best, enough, threshold, above, rows,
+                                                    columns);
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t top_p_threshold_f32(const float* x, const float* best,
+                                           const int64_t* enough, float* threshold,
+                                           int64_t* above, int rows, int columns, int blocks,
+                                           cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}
+extern "C" cudaError_t top_p_threshold_f16(const __half* x, const float* best,
+                                           const int64_t* enough, float* threshold,
+                                           int64_t* above, int rows, int columns, int blocks,
+                                           cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}
+extern "C" cudaError_t top_p_threshold_bf16(const __nv_bfloat16* x, const float* best,
+                                            const int64_t* enough, float* threshold,
+                                            int64_t* above, int rows, int columns, int blocks,
+                                            cudaStream_t stream) {
+    return launch(x, best, enough, threshold, above, rows, columns, blocks, stream);
+}

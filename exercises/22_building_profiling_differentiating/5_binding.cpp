@@ -1,0 +1,43 @@
+// Exercise 22.5: A launcher becomes an operator in C++.
+//
+// Write the binding of `vector_add_float4_f32`: the function that torch calls with tensors. It
+// refuses tensors that the launcher would misread, with a message that names the argument (`x` or
+// `y`), allocates the output, launches on the right device and stream, and turns an error code into
+// an exception. Then register it. The check compiles your file against small headers that stand in
+// for torch's and simulate two GPUs; the same file compiles against torch.
+//
+// Check it:     yaie check 22.5
+// A hint:       yaie hint 22.5
+// Start again:  yaie reset 22.5
+//
+// The reference is vector_add_cuda in csrc/elementwise/vector_add_binding.cpp.
+
+// Vector addition as an operator of torch: its implementation for CUDA tensors.
+//
+// Computes  out = x + y, by the launcher of vector_add_float4.cu
+// Shapes    x and y of one shape, float32, contiguous, on one GPU
+// Oracle    x + y, equal in every element (tests/test_extension.py)
+// Idea      a launcher takes whatever addresses it gets. The binding checks all that a caller in
+//           Python can get wrong, and takes from torch what the launch depends on: memory, device
+//           and stream.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <limits.h>
+#include <torch/library.h>
+
+extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream);
+
+at::Tensor vector_add_cuda(const at::Tensor& x, const at::Tensor& y) {
+    // exercise 22.5 begin: the checks, the output, the launch, its error
+    // your lines
+    // exercise 22.5 end
+}
+
+TORCH_LIBRARY_IMPL(yaie_extension, CUDA, m) {
+    // exercise 22.5 begin: the operator is yaie_extension::vector_add
+    // your lines
+    // exercise 22.5 end
+}

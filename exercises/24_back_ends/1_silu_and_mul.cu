@@ -1,0 +1,54 @@
+// Exercise 24.1: The operator that you have no kernel for.
+//
+// A kernel from the first line to the last: name, parameters, index, bound, formula, and its launch.
+// Row r of `x` holds `size` gates and then `size` ups; `out[r][c]` is gate / (1 + exp(-gate)) × up,
+// computed in float32 and rounded once. The launcher is instantiated for float32, float16 and
+// bfloat16, so the kernel is a template; `to_float(x)` and `from_float<T>(x)` convert. Change the
+// lines between `begin` and `end` only.
+//
+// Check it:     yaie check 24.1
+// A hint:       yaie hint 24.1
+// Start again:  yaie reset 24.1
+//
+// The reference is silu_and_mul_simple in csrc/activation/silu_and_mul_simple.cu.
+
+// SiLU and multiply, rung 1 of 2: one element per thread, for any size.
+//
+// Computes  out[r][c] = silu(x[r][c]) × x[r][size + c], with silu(g) = g / (1 + exp(-g)),
+//           in float32, rounded once
+// Shapes    x [rows, 2 × size], the gates before the ups; out [rows, size]; float32, float16 or
+//           bfloat16; fewer than 2³¹ elements
+// Owns      each thread: one element of out; each thread block: 256 of them, across rows
+// Moves     x in once and out once: 3 × rows × size × element size
+// Oracle    the formula in float64, in tests/test_kernels.py
+// Idea      one kernel replaces three operators. A warp reads 32 adjacent gates and 32 adjacent
+//           ups.
+#include "common.cuh"
+
+constexpr int THREADS = 256;
+
+// exercise 24.1 begin: the kernel
+// your lines
+// exercise 24.1 end
+
+template <typename T>
+static cudaError_t launch(const T* x, T* out, int rows, int size, cudaStream_t stream) {
+    if (rows == 0 || size == 0) return cudaSuccess;
+    // exercise 24.1 begin: its launch
+    // your lines
+    // exercise 24.1 end
+    return cudaGetLastError();
+}
+
+extern "C" cudaError_t silu_and_mul_simple_f32(const float* x, float* out, int rows, int size,
+                                               cudaStream_t stream) {
+    return launch(x, out, rows, size, stream);
+}
+extern "C" cudaError_t silu_and_mul_simple_f16(const __half* x, __half* out, int rows, int size,
+                                               cudaStream_t stream) {
+    return launch(x, out, rows, size, stream);
+}
+extern "C" cudaError_t silu_and_mul_simple_bf16(const __nv_bfloat16* x, __nv_bfloat16* out,
+                                                int rows, int size, cudaStream_t stream) {
+    return launch(x, out, rows, size, stream);
+}

@@ -1,0 +1,77 @@
+"""Exercise 26.4: Read a kernel that you did not write.
+
+`csrc/vllm_style/paged_attention.cu` computes paged attention as vLLM's first kernels do. Answer
+four questions about it: which tokens a thread scores, where the block table leads to, what
+version 2 launches and keeps, and which names stand for what. The constants in this module are
+those that the launchers compile it with.
+
+Check it:     yaie check 26.4
+A hint:       yaie hint 26.4
+Start again:  yaie reset 26.4
+
+The reference is tokens_of, key_place, version_two, names in yaie/course/lessons/reading.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from yaie.course.lessons.reading import (
+    BLOCK_SIZE,
+    HEAD_SIZE,
+    NUM_WARPS,
+    PARTITION_SIZE,
+    THREAD_GROUP_SIZE,
+    WARP_SIZE,
+    X,
+)
+
+
+def tokens_of(thread: int, seq_len: int, partition: int | None = None) -> list[int]:
+    """The tokens of a sequence whose scores a thread helps to compute, in its order.
+
+    Tokens at `seq_len` and after it do not count: their scores are dropped.
+
+    Args:
+        thread: threadIdx.x, from 0 to NUM_THREADS - 1.
+        seq_len: tokens of the sequence.
+        partition: blockIdx.z of version 2; None for version 1.
+    """
+    raise NotImplementedError("Exercise 26.4: Read a kernel that you did not write")
+
+
+def key_place(
+    block_table: Sequence[int], token: int, kv_head: int, element: int, num_kv_heads: int
+) -> int:
+    """The index in the flat k_cache of one element of a token's key.
+
+    Args:
+        block_table: the sequence's row of block_tables.
+        token, kv_head, element: which; the element is one of HEAD_SIZE.
+    """
+    raise NotImplementedError("Exercise 26.4: Read a kernel that you did not write")
+
+
+def version_two(seq_lens: Sequence[int], num_heads: int, max_seq_len: int) -> tuple[int, int, int]:
+    """What version 2 launches and needs for a batch.
+
+    Args:
+        max_seq_len: what the launcher is told; at least 1, and no sequence is longer.
+
+    Returns:
+        the thread blocks of paged_attention_v2_kernel that compute something; all that it launches;
+        the numbers in exp_sums, max_logits and tmp_out together.
+    """
+    raise NotImplementedError("Exercise 26.4: Read a kernel that you did not write")
+
+
+def names() -> dict[str, str]:
+    """The kernel's own names, by what is asked.
+
+    - "maximum": the largest score that a thread has met so far;
+    - "block": the entry of the block table that was followed;
+    - "weights": the shared memory of the scores, and later of their softmax;
+    - "warps": the shared memory by which the warps tell each other their maxima;
+    - "partitions": the memory by which partitions tell their maxima to the second kernel.
+    """
+    raise NotImplementedError("Exercise 26.4: Read a kernel that you did not write")

@@ -1,0 +1,31 @@
+"""Exercise 26.5: What a change still lacks.
+
+Review a change before you send it: from its files, its claims and what was run, say which rules
+of this repository it does not meet yet. The rules are those of CONTRIBUTING.md; `RULES` has their
+names in order, and the docstring says what counts.
+
+Check it:     yaie check 26.5
+A hint:       yaie hint 26.5
+Start again:  yaie reset 26.5
+
+The reference is missing in yaie/course/lessons/contributing.py.
+"""
+
+from __future__ import annotations
+
+from yaie.course.lessons.contributing import RULES, SEVERAL_GPUS, TOOLS, Change
+
+
+def missing(change: Change) -> list[str]:
+    """What a change lacks: keys of `RULES`, in their order.
+
+    - A kernel is a `.cu` or `.cuh` file below csrc/, or a `.py` file below yaie/ops/triton/. A test
+      is tests/kernel_cases.py, or a `.py` file whose path begins with tests/test_.
+    - The tools watch CUDA C++ only.
+    - Every GPU of `faster_on` needs a record of its own, made with checked results.
+    - A record of two GPUs or more, with checked results, serves for a file of `SEVERAL_GPUS`.
+    - A file below yaie/course/exercises/ needs one below exercises/ and one below solutions/, if
+      it is a page: its name ends in `.md`.
+    - Dependencies are in pyproject.toml and constraints.txt.
+    """
+    raise NotImplementedError("Exercise 26.5: What a change still lacks")

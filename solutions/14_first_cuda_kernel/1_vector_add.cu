@@ -1,0 +1,38 @@
+// Solution of exercise 14.1: Add two vectors, one element per thread.
+//
+// Write a kernel and its launch. In the kernel: which element is this thread's, does it exist, and
+// its sum. In the launcher: how many thread blocks of `THREADS` threads cover `n` elements, and the
+// launch on `stream`. Change the lines between `begin` and `end` only, in both places.
+//
+// Generated from vector_add in csrc/elementwise/vector_add_scalar.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Vector addition, one element per thread: the first kernel of the course. In float32 only;
+// vector_add.cu takes the other dtypes.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n]
+// Owns      each thread: one element; each thread block: THREADS adjacent elements
+// Moves     each input once and the output once: 12 × n bytes
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
+// Idea      none yet: there are as many threads as elements, rounded up to whole thread blocks.
+#include <cuda_runtime.h>
+
+constexpr int THREADS = 256;  // per thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    // exercise 14.1 begin: this thread's element, whether it exists, and its sum
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] + y[i];
+    // exercise 14.1 end
+}
+
+extern "C" cudaError_t vector_add_scalar_f32(const float* x, const float* y, float* out, int n,
+                                             cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;  // CUDA rejects a grid without thread blocks
+    // exercise 14.1 begin: how many thread blocks, and the launch
+    int thread_blocks = (n + THREADS - 1) / THREADS;
+    vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
+    // exercise 14.1 end
+    return cudaGetLastError();
+}

@@ -1,0 +1,38 @@
+// Solution of exercise 14.4: A grid of any size: the grid-stride loop.
+//
+// Here the caller says how many thread blocks there are, and there may be far fewer threads than
+// elements, or more. Write the kernel so that the whole vector is added, every element once, and so
+// that in each iteration the threads of a warp take neighboring elements.
+//
+// Generated from vector_add in csrc/elementwise/vector_add_stride.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Vector addition with a grid smaller than the vector: a grid-stride loop.
+//
+// Computes  out[i] = x[i] + y[i]
+// Shapes    x, y and out [n], float32; the caller chooses thread_blocks
+// Owns      each thread: every (thread_blocks × THREADS)-th element
+// Moves     each input once and the output once: 12 × n bytes
+// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
+// Idea      the size of the grid follows the GPU instead of the data. In every iteration of the
+//           loop the elements of a warp are still adjacent.
+#include <cuda_runtime.h>
+
+constexpr int THREADS = 256;  // per thread block
+
+__global__ void vector_add(const float* x, const float* y, float* out, int n) {
+    // exercise 14.4 begin: the elements of this thread, one after another
+    int stride = gridDim.x * blockDim.x;
+    // long long, since the last step may exceed the largest int
+    for (long long i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += stride) {
+        out[i] = x[i] + y[i];
+    }
+    // exercise 14.4 end
+}
+
+extern "C" cudaError_t vector_add_stride_f32(const float* x, const float* y, float* out, int n,
+                                             int thread_blocks, cudaStream_t stream) {
+    if (n == 0) return cudaSuccess;
+    vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n);
+    return cudaGetLastError();
+}

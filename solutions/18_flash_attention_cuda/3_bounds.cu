@@ -1,0 +1,207 @@
+// Solution of exercise 18.3: Which keys a tile needs, and a row sees.
+//
+// Before the loop over tiles, a thread block computes four things. `kv_head`: the KV head that query
+// head `head` reads; flash.group() query heads share one. `queries`: how many queries this tile has,
+// at most HEIGHT. The sequence has sequence.num_queries of them, counted from 0, and the tile begins
+// at sequence.first_row. `num_keys`: how many keys the tile visits, no more than one of its queries
+// sees. And `seen[r]`: how many keys row r of this warp sees, whose rows begin at `first` in the
+// tile; 0 if there is no such query. sequence.seen_by(query, flash.causal) says how many keys a
+// query of the sequence sees.
+//
+// Generated from flash_shared_tile in csrc/flash/shared_tile.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Flash attention, rung 2 of 3: a tile of queries, and tiles of keys and values in shared memory.
+//
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as specified in flash.cuh
+// Shapes    as specified in flash.cuh; float32, float16 or bfloat16; head_dim at most 128, else
+//           cudaErrorInvalidValue
+// Owns      each thread block of 8 warps: a tile of 32 queries of one head (16 in float32 with
+//           head_dim above 64); each warp: 4 rows of it (2); each lane: the scores of one key of
+//           each tile, and every 32nd element of each output row
+// Moves     for each tile of queries all keys and values that any of them sees: 2 × num_q × num_k ×
+//           head_dim / 32 elements per head, half of that if causal
+// Reaches   18.9 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.058
+//           of torch's FlashAttention-2
+// Oracle    attention in float64, in tests/test_flash_kernels.py
+// Idea      all queries of the tile use what was loaded once. A warp handles 32 scores of a row at
+//           a time, one per lane: their maximum and their sum take ten shuffles for 32 scores,
+//           where rung 1 took five for each. The scores stay in registers and never go to memory.
+#include "flash/flash.cuh"
+
+constexpr int WARPS = 8, THREADS = WARPS * WARP;
+constexpr int KEYS = WARP;  // per tile: one per lane
+
+// The maximum of `value` over the warp, returned in every lane. All 32 lanes must call it.
+__device__ __forceinline__ float warp_max(float value) {
+    for (int step = WARP / 2; step > 0; step /= 2)
+        value = fmaxf(value, __shfl_xor_sync(ALL_LANES, value, step));
+    return value;
+}
+
+// Load a tile of k or v, one row per warp at a time, with zeros past the keys and past head_dim.
+template <int WIDTH, typename T>
+__device__ void load_tile(T (&tile)[KEYS][WIDTH], const T* from, int64_t stride, int start,
+                          int num_keys, const Sequence& sequence, const Flash<T>& flash) {
+    for (int row = threadIdx.x / WARP; row < KEYS; row += WARPS) {
+        bool inside = start + row < num_keys;
+        int64_t place = inside ? sequence.place(start + row, flash.block_size) : 0;
+        for (int d = threadIdx.x % WARP; d < WIDTH; d += WARP)
+            tile[row][d] =
+                inside && d < flash.head_dim ? from[place * stride + d] : from_float<T>(0.0f);
+    }
+}
+
+// The scores of this lane's key: the dot products of its row of k_tile with ROWS rows of q_tile.
+template <int DIMS, int ROWS, int WIDTH, typename T>
+__device__ void multiply(float (&scores)[ROWS], const float (*q_rows)[DIMS],
+                         const T (&k_tile)[KEYS][WIDTH]) {
+    for (int r = 0; r < ROWS; ++r) scores[r] = 0.0f;
+#pragma unroll 4
+    for (int d = 0; d < DIMS; d += Vec<T>::SIZE) {
+        Vec<T> k_values = load16(&k_tile[threadIdx.x % WARP][d]);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r)
+#pragma unroll
+            for (int i = 0; i < Vec<T>::SIZE; i += Vec<float>::SIZE) {
+                Vec<float> q_values = load16(&q_rows[r][d + i]);
+#pragma unroll
+                for (int j = 0; j < Vec<float>::SIZE; ++j)
+                    scores[r] += q_values[j] * to_float(k_values[i + j]);
+            }
+    }
+}
+
+// Store a row of out, which is `sums` times `factor`, and its element of lse.
+template <int PARTS, typename T>
+__device__ void store_row(const Flash<T>& flash, size_t row, const float (&sums)[PARTS],
+                          float factor, float lse) {
+    int lane = threadIdx.x % WARP;
+    for (int i = 0, d = lane; i < PARTS; ++i, d += WARP)
+        if (d < flash.head_dim)
+            flash.out[row * flash.head_dim + d] = from_float<T>(sums[i] * factor);
+    if (lane == 0) flash.lse[row] = lse;
+}
+
+template <int DIMS, int ROWS, typename T>
+__global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
+    constexpr int HEIGHT = WARPS * ROWS, PARTS = DIMS / WARP;
+    // Rows of k_tile are padded by 16 bytes: a warp reads 32 of them together, in different banks.
+    __shared__ alignas(16) float q_tile[HEIGHT][DIMS];
+    __shared__ alignas(16) T k_tile[KEYS][DIMS + Vec<T>::SIZE];
+    __shared__ alignas(16) T v_tile[KEYS][DIMS];
+
+    Sequence sequence = find_sequence(flash, blockIdx.x, HEIGHT);
+    if (sequence.first_row >= sequence.num_queries) return;  // the whole thread block returns
+    int lane = threadIdx.x % WARP, first = threadIdx.x / WARP * ROWS;  // this warp's first row
+    int head = blockIdx.y, head_dim = flash.head_dim;
+
+    // The KV head that this tile reads, its number of queries, the number of keys that its loop
+    // covers, and how many keys each row of this warp sees: none for a row past the queries.
+    int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
+    // exercise 18.3 begin
+    kv_head = head / flash.group();
+    queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
+    num_keys = sequence.seen_by(sequence.first_row + queries - 1, flash.causal);
+    for (int r = 0; r < ROWS; ++r)
+        if (first + r < queries)
+            seen[r] = sequence.seen_by(sequence.first_row + first + r, flash.causal);
+    // exercise 18.3 end
+
+    int first_token = sequence.first_query + sequence.first_row;
+    const T* q = flash.q + first_token * flash.q_stride + head * head_dim;
+    for (int row = threadIdx.x / WARP; row < HEIGHT; row += WARPS)
+        for (int d = lane; d < DIMS; d += WARP)
+            q_tile[row][d] = row < queries && d < head_dim
+                                 ? to_float(q[row * flash.q_stride + d]) * flash.scale
+                                 : 0.0f;
+    const T* k = flash.k + kv_head * head_dim;
+    const T* v = flash.v + kv_head * head_dim;
+
+    float maximum[ROWS], total[ROWS] = {}, sums[ROWS][PARTS] = {}, scores[ROWS];
+    for (int r = 0; r < ROWS; ++r) maximum[r] = -INFINITY;
+    for (int start = 0; start < num_keys; start += KEYS) {
+        load_tile(k_tile, k, flash.k_stride, start, num_keys, sequence, flash);
+        load_tile(v_tile, v, flash.v_stride, start, num_keys, sequence, flash);
+        __syncthreads();  // wait until the whole tile is written
+        multiply(scores, &q_tile[first], k_tile);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            if (start + lane >= seen[r]) scores[r] = -INFINITY;
+            float larger = fmaxf(maximum[r], warp_max(scores[r]));
+            float finite = larger == -INFINITY ? 0.0f : larger;  // -inf - -inf is NaN
+            float correction = expf(maximum[r] - finite);
+            scores[r] = expf(scores[r] - finite);  // from here on a weight
+            total[r] = total[r] * correction + warp_sum(scores[r]);
+            maximum[r] = larger;
+            for (int i = 0; i < PARTS; ++i) sums[r][i] *= correction;
+        }
+#pragma unroll 4
+        for (int key = 0; key < KEYS; ++key) {
+            float value[PARTS];
+            for (int i = 0; i < PARTS; ++i) value[i] = to_float(v_tile[key][lane + i * WARP]);
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r) {
+                float weight = __shfl_sync(ALL_LANES, scores[r], key);
+                for (int i = 0; i < PARTS; ++i) sums[r][i] += weight * value[i];
+            }
+        }
+        __syncthreads();  // wait until all threads have read it
+    }
+    for (int r = 0; r < ROWS && first + r < queries; ++r) {
+        size_t row = (size_t)(first_token + first + r) * flash.heads + head;
+        float factor = total[r] > 0.0f ? 1.0f / total[r] : 0.0f;
+        store_row(flash, row, sums[r], factor, maximum[r] + logf(total[r]));  // -infinity if none
+    }
+}
+
+template <int DIMS, typename T>
+static cudaError_t launch_wide(const Flash<T>& flash, cudaStream_t stream) {
+    constexpr int ROWS = DIMS * sizeof(T) > 256 ? 2 : 4;  // so that the tiles fit in 48 KB
+    dim3 grid(most_tiles(flash, WARPS * ROWS), flash.heads);
+    flash_shared_tile<DIMS, ROWS><<<grid, THREADS, 0, stream>>>(flash);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    if (flash.tokens == 0 || flash.heads == 0) return cudaSuccess;
+    if (flash.head_dim <= 32) return launch_wide<32>(flash, stream);
+    if (flash.head_dim <= 64) return launch_wide<64>(flash, stream);
+    if (flash.head_dim <= 128) return launch_wide<128>(flash, stream);
+    return cudaErrorInvalidValue;
+}
+
+extern "C" cudaError_t flash_shared_tile_f32(
+    const float* q, const float* k, const float* v, float* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<float> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                          tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                          block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_shared_tile_f16(
+    const __half* q, const __half* k, const __half* v, __half* out, float* lse, const int* starts_q,
+    const int* starts_k, const int* block_tables, const int* context_lens, int batch, int tokens,
+    int keys, int heads, int kv_heads, int head_dim, int64_t q_stride, int64_t k_stride,
+    int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    Flash<__half> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                           tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                           block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}
+extern "C" cudaError_t flash_shared_tile_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* out,
+    float* lse, const int* starts_q, const int* starts_k, const int* block_tables,
+    const int* context_lens, int batch, int tokens, int keys, int heads, int kv_heads, int head_dim,
+    int64_t q_stride, int64_t k_stride, int64_t v_stride, int block_size, int max_blocks,
+    float scale, int causal, cudaStream_t stream) {
+    Flash<__nv_bfloat16> flash = {q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                                  batch, tokens, keys, heads, kv_heads, head_dim, q_stride,
+                                  k_stride, v_stride, block_size, max_blocks, scale, causal};
+    return launch(flash, stream);
+}

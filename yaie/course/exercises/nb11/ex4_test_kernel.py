@@ -1,0 +1,37 @@
+"""11.4: which of the planted kernels `test_kernel` accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from yaie.course.core.observe import Case, Observer, is_unsolved
+from yaie.course.exercises.nb11.planted import planted
+from yaie.course.lessons.kernel_test import Kernel
+
+
+def cases() -> Iterator[Case]:
+    for kernel in planted():
+        yield Case(f"a kernel that {kernel.what}", kernel=kernel)
+
+
+def observe(test_kernel: Callable[[Kernel], None], case: Case, see: Observer) -> None:
+    kernel = case.kernel
+    if not kernel.look_for:
+        said = ""
+        with see.call("test_kernel"):
+            try:
+                test_kernel(kernel.make())
+            except AssertionError as error:
+                said = str(error)
+        verdict, told = ("refuses", f" ({said})" if said else "") if said else ("accepts", "")
+        why = f"The kernel keeps its promises; it may round differently.{told}"
+        see.equal("your test's verdict", verdict, "accepts", why)
+        return
+    try:
+        test_kernel(kernel.make())
+        verdict = "accepts"
+    except Exception as error:
+        if is_unsolved(error):
+            raise
+        verdict = "refuses"
+    see.equal("your test's verdict", verdict, "refuses", kernel.look_for)
