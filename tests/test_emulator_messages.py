@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from yaie.build.jit import load
 from yaie.emulator import KernelError, Module
 from yaie.emulator.advice import no_launcher
+from yaie.emulator.build import build_runtime
 
 KERNEL = "__global__ void fill(float* x) { x[0] = 1; }\n"
 BODY = "(float* x) {\n    fill<<<1, 1>>>(x);\n    return cudaGetLastError();\n}\n"
@@ -97,3 +103,47 @@ def test_a_refused_launch_says_which_number_is_wrong(tmp_path, checked):
         assert finding.message.startswith("line 7: fill<<<(1, 1, 1), (2000, 1, 1), 0>>> is refused")
     module.tries_again(x)
     assert x.item() == 1 and (not checked or module.report.clean)
+
+
+# Prints what comes of each source; the folder is the only one in which a compiler is looked for.
+WITHOUT = """
+import os, sys
+os.environ.pop("CXX", None)
+os.environ["PATH"], *sources = sys.argv[1:]
+import torch
+from yaie.build.jit import CompileError, load
+x = torch.zeros(1)
+for source in sources:
+    try:
+        load(source).go(x, 1, 1, 1, 1, 0)
+        print("ran", x.item())
+    except CompileError as error:
+        print(error)
+"""
+
+
+def come_of(path, *sources: str) -> list[str]:
+    command = [sys.executable, "-c", WITHOUT, str(path), *sources]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_kept_build_needs_no_compiler(tmp_path, monkeypatch):
+    runtime, mine = build_runtime("core"), tmp_path / "cache"
+    monkeypatch.setenv("YAIE_CACHE", str(mine))
+    (missing,) = come_of(tmp_path, SOURCE)
+    assert missing.startswith("no C++ compiler: install g++")
+    (mine / "emulator").mkdir(parents=True)
+    shutil.copy(runtime, mine / "emulator")
+    assert come_of(os.environ["PATH"], SOURCE) == ["ran 1.0"]
+
+    new = SOURCE + "// new"
+    assert come_of(tmp_path, SOURCE, new) == ["ran 1.0", missing]
+    broken = tmp_path / "g++"
+    broken.write_text("#!/bin/sh\necho 'cannot execute cc1plus' >&2; exit 1\n")
+    broken.chmod(0o755)
+    said = "g++ --version fails: cannot execute cc1plus"
+    assert come_of(tmp_path, SOURCE) == ["ran 1.0"]
+    (mine / "compiler.txt").unlink()
+    assert come_of(tmp_path, SOURCE) == [said]

@@ -82,6 +82,10 @@ def test_on_a_gpu_it_says_how_far_the_kernel_is(card, monkeypatch, tmp_path):
     kept.parent.mkdir(parents=True)
     kept.touch()
     assert how() == ("compiled", True, True)
+    compiler.unlink()  # what it compiled does not need it
+    assert how() == ("compiled", True, True)
+    kept.unlink()
+    assert how() == ("no nvcc", False, False)
 
     built = ahead.target(path.read_text(), path)
     built.parent.mkdir(parents=True)

@@ -37,6 +37,29 @@ def content_hash(*parts: str) -> str:
     return digest.hexdigest()[:16]
 
 
+def remembered(tool: str, ask: Callable[[], str]) -> str:
+    """What `ask` says of a compiler; if it is not there, what it said the last time it was.
+
+    Names in the cache carry it, so what a compiler built is found without the compiler. Raises what
+    `ask` raises if nothing is remembered.
+    """
+    note = cache_root() / f"{tool}.txt"
+    before = note.read_text() if note.exists() else None
+    try:
+        said = ask()
+    except RuntimeError:
+        if before is None:
+            raise
+        return before
+    if said != before:
+        with suppress(PermissionError):  # a cache of another user
+            note.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
+                file.write(said)
+            os.replace(file.name, note)
+    return said
+
+
 @dataclass(frozen=True)
 class Built:
     """A file that was built once.

@@ -17,7 +17,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -188,10 +188,11 @@ class Module:
             return Availability("built ahead of time")
         if not nvcc.able(nvcc.architectures_of(capability), self.source):
             return Availability(f"needs {nvcc.sm(nvcc.needs(self.source))}", available=False)
+        with suppress(CompileError):  # there never was an nvcc
+            if nvcc.kept(self.source, self.path, capability).exists():
+                return Availability("compiled")
         if nvcc.find() is None:
             return Availability("no nvcc", available=False)
-        if nvcc.kept(self.source, self.path, capability).exists():
-            return Availability("compiled")
         if not nvcc.has_host_compiler():
             return Availability("no C++ compiler", available=False)
         return Availability("compiled at first use")

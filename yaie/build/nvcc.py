@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from yaie.build.cache import Built, build_once, cache_root, content_hash
+from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
 from yaie.emulator.build import CompileError
 from yaie.emulator.rewrite import CSRC, read_source, rewrite
 
@@ -245,12 +245,15 @@ def build_for(source: str, path: Path, capability: tuple[int, int]) -> Built:
 
 
 def kept(source: str, path: Path, capability: tuple[int, int]) -> Path:
-    """Where `build_for` keeps what it compiles. Raises CompileError if there is no nvcc."""
+    """Where `build_for` keeps what it compiles.
+
+    Without nvcc, what the last one compiled. Raises CompileError if there never was one.
+    """
     import torch
 
     key = content_hash(
         *(*read_all(source, path), str(path), *OPTIONS, *architectures_of(capability)),
-        *(version(nvcc()), torch.__version__),
+        *(remembered("nvcc", lambda: version(nvcc())), torch.__version__),
     )
     return cache_root() / "cuda" / f"{path.stem or 'kernel'}-{key}.so"
 

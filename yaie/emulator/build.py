@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
 
-from yaie.build.cache import Built, build_once, cache_root, content_hash
+from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.shared import shared_arrays, too_much
 
@@ -215,9 +215,20 @@ def compiler() -> str:
 
 @lru_cache(maxsize=1)
 def compiler_version() -> str:
-    """What the compiler says of itself: another one must not use this one's files."""
-    done = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()[0]
+    """What the compiler says of itself: another one must not use this one's files.
+
+    Without a compiler, the one that was used last: what it built needs none. Raises CompileError if
+    there never was one.
+    """
+
+    def ask() -> str:
+        command = [compiler(), "--version"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode or not done.stdout:
+            raise CompileError(f"{' '.join(command)} fails: {done.stderr.strip()}")
+        return done.stdout.splitlines()[0]
+
+    return remembered("compiler", ask)
 
 
 def _folder() -> Path:

@@ -16,6 +16,7 @@ from typing import Any
 from yaie.build.cache import Built
 from yaie.emulator import runtime
 from yaie.emulator.advice import no_launcher
+from yaie.emulator.arena import Guarded, moved, spans
 from yaie.emulator.build import build
 from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.lines import Lines
@@ -128,11 +129,11 @@ class Module:
             )
         library = self._library(launcher.name)
         with _one_call:
-            error, stopped = self._run(library, launcher, arguments)
+            error, stopped, memories = self._run(library, launcher, arguments)
             refused = runtime.refusal(error) if error else None
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
-            told = describe(stopped, lines, ())
+            told = describe(stopped, lines, memories)
             if self.checked and self.report:  # which names the memory
                 alike = (
                     f for f in self.report.findings if (f.kind, f.line) == (told.kind, told.line)
@@ -148,19 +149,29 @@ class Module:
 
     def _run(
         self, library: Library, launcher: Launcher, arguments: Sequence[Any]
-    ) -> tuple[int, runtime.RawFailure | None]:
-        """Call a launcher; returns its error code and what stopped a kernel, if something did."""
+    ) -> tuple[int, runtime.RawFailure | None, list[Memory]]:
+        """Call a launcher; returns its error code, what stopped a kernel, and what that names.
+
+        Raises KernelError if a kernel wrote beyond a tensor and nothing stopped it.
+        """
+        memories: list[Memory] = []
         if self.checked:
             with Checker(self, library, launcher, arguments) as checker:
                 error = runtime.call(launcher, library.loaded, checker.arguments)
                 stopped = runtime.failure()
                 # A launch that was refused is a fault, even if the launcher does not tell.
                 self.report = checker.report(stopped or (None if error else runtime.refusal(0)))
+                overrun = ""
         else:
-            error = runtime.call(launcher, library.loaded, arguments)
-            stopped = runtime.failure()
+            with Guarded(launcher, arguments) as guarded:
+                error = runtime.call(launcher, library.loaded, guarded.arguments)
+                stopped = runtime.failure()
+                memories = guarded.explain(stopped)
+                overrun = guarded.overrun()
         sys.stdout.write(runtime.printed())
-        return error, stopped
+        if overrun and not stopped:
+            raise KernelError(f"{launcher.name}: {overrun}: checked mode names its line")
+        return error, stopped, memories
 
 
 class Checker:
@@ -184,19 +195,18 @@ class Checker:
     def __enter__(self) -> Checker:
         lib = runtime.checker()
         lib.emulator_check_begin()
-        groups = self._groups()
+        found = spans(self._launcher, self._given)
         tables = [a for p, a in zip(self._launcher.wanted, self._given, strict=True) if p.table]
-        sizes = [end - begin for begin, end, *_ in groups] + [8 * len(t or ()) for t in tables]
-        constant = {p.name for p in self._launcher.wanted if p.constant}
+        sizes = [span.end - span.begin for span in found] + [8 * len(t or ()) for t in tables]
         self._arena = mmap.mmap(-1, sum(size + GAP + ALIGNMENT for size in sizes) + GAP)
         self._anchor = ctypes.c_char.from_buffer(self._arena)
         self._cursor = ctypes.addressof(self._anchor)
-        for begin, end, names, item in groups:
-            place = self._take(end - begin, " and ".join(names), begin % 32, item)
-            ctypes.memmove(place, begin, end - begin)
-            self._places.append((begin, end - begin, place))
-            # memory that is only read may be mapped read-only
-            if not {name.partition("[")[0] for name in names} <= constant:
+        for span in found:
+            begin, size = span.begin, span.end - span.begin
+            place = self._take(size, " and ".join(span.names), begin % 32, span.item)
+            ctypes.memmove(place, begin, size)
+            self._places.append((begin, size, place))
+            if not span.constant:  # what is only read may be mapped read-only
                 self._written.append(self._places[-1])
         for array in self._library.shared_arrays:
             owner = array.kernel if array.kernel in self._module.kernels else ""
@@ -204,7 +214,7 @@ class Checker:
             lib.emulator_check_symbol(array.offset, array.size, owner.encode(), number)
             self._memories.append(Memory(array.name, array.size))
         self.arguments = [
-            self._table(p.name, a) if p.table and a else self._moved(a)
+            self._table(p.name, a) if p.table and a else moved(a, self._places)
             for p, a in zip(self._launcher.wanted, self._given, strict=True)
         ]
         return self
@@ -219,7 +229,7 @@ class Checker:
 
     def _table(self, name: str, tensors: Sequence[Any]) -> int:
         """The array of the addresses to which these tensors moved."""
-        addresses = (ctypes.c_void_p * len(tensors))(*map(self._moved, tensors))
+        addresses = moved(tensors, self._places)
         place = self._take(ctypes.sizeof(addresses), name)
         ctypes.memmove(place, addresses, ctypes.sizeof(addresses))
         return place
@@ -235,40 +245,6 @@ class Checker:
         """What the checker noted; before the call is left."""
         path = self._library.built.path
         return make_report(path, self._module.source, self._memories, stopped)
-
-    def _groups(self) -> list[tuple[int, int, list[str], int]]:
-        """(begin, end, names, bytes of an element) of the tensors' memory.
-
-        Tensors that overlap are one group, of which an element has no size.
-        """
-        spans = []
-        for parameter, argument in zip(self._launcher.wanted, self._given, strict=True):
-            if not parameter.pointer or argument is None:
-                continue
-            named = [(parameter.name, argument)]
-            if parameter.table:
-                named = [(f"{parameter.name}[{i}]", tensor) for i, tensor in enumerate(argument)]
-            for name, tensor in named:
-                begin, item = tensor.data_ptr(), tensor.element_size()
-                if size := tensor.numel() * item:
-                    spans.append((begin, begin + size, name, item))
-        groups: list[tuple[int, int, list[str], int]] = []
-        for begin, end, name, item in sorted(spans):
-            if groups and begin < groups[-1][1]:
-                first, last, names, _ = groups[-1]
-                groups[-1] = (first, max(last, end), [*names, name], 0)
-            else:
-                groups.append((begin, end, [name], item))
-        return groups
-
-    def _moved(self, argument: Any) -> Any:
-        if not hasattr(argument, "data_ptr"):
-            return argument
-        pointer = argument.data_ptr()
-        for original, size, here in self._places:
-            if original <= pointer < original + size:
-                return here + pointer - original
-        return None  # an empty tensor has no memory
 
 
 _ERRORS = {

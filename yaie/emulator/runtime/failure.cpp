@@ -145,6 +145,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
         failure.access = is_store(context) ? Access::store : Access::load;
     } else {
         failure = failure_at(Kind::segmentation_fault, 700, context);
+        failure.access = is_store(context) ? Access::store : Access::load;
     }
     failure.address = (uint64_t)info->si_addr;
     fail(*core, failure);
