@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from launches import captured, each_device
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from yaie.build import ahead, cache, jit, nvcc
 from yaie.build.jit import CompileError, KernelError
@@ -122,6 +123,8 @@ def test_checked_mode_reports(tmp_path):
 # ------------------------------------------------------------------------- what is refused
 
 X, OUT = torch.zeros(8), torch.zeros(8)
+with FakeTensorMode():
+    FAKE = torch.zeros(8)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,7 @@ X, OUT = torch.zeros(8), torch.zeros(8)
         ((X, OUT, X), r"'n' must be a number \(int\), got Tensor"),
         ((X, OUT, 1 << 31), "'n' must fit in int, got 2147483648"),
         ((X, [0.0], 8), "'out' must be a tensor or None, got list"),
+        ((FAKE, OUT, 8), "'x' must have memory, got a FakeTensor"),
         ((X, OUT.to("meta"), 8), "'out' must be on cpu like 'x', got meta"),
         ((X.to("meta"), OUT.to("meta"), 8), "must be on the CPU or a CUDA device, got meta"),
     ],

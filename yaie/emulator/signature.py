@@ -285,6 +285,8 @@ def _wrong_number(launcher: Launcher, given: int) -> str:
 def _tensor_problem(parameter: Parameter, argument: Any) -> str | None:
     if not hasattr(argument, "data_ptr"):
         return f"must be a tensor or None, got {type(argument).__name__}"
+    if type(argument).__name__ == "FakeTensor":  # its address is 0, whatever its device says
+        return "must have memory, got a FakeTensor: a fake only describes its result"
     if parameter.dtypes and argument.dtype not in parameter.dtypes:
         names = sorted(map(_plain, parameter.dtypes))
         return f"must be a tensor of {' or '.join(names)}, got {_plain(argument.dtype)}"
