@@ -44,19 +44,18 @@ def remembered(tool: str, ask: Callable[[], str]) -> str:
     `ask` raises if nothing is remembered.
     """
     note = cache_root() / f"{tool}.txt"
-    before = note.read_text() if note.exists() else None
     try:
         said = ask()
     except RuntimeError:
-        if before is None:
-            raise
-        return before
-    if said != before:
-        with suppress(PermissionError):  # a cache of another user
+        if note.exists():
+            return note.read_text()
+        raise
+    with suppress(PermissionError):  # a cache of another user
+        if not note.exists() or note.read_text() != said:
             note.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=note.parent, delete=False) as file:
-                file.write(said)
-            os.replace(file.name, note)
+            part = note.with_suffix(f".{os.getpid()}")
+            part.write_text(said)
+            os.replace(part, note)
     return said
 
 
@@ -124,6 +123,7 @@ def _lock(target: Path) -> Iterator[None]:
 
     number = int(content_hash(target.name)[:2], 16) % 64  # so that the files do not add up
     lock = FileLock(target.parent / f".lock-{number:02}")
+    busy = f"{target.name} is being built for {PATIENCE:.0f} s elsewhere: building it here too"
     try:
         try:
             lock.acquire(timeout=PATIENCE / 12, poll_interval=0.02)
@@ -131,11 +131,7 @@ def _lock(target: Path) -> Iterator[None]:
             warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
             lock.acquire(timeout=PATIENCE * 11 / 12, poll_interval=0.02)
     except Timeout:
-        warnings.warn(
-            f"another process has been building {target.name} for {PATIENCE:.0f} s: "
-            "building it here too",
-            stacklevel=4,
-        )
+        warnings.warn(busy, stacklevel=4)
     except OSError:
         pass  # a file system without locks: then several processes may build the same file
     try:

@@ -119,10 +119,8 @@ class Module:
         self._on_gpu: dict[int, dict[str, Any]] = {}  # device index → launchers
         for own in self.launchers:
             if own in self.__dict__ or hasattr(type(self), own):
-                raise ValueError(
-                    f"{self.name}: a launcher cannot be named {own}, "
-                    f"since module.{own} is the module's own"
-                )
+                is_own = f"since module.{own} is the module's own"
+                raise ValueError(f"{self.name}: a launcher cannot be named {own}, {is_own}")
 
     @property
     def report(self) -> Report | None:

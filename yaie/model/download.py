@@ -51,7 +51,7 @@ def wheel_url(requirement: str, path: Path) -> str | None:
     Unless the index serves the wheel's metadata alone, as PyPI does, pip downloads all of it.
     """
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=path.parent) as folder:
-        report = Path(folder) / "report.json"  # on stdout it has colours where FORCE_COLOR is set
+        report = Path(folder) / "report.json"  # FORCE_COLOR would change it on stdout
         options = ("--dry-run", "--ignore-installed", "--quiet", "--report", str(report))
         done = _pip("install", requirement, path.parent, *options)
         if done.returncode:
