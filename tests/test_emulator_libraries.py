@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import accumulate, chain
 from pathlib import Path
@@ -166,6 +167,19 @@ def test_the_oracle_gives_the_published_answers():
     assert philox(pi, [0xA4093822, 0x299F31D0]) == answer
 
 
+def doubles(numbers: list[int]) -> list[float]:
+    """What `draw` makes of 17: a uniform number of one, two of two each, two pairs and a half."""
+    found = [(numbers[0] + 1) / 2**32]
+    wide = [
+        ((x ^ (y << 21)) + 0.5) / 2**53 for x, y in zip(numbers[1::2], numbers[2::2], strict=True)
+    ]
+    for first, second in zip(wide[2::2], wide[3::2], strict=True):
+        radius, angle = math.sqrt(-2 * math.log(first)), 2 * math.pi * second
+        found += [radius * math.sin(angle), radius * math.cos(angle)]
+    pairs = found[1:]
+    return [found[0], *wide[:2], *pairs[:3], *pairs[4:]]
+
+
 @pytest.mark.parametrize(
     "seed, first", [(0, 0), (1234, 3), (2**63 + 5, 2**64 - 40), (7, 2**34 + 2)]
 )
@@ -173,7 +187,7 @@ def test_random_numbers(checked, seed, first):
     module = module_of("random", checked)
     n = 32
     bits, uniform = torch.zeros(n, 9, dtype=INT), torch.zeros(n, 9)
-    normal, double = torch.zeros(n, 9), torch.zeros(n, 3, dtype=torch.float64)
+    normal, double = torch.zeros(n, 9), torch.zeros(n, 8, dtype=torch.float64)
     module.run_draw(seed, first, bits, uniform, normal, double, n)
     for i in range(n):
         numbers = sequence(seed, 2**31 * i, first, 28)
@@ -185,9 +199,9 @@ def test_random_numbers(checked, seed, first):
         angle = (pairs[:, 1] + 0.5) * 2 * torch.pi / 2**32
         both = torch.stack([radius * angle.sin(), radius * angle.cos()], 1).flatten()
         torch.testing.assert_close(normal[i].double(), both[:9], rtol=1e-5, atol=3e-6)
-        low = sequence(seed, 2**31 * i, first + 28, 6)
-        wide = [(x ^ (y << 21)) / 2**53 + 2**-54 for x, y in zip(low[::2], low[1::2], strict=True)]
-        assert double[i].tolist() == wide
+        expected = doubles(sequence(seed, 2**31 * i, first + 28, 17))
+        assert double[i, :3].tolist() == expected[:3]
+        assert double[i].tolist() == pytest.approx(expected, rel=1e-12, abs=1e-13)
     assert clean(module), module.report
 
 
@@ -201,7 +215,7 @@ def test_a_gpu_draws_the_same_numbers_and_converts_alike():
         random = load(with_launchers((SOURCES / "random.cu").read_text()), name="random")
         bits = torch.zeros(n, 9, dtype=INT, device=device)
         uniform, normal = (torch.zeros(n, 9, device=device) for _ in range(2))
-        wide = torch.zeros(n, 3, dtype=torch.float64, device=device)
+        wide = torch.zeros(n, 8, dtype=torch.float64, device=device)
         random.run_draw(2**62 + 5, 2**34 + 3, bits, uniform, normal, wide, n)
         casts = load(with_launchers((SOURCES / "meaning.cu").read_text()), name="meaning")
         x = torch.tensor(VALUES, device=device)
@@ -209,11 +223,12 @@ def test_a_gpu_draws_the_same_numbers_and_converts_alike():
         casts.run_casts(x, x.double(), out, long, len(VALUES))
         rounded = torch.zeros(len(VALUES), 16, dtype=INT64, device=device)
         casts.run_rounded(x, x.double(), x.half(), rounded, len(VALUES))
-        exact = [bits, uniform, wide, out, long, rounded]
-        results[device] = [tensor.cpu() for tensor in (*exact, normal)]
-    for mine, theirs in zip(results["cpu"][:-1], results["cuda"][:-1], strict=True):
+        exact = [bits, uniform, wide[:, :3], out, long, rounded]
+        results[device] = [tensor.cpu() for tensor in (*exact, normal, wide[:, 3:])]
+    for mine, theirs in zip(results["cpu"][:-2], results["cuda"][:-2], strict=True):
         assert torch.equal(mine, theirs)
-    torch.testing.assert_close(results["cpu"][-1], results["cuda"][-1], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(results["cpu"][-2], results["cuda"][-2], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(results["cpu"][-1], results["cuda"][-1], rtol=1e-12, atol=1e-13)
 
 
 def test_the_other_generator_is_refused(tmp_path):

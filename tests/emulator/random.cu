@@ -23,9 +23,13 @@ __global__ void draw(unsigned long long seed, unsigned long long first, int* bit
     normal[i * 9 + 4] = pair.x;
     normal[i * 9 + 5] = pair.y;
     for (int k = 6; k < 9; ++k) normal[i * 9 + k] = curand_normal(&state);
-    wide[i * 3] = curand_uniform_double(&state);
+    wide[i * 8] = curand_uniform_double(&state);
     double2 two = curand_uniform2_double(&state);
-    wide[i * 3 + 1] = two.x;
-    wide[i * 3 + 2] = two.y;
+    wide[i * 8 + 1] = two.x;
+    wide[i * 8 + 2] = two.y;
+    for (int k = 3; k < 6; ++k) wide[i * 8 + k] = curand_normal_double(&state);
+    two = curand_normal2_double(&state);
+    wide[i * 8 + 6] = two.x;
+    wide[i * 8 + 7] = two.y;
     if (curand_normal(&state) != normal[i * 9 + 8]) return;  // the second of the last pair
 }

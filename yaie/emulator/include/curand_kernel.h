@@ -10,8 +10,9 @@ struct curandStatePhilox4_32_10 {
     unsigned long long seed;
     unsigned int numbers[4];  // at that place
     unsigned int used;        // how many of them have been returned
-    bool has_normal;          // normal numbers come in pairs: the second one is kept
+    bool has_normal, has_normal_double;  // normal numbers come in pairs: the second one is kept
     float normal;
+    double normal_double;
 };
 typedef curandStatePhilox4_32_10 curandStatePhilox4_32_10_t;
 
@@ -49,6 +50,11 @@ inline float2 box_muller(unsigned int x, unsigned int y) {
     const float radius = sqrtf(-2 * logf(to_uniform(x)));
     return {radius * sinf(angle), radius * cosf(angle)};
 }
+inline double2 box_muller(uint4 n) {
+    const double angle = 2 * M_PI * to_uniform_double(n.z, n.w);
+    const double radius = sqrt(-2 * log(to_uniform_double(n.x, n.y)));
+    return {radius * sin(angle), radius * cos(angle)};
+}
 
 }  // namespace emulator
 
@@ -65,7 +71,7 @@ EMULATOR_INLINE void skipahead_sequence(unsigned long long n, curandStatePhilox4
 }
 EMULATOR_INLINE void curand_init(unsigned long long seed, unsigned long long subsequence,
                                  unsigned long long offset, curandStatePhilox4_32_10_t* state) {
-    *state = {0, subsequence, seed, {}, 0, false, 0};
+    *state = {0, subsequence, seed, {}, 0, false, false, 0, 0};
     skipahead(offset, state);
 }
 
@@ -87,9 +93,9 @@ EMULATOR_INLINE float4 curand_uniform4(curandStatePhilox4_32_10_t* state) {
     return {emulator::to_uniform(n.x), emulator::to_uniform(n.y), emulator::to_uniform(n.z),
             emulator::to_uniform(n.w)};
 }
+// One number makes a double alone, and two make each of a pair.
 EMULATOR_INLINE double curand_uniform_double(curandStatePhilox4_32_10_t* state) {
-    const unsigned int x = curand(state);
-    return emulator::to_uniform_double(x, curand(state));
+    return curand(state) * 0x1p-32 + 0x1p-32;
 }
 EMULATOR_INLINE double2 curand_uniform2_double(curandStatePhilox4_32_10_t* state) {
     const uint4 n = curand4(state);
@@ -112,6 +118,19 @@ EMULATOR_INLINE float curand_normal(curandStatePhilox4_32_10_t* state) {
     const float2 pair = curand_normal2(state);
     state->has_normal = true;
     state->normal = pair.y;
+    return pair.x;
+}
+EMULATOR_INLINE double2 curand_normal2_double(curandStatePhilox4_32_10_t* state) {
+    return emulator::box_muller(curand4(state));
+}
+EMULATOR_INLINE double curand_normal_double(curandStatePhilox4_32_10_t* state) {
+    if (state->has_normal_double) {
+        state->has_normal_double = false;
+        return state->normal_double;
+    }
+    const double2 pair = curand_normal2_double(state);
+    state->has_normal_double = true;
+    state->normal_double = pair.y;
     return pair.x;
 }
 
