@@ -126,6 +126,17 @@ def test_bad_exercise_is_refused(tmp_path: Path) -> None:
         (tmp_path / "page.md").write_text(page.replace(old, new, 1))
         with pytest.raises(ValueError, match=r"page\.md: has .*; a page has a title"):
             read_page(tmp_path / "page.md")
+    lines = "`copy(tile)`: starts its copies\n`wait()`: waits"
+    for have in (lines, lines.replace("`: w", " w"), lines + "|"):
+        (tmp_path / "page.md").write_text(
+            page.replace("## Idea", f"## You have\n{have}\n\n## Idea")
+        )
+        if have == lines:
+            got = read_page(tmp_path / "page.md")["have"]
+            assert got == (("`copy(tile)`", "starts its copies"), ("`wait()`", "waits"))
+        else:
+            with pytest.raises(ValueError, match=r"page\.md: a line of 'You have' looks like"):
+                read_page(tmp_path / "page.md")
 
 
 # ---------------------------------------------------------------------------- generated files
@@ -517,6 +528,12 @@ def test_hints_card_and_solution(capsys: pytest.CaptureFixture[str]) -> None:
         assert repr(shown) == shown._repr_markdown_()
     assert "1_shared_prefix_length.py" in repr(notebook.card("00.1"))
     assert render.shown_solution(find("00.1")) in repr(notebook.solution("00.1"))
+    have = (("`a`, `b`", "lists of tokens"), ("`min(x, y)`", "the less"))
+    card = tell.card(replace(find("00.1"), have=have))
+    table = (
+        "| You have |  |\n| --- | --- |\n| `a`, `b` | lists of tokens |\n| `min(x, y)` | the less |"
+    )
+    assert f"\n\n{table}\n\n- Difficulty" in card
 
 
 def test_picture_of_a_failure_never_raises() -> None:

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 HINTS = ("Idea", "Invariant", "Shape")
+HAVE = "You have"
 LONGEST_TITLE = 48  # what a stub's line that names the exercise has room for
 
 
@@ -50,6 +51,7 @@ class Exercise:
         part: the field of `yaie.engine.parts.Parts` that the solution plugs into, if any.
         operator: the operator of the model that the solution computes, if any.
         draft: for CUDA, the lines that a learner begins with and repairs; none: writes all of them.
+        have: what is at hand, as (names in Markdown, what they are or return).
     """
 
     id: str
@@ -67,6 +69,7 @@ class Exercise:
     part: str | None = None
     operator: str | None = None
     draft: str = ""
+    have: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.title) > LONGEST_TITLE:
@@ -175,16 +178,19 @@ def _exercise(page: Path) -> Exercise:
 def read_page(path: Path) -> dict[str, Any]:
     """The fields of `Exercise` that a page has.
 
-    A page is "# title", lines such as "minutes: 25", the task, and the sections Idea, Invariant
-    and Shape (the hints), Proves and, where learners repair some lines, Draft.
+    A page is "# title", lines such as "minutes: 25", the task, and the sections "You have" (lines
+    such as "`copy(tile)`: starts the copies of a tile"), Idea, Invariant and Shape (the hints),
+    Proves and, where learners repair some lines, Draft.
     """
-    head, *sections = re.split(r"^## (\w+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    head, *sections = re.split(
+        r"^## ([\w ]+)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
     fields, _, task = head.partition("\n\n")
     title, *pairs = fields.splitlines()
     page: dict[str, Any] = dict(pair.split(": ", 1) for pair in pairs)
     texts = dict(zip(sections[::2], (text.strip("\n") for text in sections[1::2]), strict=True))
-    if not title.startswith("# ") or {*texts} - {"Draft"} != {*HINTS, "Proves"}:
-        wanted = f"a title and the sections {', '.join(HINTS)}, Proves and perhaps Draft"
+    if not title.startswith("# ") or {*texts} - {"Draft", HAVE} != {*HINTS, "Proves"}:
+        wanted = f"a title and the sections {HAVE}, {', '.join(HINTS)}, Proves and perhaps Draft"
         raise ValueError(f"{path}: has {title!r} and {', '.join(texts)}; a page has {wanted}")
     return {
         **page,
@@ -195,7 +201,17 @@ def read_page(path: Path) -> dict[str, Any]:
         "hints": tuple(texts[name] for name in HINTS),
         "proves": texts["Proves"],
         "draft": texts["Draft"] + "\n" if "Draft" in texts else "",
+        "have": tuple(_at_hand(path, line) for line in texts.get(HAVE, "").splitlines()),
     }
+
+
+def _at_hand(path: Path, line: str) -> tuple[str, str]:
+    names, colon, what = line.partition("`: ")
+    if not (line.startswith("`") and colon) or "|" in line:
+        raise ValueError(
+            f'{path}: a line of {HAVE!r} looks like "`name(x)`: what it is", got {line!r}'
+        )
+    return f"{names}`", what
 
 
 def find(exercise_id: str) -> Exercise:

@@ -19,9 +19,11 @@ HEADLINES = {
 
 def card(exercise: Exercise) -> str:
     dots = "●" * exercise.difficulty + "○" * (3 - exercise.difficulty)
+    have = [("You have", ""), ("---", "---"), *exercise.have] if exercise.have else []
+    table = "".join(f"| {names} | {what} |\n" for names, what in have)
     return (
         f"**Exercise {exercise.id} · {exercise.title}**\n\n"
-        f"{exercise.task}\n\n"
+        f"{exercise.task}\n\n{table}{chr(10) * bool(table)}"
         f"- Difficulty {dots}, about {exercise.minutes} minutes\n"
         f"- Edit `{exercise.shown}`: {'repair' if exercise.draft else 'write'} `{exercise.what}`\n"
         f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
