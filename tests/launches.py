@@ -29,7 +29,10 @@ NEEDS_TRITON = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is
 
 
 def skip_unless_it_runs_on(device: str, backend: str) -> None:
-    """Skip Triton's kernels on the CPU of a machine with a GPU, where they are not interpreted."""
+    """Skip Triton's kernels on the CPU of a machine with a GPU, where they are not interpreted, and
+    the C++ back end on a GPU."""
+    if backend == "cpp" and device == "cuda":
+        pytest.skip("the C++ back end computes on a CPU")
     if backend == "triton" and (device == "cuda") != GPU:
         pytest.skip("Triton's kernels are not interpreted where there is a GPU")
 

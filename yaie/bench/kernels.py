@@ -260,7 +260,8 @@ def ways(case: Case, device: torch.device) -> Iterator[tuple[str, bool, Prepare]
         for name, prepare in names.items():
             yield name, ours, prepare
     for backend in () if case.rungs else registry.backends(case.operator):
-        if on_gpu or backend == "reference":  # else kernels would be emulated
+        # On a CPU kernels would be emulated; the C++ back end computes there alone.
+        if backend == "reference" or (on_gpu and backend != "cpp"):
             library = on_gpu and backend == "reference"
             named = case.calls_reference if library else backend
             yield named, backend != "reference", _late(case, backend)
