@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tiny import make_tiny_model
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # What tests expect is what a CPU computes, in float32; those that want a GPU name it.
 os.environ.setdefault("YAIE_DEVICE", "cpu")
@@ -70,6 +71,19 @@ class ByModule(LoadScopeScheduling):
         module, _, test = nodeid.partition("::")
         exercise = re.search(r"\[(\d\d\.\d)\b", test)
         return f"{module}[{exercise[1]}]" if exercise else module
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """What a worker that died leaves to the others: not the test at which it died, which
+        pytest-xdist would start in one worker after the other, without end."""
+        units = self.assigned_work[node]
+        died = next((test for unit in units.values() for test in unit if not unit[test]), None)
+        if died is not None:
+            units[self._split_scope(died)][died] = True
+        self.assigned_work[node] = {
+            scope: unit for scope, unit in units.items() if not all(unit.values())
+        }
+        super().remove_node(node)
+        return died
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ByModule | None:
