@@ -43,7 +43,7 @@ def test_findings_name_the_tensor():
     kernels = jit.load(SOURCE, checked=True, name="tables.cu")
     pools = [torch.zeros(40), torch.zeros(30)]
     kernels.add_number_f32(pools, pools, 2, 40)
-    assert {found.name for found in kernels.report.out_of_bounds} == {"more[1] and pools[1]"}
+    assert {found.name for found in kernels.report.out_of_bounds} == {"pools[1] and more[1]"}
     kernels.add_number_f32(pools[:1], [pools[0].clone()] * 2, 2, 30)
     assert "pools" in {found.name for found in kernels.report.out_of_bounds}
 

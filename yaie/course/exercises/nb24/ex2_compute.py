@@ -9,7 +9,7 @@ from typing import Any
 
 from yaie.course.core.observe import Case, Observer
 from yaie.ops import registry
-from yaie.ops.registry import Unsupported
+from yaie.ops.registry import Declined, Unsupported
 
 OPERATOR = "exercise"
 CPU = ("reference",)
@@ -17,6 +17,7 @@ GPU = ("cuda", "triton", "reference")
 SLOW, NARROW = ("cannot", "head_dim is 80"), ("cannot", "no bfloat16")
 CRASH = ("crashes", "an illegal memory access was encountered")
 ABSENT = ("is missing", "no kernel for this GPU")
+DECLINES = ("declines", "computes on a CPU only")
 
 
 def cases() -> Iterator[Case]:
@@ -29,6 +30,7 @@ def cases() -> Iterator[Case]:
     yield case("auto", {"reference": "computes"}, wanted="reference")
     yield case("auto", {**four, "cuda": SLOW, "triton": NARROW}, wanted="reference")
     yield case("auto", {**four, "cuda": SLOW}, wanted="triton", order=("cuda", "triton"))
+    yield case("auto", {**four, "mine": DECLINES}, wanted="cuda", preferred="mine")
     yield case("auto", {"reference": SLOW}, raises="Unsupported", says=SLOW[1:])
     cannot = {"cuda": SLOW, "reference": "computes"}
     yield case("cuda", cannot, raises="ValueError", says=(OPERATOR, "cuda", SLOW[1]))
@@ -67,7 +69,7 @@ def case(
         name += f", after prefer({OPERATOR!r}, {preferred!r})"
     if called is None:
         called = [*passed, wanted] if wanted else tried
-    reasons = [(name, functions[name][1]) for name in passed]
+    reasons = [(name, functions[name][1]) for name in passed if functions[name] != DECLINES]
     return Case(
         name, backend=backend, functions=functions, wanted=wanted, raises=raises, says=says,
         order=order, device=device, preferred=preferred, called=called, passed=reasons,
@@ -79,7 +81,8 @@ def registered(case: Case, calls: list[str]) -> Iterator[None]:
     """An operator of its own, whose back ends note that they were called, and the orders."""
     kept, announced = dict(registry.ORDER), set(registry._announced)
     errors = {
-        "cannot": registry.Unsupported, "crashes": RuntimeError, "is missing": NotImplementedError,
+        "cannot": Unsupported, "declines": Declined, "crashes": RuntimeError,
+        "is missing": NotImplementedError,
     }  # fmt: skip
 
     def back_end(name: str, does: Any) -> Callable[..., Any]:
