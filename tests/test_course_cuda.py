@@ -13,7 +13,8 @@ from yaie.course.core import cuda, exercise, notebook
 from yaie.course.core.manifest import find
 from yaie.course.core.observe import Observer, Stop
 from yaie.course.core.paths import ROOT
-from yaie.course.core.verdict import MOST_LINES, Verdict, judge
+from yaie.course.core.printed import MOST_LINES
+from yaie.course.core.verdict import Verdict, judge
 
 FIRST = find("14.1")
 SOLVED = (ROOT / "solutions" / FIRST.file).read_text()

@@ -8,6 +8,7 @@ from typing import Any
 from yaie.course.core.exercise import learner_path, load, load_reference
 from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.manifest import Exercise
+from yaie.course.core.printed import first_lines
 from yaie.course.core.verdict import Verdict
 
 
@@ -18,8 +19,9 @@ def draw(exercise: Exercise, verdict: Verdict) -> tuple[str, Any] | None:
     if exercise.picture is None or (exercise.is_triton and not _can_watch()):
         return None
     if verdict.state == "passes":
-        mine = load(exercise, learner_path(exercise))
-        return "The picture is drawn by your code.", exercise.picture(mine)
+        with first_lines():
+            mine = load(exercise, learner_path(exercise))
+            return "The picture is drawn by your code.", exercise.picture(mine)
     caption = "The picture is drawn by the reference, until your code passes."
     return caption, exercise.picture(load_reference(exercise))
 

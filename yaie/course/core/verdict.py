@@ -31,9 +31,9 @@ from yaie.course.core.limit import TimeUp, can_limit, time_limit
 from yaie.course.core.manifest import Exercise
 from yaie.course.core.observe import is_unsolved
 from yaie.course.core.paths import ROOT
+from yaie.course.core.printed import first_lines
 
 SECONDS = 20.0  # a check takes well under one; this is for loops that never end
-MOST_LINES, LONGEST_LINE = 40, 500  # of what is printed, that reach the learner
 
 _UNFINISHED = "This line of the stub still runs; put your code in its place:"
 
@@ -169,7 +169,7 @@ def _rejected(exercise: Exercise, path: Path, failure: judging.Failure) -> Verdi
 
 def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[], None]) -> Verdict:
     try:
-        with time_limit(seconds):
+        with first_lines(), time_limit(seconds):
             attempt()
     except Broken as broken:
         return Verdict(exercise.id, "broken", str(broken))
@@ -213,7 +213,8 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
             )
         except subprocess.TimeoutExpired:
             return Verdict(exercise.id, "fails", _endless(seconds), crashed=True)
-        _pass_on(done.stdout.decode(errors="replace"))
+        with first_lines():
+            print(done.stdout.decode(errors="replace"), end="")
         try:
             verdict = Verdict(**json.loads(answer.read_text(encoding="utf-8")))
             return replace(verdict, picture=_kept_picture(answer.with_suffix(".png")))
@@ -222,14 +223,6 @@ def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     last = said[-1] if said else f"exit status {done.returncode}"
     message = f"Your code ended the process that checked it: {last}"
     return Verdict(exercise.id, "fails", message, crashed=True)
-
-
-def _pass_on(printed: str) -> None:
-    """Print what the learner's code printed, up to `MOST_LINES` lines."""
-    lines = printed.splitlines(keepends=True)
-    sys.stdout.writelines(line[:LONGEST_LINE] for line in lines[:MOST_LINES])
-    if len(lines) > MOST_LINES:
-        print(f"… and {len(lines) - MOST_LINES:,} more lines")
 
 
 def judge_for_parent(exercise: Exercise, path: Path, seconds: float, answer: Path) -> None:
