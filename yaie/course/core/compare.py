@@ -41,12 +41,14 @@ def difference(got: Any, want: Any, rtol: float = 0.0, atol: float = 0.0) -> str
     if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
         if type(got) is not type(want):
             return f"is a {type(got).__name__} {short(got)}, expected a {type(want).__name__}"
+        whole = f"is {short(got)}, expected {short(want)}"
+        seen = len(whole) <= 60 and "..." not in whole and "tensor(" not in whole  # all of both
         for index, (a, b) in enumerate(zip(got, want, strict=False)):
             if inner := difference(a, b, rtol, atol):
-                return f"is {short(got)}, expected {short(want)}: index {index} {inner}"
+                alone = seen and len(got) == len(want) == 1
+                return whole if alone else f"{whole}: index {index} {inner}"
         if len(got) != len(want):
-            lengths = f"{len(got)} entries, expected {len(want)}"
-            return f"is {short(got)}, expected {short(want)}: {lengths}"
+            return whole if seen else f"{whole}: {len(got)} entries, expected {len(want)}"
         return ""
     if got is want or (got != got and want != want):  # the same, or both NaN
         return ""
