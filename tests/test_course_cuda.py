@@ -69,6 +69,23 @@ def test_finding_has_its_line_its_source_and_its_picture() -> None:
     assert got.state == "fails" and isinstance(figure, Figure) and figure.images
 
 
+@pytest.mark.parametrize(
+    "launch", ["<<<thread_blocks, THREADS>>>", "<<<thread_blocks,\n THREADS>>>"]
+)
+def test_a_launch_on_another_stream_is_told(launch: str) -> None:
+    got = verdict("<<<thread_blocks, THREADS, 0, stream>>>", f"/* stream */ {launch}  // stream\n")
+    assert got.state == "fails"
+    assert f"line {line_of('vector_add<<<')}: a launch that is not on `stream`" in got.message
+    assert "default stream" in got.message
+
+
+def test_an_access_wider_than_an_element_is_told() -> None:
+    got = verdict("x[i] + y[i]", "((const double*)x)[i] + y[i]")
+    told = "A load of 8 bytes, where an element of x has 4: is that meant, or has the pointer"
+    assert got.state == "fails" and told in " ".join(got.message.split())
+    assert "an element of x has" not in verdict("i < n", "i <= n").message
+
+
 def test_what_a_kernel_prints_is_shown_up_to_a_limit(capfd) -> None:
     got = verdict("if (i < n)", 'if (i == 7) printf("here is %d\\n", i);\n    if (i < n)')
     assert got.state == "passes"

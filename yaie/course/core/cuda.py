@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from yaie.build.dtypes import ROUNDING, SUFFIXES
+from yaie.course.core.launch_slips import STREAM, off_the_stream, other_size
 from yaie.course.core.observe import Case, Found, Stop
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ def same_code(text: str, other: str) -> bool:
 
 
 def without_comments(text: str) -> str:
-    return _COMMENT.sub("", text)
+    """The code alone, each line where it was."""
+    return _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), text)
 
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -278,10 +280,15 @@ def run(
     except KernelError as raised:
         error = raised
     if kernels.report and kernels.report.findings:
-        _note_finding(see, kernels.report.findings, kernels.source, explain, causes)
+        finding = _cause(kernels.report.findings, causes)
+        size = other_size(finding, kernels.source, name, arguments)
+        _note_finding(see, finding, kernels.source, explain, size)
     if error is not None:
         kind, told = next(((k, t) for k, t in explain.items() if k in str(error)), ("error", ""))
         see.found(Found(kind), str(error), told(None) if callable(told) else told)
+    if stray := off_the_stream(without_comments(kernels.source)):
+        line, text = stray
+        see.found(Found("stream", text), f"line {line}: a launch that is not on `stream`", STREAM)
     return kernels.report
 
 
@@ -293,19 +300,22 @@ def _completed(explain: Explain) -> Explain:
     return {**EXPLAIN, **lanes, **own}
 
 
-def _note_finding(
-    see: Observer, findings: Sequence[Finding], source: str, explain: Explain, causes: Sequence[str]
-) -> None:
-    """Note the first finding that is a cause: a barrier that not all threads reach causes races."""
-    _faulty.add(source)
+def _cause(findings: Sequence[Finding], causes: Sequence[str]) -> Finding:
+    """The first that is a cause: a barrier that not all threads reach causes races."""
     late = ("race", "uninitialized")
-    finding = min(findings, key=lambda found: (found.kind not in causes, found.kind in late))
+    return min(findings, key=lambda found: (found.kind not in causes, found.kind in late))
+
+
+def _note_finding(
+    see: Observer, finding: Finding, source: str, explain: Explain, size: str
+) -> None:
+    _faulty.add(source)
     lines = source.splitlines()
     inside = 0 < finding.line <= len(lines) and not finding.header
     text = lines[finding.line - 1].strip() if inside else ""
     told = explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
-    see.found(Found(finding.kind, text, _where(finding)), finding.message, told)
+    see.found(Found(finding.kind, text, _where(finding)), finding.message, f"{size}{told}")
 
 
 def _where(finding: Finding) -> str:
