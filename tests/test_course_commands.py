@@ -18,6 +18,8 @@ from yaie.course.core import render, watch
 from yaie.course.core.commands import app
 from yaie.course.core.exercise import learner_path
 from yaie.course.core.manifest import exercises, find
+from yaie.course.core.notebook import check
+from yaie.course.core.printed import LONGEST_LINE, MOST_LINES
 
 FIRST = find("00.1")
 WRONG = "def shared_prefix_length(a, b):\n    return len(a)\n"
@@ -130,6 +132,34 @@ def test_status_table_and_json() -> None:
     assert (got["passed"], got["total"]) == (1, total) and got["next"] != "00.1"
     first = {"id": "00.1", "notebook": "00_start_here", "title": FIRST.title, "file": FIRST.shown}
     assert got["exercises"][0] == {**first, "state": "passes", "hints": 1}
+
+
+def test_status_of_a_notebook_recommends_an_exercise_of_it() -> None:
+    assert "Next: 02.1 " in yaie("status", "02")
+    solve(find("02.1"))
+    assert "Next: 02.2 " in yaie("status", "02") and "Next: 00.1 " in yaie("status")
+    solve()
+    assert "Next: 01.1 " in yaie("status", "00")  # all of 00 is solved
+
+
+def test_a_notebook_checks_what_the_command_checks(capsys) -> None:
+    check("02")
+    said = capsys.readouterr().out
+    assert re.findall(r"^.*(02\.\d) .* not started", said, re.MULTILINE) == [
+        "02.1", "02.2", "02.3", "02.4"
+    ]  # fmt: skip
+
+
+def test_a_print_that_was_left_in_gives_few_lines(capsys) -> None:
+    line = "    print(len(a), len(b), *range(1000))\n"
+    start = "def shared_prefix_length(a, b):\n"
+    learner_path(FIRST).write_text(WRONG.replace(start, start + 200 * line))
+    check("00.1")
+    printed = capsys.readouterr().out.splitlines()
+    assert [row.split()[2:5] for row in printed[:MOST_LINES]] == [["0", "1", "2"]] * MOST_LINES
+    assert max(map(len, printed[:MOST_LINES])) == LONGEST_LINE
+    assert re.fullmatch(r"… and \d+ more lines", printed[MOST_LINES])
+    assert "does not pass yet" in printed[MOST_LINES + 1]
 
 
 def watched(waits, *arguments) -> list[str]:

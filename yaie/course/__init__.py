@@ -5,9 +5,10 @@ from yaie.course import card, check, hint, solution, use
 In a notebook, a cell that begins with `%%gpu` is skipped without a GPU.
 """
 
-from yaie.course.core import gpu_cells
+from yaie.course.core import gpu_cells, short_tracebacks
 from yaie.course.core.notebook import card, check, hint, solution, use
 
 __all__ = ["card", "check", "hint", "solution", "use"]
 
 gpu_cells.register()
+short_tracebacks.register()

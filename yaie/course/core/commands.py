@@ -30,12 +30,15 @@ Id = Annotated[str, typer.Argument(metavar="NN.k", help="An exercise, such as 02
 
 @app.command()
 def check(
-    which: Annotated[str, typer.Argument(help="An exercise (02.2), a notebook (02) or all.")],
+    which: Annotated[
+        str,
+        typer.Argument(metavar="NN.k|NN|all", help="An exercise (02.2), a notebook (02) or all."),
+    ],
     picture: Annotated[
         Path | None, typer.Option(help="Save the exercise's picture here (.png, .pdf, .svg).")
     ] = None,
 ) -> None:
-    """Check your code; the exit status is 0 only if everything asked for passes."""
+    """Check your code; the exit status is 0 only if all of it passes."""
     chosen = _chosen(which)
     if picture is not None and len(chosen) > 1:
         raise typer.BadParameter("a picture is of one exercise", param_hint="--picture")
@@ -89,7 +92,7 @@ def solution(
 
 @app.command()
 def reset(exercise_id: Id) -> None:
-    """Put the unsolved exercise back; what you wrote is kept as a copy."""
+    """Put the unsolved exercise back; your version is kept as a copy."""
     exercise = _one(exercise_id)
     path, text = learner_path(exercise), render.stub(exercise)
     progress.remember_hints(exercise, 0)
@@ -109,10 +112,12 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Show how far you are, one line per notebook, and which exercise comes next."""
+    """Show how far you are, and which exercise comes next."""
     chosen = None if which is None else set(_chosen(which))
     judged = [(exercise, judge(exercise)) for exercise in exercises()]
-    following = next((e for e, v in judged if v.state != "passes"), None)
+    open_ones = [e for e, v in judged if v.state != "passes"]
+    wanted = [e for e in open_ones if not chosen or e in chosen]
+    following = next(iter(wanted or open_ones), None)
     passed = sum(v.state == "passes" for _, v in judged)
     if as_json:
         rows = [_row(exercise, verdict) for exercise, verdict in judged]
@@ -141,7 +146,7 @@ def watch(
         str | None, typer.Argument(metavar="[NN.k]", help="Begin here; else at the next unsolved.")
     ] = None,
 ) -> None:
-    """Check again whenever you save, and go on to the next exercise after a pass."""
+    """Check whenever you save; after a pass, take the next exercise."""
     exercise = None if exercise_id is None else _one(exercise_id)
     with keys() as read_key:
         Watch(say=typer.echo, read_key=read_key).run(exercise)

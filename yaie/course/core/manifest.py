@@ -231,7 +231,9 @@ def select(which: str) -> list[Exercise]:
     return chosen
 
 
-def _unknown(got: str, known: list[str]) -> str:
+def _unknown(got: Any, known: list[str]) -> str:
+    if not isinstance(got, str):
+        return f'an exercise is named in quotes, such as "02.2"; got {got!r} without them'
     close = _near(got, known)
     if close:
         return f"there is no exercise {got!r}; did you mean {' or '.join(close)}?"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.course.core import plug, progress, render, tell
-from yaie.course.core.manifest import find
+from yaie.course.core.manifest import find, select
 from yaie.course.core.picture import draw
 from yaie.course.core.verdict import judge
 
@@ -34,12 +34,16 @@ def card(exercise_id: str) -> Markdown:
     return Markdown(tell.card(find(exercise_id)))
 
 
-def check(exercise_id: str) -> None:
-    """Check the learner's code, say the verdict, and draw the exercise's picture."""
-    exercise = find(exercise_id)
-    verdict = judge(exercise)
-    print(tell.verdict(exercise, verdict, hint=f'hint("{exercise.id}")'))
-    if drawn := draw(exercise, verdict):
+def check(which: str) -> None:
+    """Check the learner's code for an exercise ("02.2"), say the verdict, and draw its picture.
+
+    Of a notebook ("02") every exercise is checked, and no picture drawn.
+    """
+    chosen = select(which)
+    for exercise in chosen:
+        verdict = judge(exercise)
+        print(tell.verdict(exercise, verdict, hint=f'hint("{exercise.id}")'))
+    if len(chosen) == 1 and (drawn := draw(exercise, verdict)):
         caption, figure = drawn
         print(caption)
         _show(figure)
