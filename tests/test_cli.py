@@ -16,6 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import yaie
+from yaie import chat as chatting
 from yaie import cli
 from yaie.bench import commands
 from yaie.chat import HELP, Chat
@@ -205,12 +206,17 @@ class PretendedLLM:
         return stream
 
 
+CTRL_C = "Ctrl-C at the prompt"
+
+
 def talk(llm, *lines, **options):
     lines = iter(lines)
 
     def ask(_):
         if (line := next(lines, None)) is None:
             raise EOFError
+        if line is CTRL_C:
+            raise KeyboardInterrupt
         return line if isinstance(line, str) else line.decode()
 
     chat = Chat(llm, ask=ask, **options)
@@ -265,6 +271,30 @@ def test_a_line_that_is_no_text_is_told(capsys):
     talk(llm, b"hi \xff", b"there")
     assert llm.asked == [[{"role": "user", "content": "there"}]]
     assert "A question must be text: 'utf-8' codec can't decode byte" in capsys.readouterr().out
+
+
+def test_one_ctrl_c_at_the_prompt_keeps_the_conversation(capsys):
+    llm = PretendedLLM(Stream(["one"]), Stream(["two"]))
+    chat = talk(llm, "a", CTRL_C, "b", CTRL_C, CTRL_C, "never asked")
+    assert [message["content"] for message in chat.messages] == ["a", "one", "b", "two"]
+    assert capsys.readouterr().out.count("Ctrl-C once more ends the conversation.") == 2
+
+
+def test_kernels_of_exercises_are_compiled_before_the_first_question(monkeypatch):
+    calls = []
+
+    class Pretended:
+        def __init__(self, model, exercises=None, **options):
+            self.engine = SimpleNamespace(back_ends="all")
+
+        def generate(self, prompt, params):
+            calls.append(params.max_tokens)
+
+    monkeypatch.setattr("yaie.engine.llm.LLM", Pretended)
+    chatting.load("model")
+    assert calls == []
+    chatting.load("model", exercises=True)
+    assert calls == [2]  # one step of prefill, one of decode
 
 
 def test_commands_are_not_sent_to_the_model(capsys):

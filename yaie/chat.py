@@ -21,9 +21,12 @@ def load(model: str, exercises: bool | Sequence[str] = False, **options: Any) ->
     started = time.perf_counter()
     print(f"loading {model} ...", flush=True)
     from yaie.engine.llm import LLM
+    from yaie.engine.sampling import SamplingParams
 
     llm = LLM(model, exercises=exercises or None, **options)
-    print(f"operators: {llm.engine.back_ends}")
+    print(f"operators: {llm.engine.back_ends}", flush=True)
+    if exercises:  # kernels are compiled at their first call, which is not the first answer's
+        llm.generate("Hi", SamplingParams(max_tokens=2, ignore_eos=True))
     print(f"ready after {time.perf_counter() - started:.1f} s. {HELP}.")
     return llm
 
@@ -64,12 +67,17 @@ class Chat:
         with contextlib.suppress(ImportError):
             import readline  # noqa: F401  gives `input` its history and editing keys
         prompt = "\n> " if sys.stdin.isatty() else ""
+        is_leaving = False  # the last thing that came was a Ctrl-C
         while True:
             try:
-                line = self.ask(prompt).strip()
-            except (EOFError, KeyboardInterrupt):
+                line, is_leaving = self.ask(prompt).strip(), False
+            except (EOFError, KeyboardInterrupt) as ended:
                 print()
-                return
+                if is_leaving or isinstance(ended, EOFError):
+                    return
+                is_leaving = True
+                print("Ctrl-C once more ends the conversation.")
+                continue
             except UnicodeDecodeError as error:
                 print(f"A question must be text: {error}.")
                 continue

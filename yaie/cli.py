@@ -25,6 +25,7 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # whose tables cut the names of options
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
@@ -44,7 +45,7 @@ def show_version(wanted: bool) -> None:
 def options(
     debug: Annotated[bool, Option("--debug", help="Show where an error was raised.")] = False,
     version: Annotated[
-        bool, Option("--version", callback=show_version, is_eager=True, help="Show it.")
+        bool, Option("--version", callback=show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """What holds for every command. `main` reads --debug itself."""
@@ -54,7 +55,7 @@ def options(
 def doctor(
     as_json: Annotated[bool, Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Examine this machine: what works, what does not, and how to mend it."""
+    """Examine this machine: what works, and how to mend what does not."""
     from yaie.course.core import doctor
 
     findings = doctor.examine()
