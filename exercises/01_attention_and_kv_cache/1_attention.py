@@ -7,11 +7,7 @@ merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumex
 imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
 here.
 
-Check it:     yaie check 01.1
-A hint:       yaie hint 01.1
-Start again:  yaie reset 01.1
-
-The reference is attention in yaie/ops/reference/attention.py.
+In a terminal: yaie check 01.1, yaie hint 01.1, yaie reset 01.1.
 """
 
 from __future__ import annotations

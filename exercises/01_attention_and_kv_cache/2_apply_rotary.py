@@ -5,11 +5,7 @@ Every head of every token is a list of points in a plane: component i and compon
 token's position. The tokens may belong to several sequences and need not begin at 0, so look the
 angles up at `positions`.
 
-Check it:     yaie check 01.2
-A hint:       yaie hint 01.2
-Start again:  yaie reset 01.2
-
-The reference is apply_rotary in yaie/ops/reference/rotary.py.
+In a terminal: yaie check 01.2, yaie hint 01.2, yaie reset 01.2.
 """
 
 from __future__ import annotations

@@ -8,12 +8,8 @@ back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_pro
 `position_ids` is passed, row b of it holds the positions of sequence b's new tokens, instead of
 those that follow the past.
 
-Check it:     yaie check 01.3
-A hint:       yaie hint 01.3
-Start again:  yaie reset 01.3
-
-The reference is RadixAttentionBlock.forward in yaie/course/lessons/attention_block.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 01.3, yaie hint 01.3, yaie reset 01.3.
+What this file does not define is inherited from yaie/course/lessons/attention_block.py.
 """
 
 from __future__ import annotations

@@ -3,12 +3,8 @@
 A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
 agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.
 
-Check it:     yaie check 02.1
-A hint:       yaie hint 02.1
-Start again:  yaie reset 02.1
-
-The reference is TokenTrie.find_shared_prefixes in yaie/course/lessons/trie.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 02.1, yaie hint 02.1, yaie reset 02.1.
+What this file does not define is inherited from yaie/course/lessons/trie.py.
 """
 
 from __future__ import annotations

@@ -7,12 +7,8 @@ on the way. `as_key(token_ids)` makes the tokens a key as the nodes have it,
 `self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
 with `tokens[start:]`.
 
-Check it:     yaie check 02.2
-A hint:       yaie hint 02.2
-Start again:  yaie reset 02.2
-
-The reference is RadixTree.match in yaie/engine/radix.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 02.2, yaie hint 02.2, yaie reset 02.2.
+What this file does not define is inherited from yaie/engine/radix.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@ Cut the edge into `node` in two. Make a new upper node for the first `num_tokens
 `node`, with the rest, below it. Locks, request ids and access time hold for both halves.
 `RadixNode(key, values, parent)` makes a node.
 
-Check it:     yaie check 02.3
-A hint:       yaie hint 02.3
-Start again:  yaie reset 02.3
-
-The reference is RadixTree.split in yaie/engine/radix.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 02.3, yaie hint 02.3, yaie reset 02.3.
+What this file does not define is inherited from yaie/engine/radix.py.
 """
 
 from __future__ import annotations

@@ -6,12 +6,8 @@ smallest `last_access`. Find that leaf by walking the tree from `self.roots.valu
 counts. (The reference asks `self._oldest_leaf()`, which has them in a heap. Read it when yours
 passes.)
 
-Check it:     yaie check 02.4
-A hint:       yaie hint 02.4
-Start again:  yaie reset 02.4
-
-The reference is RadixTree.evict in yaie/engine/radix.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 02.4, yaie hint 02.4, yaie reset 02.4.
+What this file does not define is inherited from yaie/engine/radix.py.
 """
 
 from __future__ import annotations

@@ -6,12 +6,8 @@ requests already filled (`prefix_blocks`): these are shared. Whatever goes wrong
 changed. You have `blocks_needed`, and of the pool `allocate`, `share` and `release`, which are
 all or nothing.
 
-Check it:     yaie check 03.1
-A hint:       yaie hint 03.1
-Start again:  yaie reset 03.1
-
-The reference is KVCacheManager.allocate_blocks in yaie/engine/kv_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 03.1, yaie hint 03.1, yaie reset 03.1.
+What this file does not define is inherited from yaie/engine/kv_cache.py.
 """
 
 from __future__ import annotations

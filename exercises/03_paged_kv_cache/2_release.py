@@ -6,12 +6,8 @@ nothing. The counts are in the list `self._ref_counts`, the free blocks in the d
 `self.free_block_list`, which `allocate` takes from the left; `self.ref_count(block)` checks the
 number before it looks.
 
-Check it:     yaie check 03.2
-A hint:       yaie hint 03.2
-Start again:  yaie reset 03.2
-
-The reference is BlockPool.release in yaie/engine/kv_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 03.2, yaie hint 03.2, yaie reset 03.2.
+What this file does not define is inherited from yaie/engine/kv_cache.py.
 """
 
 from __future__ import annotations

@@ -6,12 +6,8 @@ fork uses as well, copy that block first, and write into the copy. You have
 `self._table(request_id)` (the table; KeyError if there is none), `self._copy_block(source,
 target)`, `self.slot_mapping(request_id, start, end)`, and the pool.
 
-Check it:     yaie check 03.3
-A hint:       yaie hint 03.3
-Start again:  yaie reset 03.3
-
-The reference is KVCacheManager.append_tokens in yaie/engine/kv_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 03.3, yaie hint 03.3, yaie reset 03.3.
+What this file does not define is inherited from yaie/engine/kv_cache.py.
 """
 
 from __future__ import annotations

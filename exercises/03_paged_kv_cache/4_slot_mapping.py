@@ -4,12 +4,8 @@ A kernel that writes keys and values knows nothing of requests: it wants one num
 token, its slot in the pool seen as one long row. Translate the tokens `start` to `end` of a
 request into slots, through its block table. Refuse tokens that the request does not have.
 
-Check it:     yaie check 03.4
-A hint:       yaie hint 03.4
-Start again:  yaie reset 03.4
-
-The reference is KVCacheManager.slot_mapping in yaie/engine/kv_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 03.4, yaie hint 03.4, yaie reset 03.4.
+What this file does not define is inherited from yaie/engine/kv_cache.py.
 """
 
 from __future__ import annotations

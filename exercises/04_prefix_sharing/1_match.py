@@ -4,12 +4,8 @@ A request arrives. Ask the tree, `self.tree`, for the blocks that hold the begin
 tokens, but leave at least one token to compute: without a forward pass there are no logits, and
 without logits no next token.
 
-Check it:     yaie check 04.1
-A hint:       yaie hint 04.1
-Start again:  yaie reset 04.1
-
-The reference is RadixCache.match in yaie/engine/prefix_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 04.1, yaie hint 04.1, yaie reset 04.1.
+What this file does not define is inherited from yaie/engine/prefix_cache.py.
 """
 
 from __future__ import annotations

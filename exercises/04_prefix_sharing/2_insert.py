@@ -7,12 +7,8 @@ values, namespace)`, which returns the node at the end and how many tokens were 
 of the pool `self.pool.check_used(blocks)`, which raises ValueError if one is free, and
 `self.pool.share(blocks)`.
 
-Check it:     yaie check 04.2
-A hint:       yaie hint 04.2
-Start again:  yaie reset 04.2
-
-The reference is RadixCache.insert in yaie/engine/prefix_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 04.2, yaie hint 04.2, yaie reset 04.2.
+What this file does not define is inherited from yaie/engine/prefix_cache.py.
 """
 
 from __future__ import annotations

@@ -5,12 +5,8 @@ blocks are free: no more than needed, and nothing at all if it cannot succeed. Y
 `self.tree.evict(number)`, which takes unlocked blocks out of the tree and returns them,
 `self.pool.release(blocks)`, `self.pool.num_free` and `self.num_available`.
 
-Check it:     yaie check 04.3
-A hint:       yaie hint 04.3
-Start again:  yaie reset 04.3
-
-The reference is RadixCache.evict, RadixCache.make_room in yaie/engine/prefix_cache.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 04.3, yaie hint 04.3, yaie reset 04.3.
+What this file does not define is inherited from yaie/engine/prefix_cache.py.
 """
 
 from __future__ import annotations

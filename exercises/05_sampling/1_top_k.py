@@ -4,12 +4,8 @@ Set all but the `k` largest logits of each row to -inf. Every row has its own `k
 `_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a tensor, 0 where
 k is -1, and raises if a value is out of range. Kept logits keep their place and their value.
 
-Check it:     yaie check 05.1
-A hint:       yaie hint 05.1
-Start again:  yaie reset 05.1
-
-The reference is SamplingKernel.top_k in yaie/engine/sampling.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 05.1, yaie hint 05.1, yaie reset 05.1.
+What this file does not define is inherited from yaie/engine/sampling.py.
 """
 
 from __future__ import annotations

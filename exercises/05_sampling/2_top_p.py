@@ -5,12 +5,8 @@ before it have reached `p` already; the first token always stays, and a `p` of 1
 token. Decide in sorted order, carry the decision back to the tokens' own places, and set the
 dropped logits to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of `p`.
 
-Check it:     yaie check 05.2
-A hint:       yaie hint 05.2
-Start again:  yaie reset 05.2
-
-The reference is SamplingKernel.top_p in yaie/engine/sampling.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 05.2, yaie hint 05.2, yaie reset 05.2.
+What this file does not define is inherited from yaie/engine/sampling.py.
 """
 
 from __future__ import annotations

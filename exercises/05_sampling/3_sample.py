@@ -6,12 +6,8 @@ the argmax; all others, however small their temperature, are drawn. You have
 a parameter; the filters `self.top_k`, `self.top_p`, `self.min_p`; and `self.draw(probabilities,
 generators)`, which draws a token for each row from the generator of that row.
 
-Check it:     yaie check 05.3
-A hint:       yaie hint 05.3
-Start again:  yaie reset 05.3
-
-The reference is SamplingKernel.sample in yaie/engine/sampling.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 05.3, yaie hint 05.3, yaie reset 05.3.
+What this file does not define is inherited from yaie/engine/sampling.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@ Decide who computes how many tokens in the next step: first one token for each r
 decodes, then the prompts under way, then new requests unless a request had to be preempted.
 `grow`, `_add_prefill` and `admit` do the parts; the order is yours.
 
-Check it:     yaie check 06.1
-A hint:       yaie hint 06.1
-Start again:  yaie reset 06.1
-
-The reference is Scheduler.schedule in yaie/engine/scheduler.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 06.1, yaie hint 06.1, yaie reset 06.1.
+What this file does not define is inherited from yaie/engine/scheduler.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@ Find what the cache has of a waiting request, make room for the rest, and let it
 no room, leave everything as it was and return False. The caller takes the request out of
 `waiting`.
 
-Check it:     yaie check 06.2
-A hint:       yaie hint 06.2
-Start again:  yaie reset 06.2
-
-The reference is Scheduler.start in yaie/engine/scheduler.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 06.2, yaie hint 06.2, yaie reset 06.2.
+What this file does not define is inherited from yaie/engine/scheduler.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@ Take a running request's blocks away, and put it where it is admitted again as s
 room. What it has generated stays. You have `self._leave(request)`, which gives up its blocks, its
 lock and its place among `running`, and hands what is computed to the cache.
 
-Check it:     yaie check 06.3
-A hint:       yaie hint 06.3
-Start again:  yaie reset 06.3
-
-The reference is Scheduler.preempt in yaie/engine/scheduler.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 06.3, yaie hint 06.3, yaie reset 06.3.
+What this file does not define is inherited from yaie/engine/scheduler.py.
 """
 
 from __future__ import annotations

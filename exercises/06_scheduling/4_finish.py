@@ -3,12 +3,8 @@
 A request has its last token, or its user went away. It may be running or still waiting. Give back
 what it holds, and record why it ended.
 
-Check it:     yaie check 06.4
-A hint:       yaie hint 06.4
-Start again:  yaie reset 06.4
-
-The reference is Scheduler.finish in yaie/engine/scheduler.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 06.4, yaie hint 06.4, yaie reset 06.4.
+What this file does not define is inherited from yaie/engine/scheduler.py.
 """
 
 from __future__ import annotations

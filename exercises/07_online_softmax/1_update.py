@@ -6,12 +6,8 @@ The sums so far are relative to the old maximum. There may be many rows, each wi
 maximum, and a row may have nothing but -inf so far; `finite`, which the file imports, helps
 there.
 
-Check it:     yaie check 07.1
-A hint:       yaie hint 07.1
-Start again:  yaie reset 07.1
-
-The reference is OnlineSoftmax.update in yaie/ops/reference/online_softmax.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 07.1, yaie hint 07.1, yaie reset 07.1.
+What this file does not define is inherited from yaie/ops/reference/online_softmax.py.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ The softmax of whole rows, and its log-sum-exp, which must survive anything that
 puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
 `attention` of notebook 01 runs on it.
 
-Check it:     yaie check 07.3
-A hint:       yaie hint 07.3
-Start again:  yaie reset 07.3
-
-The reference is safe_softmax in yaie/ops/reference/online_softmax.py.
+In a terminal: yaie check 07.3, yaie hint 07.3, yaie reset 07.3.
 """
 
 from __future__ import annotations

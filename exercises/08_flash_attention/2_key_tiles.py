@@ -4,11 +4,7 @@ A tile of queries is at the positions `first` to `last`, and tile j of the keys 
 after. Count the tiles that every query sees whole, and the tiles of which some query sees
 something. Each count takes one division.
 
-Check it:     yaie check 08.2
-A hint:       yaie hint 08.2
-Start again:  yaie reset 08.2
-
-The reference is key_tiles in yaie/course/lessons/ops/reference/flash.py.
+In a terminal: yaie check 08.2, yaie hint 08.2, yaie reset 08.2.
 """
 
 from __future__ import annotations

@@ -6,11 +6,7 @@ formulas are in the docstring. A tile of keys is met by several tiles of queries
 several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
 group), in float32 even if q, k and v are in half precision.
 
-Check it:     yaie check 08.3
-A hint:       yaie hint 08.3
-Start again:  yaie reset 08.3
-
-The reference is flash_backward in yaie/course/lessons/ops/reference/flash.py.
+In a terminal: yaie check 08.3, yaie hint 08.3, yaie reset 08.3.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ Count what a linear layer and the attention of a decode step must do at least: f
 operations, where a multiplication and an addition are two, and bytes between memory and the chip,
 where each number is read once or written once. Return both as `Work(flops, num_bytes)`.
 
-Check it:     yaie check 09.1
-A hint:       yaie hint 09.1
-Start again:  yaie reset 09.1
-
-The reference is linear_work, decode_attention_work in yaie/course/lessons/roofline.py.
+In a terminal: yaie check 09.1, yaie hint 09.1, yaie reset 09.1.
 """
 
 from __future__ import annotations

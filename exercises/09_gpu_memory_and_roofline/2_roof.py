@@ -4,11 +4,7 @@ A device computes at most `peak` operations per second, and at the same time mov
 `bandwidth` bytes per second. Say how many operations per second it can reach at a given
 arithmetic intensity, and at which intensity the two limits meet.
 
-Check it:     yaie check 09.2
-A hint:       yaie hint 09.2
-Start again:  yaie reset 09.2
-
-The reference is attainable, ridge_point in yaie/course/lessons/roofline.py.
+In a terminal: yaie check 09.2, yaie hint 09.2, yaie reset 09.2.
 """
 
 from __future__ import annotations

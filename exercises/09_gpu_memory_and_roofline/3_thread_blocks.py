@@ -5,11 +5,7 @@ bytes of shared memory per thread block. Say how many thread blocks an SM holds 
 scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
 `WARP` are there for you.
 
-Check it:     yaie check 09.3
-A hint:       yaie hint 09.3
-Start again:  yaie reset 09.3
-
-The reference is thread_blocks_per_sm in yaie/course/lessons/roofline.py.
+In a terminal: yaie check 09.3, yaie hint 09.3, yaie reset 09.3.
 """
 
 from __future__ import annotations

@@ -6,11 +6,7 @@ tflop_s)`, with the rates that follow from `num_bytes` and `flops`. The check ru
 GPUs that only keep time: launches return before the GPU has begun, the first call compiles, the
 L2 cache makes a second call faster, and a few calls are disturbed.
 
-Check it:     yaie check 09.4
-A hint:       yaie hint 09.4
-Start again:  yaie reset 09.4
-
-The reference is benchmark_kernel in yaie/bench/measure.py.
+In a terminal: yaie check 09.4, yaie hint 09.4, yaie reset 09.4.
 """
 
 from __future__ import annotations

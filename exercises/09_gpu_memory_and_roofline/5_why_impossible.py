@@ -4,11 +4,7 @@
 the time was measured. Return the reason why it cannot be true of the GPU, or None if there is
 none. The docstring lists the reasons and the order in which to check them.
 
-Check it:     yaie check 09.5
-A hint:       yaie hint 09.5
-Start again:  yaie reset 09.5
-
-The reference is why_impossible in yaie/course/lessons/impossible.py.
+In a terminal: yaie check 09.5, yaie hint 09.5, yaie reset 09.5.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ Write the kernel. Work out which elements are this program's block and which of 
 and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
 may reach past the end.
 
-Check it:     yaie check 11.1
-A hint:       yaie hint 11.1
-Start again:  yaie reset 11.1
-
-The reference is add_kernel in yaie/course/lessons/ops/triton/elementwise.py.
+In a terminal: yaie check 11.1, yaie hint 11.1, yaie reset 11.1.
 """
 
 from __future__ import annotations

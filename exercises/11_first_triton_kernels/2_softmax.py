@@ -5,11 +5,7 @@ exponentials and sum stay in registers. There may be fewer programs than rows. A
 only -inf gives zeros (exercise 07.3). What you need besides exercise 11.1: `tl.num_programs(0)`,
 `tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.
 
-Check it:     yaie check 11.2
-A hint:       yaie hint 11.2
-Start again:  yaie reset 11.2
-
-The reference is softmax_kernel in yaie/course/lessons/ops/triton/rows.py.
+In a terminal: yaie check 11.2, yaie hint 11.2, yaie reset 11.2.
 """
 
 from __future__ import annotations

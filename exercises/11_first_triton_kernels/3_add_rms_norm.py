@@ -5,11 +5,7 @@ kernel that does both: it stores the sum as `total`, and total / sqrt(mean(total
 as `out`, and loads x and the residual once. `tl.rsqrt(v)` is 1 / sqrt(v). The dtype behind a
 pointer is `total_ptr.dtype.element_ty`.
 
-Check it:     yaie check 11.3
-A hint:       yaie hint 11.3
-Start again:  yaie reset 11.3
-
-The reference is add_rms_norm_kernel in yaie/ops/triton/norm.py.
+In a terminal: yaie check 11.3, yaie hint 11.3, yaie reset 11.3.
 """
 
 from __future__ import annotations

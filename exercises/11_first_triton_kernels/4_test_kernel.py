@@ -5,11 +5,7 @@ shapes, strides, dtypes, what it writes and what it leaves alone. Your test rais
 if a promise is broken. It must accept four right kernels, which round differently, and refuse 18
 wrong ones. The kernels here are Python functions, so the test takes milliseconds.
 
-Check it:     yaie check 11.4
-A hint:       yaie hint 11.4
-Start again:  yaie reset 11.4
-
-The reference is test_kernel in yaie/course/lessons/kernel_test.py.
+In a terminal: yaie check 11.4, yaie hint 11.4, yaie reset 11.4.
 """
 
 from __future__ import annotations

@@ -5,11 +5,7 @@ along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes are an
 there are three tails: of m, of n and of k. Inputs and output may be float16; the sum is kept in
 float32. Give `tl.dot` the argument `input_precision=PRECISION`.
 
-Check it:     yaie check 12.1
-A hint:       yaie hint 12.1
-Start again:  yaie reset 12.1
-
-The reference is matmul_kernel in yaie/course/lessons/ops/triton/matmul.py.
+In a terminal: yaie check 12.1, yaie hint 12.1, yaie reset 12.1.
 """
 
 from __future__ import annotations

@@ -6,11 +6,7 @@ first loop ends, where the second ends, and the last key of each query, which is
 compares with. `if CAUSAL:` is decided when the kernel is compiled. `tl.minimum` and `tl.maximum`
 work on numbers too; `a // b` of a negative number rounds towards zero.
 
-Check it:     yaie check 13.2
-A hint:       yaie hint 13.2
-Start again:  yaie reset 13.2
-
-The reference is seen_keys in yaie/ops/triton/flash.py.
+In a terminal: yaie check 13.2, yaie hint 13.2, yaie reset 13.2.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ The paged kernel serves all query heads of a KV head with one tile. `find_querie
 query and which head each row of it is. `find_slots` looks up in the block table where keys lie,
 and must not load an entry that no wanted key needs. `x.to(tl.int64)` widens a block.
 
-Check it:     yaie check 13.3
-A hint:       yaie hint 13.3
-Start again:  yaie reset 13.3
-
-The reference is find_queries, find_slots in yaie/ops/triton/paged.py.
+In a terminal: yaie check 13.3, yaie hint 13.3, yaie reset 13.3.
 """
 
 from __future__ import annotations

@@ -7,11 +7,7 @@ number below any score. Mask dims beyond HEAD_DIM. Compute in float32, and cast 
 `out_ptr.dtype.element_ty` at the store. The parts may have more than 2³¹ elements: widen what
 indices are made of with `.to(tl.int64)`.
 
-Check it:     yaie check 13.4
-A hint:       yaie hint 13.4
-Start again:  yaie reset 13.4
-
-The reference is merge_kernel in yaie/ops/triton/paged.py.
+In a terminal: yaie check 13.4, yaie hint 13.4, yaie reset 13.4.
 """
 
 from __future__ import annotations

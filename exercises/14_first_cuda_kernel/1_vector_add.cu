@@ -4,11 +4,7 @@
 // its sum. In the launcher: how many thread blocks of `THREADS` threads cover `n` elements, and the
 // launch on `stream`. Change the lines between `begin` and `end` only, in both places.
 //
-// Check it:     yaie check 14.1
-// A hint:       yaie hint 14.1
-// Start again:  yaie reset 14.1
-//
-// The reference is vector_add in csrc/elementwise/vector_add_scalar.cu.
+// In a terminal: yaie check 14.1, yaie hint 14.1, yaie reset 14.1.
 
 // Vector addition, one element per thread: the first kernel of the course. In float32 only;
 // vector_add.cu takes the other dtypes.
@@ -16,9 +12,6 @@
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n]
 // Owns      each thread: one element; each thread block: THREADS adjacent elements
-// Moves     each input once and the output once: 12 × n bytes
-// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
-// Idea      none yet: there are as many threads as elements, rounded up to whole thread blocks.
 #include <cuda_runtime.h>
 
 constexpr int THREADS = 256;  // per thread block

@@ -6,11 +6,7 @@
 // multiple of 16. `is_aligned(pointer)` detects the second, and `vector_add`, with one element per
 // thread, handles that case.
 //
-// Check it:     yaie check 14.2
-// A hint:       yaie hint 14.2
-// Start again:  yaie reset 14.2
-//
-// The reference is vector_add_float4 in csrc/elementwise/vector_add_float4.cu.
+// In a terminal: yaie check 14.2, yaie hint 14.2, yaie reset 14.2.
 
 // Vector addition, four elements per thread: one 16-byte load from each input. In float32 only;
 // vector_add.cu takes the other dtypes.
@@ -18,10 +14,6 @@
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n], float32
 // Owns      each thread: four adjacent elements; each thread block: 4 × THREADS
-// Moves     each input once and the output once: 12 × n bytes, as with one element per thread
-// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
-// Idea      the same bytes take a quarter of the requests, so each thread has more bytes in flight.
-//           The addresses must be multiples of 16; otherwise each thread takes one element.
 #include <cuda_runtime.h>
 #include <stdint.h>
 

@@ -4,21 +4,13 @@
 // elements, or more. Write the kernel so that the whole vector is added, every element once, and so
 // that in each iteration the threads of a warp take neighboring elements.
 //
-// Check it:     yaie check 14.4
-// A hint:       yaie hint 14.4
-// Start again:  yaie reset 14.4
-//
-// The reference is vector_add in csrc/elementwise/vector_add_stride.cu.
+// In a terminal: yaie check 14.4, yaie hint 14.4, yaie reset 14.4.
 
 // Vector addition with a grid smaller than the vector: a grid-stride loop.
 //
 // Computes  out[i] = x[i] + y[i]
 // Shapes    x, y and out [n], float32; the caller chooses thread_blocks
 // Owns      each thread: every (thread_blocks × THREADS)-th element
-// Moves     each input once and the output once: 12 × n bytes
-// Oracle    x + y, equal in every element (yaie/course/exercises/nb14)
-// Idea      the size of the grid follows the GPU instead of the data. In every iteration of the
-//           loop the elements of a warp are still adjacent.
 #include <cuda_runtime.h>
 
 constexpr int THREADS = 256;  // per thread block

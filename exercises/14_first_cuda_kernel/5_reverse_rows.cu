@@ -6,21 +6,13 @@
 // memory is reversed, an empty matrix is no error, and a refused launch returns its error, which the
 // next call does not see.
 //
-// Check it:     yaie check 14.5
-// A hint:       yaie hint 14.5
-// Start again:  yaie reset 14.5
-//
-// The reference is reverse_rows in csrc/elementwise/reverse_rows.cu.
+// In a terminal: yaie check 14.5, yaie hint 14.5, yaie reset 14.5.
 
 // The elements of each row in reverse order.
 //
 // Computes  out[r][c] = x[r][columns - 1 - c]
 // Shapes    x and out [rows, columns], float32; out may be x itself
 // Owns      each thread block: a row, which it keeps in shared memory between reading and writing
-// Moves     each element once in and once out: 8 × rows × columns bytes
-// Oracle    x.flip(-1), in tests/test_kernels.py
-// Idea      rows of any length that fits in shared memory: up to 12,288 floats without asking, up to
-//           58,112 on Hopper, if the launcher asks for more than 48 KiB.
 #include <cuda_runtime.h>
 
 constexpr int MOST_THREADS = 1024;            // that a thread block can have

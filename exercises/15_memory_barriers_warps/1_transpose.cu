@@ -6,21 +6,13 @@
 // tiles are cut off. Each warp must ask for neighbors only (4 sectors per request in float32), and
 // no two lanes may meet in a bank (1 wavefront per request), in float16 as well.
 //
-// Check it:     yaie check 15.1
-// A hint:       yaie hint 15.1
-// Start again:  yaie reset 15.1
-//
-// The reference is transpose in csrc/transpose/transpose.cu.
+// In a terminal: yaie check 15.1, yaie hint 15.1, yaie reset 15.1.
 
 // Transpose, rung 3 of 3: through a padded tile; the kernel that the engine uses.
 //
 // Computes  out[c][r] = in[r][c]
 // Shapes    in [rows, columns], out [columns, rows], float32, float16 or bfloat16
 // Owns      each thread block: a tile of 32 × 32 elements; each thread: four elements of it
-// Moves     each element in once and out once: 2 × rows × columns × element size
-// Oracle    x.t(), in tests/test_kernels.py
-// Idea      each row of the tile is padded by one 4-byte word, so it begins one bank after the row
-//           above it. The elements of a column then lie in 32 different banks: one wavefront.
 #include "common.cuh"
 
 constexpr int TILE = 32;  // rows and columns of a tile; as wide as a warp

@@ -6,11 +6,7 @@
 // tree. The caller chooses the number of thread blocks and of threads: it need not be a power of
 // two. x may have more elements than an int can count.
 //
-// Check it:     yaie check 15.2
-// A hint:       yaie hint 15.2
-// Start again:  yaie reset 15.2
-//
-// The reference is row_sum_shared in csrc/reduce/row_sum_shared.cu.
+// In a terminal: yaie check 15.2, yaie hint 15.2, yaie reset 15.2.
 
 // Row sums, rung 1 of 2: a tree in shared memory.
 //
@@ -19,10 +15,6 @@
 //           number of thread blocks and the number of threads per thread block, from 1 to 1024
 // Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
 //           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
-// Moves     every element once: rows × columns × element size
-// Oracle    x.double().sum(-1), in tests/test_kernels.py
-// Idea      the threads put their partial sums in shared memory. Each step adds the upper half of
-//           them to the lower half, so 256 sums become one in 8 steps, with a barrier after each.
 #include "common.cuh"
 
 template <typename T>

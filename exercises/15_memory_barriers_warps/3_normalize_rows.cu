@@ -5,11 +5,7 @@
 // warps' sums together in `per_warp`, and make sure that every thread of the thread block knows the
 // total, since each has columns to divide. `warp`, `lane` and `warps` are there for you.
 //
-// Check it:     yaie check 15.3
-// A hint:       yaie hint 15.3
-// Start again:  yaie reset 15.3
-//
-// The reference is normalize_rows in csrc/reduce/normalize_rows.cu.
+// In a terminal: yaie check 15.3, yaie hint 15.3, yaie reset 15.3.
 
 // Divide each row by its sum, as a sampler does after it has dropped tokens: warp shuffles.
 //
@@ -19,11 +15,6 @@
 //           1024
 // Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
 //           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
-// Moves     every element in once and out once; the second read of a row hits a cache
-// Oracle    x / x.sum(-1, keepdim=True) in float64, in tests/test_kernels.py
-// Idea      the lanes of a warp read each other's registers. Five exchanges give every lane the sum
-//           of its warp, without a barrier; only one value per warp goes through shared memory.
-//           (common.cuh has the exchanges, which recur in many kernels, as warp_sum.)
 #include "common.cuh"
 
 template <typename T>

@@ -5,21 +5,13 @@
 // `block_sum(value)` gives every thread the sum of all threads' values. Compute in float:
 // `to_float(x)` and `from_float<T>(value)` convert.
 //
-// Check it:     yaie check 15.4
-// A hint:       yaie hint 15.4
-// Start again:  yaie reset 15.4
-//
-// The reference is rms_norm_simple in csrc/norm/rms_norm_simple.cu.
+// In a terminal: yaie check 15.4, yaie hint 15.4, yaie reset 15.4.
 
 // RMSNorm, rung 1 of 2: one thread block per row, whose sums meet in shared memory.
 //
 // Computes  out[r][c] = x[r][c] / √(mean of x[r]² + eps) × weight[c], in float32, rounded once
 // Shapes    x and out [rows, size], weight [size]: float32, float16 or bfloat16
 // Owns      each thread block: a row; each thread: columns threadIdx.x, threadIdx.x + blockDim.x, …
-// Moves     x in once, out once, weight once: (2 × rows + 1) × size × element size
-// Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      one kernel replaces five operators, each of which would read and write the whole
-//           tensor. The row is read twice, but the second read hits a cache.
 #include "common.cuh"
 
 constexpr int THREADS = 256;

@@ -10,11 +10,7 @@
 // `atomicAdd(ticket, 1)` adds 1 and returns the value from before. There may be more thread blocks
 // than THREADS.
 //
-// Check it:     yaie check 15.6
-// A hint:       yaie hint 15.6
-// Start again:  yaie reset 15.6
-//
-// The reference is total_sum in csrc/reduce/total_sum.cu.
+// In a terminal: yaie check 15.6, yaie hint 15.6, yaie reset 15.6.
 
 // The sum of a whole tensor in one launch: the thread block that finishes last adds up the parts.
 //
@@ -24,12 +20,6 @@
 //           number of thread blocks
 // Owns      each thread block: elements blockIdx.x × THREADS + threadIdx.x, and so on by
 //           gridDim.x × THREADS; the last one to finish: all of `parts`
-// Moves     every element once; 4 bytes out and in per thread block
-// Oracle    x.double().sum(), in tests/test_kernels.py
-// Idea      no barrier waits for all thread blocks of a launch, but an atomic counter tells the
-//           last one that the others have finished. A fence before the count makes the part visible
-//           to every thread block that sees the count. Adding the parts in a fixed order gives the
-//           same rounding in every run, which atomicAdd on the sum would not.
 #include "common.cuh"
 
 constexpr int THREADS = 128;

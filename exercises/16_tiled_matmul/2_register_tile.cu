@@ -6,11 +6,7 @@
 // and adds all 64 products to `sums[down][across][i][j]`: `down` and `i` say which of a's, `across`
 // and `j` which of b's. Place both barriers, too: this is in the middle of the loop over k.
 //
-// Check it:     yaie check 16.2
-// A hint:       yaie hint 16.2
-// Start again:  yaie reset 16.2
-//
-// The reference is matmul_register_tile in csrc/matmul/register_tile.cu.
+// In a terminal: yaie check 16.2, yaie hint 16.2, yaie reset 16.2.
 
 // Matrix product, rung 3 of 5: 8 × 8 elements per thread, in its registers.
 //
@@ -18,16 +14,6 @@
 // Shapes    a [m, k], b [k, n], c [m, n]: float32, float16 or bfloat16
 // Owns      each thread block of 256 threads: a tile of 128 × 128 elements of c; each thread: four
 //           squares of 4 × 4 elements of it, 64 elements apart
-// Moves     for each tile of c, 128 rows of a and 128 columns of b: m × n × k / 64 elements, four
-//           times fewer than rung 2. From shared memory a thread reads 16 floats for 64
-//           multiplications, where rung 2 reads 2 for each.
-// Reaches   36.6 TFLOP/s at 4096³ in float32 on an H200, 0.72 of cuBLAS
-// Oracle    a b in float64, in tests/test_kernels.py
-// Idea      8 elements of a column of a and 8 of a row of b give 64 products. Shared memory is read
-//           8 times less often, 16 bytes at a time, and the multiplications are independent of each
-//           other. The tile of a is stored transposed, so that a column of it is contiguous; its
-//           rows are padded by 4 elements, so that the threads that transpose it write to 32
-//           different banks.
 #include "common.cuh"
 
 constexpr int TILE = 128;            // rows and columns of c, per thread block

@@ -6,11 +6,7 @@
 // is padding: write nothing. Then, in the launcher, say how many bytes a unit has: the widest of 1,
 // 2, 4, 8 and 16 that every address, the row and both strides are multiples of.
 //
-// Check it:     yaie check 17.1
-// A hint:       yaie hint 17.1
-// Start again:  yaie reset 17.1
-//
-// The reference is reshape_and_cache in csrc/kv/reshape_and_cache_simple.cu.
+// In a terminal: yaie check 17.1, yaie hint 17.1, yaie reset 17.1.
 
 // Write new keys and values to their slots in the paged cache, rung 1 of 2: one thread block per
 // token.
@@ -22,10 +18,6 @@
 //           int64 [tokens], block × block_size + offset. A row holds all heads of a token and has
 //           `row_bytes` bytes. Any dtype, since the kernel copies bytes.
 // Owns      each thread block: a token; each thread: every THREADS-th unit of its row
-// Moves     keys and values in and out once: 4 × tokens × row_bytes, and 8 bytes per slot
-// Oracle    index_copy_, equal in every bit (tests/test_kv_kernels.py)
-// Idea      the slot is all that the kernel needs to know about paging. A thread moves 16 bytes
-//           where all addresses allow it, and otherwise the widest unit that they allow.
 #include <cuda_runtime.h>
 #include <stdint.h>
 

@@ -6,11 +6,7 @@
 // has to be that of copying the pairs one after the other, as they are listed, even where a block is
 // the target of one pair and the source of another.
 //
-// Check it:     yaie check 17.2
-// A hint:       yaie hint 17.2
-// Start again:  yaie reset 17.2
-//
-// The reference is copy_blocks in csrc/kv/copy_blocks_simple.cu.
+// In a terminal: yaie check 17.2, yaie hint 17.2, yaie reset 17.2.
 
 // Copy blocks within the paged cache, rung 1 of 2: a grid of any size, one pair after another.
 //
@@ -21,11 +17,6 @@
 //           must divide block_bytes and every address.
 // Owns      each thread: one unit of the block, at one place in one pool, for every pair; then the
 //           next place in a grid-stride loop
-// Moves     2 × pools × pairs × block_bytes, and 16 bytes per pair
-// Oracle    a loop over the pairs in PyTorch, equal in every bit (tests/test_kv_kernels.py)
-// Idea      a block may be the target of one pair and the source of another. Two threads run in no
-//           particular order, but one thread runs in program order, so one thread carries a place
-//           through all pairs.
 #include <cuda_runtime.h>
 #include <stdint.h>
 

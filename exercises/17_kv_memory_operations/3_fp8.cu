@@ -6,11 +6,7 @@
 // kernel, store this thread's elements of the token's row in both pools, each with its scale: keys
 // and values have their own, one per head if `per_head` is 1, otherwise one for all.
 //
-// Check it:     yaie check 17.3
-// A hint:       yaie hint 17.3
-// Start again:  yaie reset 17.3
-//
-// The reference is reshape_and_cache_fp8 in csrc/kv/reshape_and_cache_fp8.cu.
+// In a terminal: yaie check 17.3, yaie hint 17.3, yaie reset 17.3.
 
 // Write new keys and values to their slots in a cache of 8-bit floats (e4m3) with scales.
 //
@@ -22,10 +18,6 @@
 //           block_size, KV heads, head_dim] e4m3; slots int64 [tokens]; scales float32, one per KV
 //           head, or one for all heads if `per_head` is 0
 // Owns      each thread block: a token; each thread: every THREADS-th element of its row
-// Moves     2 × tokens × KV heads × head_dim × (element size + 1), and 8 bytes per slot
-// Oracle    the nearest of the 256 codes, found by a search in float64 (tests/test_kv_kernels.py)
-// Idea      e4m3 covers 2⁻⁹ to 448 with three fraction bits per value (fewer below 2⁻⁶). The scale
-//           brings the values to be stored into that range.
 #include "common.cuh"
 #include <cuda_fp8.h>
 

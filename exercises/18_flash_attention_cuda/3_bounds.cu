@@ -8,11 +8,7 @@
 // tile; 0 if there is no such query. sequence.seen_by(query, flash.causal) says how many keys a
 // query of the sequence sees.
 //
-// Check it:     yaie check 18.3
-// A hint:       yaie hint 18.3
-// Start again:  yaie reset 18.3
-//
-// The reference is flash_shared_tile in csrc/flash/shared_tile.cu.
+// In a terminal: yaie check 18.3, yaie hint 18.3, yaie reset 18.3.
 
 // Flash attention, rung 2 of 3: a tile of queries, and tiles of keys and values in shared memory.
 //
@@ -22,14 +18,6 @@
 // Owns      each thread block of 8 warps: a tile of 32 queries of one head (16 in float32 with
 //           head_dim above 64); each warp: 4 rows of it (2); each lane: the scores of one key of
 //           each tile, and every 32nd element of each output row
-// Moves     for each tile of queries all keys and values that any of them sees: 2 × num_q × num_k ×
-//           head_dim / 32 elements per head, half of that if causal
-// Reaches   18.9 TFLOP/s with 4 sequences of 4096, 32 heads of 128, in bfloat16 on an H200, 0.058
-//           of torch's FlashAttention-2
-// Oracle    attention in float64, in tests/test_flash_kernels.py
-// Idea      all queries of the tile use what was loaded once. A warp handles 32 scores of a row at
-//           a time, one per lane: their maximum and their sum take ten shuffles for 32 scores,
-//           where rung 1 took five for each. The scores stay in registers and never go to memory.
 #include "flash/flash.cuh"
 
 constexpr int WARPS = 8, THREADS = WARPS * WARP;

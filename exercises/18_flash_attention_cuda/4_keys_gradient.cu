@@ -7,11 +7,7 @@
 // latter times scale. If causal, query i sees the keys 0 to num_k - num_q + i. Row (query, head) of
 // q and grad_out has the number query × heads + head, and so do its lse and its delta.
 //
-// Check it:     yaie check 18.4
-// A hint:       yaie hint 18.4
-// Start again:  yaie reset 18.4
-//
-// The reference is backward_keys in csrc/flash/backward.cu.
+// In a terminal: yaie check 18.4, yaie hint 18.4, yaie reset 18.4.
 
 // Gradients of attention: every weight is recomputed from the log-sum-exp.
 //
@@ -23,13 +19,6 @@
 //           cudaErrorInvalidValue. Causal queries are the last of the num_k tokens.
 // Owns      each warp: in the first kernel a query and its row of grad_q, in the second a key and
 //           its rows of grad_k and grad_v; each lane: every 32nd element of a row
-// Moves     a warp requests every row that its own row is multiplied by: in each kernel num_q ×
-//           num_k × 2 × head_dim elements per head, half of that if causal. The caches serve most
-//           of it.
-// Oracle    autograd of plain attention in float64, in tests/test_attention_gradient.py
-// Idea      dQ is a sum over keys; dK and dV are sums over queries. The warp that owns a row
-//           computes the whole sum in registers. That takes two kernels, which both compute all
-//           weights, but no atomics, so the result is the same in every bit in every run.
 #include "flash/rows.cuh"
 
 constexpr int WARPS = 4;  // per thread block, one row each

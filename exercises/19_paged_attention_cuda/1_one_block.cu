@@ -8,11 +8,7 @@
 // write `out[row * head_dim + d]` and `lse[row]` of `paged`: zeros and −INFINITY if there was no
 // key.
 //
-// Check it:     yaie check 19.1
-// A hint:       yaie hint 19.1
-// Start again:  yaie reset 19.1
-//
-// The reference is paged_one_block in csrc/paged/one_block.cu.
+// In a terminal: yaie check 19.1, yaie hint 19.1, yaie reset 19.1.
 
 // Paged attention, rung 1 of 4: one thread block per query and query head.
 //
@@ -21,14 +17,6 @@
 // Shapes    see paged.cuh; float32, float16 or bfloat16, any head_dim up to 4096
 // Owns      each thread block: a query head of a query; each warp: every WARPS-th key of a chunk,
 //           whose elements its lanes share; each thread: every THREADS-th element of the output
-// Moves     keys and values of a context once per query head, so heads / KV heads times as often as
-//           necessary: tokens × heads × context × 2 × head_dim elements
-// Reaches   0.045 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
-//           KV heads, head_dim 128
-// Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      the scores of a chunk of the context are stored in shared memory. There all threads of
-//           the thread block find their maximum and their sum, and multiply the weights by the
-//           values.
 #include "paged/paged.cuh"
 
 constexpr int THREADS = 128, WARPS = THREADS / WARP;

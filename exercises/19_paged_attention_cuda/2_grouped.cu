@@ -8,11 +8,7 @@
 // teams begin with key `first_team`. At the end call `finish(team, states, heads, …, …)` with the
 // addresses of this thread block's first row of paged.out and of paged.lse, row number `row`.
 //
-// Check it:     yaie check 19.2
-// A hint:       yaie hint 19.2
-// Start again:  yaie reset 19.2
-//
-// The reference is paged_grouped in csrc/paged/grouped.cu.
+// In a terminal: yaie check 19.2, yaie hint 19.2, yaie reset 19.2.
 
 // Paged attention, rung 2 of 4: one thread block per query and KV head.
 //
@@ -22,13 +18,6 @@
 // Owns      each thread block: the query heads that share a KV head, up to 8 of them. Each team of
 //           lanes (team.cuh): every n-th key, n being the number of teams, and for each query head
 //           the softmax state of those keys. Each lane: 8 elements of each row.
-// Moves     keys and values of a context once, if up to 8 query heads share a KV head:
-//           tokens × KV heads × context × 2 × head_dim elements
-// Reaches   0.061 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
-//           KV heads, head_dim 128
-// Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      a key in registers serves all query heads that share it. No score is stored: each team
-//           keeps an online softmax, and the states of the teams are merged at the end.
 #include "paged/team.cuh"
 
 template <typename T, bool WIDE, int HEADS>

@@ -8,11 +8,7 @@
 // `parts[(s * rows + row) * paged.head_dim + d]` and `part_lse[s * rows + row]`. With a count of 0
 // the row is zeros and −INFINITY.
 //
-// Check it:     yaie check 19.3
-// A hint:       yaie hint 19.3
-// Start again:  yaie reset 19.3
-//
-// The reference is paged_split in csrc/paged/split.cu.
+// In a terminal: yaie check 19.3, yaie hint 19.3, yaie reset 19.3.
 
 // Paged attention, rung 3 of 4: several thread blocks per query and KV head.
 //
@@ -25,14 +21,6 @@
 //           remain. Each thread block: a split of a query, for up to 8 query heads that share a KV
 //           head; its teams of lanes own the same as in rung 2. In the merge, each thread block: a
 //           query head.
-// Moves     as rung 2, and head_dim + 1 floats out and in per query head of each split
-// Reaches   0.20 of copy bandwidth on an H200: 16 contexts of 4,096 in bfloat16, 32 query heads, 8
-//           KV heads, head_dim 128
-// Oracle    attention in float64, in tests/test_paged_rungs.py
-// Idea      one sequence has few KV heads, and a GPU has many streaming multiprocessors. Attention
-//           over disjoint sets of keys can be merged by the log-sum-exp. So each context is cut
-//           into parts, and a second kernel merges their results. Thread blocks past the end of a
-//           context return.
 #include "paged/team.cuh"
 
 constexpr int MERGERS = 128;  // threads per thread block of the merge

@@ -6,11 +6,7 @@ attend to its own tokens, which come after the shared blocks, and all sequences 
 shared ones, with one call of `attention`. Then merge. shared_len may be 0, and a sequence may
 have no tokens of its own.
 
-Check it:     yaie check 19.4
-A hint:       yaie hint 19.4
-Start again:  yaie reset 19.4
-
-The reference is shared_prefix_attention in yaie/ops/reference/attention.py.
+In a terminal: yaie check 19.4, yaie hint 19.4, yaie reset 19.4.
 """
 
 from __future__ import annotations

@@ -8,11 +8,7 @@
 // is as in exercise 19.2: `team.load`, `team.sum(dot(q[h], k)) * paged.scale`, `states[h].add(score,
 // v)`; `finish` is called for you.
 //
-// Check it:     yaie check 19.5
-// A hint:       yaie hint 19.5
-// Start again:  yaie reset 19.5
-//
-// The reference is paged_selected in csrc/paged/selected.cu.
+// In a terminal: yaie check 19.5, yaie hint 19.5, yaie reset 19.5.
 
 // Sparse paged attention: each query attends to selected tokens of its context, and to no others.
 //
@@ -23,11 +19,6 @@
 // Owns      each thread block: the query heads that share a KV head, up to 8 of them. Each team of
 //           lanes (team.cuh): every n-th selected token, n being the number of teams. Each lane: 8
 //           elements of each row.
-// Moves     the selected keys and values once, if up to 8 query heads share a KV head, and their
-//           positions: tokens × KV heads × counts × (2 × head_dim elements + 4 bytes)
-// Oracle    attention over the selected tokens in float64, in tests/test_attention_variants.py
-// Idea      softmax does not depend on the order of the keys, so rung 2's walk over a context
-//           becomes a walk over a list. What changes is one line: which token comes next.
 #include "paged/team.cuh"
 
 template <typename T, bool WIDE, int HEADS>

@@ -7,11 +7,7 @@
 // again: each group's last element holds what lies before the group; the left half gets that, the
 // right half that plus the left half's sum. `carry` is what the tiles before this one add up to.
 //
-// Check it:     yaie check 20.1
-// A hint:       yaie hint 20.1
-// Start again:  yaie reset 20.1
-//
-// The reference is blelloch in csrc/scan/blelloch.cu.
+// In a terminal: yaie check 20.1, yaie hint 20.1, yaie reset 20.1.
 
 // Prefix sum, rung 1 of 2: Blelloch's scan in shared memory.
 //
@@ -19,12 +15,6 @@
 // Shapes    x [n] and out [n + 1], int32; the caller chooses the number of threads, a power of two
 // Owns      one thread block: all of x, in tiles of 2 × blockDim.x elements; each thread: one pair
 //           of elements in every step
-// Moves     4 × (2 × n + 1) bytes
-// Oracle    a loop in Python, in tests/test_scan.py
-// Idea      on the way up, sums are built of pairs, of pairs of pairs, and so on, and each group's
-//           sum stays in its last element. On the way down, each group passes the sum of everything
-//           before it to its left half, and that plus the sum of the left half to its right half.
-//           That takes about 2 × n additions in 2 × log2(n) steps.
 // Source    Blelloch, "Prefix sums and their applications", 1990
 #include "common.cuh"
 

@@ -6,11 +6,7 @@
 // cached[t]. num_tokens may be larger than ends[batch - 1]: nothing is written beyond that end.
 // Write the launch as well; batch and num_tokens may be any.
 //
-// Check it:     yaie check 20.2
-// A hint:       yaie hint 20.2
-// Start again:  yaie reset 20.2
-//
-// The reference is fill_from_ends in csrc/metadata/fill_from_ends.cu.
+// In a terminal: yaie check 20.2, yaie hint 20.2, yaie reset 20.2.
 
 // Metadata of draft-extend, rung 1 of 2: one thread per token, which finds its request by binary
 // search.
@@ -22,11 +18,6 @@
 //           is the number of tokens of requests 0 … b together; kv[b] is the number of keys of
 //           request b, its own tokens included
 // Owns      each thread: a token; nothing is written past the end of the last request
-// Moves     4 × (2 × batch + 2 × num_tokens) bytes
-// Oracle    two loops in Python, in tests/test_draft_metadata.py
-// Idea      the request of a token is the first whose end lies past the token. A request without
-//           tokens ends where the request before it does, so it is never found. The ends are
-//           sorted, so bisection takes log2(batch) steps.
 #include "common.cuh"
 
 constexpr int THREADS = 256;

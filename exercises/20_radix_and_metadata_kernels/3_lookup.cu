@@ -7,11 +7,7 @@
 // is lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
 // found go to `row`; its max_blocks elements are -1 after them.
 //
-// Check it:     yaie check 20.3
-// A hint:       yaie hint 20.3
-// Start again:  yaie reset 20.3
-//
-// The reference is match_simple in csrc/radix/match_simple.cu.
+// In a terminal: yaie check 20.3, yaie hint 20.3, yaie reset 20.3.
 
 // Longest cached prefix, rung 1 of 2: one thread per prompt walks down the tree.
 //
@@ -23,11 +19,6 @@
 //           yaie/course/lessons/ops/reference/radix.py; lengths [prompts], nodes [prompts], table
 //           [prompts, max_blocks]. All int32. Entries of a row of the table past its values are -1.
 // Owns      each thread: a prompt
-// Moves     4 bytes per matched token, from the prompt and from the tree, and the tokens that are
-//           read of edges that do not match
-// Oracle    RadixTree.match, in tests/test_flat_tree.py
-// Idea      node numbers replace pointers, and a range of consecutive numbers replaces a dictionary
-//           of children.
 #include "common.cuh"
 
 constexpr int THREADS = 64;

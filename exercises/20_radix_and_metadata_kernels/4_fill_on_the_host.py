@@ -5,11 +5,7 @@ kernel: how many tokens there are, and whether the outputs have room for them. I
 num_tokens, nothing may be copied from the device to the host: no .item(), .tolist() or .cpu(), no
 loop over a tensor, no operator whose result has a size that only the device knows.
 
-Check it:     yaie check 20.4
-A hint:       yaie hint 20.4
-Start again:  yaie reset 20.4
-
-The reference is fill_draft_extend_metadata in yaie/course/lessons/ops/reference/metadata.py.
+In a terminal: yaie check 20.4, yaie hint 20.4, yaie reset 20.4.
 """
 
 from __future__ import annotations

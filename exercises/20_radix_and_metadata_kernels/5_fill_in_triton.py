@@ -7,11 +7,7 @@ BISECT=True bisects. New here: `tl.cumsum(x, axis=0)` is an inclusive prefix sum
 `tl.gather(x, index, axis=0)` is a block of the elements x[index], where both x and index are
 blocks.
 
-Check it:     yaie check 20.5
-A hint:       yaie hint 20.5
-Start again:  yaie reset 20.5
-
-The reference is find_request, fill_tokens_kernel in yaie/course/lessons/ops/triton/metadata.py.
+In a terminal: yaie check 20.5, yaie hint 20.5, yaie reset 20.5.
 """
 
 from __future__ import annotations

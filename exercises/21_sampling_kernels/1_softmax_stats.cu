@@ -6,11 +6,7 @@
 // where there is nothing yet. `per_warp` has room for a pair of each warp; `warp`, `lane` and
 // `warps` are there for you.
 //
-// Check it:     yaie check 21.1
-// A hint:       yaie hint 21.1
-// Start again:  yaie reset 21.1
-//
-// The reference is softmax_stats in csrc/sampling/softmax_stats.cu.
+// In a terminal: yaie check 21.1, yaie hint 21.1, yaie reset 21.1.
 
 // The maximum and the sum that a softmax needs of each row, in one pass.
 //
@@ -21,12 +17,6 @@
 //           multiple of 32 up to 1024
 // Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
 //           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
-// Moves     every element once: rows × columns × element size
-// Oracle    amax and logsumexp in float64, in tests/test_sample.py
-// Idea      each thread keeps a maximum and a sum relative to it, and rescales the sum when it
-//           finds a larger maximum (notebook 07). Two such pairs merge into one, in any order: the
-//           lanes of a warp merge theirs by shuffles, and the warps merge theirs through shared
-//           memory.
 #include "common.cuh"
 
 struct Stats {

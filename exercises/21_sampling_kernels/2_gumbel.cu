@@ -7,11 +7,7 @@
 // row at `from`; `better(a, b)` compares two of them. `per_warp`, `warp`, `lane` and `warps` are
 // there for you.
 //
-// Check it:     yaie check 21.2
-// A hint:       yaie hint 21.2
-// Start again:  yaie reset 21.2
-//
-// The reference is gumbel_sample in csrc/sampling/gumbel.cu.
+// In a terminal: yaie check 21.2, yaie hint 21.2, yaie reset 21.2.
 
 // Sample from softmax(logits / temperature) in one pass: Gumbel-max.
 //
@@ -23,15 +19,6 @@
 //           number of threads per thread block, a multiple of 32 up to 1024
 // Owns      each thread block: rows blockIdx.x, blockIdx.x + gridDim.x, …; each thread: columns
 //           threadIdx.x, threadIdx.x + blockDim.x, … of each of these rows
-// Moves     every logit once: rows × size × element size
-// Reaches   236 µs for 256 × 128,256 float32 logits on an H200, where one read of them takes 30 µs:
-//           each token computes four random words and uses one of them
-// Oracle    yaie.course.lessons.ops.reference.sampling.gumbel_sample, and a chi-square test, in
-//           tests/test_sample.py
-// Idea      sampling becomes a maximum. Nothing is summed or normalized, so one pass is enough, and
-//           the threads exchange nothing until the end. Each random number is computed from a
-//           counter where it is needed, so a token's number is the same in every batch and with any
-//           number of threads.
 #include "common.cuh"
 #include "sampling/philox.cuh"
 

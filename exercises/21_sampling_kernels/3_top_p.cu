@@ -8,11 +8,7 @@
 // order of keys, first reaches `wanted`. The next round looks only at keys that begin with the bits
 // found so far. There are 256 threads.
 //
-// Check it:     yaie check 21.3
-// A hint:       yaie hint 21.3
-// Start again:  yaie reset 21.3
-//
-// The reference is top_p_threshold in csrc/sampling/top_p.cu.
+// In a terminal: yaie check 21.3, yaie hint 21.3, yaie reset 21.3.
 
 // The threshold of top-p without a sort, in four passes.
 //
@@ -26,12 +22,6 @@
 // Owns      each thread block of 256 threads: rows blockIdx.x, blockIdx.x + gridDim.x, …; each
 //           thread: columns threadIdx.x, threadIdx.x + 256, … of each of these rows, and one of 256
 //           bins
-// Moves     every element four times, the last three times from a cache that has room for the row
-// Oracle    a sort in float64, in tests/test_sample.py
-// Idea      the bits of a float, slightly changed, form an integer of the same order. A histogram
-//           of the masses by the first 8 bits tells which of 256 bins holds the threshold and how
-//           much mass precedes that bin. The next 8 bits divide only that bin, and so on until all
-//           32 bits of the threshold are known.
 #include "common.cuh"
 
 constexpr int THREADS = 256, BINS = 256;

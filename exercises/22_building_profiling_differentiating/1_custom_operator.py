@@ -4,11 +4,7 @@ Register the kernel as an operator of torch, in the namespace that you are given
 that computes, and a fake, which says what the result will look like. `torch.library.custom_op`
 does both; a `torch.library.Library` is the long way.
 
-Check it:     yaie check 22.1
-A hint:       yaie hint 22.1
-Start again:  yaie reset 22.1
-
-The reference is define_silu_and_mul in yaie/course/lessons/custom.py.
+In a terminal: yaie check 22.1, yaie hint 22.1, yaie reset 22.1.
 """
 
 from __future__ import annotations

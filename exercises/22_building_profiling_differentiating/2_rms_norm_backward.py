@@ -4,12 +4,8 @@ The forward pass is given; it keeps x, weight and the scale of each row. Write t
 which receives the gradient of the result. The formulas are in the docstring; the last exercise of
 notebook 08 was of the same kind.
 
-Check it:     yaie check 22.2
-A hint:       yaie hint 22.2
-Start again:  yaie reset 22.2
-
-The reference is RMSNorm.backward in yaie/course/lessons/custom.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 22.2, yaie hint 22.2, yaie reset 22.2.
+What this file does not define is inherited from yaie/course/lessons/custom.py.
 """
 
 from __future__ import annotations

@@ -4,12 +4,8 @@
 nothing of its caller: it reads the tensors that it was captured with, whatever they contain, and
 always writes into the same result.
 
-Check it:     yaie check 22.3
-A hint:       yaie hint 22.3
-Start again:  yaie reset 22.3
-
-The reference is GraphedSteps.add, GraphedSteps.run in yaie/course/lessons/capture.py.
-What this file does not define is inherited from there.
+In a terminal: yaie check 22.3, yaie hint 22.3, yaie reset 22.3.
+What this file does not define is inherited from yaie/course/lessons/capture.py.
 """
 
 from __future__ import annotations

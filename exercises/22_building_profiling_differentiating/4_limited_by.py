@@ -4,11 +4,7 @@ Read a profile: from the percentages that each part of the GPU reached, the size
 the cycles that warps waited, say what limits the kernel. The rules, in their order, are in the
 docstring.
 
-Check it:     yaie check 22.4
-A hint:       yaie hint 22.4
-Start again:  yaie reset 22.4
-
-The reference is limited_by in yaie/course/lessons/bottleneck.py.
+In a terminal: yaie check 22.4, yaie hint 22.4, yaie reset 22.4.
 """
 
 from __future__ import annotations

@@ -6,20 +6,12 @@
 // an exception. Then register it. The check compiles your file against small headers that stand in
 // for torch's and simulate two GPUs; the same file compiles against torch.
 //
-// Check it:     yaie check 22.5
-// A hint:       yaie hint 22.5
-// Start again:  yaie reset 22.5
-//
-// The reference is vector_add_cuda in csrc/elementwise/vector_add_binding.cpp.
+// In a terminal: yaie check 22.5, yaie hint 22.5, yaie reset 22.5.
 
 // Vector addition as an operator of torch: its implementation for CUDA tensors.
 //
 // Computes  out = x + y, by the launcher of vector_add_float4.cu
 // Shapes    x and y of one shape, float32, contiguous, on one GPU
-// Oracle    x + y, equal in every element (tests/test_extension.py)
-// Idea      a launcher takes whatever addresses it gets. The binding checks all that a caller in
-//           Python can get wrong, and takes from torch what the launch depends on: memory, device
-//           and stream.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAException.h>

@@ -4,11 +4,7 @@ Choose a way to build a kernel for a situation: first rule out the ways that do 
 take the one with the shortest total wait. The docstring has the rules; the seconds are those that
 the notebook shows.
 
-Check it:     yaie check 22.6
-A hint:       yaie hint 22.6
-Start again:  yaie reset 22.6
-
-The reference is choose_way in yaie/course/lessons/ways.py.
+In a terminal: yaie check 22.6, yaie hint 22.6, yaie reset 22.6.
 """
 
 from __future__ import annotations

@@ -5,11 +5,7 @@
 // a GPU, with line, threads and address. Read the reports, then mend the lines between `begin` and
 // `end`.
 //
-// Check it:     yaie check 22.7
-// A hint:       yaie hint 22.7
-// Start again:  yaie reset 22.7
-//
-// The reference is moving_sum in csrc/elementwise/moving_sum.cu.
+// In a terminal: yaie check 22.7, yaie hint 22.7, yaie reset 22.7.
 
 // The sum of each element and its two neighbors.
 //
@@ -17,9 +13,6 @@
 // Shapes    x and out [n], float32
 // Owns      each thread: an element; each thread block: THREADS of them, and a copy of the
 //           element before and the one after (the halo) in shared memory
-// Moves     x once, the output once: 8 × n bytes, and two elements more per thread block
-// Oracle    the sum of three shifted copies in float64, in tests/test_kernels.py
-// Idea      neighbors share their loads: three loads per element become one.
 #include <cuda_runtime.h>
 
 constexpr int THREADS = 256;  // per thread block

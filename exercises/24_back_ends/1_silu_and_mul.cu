@@ -6,11 +6,7 @@
 // bfloat16, so the kernel is a template; `to_float(x)` and `from_float<T>(x)` convert. Change the
 // lines between `begin` and `end` only.
 //
-// Check it:     yaie check 24.1
-// A hint:       yaie hint 24.1
-// Start again:  yaie reset 24.1
-//
-// The reference is silu_and_mul_simple in csrc/activation/silu_and_mul_simple.cu.
+// In a terminal: yaie check 24.1, yaie hint 24.1, yaie reset 24.1.
 
 // SiLU and multiply, rung 1 of 2: one element per thread, for any size.
 //
@@ -19,10 +15,6 @@
 // Shapes    x [rows, 2 × size], the gates before the ups; out [rows, size]; float32, float16 or
 //           bfloat16; fewer than 2³¹ elements
 // Owns      each thread: one element of out; each thread block: 256 of them, across rows
-// Moves     x in once and out once: 3 × rows × size × element size
-// Oracle    the formula in float64, in tests/test_kernels.py
-// Idea      one kernel replaces three operators. A warp reads 32 adjacent gates and 32 adjacent
-//           ups.
 #include "common.cuh"
 
 constexpr int THREADS = 256;

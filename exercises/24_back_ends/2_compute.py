@@ -5,11 +5,7 @@ The heart of the registry. `resolve(operator, backend)` gives the function of a 
 `Unsupported` for arguments that it cannot compute, and `announce(operator, backend, reason)`
 warns, once for each reason. Any backend but AUTO is a demand.
 
-Check it:     yaie check 24.2
-A hint:       yaie hint 24.2
-Start again:  yaie reset 24.2
-
-The reference is compute in yaie/ops/registry.py.
+In a terminal: yaie check 24.2, yaie hint 24.2, yaie reset 24.2.
 """
 
 from __future__ import annotations

@@ -5,11 +5,7 @@ run, compute time to first token, inter-token latency, time per output token and
 latency, the 50th and 99th percentile of each, and the tokens per second. Write `percentile`
 first; `summarize` returns a `Latency`.
 
-Check it:     yaie check 25.1
-A hint:       yaie hint 25.1
-Start again:  yaie reset 25.1
-
-The reference is percentile, summarize in yaie/bench/load.py.
+In a terminal: yaie check 25.1, yaie hint 25.1, yaie reset 25.1.
 """
 
 from __future__ import annotations

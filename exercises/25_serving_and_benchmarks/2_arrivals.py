@@ -4,11 +4,7 @@ Draw the times at which requests arrive if each client decides independently of 
 given mean rate: a Poisson process. The docstring says how the times between arrivals are
 distributed.
 
-Check it:     yaie check 25.2
-A hint:       yaie hint 25.2
-Start again:  yaie reset 25.2
-
-The reference is poisson_arrivals in yaie/bench/load.py.
+In a terminal: yaie check 25.2, yaie hint 25.2, yaie reset 25.2.
 """
 
 from __future__ import annotations

@@ -3,11 +3,7 @@
 Before you start a server, compute how many requests of a known size its KV blocks hold to their
 ends. Some tokens of the prompt may be the same for all requests, and are then stored once.
 
-Check it:     yaie check 25.3
-A hint:       yaie hint 25.3
-Start again:  yaie reset 25.3
-
-The reference is requests_that_fit in yaie/bench/load.py.
+In a terminal: yaie check 25.3, yaie hint 25.3, yaie reset 25.3.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ A server was measured with 1, 2, 4, … clients, each of which sends its next re
 last one is answered. From the answers per second, compute how many clients saturate the server:
 the number at which the rising line of few clients meets the level line of many.
 
-Check it:     yaie check 25.4
-A hint:       yaie hint 25.4
-Start again:  yaie reset 25.4
-
-The reference is knee in yaie/bench/load.py.
+In a terminal: yaie check 25.4, yaie hint 25.4, yaie reset 25.4.
 """
 
 from __future__ import annotations

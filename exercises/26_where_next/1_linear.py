@@ -4,11 +4,7 @@ Compute a rank's part of a linear layer, split by its outputs and split by its i
 `part(count, rank, size)` gives a rank's slice. The second split needs what the other ranks have:
 call `all_reduce` once, at the right place, and mind the bias.
 
-Check it:     yaie check 26.1
-A hint:       yaie hint 26.1
-Start again:  yaie reset 26.1
-
-The reference is column_parallel, row_parallel in yaie/model/shards.py.
+In a terminal: yaie check 26.1, yaie hint 26.1, yaie reset 26.1.
 """
 
 from __future__ import annotations

@@ -4,11 +4,7 @@ Say which query heads and KV heads a rank computes, also where there are fewer K
 ranks, and which part of each tensor of a checkpoint it loads, so that it never reads more than
 its share. The docstrings list the tensors.
 
-Check it:     yaie check 26.2
-A hint:       yaie hint 26.2
-Start again:  yaie reset 26.2
-
-The reference is heads_of, piece_of in yaie/model/shards.py.
+In a terminal: yaie check 26.2, yaie hint 26.2, yaie reset 26.2.
 """
 
 from __future__ import annotations

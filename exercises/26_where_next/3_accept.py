@@ -4,11 +4,7 @@ A draft was verified in one pass: you know what the model chooses after the text
 drafted token. Return the tokens to append, exactly those that the model would have written one by
 one, and as many of them as are known.
 
-Check it:     yaie check 26.3
-A hint:       yaie hint 26.3
-Start again:  yaie reset 26.3
-
-The reference is accept in yaie/course/lessons/speculative.py.
+In a terminal: yaie check 26.3, yaie hint 26.3, yaie reset 26.3.
 """
 
 from __future__ import annotations

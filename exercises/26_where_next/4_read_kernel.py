@@ -5,11 +5,7 @@ four questions about it: which tokens a thread scores, where the block table lea
 version 2 launches and keeps, and which names stand for what. The constants in this module are
 those that the launchers compile it with.
 
-Check it:     yaie check 26.4
-A hint:       yaie hint 26.4
-Start again:  yaie reset 26.4
-
-The reference is tokens_of, key_place, version_two, names in yaie/course/lessons/reading.py.
+In a terminal: yaie check 26.4, yaie hint 26.4, yaie reset 26.4.
 """
 
 from __future__ import annotations

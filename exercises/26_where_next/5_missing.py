@@ -4,11 +4,7 @@ Review a change before you send it: from its files, its claims and what was run,
 of this repository it does not meet yet. The rules are those of CONTRIBUTING.md; `RULES` has their
 names in order, and the docstring says what counts.
 
-Check it:     yaie check 26.5
-A hint:       yaie hint 26.5
-Start again:  yaie reset 26.5
-
-The reference is missing in yaie/course/lessons/contributing.py.
+In a terminal: yaie check 26.5, yaie hint 26.5, yaie reset 26.5.
 """
 
 from __future__ import annotations

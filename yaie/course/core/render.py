@@ -86,13 +86,10 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     if solved:
         yield from _for_authors(exercise)
         return
-    yield f"Check it:     yaie check {exercise.id}"
-    yield f"A hint:       yaie hint {exercise.id}"
-    yield f"Start again:  yaie reset {exercise.id}"
-    yield ""
-    yield f"The reference is {exercise.what} in {exercise.source}."
+    commands = ", ".join(f"yaie {verb} {exercise.id}" for verb in ("check", "hint", "reset"))
+    yield f"In a terminal: {commands}."
     if exercise.class_name:
-        yield "What this file does not define is inherited from there."
+        yield f"What this file does not define is inherited from {exercise.source}."
 
 
 def _for_authors(exercise: Exercise) -> Iterator[str]:
@@ -289,10 +286,17 @@ def _cuda(exercise: Exercise, source: str, solved: bool) -> str:
         source = region.sub(
             lambda found: found[1] + (exercise.draft or _hole(found[1])) + found[2], source
         )
+        source = _NOT_FOR_LEARNERS.sub("", source)
     others = rf"^[ \t]*// exercise (?!{re.escape(exercise.id)} )\d\d\.\d (begin|end).*\n"
     source = re.sub(others, "", source, flags=re.MULTILINE)
     header = "".join(f"// {line}".rstrip() + "\n" for line in _header(exercise, solved))
     return f"{header}\n{source}"
+
+
+# Of a kernel's header: a stub begins with what its lines need, and the notebook tells the rest.
+_NOT_FOR_LEARNERS = re.compile(
+    r"^// (?:Moves|Reaches|Oracle|Idea) .*\n(?://   .*\n)*", re.MULTILINE
+)
 
 
 def _hole(begin: str) -> str:
