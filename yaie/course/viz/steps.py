@@ -235,6 +235,11 @@ def _leaves(node: MergeNode) -> list[MergeNode]:
     return [leaf for child in node.children for leaf in _leaves(child)] or [node]
 
 
+def _percent(share: float) -> str:
+    """With a digit after the point where the share would be told as none."""
+    return f"{share:.1%}" if 0 < share < 0.005 else f"{share:.0%}"
+
+
 def _draw(page: Page, node: MergeNode, left: float, level: int) -> tuple[float, float]:
     """Draw a subtree whose leftmost leaf is at `left`; return the middle and bottom of its root."""
     ax, x, ends = page.ax, left, []
@@ -249,7 +254,7 @@ def _draw(page: Page, node: MergeNode, left: float, level: int) -> tuple[float, 
         share = math.exp(min(child.lse - node.lse, 9.0)) if known else 0.0
         at_x, at_y = child_x + (middle - child_x) * 0.62, child_y + (top - child_y) * 0.62
         ax.box(at_x - 0.2, at_y - 0.09, 0.4, 0.18, style.PAPER, radius=0.04, zorder=1)
-        ax.put(at_x, at_y, f"{share:.0%}", style.SMALL, style.VERMILION, "center", zorder=2)
+        ax.put(at_x, at_y, _percent(share), style.SMALL, style.VERMILION, "center", zorder=2)
     color = style.GREEN if node.children else style.BLUE
     face = style.tint(color, 0.18)
     ax.box(middle - BOX[0] / 2, top, *BOX, face, style.tint(color, 0.6))
