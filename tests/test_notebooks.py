@@ -14,7 +14,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from yaie.course.author import notebooks as authoring
 from yaie.course.author import objectives
 from yaie.course.author.notebooks import (
-    IGNORE_OUTPUT,
     METADATA,
     ROOT,
     WIDGET_VIEW,
@@ -69,7 +68,7 @@ def shown(**data):
         ([ran("open('/tmp/x')", 1)], "names a path"),
         ([new_markdown_cell("see /mnt/notes")], "names a path"),
         ([ran("x", 1, collapsed=True)], "collapsed"),
-        ([ran("x", 1, new_output("display_data", data={WIDGET_VIEW: {}}))], "widget view"),
+        ([ran("x", 1, new_output("display_data", data={WIDGET_VIEW: {}}))], "holds a widget"),
         ([ran("x", 1, shown(image_png="abc"))], "a picture without an alternative text"),
     ],
 )
@@ -91,8 +90,6 @@ def test_metadata_size_and_gpu_cells_are_looked_at():
 
 
 def test_normal_form():
-    widget = new_output("display_data", data={WIDGET_VIEW: {}, "text/plain": "IntSlider()"})
-    view = new_output("display_data", data={WIDGET_VIEW: {}})
     picture = shown(image_png="abc", text_plain="<Figure>")
     alt = {"image/png": {"alt": "A picture."}}
     picture.metadata.update(needs_background="light", **alt)
@@ -101,18 +98,16 @@ def test_normal_form():
         metadata={"widgets": {}, "language_info": {"name": "python", "version": "3.11.7"}},
         cells=[
             ran("a", 1, stream("x"), stream("y"), stream("z", name="stderr"), **timing),
-            ran("b", 2, picture, widget),
-            ran("c", 3, picture, view, tags=["keep"]),
+            ran("b", 2, picture, tags=["keep"]),
         ],
     )
     normalize(notebook)
-    first, second, third = notebook.cells
+    first, second = notebook.cells
     assert notebook.metadata == METADATA
     assert [(o.name, o.text) for o in first.outputs] == [("stdout", "xy"), ("stderr", "z")]
     assert first.metadata == {}
     assert [o.metadata for o in second.outputs] == [alt]
-    assert second.metadata == {"tags": [IGNORE_OUTPUT]}
-    assert third.metadata == {"tags": ["keep"]}
+    assert second.metadata == {"tags": ["keep"]}
     once = copy.deepcopy(notebook)
     normalize(notebook)
     assert notebook == once

@@ -31,7 +31,6 @@ CELL_SECONDS = 120
 LARGEST_BYTES = 1024 * 1024
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 PNG = "image/png"
-IGNORE_OUTPUT = "nbval-ignore-output"
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -68,9 +67,7 @@ def tags(cell) -> list[str]:
 def normalize(notebook) -> None:
     """Bring a notebook into the form in which it is committed, in place.
 
-    Machine metadata and timings go, alternative texts stay. A live widget cannot be stored without
-    its state, which code hosts cannot draw: it is dropped, and if it had a text beside it, which
-    would be missed, nbval is told not to compare that cell.
+    Machine metadata and timings go, alternative texts stay.
     """
     from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
@@ -79,10 +76,6 @@ def normalize(notebook) -> None:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            widgets = [o.data for o in cell.outputs if WIDGET_VIEW in o.get("data", {})]
-            if any(len(data) > 1 for data in widgets) and IGNORE_OUTPUT not in tags(cell):
-                cell.metadata["tags"] = [*tags(cell), IGNORE_OUTPUT]
-            cell.outputs = [o for o in cell.outputs if WIDGET_VIEW not in o.get("data", {})]
             join_streams.preprocess_cell(cell, {}, 0)  # how they were cut depends on timing
             for output in cell.outputs:
                 if "metadata" in output:
@@ -136,7 +129,7 @@ def output_problems(output) -> list[str]:
         found.append(f"writes to stderr: {output.text.strip()[:120]!r}")
     data = output.get("data", {})
     if WIDGET_VIEW in data:
-        found.append("holds a widget view, which needs state that is not stored")
+        found.append("holds a widget, which needs a kernel: viz.slider needs none")
     if any(key.startswith("image/") for key in data) and not alternative_text(output):
         found.append("shows a picture without an alternative text: draw it with yaie.course.viz")
     texts = [output.get("text", ""), *(v for k, v in data.items() if k.startswith("text/"))]

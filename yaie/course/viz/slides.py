@@ -6,10 +6,8 @@ import base64
 import html
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
-import ipywidgets
 from IPython.display import display
 from matplotlib.figure import Figure
 
@@ -28,24 +26,44 @@ from yaie.course.viz.page import Page, Picture, Place, png
 
 STRIP_FRAMES = 4
 
+# All frames are one image, side by side, of which a window shows one. Where scripts run (in a page,
+# or in a notebook that the reader ran or trusts), its loading shows the slider; elsewhere the
+# window has a scroll bar. Margins in percent follow the width of the page. JupyterLab leaves the
+# arrow keys to what has "data-lm-suppress-shortcuts".
+HTML = """\
+<div style="max-width: {width}px">
+<label style="display: none">step <input data-lm-suppress-shortcuts type="range" \
+min="1" max="{count}" value="1" style="width: 60%; vertical-align: middle" \
+oninput="this.parentNode.nextElementSibling.firstElementChild.show(this.value)"> \
+<output>1</output> of {count}</label>
+<div style="overflow-x: auto"><img alt="{alt}" \
+style="display: block; width: {percent}%; max-width: none" \
+onload="const view = this.parentNode, label = view.previousElementSibling, \
+texts = this.alt.split('\\n');
+this.show = n => {{ this.style.marginLeft = 100 - 100 * n + '%'; this.alt = texts[n - 1];
+label.lastElementChild.value = n }};
+view.style.overflow = 'hidden'; label.style.display = ''; this.onload = null; this.show(1)" \
+src="data:image/png;base64,{content}"></div>
+</div>"""
+
 
 class Slider:
-    """Recorded states one at a time, under a film strip of some of them.
+    """Recorded states one at a time, below a film strip of some of them.
 
-    Once focused, the arrow keys move it. Notebooks call it `slider`.
+    It needs no kernel: what a notebook keeps of it is a page of its own. Once focused, the arrow
+    keys move it. Notebooks call it `slider`.
 
     Args:
         states: recorded states, oldest first.
         draw: the picture of one state; see `yaie.course.viz.film`.
         titles: one for each state.
         frames: the states in the film strip: by default four, the first and the last among
-            them; none with an empty list.
+            them; none with an empty list, where the strip would tell what the text asks.
 
     Attributes:
-        strip: the film strip, which pages without a kernel show; None if it was not wanted.
-        control: the `IntSlider`.
-        image: the widget that shows the picture, as a PNG with its alternative text.
-        widget: both.
+        strip: the film strip, for pages that show pictures only; None if it was not wanted.
+        texts: the alternative text of each state.
+        image: all states side by side, of the same size each.
     """
 
     def __init__(
@@ -56,54 +74,62 @@ class Slider:
         frames: Sequence[int] | None = None,
     ) -> None:
         check_states(states, titles)
-        self._states, self._draw, self._titles = list(states), draw, titles
-        sizes = frame_sizes(self._states, draw)
-        # Every frame gets the size of the largest, so that the page below does not jump.
-        width, height = (max(side) for side in zip(*sizes, strict=True))
-        width = max([width, *map(title_width, titles or ())])
-        self._size = width, height
-        self._html = lru_cache(maxsize=None)(self._render)
-        self.strip = self._make_strip(frames)
-        self.control = ipywidgets.IntSlider(
-            1, 1, len(states), description="step", layout={"width": "60%"}
+        self.strip = _strip(states, draw, titles, frames)
+        self._count = len(states)
+        self.image, self.texts = _frames(states, draw, titles)
+
+    def _repr_html_(self) -> str:
+        width = self.image.get_size_inches()[0] / self._count
+        return HTML.format(
+            width=round(width * style.DPI),
+            count=self._count,
+            percent=100 * self._count,
+            alt=html.escape("\n".join(self.texts)),
+            content=base64.b64encode(png(self.image)).decode(),
         )
-        self.image = ipywidgets.HTML(
-            value=self._html(0),
-            layout={"width": f"{math.ceil(width * style.DPI)}px", "max_width": "100%"},
-        )
-        self.control.observe(self._show, names="value")
-        self.widget = ipywidgets.VBox([self.control, self.image])
-
-    def _make_strip(self, frames: Sequence[int] | None) -> Figure | None:
-        last = len(self._states) - 1
-        if frames is None:
-            count = min(STRIP_FRAMES, last + 1)
-            frames = sorted({round(i * last / max(1, count - 1)) for i in range(count)})
-        return film_strip(self._states, self._draw, self._titles, frames) if frames else None
-
-    def _render(self, index: int) -> str:
-        width, height = self._size
-        top = TITLE_HEIGHT if self._titles else 0.0
-        figure = Picture(width, height + top)
-        if self._titles:
-            page = Page(width, height + top, Place(figure))
-            draw_title(page, 0.0, 0.0, str(index + 1), self._titles[index])
-            page.say(f"{self._titles[index]}:")
-        draw_frame(self._states, self._draw, index, at=Place(figure, 0.0, top))
-        content = base64.b64encode(png(figure)).decode()
-        return f'<img src="data:image/png;base64,{content}" alt="{html.escape(figure.alt)}">'
-
-    def _show(self, change: dict[str, Any]) -> None:
-        self.image.value = self._html(change["new"] - 1)
 
     def _ipython_display_(self) -> None:
         if self.strip is not None:
             content, metadata = self.strip._repr_png_()
             display({"image/png": content}, metadata={"image/png": metadata}, raw=True)
-        # No text beside the widget: it would hold bytes of the picture, which differ by machine.
-        bundle = self.widget._repr_mimebundle_()
-        view = "application/vnd.jupyter.widget-view+json"
-        display({view: bundle[view]}, raw=True)
+        display({"text/html": self._repr_html_()}, raw=True)
+
+
+def _strip(
+    states: Sequence[Any],
+    draw: Draw,
+    titles: Sequence[str] | None,
+    frames: Sequence[int] | None,
+) -> Figure | None:
+    last = len(states) - 1
+    if frames is None:
+        count = min(STRIP_FRAMES, last + 1)
+        frames = sorted({round(i * last / max(1, count - 1)) for i in range(count)})
+    return film_strip(states, draw, titles, frames) if frames else None
+
+
+def _frames(
+    states: Sequence[Any], draw: Draw, titles: Sequence[str] | None
+) -> tuple[Picture, list[str]]:
+    """All states in a row, and the text of each. All get the size of the largest, so that the
+    page below the slider does not jump."""
+    width, height = (max(side) for side in zip(*frame_sizes(states, draw), strict=True))
+    # In whole pixels: a fraction would add up over the row.
+    width = max([width, *map(title_width, titles or ())])
+    width = math.ceil(width * style.DPI - 1e-6) / style.DPI
+    top = TITLE_HEIGHT if titles else 0.0
+    row = Picture(width * len(states), height + top)
+    texts = []
+    for index in range(len(states)):
+        said = len(row.sentences)
+        left = index * width
+        if titles:
+            page = Page(width, height + top, Place(row, left))
+            draw_title(page, 0.0, 0.0, str(index + 1), titles[index])
+            page.say(f"{titles[index]}:")
+        draw_frame(states, draw, index, at=Place(row, left, top))
+        texts.append(" ".join(row.sentences[said:]))
+    return row, texts
 
 
 slider = Slider
