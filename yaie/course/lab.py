@@ -19,6 +19,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 from yaie.engine.threads import share_processors
@@ -57,6 +58,7 @@ def command(port: int, *extra: str, root: Path = ROOT) -> list[str]:
         # Named, it runs as it is; left out, it is a login shell, whose /etc/profile sets PATH anew.
         f"--ServerApp.terminado_settings=shell_command={shlex.quote(shell())}",
         f"--LabServerApp.extra_labextensions_path={LAB_EXTENSIONS}",
+        "--ContentsManager.pre_save_hook=yaie.course.lab.without_version",
     ]
     if os.geteuid() == 0:
         arguments.append("--ServerApp.allow_root=True")
@@ -74,6 +76,15 @@ def environment(token: str) -> dict[str, str]:
     share_processors(env)  # a notebook and a server, say
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env.get('PATH', '')}"
     return env
+
+
+def without_version(model: dict[str, Any], **_: object) -> None:
+    """Called before a file is saved: a notebook keeps its language and not this machine's Python,
+    so that one that was only opened is as git has it."""
+    if model["type"] == "notebook" and model["content"]:
+        metadata = model["content"]["metadata"]
+        if language := metadata.get("language_info"):
+            metadata["language_info"] = {"name": language["name"]}
 
 
 def wait_until_up(port: int, token: str, server: subprocess.Popen) -> None:
