@@ -91,7 +91,10 @@ class Stage:
             if cell.cell_type == "markdown":
                 cell.source = self.links(cell.source, path.parent)
             for part, output in enumerate(cell.get("outputs", [])):
-                if PNG in output.get("data", {}):
+                data = output.get("data", {})
+                if "text/markdown" in data:  # an exercise's card
+                    data["text/markdown"] = self.links(data["text/markdown"], path.parent)
+                if PNG in data:
                     name = f"_static/pictures/{path.stem[:2]}-{number}-{part}.png"
                     (self.folder / name).write_bytes(base64.b64decode(output.data[PNG]))
                     alt = html.escape(alternative_text(output) or "")

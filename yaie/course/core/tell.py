@@ -25,7 +25,8 @@ def card(exercise: Exercise) -> str:
         f"**Exercise {exercise.id} · {exercise.title}**\n\n"
         f"{exercise.task}\n\n{table}{chr(10) * bool(table)}"
         f"- Difficulty {dots}, about {exercise.minutes} minutes\n"
-        f"- Edit `{exercise.shown}`: {'repair' if exercise.draft else 'write'} `{exercise.what}`\n"
+        f"- Edit [{exercise.shown}](../{exercise.shown}): "
+        f"{'repair' if exercise.draft else 'write'} `{exercise.what}`\n"
         f"- Check it with the next cell, or `yaie check {exercise.id}` in a terminal\n"
         f'- Stuck? `hint("{exercise.id}")`, and last `solution("{exercise.id}")`'
     )
