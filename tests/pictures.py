@@ -12,6 +12,7 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
+from yaie.course.lessons.data_nb16 import Asked
 from yaie.course.lessons.data_nb16 import owners as fragments
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.trie import TokenTrie
@@ -24,6 +25,7 @@ from yaie.course.viz.attention_programs import (
 from yaie.course.viz.charts import draw_lengths, draw_tile_bytes
 from yaie.course.viz.draws import draw_bits, draw_rounds, draw_shares, rounds
 from yaie.course.viz.lanes import Timeline, draw_timeline
+from yaie.course.viz.matmul import draw_asked
 from yaie.course.viz.paged import Prefix, Readers, draw_prefix, draw_readers, draw_slots
 from yaie.course.viz.splits import Part, draw_splits
 from yaie.course.viz.steps import MergeNode, draw_merge
@@ -482,6 +484,10 @@ PICTURES = {
     "places": (
         lambda: viz.draw_places(torch.arange(32).view(8, 4), chunk=3),
         {"7.3", "chunk 3 of rows 0 to 7: 4 wavefronts"},
+    ),
+    "asked": (
+        lambda: draw_asked([Asked("a", 8, 1, lane, 0) for lane in (0, 31)], range(8, 16), 4),
+        {"1 ldmatrix", "31", "8"},
     ),
     "pipeline": (
         lambda: draw_pipeline(pipeline(2, 4)), {"2 stages: tensor cores busy 44% of the time"},

@@ -106,6 +106,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     auto load_fragments = [&](int set, int stage, int step) {
         const T* a_tile = stages + stage * STAGE;
         const T* b_tile = a_tile + TILE_M * TILE_K;
+        // exercise 16.4 begin: the fragments of this warp's rows of a and columns of b
         int row = lane % 16, half = lane / 16;
         int a_column = step * 2 + half, b_column = warp_column / CHUNK + half;  // counted in chunks
 #pragma unroll
@@ -117,20 +118,23 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
         for (int i = 0; i < TILES_16; ++i)
             ldmatrix_x4(a_parts[set][i],
                         a_tile + swizzle<A_CHUNKS>(warp_row + i * 16 + row, a_column) * CHUNK);
+        // exercise 16.4 end
     };
 
     float sums[TILES_16][TILES_8][4] = {};
     auto multiply = [&](int set) {
+        // exercise 16.4 begin: every fragment of a times every fragment of b
 #pragma unroll
         for (int i = 0; i < TILES_16; ++i)
 #pragma unroll
             for (int j = 0; j < TILES_8; ++j)
                 mma_16x8x16<T>(sums[i][j], a_parts[set][i], b_parts[set][j / 2][j % 2 * 2],
                                b_parts[set][j / 2][j % 2 * 2 + 1]);
+        // exercise 16.4 end
     };
 
     int tiles = ceil_div(k, TILE_K);
-    // exercise 16.4 begin: multiply tile after tile, while the copies of the next ones are in flight
+    // exercise 16.5 begin: multiply tile after tile, while the copies of the next ones are in flight
     for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
     cp_async_wait<STAGES - 1>();
     __syncthreads();
@@ -159,7 +163,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     cp_async_wait<0>();
     __syncthreads();
-    // exercise 16.4 end
+    // exercise 16.5 end
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

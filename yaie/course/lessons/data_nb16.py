@@ -47,6 +47,32 @@ __device__ inline void told_wait() { TELL("wait %d\\n", PENDING), cp_async_wait<
 #define ldmatrix_x4_trans(to, row) (TELL("load %d\\n", IN_STAGE(row)), ldmatrix_x4_trans(to, row))
 #define __syncthreads() (TELL("barrier 0\\n"), __syncthreads())
 """
+# Has one warp print which rows it points ldmatrix at, step by step.
+LOADS = """
+#define TELL(...) (threadIdx.x / 32 == FOLLOWED && blockIdx.x == 0 ? printf(__VA_ARGS__) : 0)
+#define TELL_ROW(row) TELL("load %d %d\\n", threadIdx.x % 32, int((const T*)(row) - stages))
+#define ldmatrix_x4(to, row) (TELL_ROW(row), ldmatrix_x4(to, row))
+#define ldmatrix_x4_trans(to, row) (TELL_ROW(row), ldmatrix_x4_trans(to, row))
+"""
+STEP = '        TELL("step %d 0\\n", threadIdx.x % 32);\n'
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A row of 8 numbers that a lane points ldmatrix at.
+
+    Attributes:
+        tile: "a" or "b"; "" if the address is not where a chunk of the stage begins.
+        row, chunk: of the tile.
+        lane: that passes its address.
+        number: of the instruction, from 0 in each step and for each tile.
+    """
+
+    tile: str
+    row: int
+    chunk: int
+    lane: int
+    number: int
 
 
 @dataclass(frozen=True)
@@ -127,6 +153,48 @@ def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
         else:
             events.append((what, float(number)))
     return int(re.search(r"\bSTAGES = (\d+);", source)[1]), events
+
+
+def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
+    """What a warp of the tensor-core kernel loads in its first steps, for one tile along k.
+
+    Args:
+        path: a file with the kernel of `csrc/matmul/mma.cu`.
+
+    Returns:
+        For steps 0 and 1 the rows of the tiles of a and b, in the order of the lanes.
+    """
+    source = path.read_text(encoding="utf-8")
+    begin, loads = (
+        "auto load_fragments = [&](int set, int stage, int step) {\n",
+        '#include "mma.cuh"\n',
+    )
+    for line, more in ((loads, LOADS.replace("FOLLOWED", str(warp))), (begin, STEP)):
+        if source.count(line) != 1:
+            raise ValueError(f"{path} must have {line!r} once, has it {source.count(line)} times")
+        source = source.replace(line, line + more)
+    a, b = torch.ones(8, 32).half(), torch.ones(32, 8).half()
+    with redirect_stdout(StringIO()) as told:
+        Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, 32)
+    chunks = {"a": (256, 4), "b": (32, 16)}
+    tables = {name: places(path, width, rows).tolist() for name, (rows, width) in chunks.items()}
+    lies, base = {}, 0
+    for name, table in tables.items():
+        for row, found in enumerate(table):
+            lies |= {base + place * 8: (name, row, chunk) for chunk, place in enumerate(found)}
+        base += chunks[name][0] * chunks[name][1] * 8
+    steps: list[list[Asked]] = []
+    done: dict[int, int] = {}  # steps begun by each lane
+    for what, lane, place in (line.split() for line in told.getvalue().splitlines()):
+        if what == "step":
+            done[int(lane)] = done.get(int(lane), -1) + 1
+            steps += [[] for _ in range(done[int(lane)] + 1 - len(steps))]
+            continue
+        tile, row, chunk = lies.get(int(place), ("", 0, 0))
+        mine = steps[done[int(lane)]]
+        number = sum(x.lane == int(lane) and x.tile == tile for x in mine)
+        mine.append(Asked(tile, row, chunk, int(lane), number))
+    return [sorted(step, key=lambda x: x.lane) for step in steps[:2]]
 
 
 def owners() -> dict[str, list[list[tuple[int, int]]]]:

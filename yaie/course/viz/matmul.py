@@ -177,3 +177,41 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
     page.put(left, grid.y(lines) + 0.18, words, style.SMALL, color, weight="bold")
     page.say(f"Where {places.size} chunks of {len(places)} rows lie in the banks; {words}")
     return page.figure
+
+
+def draw_asked(asked: Sequence[Any], rows: range, chunks: int, at: Place | None = None) -> Figure:
+    """Draw some rows of a tile in shared memory, with the lanes that point ldmatrix at its chunks.
+
+    Args:
+        asked: rows with `row`, `chunk`, `lane` and the `number` of the instruction.
+        rows: of the tile, those that are drawn.
+        chunks: per row.
+    """
+    left, top, width, height = 0.45, 0.52, 0.27, 0.13
+    across = max(2.4, left + chunks * width + MARGIN)  # the note's width at least
+    page = Page(across, top + len(rows) * height + 0.42, at)
+    grid = page.grid(left, top, width, height, 0.012)
+    page.note(MARGIN, 0.16, "a color per matrix; the number is the lane's")
+    for chunk in range(chunks):
+        grid.head(chunk, str(chunk))
+    lanes = {(x.row, x.chunk): x for x in asked}
+    for line, row in enumerate(rows):
+        if row % 8 == 0:
+            grid.name(line, str(row), 6, color=style.MUTED)
+        for chunk in range(chunks):
+            found = lanes.get((row, chunk))
+            face = style.WASH
+            if found:
+                face = style.tint(
+                    style.series_color(found.lane // 8), 0.75 - 0.4 * (found.number % 2)
+                )
+            words = str(found.lane) if found else ""
+            grid.cell(line, chunk, face, words, size=5.5, color=style.INK, radius=0.015)
+    number = len({x.number for x in asked if x.row in rows})
+    words = f"{number} ldmatrix"
+    page.put(left, grid.y(len(rows)) + 0.18, words, style.SMALL, weight="bold")
+    page.say(
+        f"Rows {rows[0]} to {rows[-1]} of a tile, {chunks} chunks each, with the lanes that point "
+        f"{words} at them"
+    )
+    return page.figure

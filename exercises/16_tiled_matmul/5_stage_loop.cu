@@ -1,4 +1,4 @@
-// Exercise 16.4: The stage loop and its waits.
+// Exercise 16.5: The stage loop and its waits.
 //
 // Write the loop of the tensor-core kernel. Shared memory has room for STAGES tiles; tile t lies in
 // stage t % STAGES. Start the copies of the first tiles, then multiply the `tiles` tiles one after
@@ -7,7 +7,7 @@
 // next STAGES - 1 tiles are in flight. After the loop nothing is in flight and no thread still reads
 // a stage, since the kernel then writes c through the same memory.
 //
-// In a terminal: yaie check 16.4, yaie hint 16.4, yaie reset 16.4.
+// In a terminal: yaie check 16.5, yaie hint 16.5, yaie reset 16.5.
 
 // Matrix product, rung 5 of 5: tensor cores that do not wait for memory; the kernel that the engine
 // uses.
@@ -125,9 +125,9 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     int tiles = ceil_div(k, TILE_K);
-    // exercise 16.4 begin: multiply tile after tile, while the copies of the next ones are in flight
+    // exercise 16.5 begin: multiply tile after tile, while the copies of the next ones are in flight
     // your lines
-    // exercise 16.4 end
+    // exercise 16.5 end
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

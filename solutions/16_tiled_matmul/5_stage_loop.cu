@@ -1,4 +1,4 @@
-// Solution of exercise 16.4: The stage loop and its waits.
+// Solution of exercise 16.5: The stage loop and its waits.
 //
 // Write the loop of the tensor-core kernel. Shared memory has room for STAGES tiles; tile t lies in
 // stage t % STAGES. Start the copies of the first tiles, then multiply the `tiles` tiles one after
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     };
 
     int tiles = ceil_div(k, TILE_K);
-    // exercise 16.4 begin: multiply tile after tile, while the copies of the next ones are in flight
+    // exercise 16.5 begin: multiply tile after tile, while the copies of the next ones are in flight
     for (int tile = 0; tile < STAGES; ++tile) copy_tiles(tile, tile);
     cp_async_wait<STAGES - 1>();
     __syncthreads();
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     }
     cp_async_wait<0>();
     __syncthreads();
-    // exercise 16.4 end
+    // exercise 16.5 end
 
     // Write c through the same shared memory: a lane stores 16 bytes, 8 lanes a 128-byte line.
     T* part = stages + warp * WARP_M * WARP_N;

@@ -1,4 +1,4 @@
-"""16.4: what thread 0 does, tile by tile, then the product with every access checked."""
+"""16.5: what thread 0 does, tile by tile, then the product with every access checked."""
 
 from __future__ import annotations
 
