@@ -185,6 +185,7 @@ def test_parameters_of_a_stream(llm):
         ({"enforce_eager": "no"}, TypeError, "enforce_eager must be True or False, got 'no'"),
         ({"enable_prefix_caching": "false"}, TypeError, "enable_prefix_caching must be True or"),
         ({"enable_chunked_prefill": 0}, TypeError, "enable_chunked_prefill must be True or False"),
+        ({"chunked_prefill_size": 0}, ValueError, "chunked_prefill_size must be at least 1, got 0"),
         ({"exercises": 5}, TypeError, "exercises must be True, False or a list of ids, got 5"),
         ({"max_num_batched_tokens": 8}, ValueError, "max_num_batched_tokens"),
         ({"max_num_batched_tokens": "2048"}, TypeError, "max_num_batched_tokens"),

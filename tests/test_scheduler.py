@@ -50,6 +50,18 @@ def test_without_chunks_decoding_requests_cannot_keep_a_prompt_out():
     assert world.step().total_tokens == 5
 
 
+# ------------------------------------------------------------------------------------ chunks
+
+
+def test_a_chunk_has_a_size_that_leaves_room_for_other_prompts():
+    world = World(max_num_seqs=4, max_num_batched_tokens=12, chunked_prefill_size=5)
+    a, b, c = (world.add(prompt_of(*prompt), max_tokens=1) for prompt in [(13, 0), (3, 1), (9, 2)])
+    steps = [world.step().num_tokens for _ in range(3)]
+    names = [request.request_id for request in (a, b, c)]
+    computed = [[step.get(name, 0) for name in names] for step in steps]
+    assert computed == [[5, 3, 4], [5, 0, 5], [3, 0, 0]]
+
+
 # ------------------------------------------------------------------------------------ admission
 
 
@@ -320,6 +332,7 @@ def workloads(draw):
         "max_num_batched_tokens": draw(st.integers(max_num_seqs, max_num_seqs + 12)),
         "enable_prefix_caching": draw(st.booleans()),
         "enable_chunked_prefill": draw(st.booleans()),
+        "chunked_prefill_size": draw(st.none() | st.integers(1, 12)),
         "policy": draw(st.sampled_from(["fcfs", "lpm"])),
         "patience": draw(st.integers(0, 8)),
     }

@@ -123,8 +123,11 @@ class World:
             assert 1 <= step.num_tokens[request.request_id] <= request.num_new_tokens
         if scheduler.enable_chunked_prefill:
             assert step.total_tokens <= budget, "the budget is exceeded"
+            most = scheduler.chunked_prefill_size or budget
             for request in scheduler.running:  # as much of the prompts as fits, in their order
-                is_whole = step.num_tokens.get(request.request_id) == request.num_new_tokens
+                computed = step.num_tokens.get(request.request_id)
+                assert request.is_decoding or computed is None or computed <= most
+                is_whole = computed in (request.num_new_tokens, most)
                 is_cut = step.total_tokens == budget and request not in prefills[:-1]
                 assert is_whole or is_cut, "tokens of the budget are left"
         elif step.total_tokens > budget:

@@ -157,7 +157,10 @@ def serve(
     ] = None,
     enforce_eager: Annotated[bool, Option("--enforce-eager", help="No CUDA graphs.")] = False,
     enable_prefix_caching: Annotated[bool, Option(help="Share what prompts share.")] = True,
-    enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in pieces.")] = True,
+    enable_chunked_prefill: Annotated[bool, Option(help="Cut long prompts in chunks.")] = True,
+    chunked_prefill_size: Annotated[
+        int | None, Option(min=1, help="Most tokens of a chunk.")
+    ] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
     shutdown_timeout: Annotated[int, Option(min=0, help="Seconds to end answers in.")] = 30,

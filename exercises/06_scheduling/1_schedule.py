@@ -1,8 +1,12 @@
-"""Exercise 06.1: Put one step together.
+"""Exercise 06.1: Chunks, and the order of a step.
 
-Decide who computes how many tokens in the next step: first one token for each request that
-decodes, then the prompts under way, then new requests unless a request had to be preempted.
-`grow`, `_add_prefill` and `admit` do the parts; the order is yours.
+`add_prefill` decides how many tokens of one prompt the step computes, and adds them to it. With
+`self.enable_chunked_prefill` that is the next chunk: never more tokens than are left of the
+step's budget, and never more than `self.chunked_prefill_size`, unless that is None. Without it,
+it is the whole rest of the prompt, or nothing if that exceeds what is left of the budget and
+another prompt is in the step already. `schedule` puts the step together: one token for each
+request that decodes, then the prompts under way, then new requests by `admit`, unless a request
+had to be preempted.
 
 In a terminal: yaie check 06.1, yaie hint 06.1, yaie reset 06.1.
 What this file does not define is inherited from yaie/engine/scheduler.py.
@@ -11,7 +15,7 @@ What this file does not define is inherited from yaie/engine/scheduler.py.
 from __future__ import annotations
 
 from yaie.engine import scheduler as reference
-from yaie.engine.request import Status
+from yaie.engine.request import Request, Status
 from yaie.engine.scheduler import Step
 
 
@@ -22,4 +26,13 @@ class Scheduler(reference.Scheduler):
         A request that decodes needs one token of the budget, and its reader is waiting for it: so
         no prompt, however long, can hold it up. After a preemption no request is admitted.
         """
-        raise NotImplementedError("Exercise 06.1: Put one step together")
+        raise NotImplementedError("Exercise 06.1: Chunks, and the order of a step")
+
+    def add_prefill(self, request: Request, step: Step) -> None:
+        """Schedule the next chunk of a prompt: the least of what is left of the prompt, of the
+        step's budget, and of `chunked_prefill_size`.
+
+        Without chunked prefill, the rest of the prompt or nothing: a prompt that exceeds what is
+        left of the budget waits for a step in which it is the only prompt.
+        """
+        raise NotImplementedError("Exercise 06.1: Chunks, and the order of a step")

@@ -1,8 +1,11 @@
-"""Exercise 06.3: Preempt a request without losing its tokens.
+"""Exercise 06.3: Preempt: who leaves, and what stays.
 
-Take a running request's blocks away, and put it where it is admitted again as soon as there is
-room. What it has generated stays. You have `self._leave(request)`, which gives up its blocks, its
-lock and its place among `running`, and hands what is computed to the cache.
+Three methods that call each other. `grow` makes a slot for the newest token of a request that
+decodes. If its last block is full and no block can be had, it preempts the request that was
+admitted last, records that in `step.preempted`, and tries again; the last may be the request
+itself, and then `grow` returns False. `preempt` makes a running request wait in front of all
+others, to be computed again from its tokens. `leave` gives up everything that a running request
+holds; what it has computed stays in the cache as long as the blocks are not needed.
 
 In a terminal: yaie check 06.3, yaie hint 06.3, yaie reset 06.3.
 What this file does not define is inherited from yaie/engine/scheduler.py.
@@ -12,13 +15,30 @@ from __future__ import annotations
 
 from yaie.engine import scheduler as reference
 from yaie.engine.request import Request, Status
+from yaie.engine.scheduler import Step
 
 
 class Scheduler(reference.Scheduler):
+    def grow(self, request: Request, step: Step) -> bool:
+        """Make room for the newest token of a running request.
+
+        If no block is free or can be evicted, the request admitted last is preempted, in the end
+        this one itself. As a rule the last has the least to lose, and the requests that came first
+        finish first and free their blocks for the rest.
+
+        Returns:
+            Whether the request still runs.
+        """
+        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")
+
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it waits in front, to be computed again.
 
         It keeps its generated tokens: when it is admitted again, they are part of what is
         computed, and what the cache still holds of it is found there.
         """
-        raise NotImplementedError("Exercise 06.3: Preempt a request without losing its tokens")
+        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")
+
+    def leave(self, request: Request) -> None:
+        """Release everything that a running request holds."""
+        raise NotImplementedError("Exercise 06.3: Preempt: who leaves, and what stays")

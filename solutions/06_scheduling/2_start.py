@@ -1,8 +1,8 @@
 """Solution of exercise 06.2: Admit a request, if there are blocks for it.
 
 Find what the cache has of a waiting request, make room for the rest, and let it run. If there is
-no room, leave everything as it was and return False. The caller takes the request out of
-`waiting`.
+no room, leave everything as it was and return False. `admit` calls this method for the requests
+of the queue in their order, and takes each request that runs out of `waiting`.
 
 Generated from Scheduler.start in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.

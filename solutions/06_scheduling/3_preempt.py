@@ -1,10 +1,13 @@
-"""Solution of exercise 06.3: Preempt a request without losing its tokens.
+"""Solution of exercise 06.3: Preempt: who leaves, and what stays.
 
-Take a running request's blocks away, and put it where it is admitted again as soon as there is
-room. What it has generated stays. You have `self._leave(request)`, which gives up its blocks, its
-lock and its place among `running`, and hands what is computed to the cache.
+Three methods that call each other. `grow` makes a slot for the newest token of a request that
+decodes. If its last block is full and no block can be had, it preempts the request that was
+admitted last, records that in `step.preempted`, and tries again; the last may be the request
+itself, and then `grow` returns False. `preempt` makes a running request wait in front of all
+others, to be computed again from its tokens. `leave` gives up everything that a running request
+holds; what it has computed stays in the cache as long as the blocks are not needed.
 
-Generated from Scheduler.preempt in yaie/engine/scheduler.py.
+Generated from Scheduler.grow, Scheduler.preempt, Scheduler.leave in yaie/engine/scheduler.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 
@@ -12,17 +15,51 @@ from __future__ import annotations
 
 from yaie.engine import scheduler as reference
 from yaie.engine.request import Request, Status
+from yaie.engine.scheduler import Step
 
 
 class Scheduler(reference.Scheduler):
+    def grow(self, request: Request, step: Step) -> bool:
+        """Make room for the newest token of a running request.
+
+        If no block is free or can be evicted, the request admitted last is preempted, in the end
+        this one itself. As a rule the last has the least to lose, and the requests that came first
+        finish first and free their blocks for the rest.
+
+        Returns:
+            Whether the request still runs.
+        """
+        length = self.kv.lengths[request.request_id]
+        if length == len(request.token_ids):  # admitted with room for all its tokens
+            return True
+        is_full = length % self.kv.block_size == 0
+        while is_full and not self.cache.make_room(1):
+            victim = self.running[-1]
+            self.preempt(victim)
+            step.preempted.append(victim)
+            if victim is request:
+                return False
+        self.kv.append_tokens(request.request_id, 1)
+        return True
+
     def preempt(self, request: Request) -> None:
         """Take a running request's blocks; it waits in front, to be computed again.
 
         It keeps its generated tokens: when it is admitted again, they are part of what is
         computed, and what the cache still holds of it is found there.
         """
-        self._leave(request)
+        self.leave(request)
         request.num_computed_tokens = 0
         request.metrics.num_preemptions += 1
         request.status = Status.WAITING
         self.waiting.appendleft(request)
+
+    def leave(self, request: Request) -> None:
+        """Release everything that a running request holds."""
+        self.keep(request)
+        self.kv.free_blocks(request.request_id)
+        node, request.node, request.num_kept_tokens = request.node, None, 0
+        self.cache.unlock(node)
+        self.running.remove(request)
+        if request.error:
+            self.cache.drop(node)

@@ -34,6 +34,8 @@ class EngineConfig:
         enable_prefix_caching: reuse prefixes from the cache, and keep new ones there.
         enable_chunked_prefill: compute a long prompt over several steps. Without it a prompt that
             exceeds the token budget is the only prompt of its step.
+        chunked_prefill_size: the most tokens of one prompt in a step, so that a long prompt leaves
+            room for short ones; by default as many as the budget leaves.
         policy: "fcfs" admits requests in order of arrival; "lpm" admits the request with the
             longest cached prefix first.
         patience: under "lpm", in how many steps later arrivals may be admitted before a request.
@@ -58,6 +60,7 @@ class EngineConfig:
     max_num_batched_tokens: int = 2048
     enable_prefix_caching: bool = True
     enable_chunked_prefill: bool = True
+    chunked_prefill_size: int | None = None
     policy: str = "fcfs"
     patience: int = 64
     enforce_eager: bool = False
@@ -65,13 +68,14 @@ class EngineConfig:
     tensor_parallel_size: int = 1
 
     def __post_init__(self) -> None:
-        for name, minimum in COUNTS.items():
-            value = getattr(self, name)
-            if value is not None or name not in OPTIONAL:
-                check_count(name, value, minimum)
-        for name in SWITCHES:
-            if getattr(self, name) is not None or name not in OPTIONAL:
-                check_switch(name, getattr(self, name))
+        for field in fields(self):
+            value, kind = getattr(self, field.name), str(field.type)
+            if value is None and "None" in kind:
+                continue
+            if kind.startswith("int"):
+                check_count(field.name, value, LEAST.get(field.name, 1))
+            elif kind.startswith("bool"):
+                check_switch(field.name, value)
         check_number("gpu_memory_utilization", self.gpu_memory_utilization)
         if not 0 < self.gpu_memory_utilization <= 1:
             raise ValueError(
@@ -93,15 +97,4 @@ class EngineConfig:
 
 
 OPTIONS = {field.name for field in fields(EngineConfig)}
-COUNTS = {  # with the least that each may be
-    "block_size": 1,
-    "num_blocks": 1,
-    "kv_cache_memory_bytes": 1,
-    "max_model_len": 2,
-    "max_num_seqs": 1,
-    "max_num_batched_tokens": 1,
-    "patience": 0,
-    "tensor_parallel_size": 1,
-}
-SWITCHES = ("enable_prefix_caching", "enable_chunked_prefill", "enforce_eager", "overlap")
-OPTIONAL = ("num_blocks", "kv_cache_memory_bytes", "max_model_len", "overlap")
+LEAST = {"max_model_len": 2, "patience": 0}  # of the counts that need not be 1 or more

@@ -47,6 +47,7 @@ class LLM:
         max_num_batched_tokens: int = 2048,
         enable_prefix_caching: bool = True,
         enable_chunked_prefill: bool = True,
+        chunked_prefill_size: int | None = None,
         policy: str = "fcfs",
         enforce_eager: bool = False,
         tensor_parallel_size: int = 1,

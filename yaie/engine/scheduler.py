@@ -70,6 +70,7 @@ class Scheduler:
         self.max_num_batched_tokens = config.max_num_batched_tokens
         self.enable_prefix_caching = config.enable_prefix_caching
         self.enable_chunked_prefill = config.enable_chunked_prefill
+        self.chunked_prefill_size = config.chunked_prefill_size
         self.policy = config.policy
         self.patience = config.patience
         self.waiting: deque[Request] = deque()
@@ -100,10 +101,25 @@ class Scheduler:
                 step.add(request, 1)
         for request in prefilling:
             if request.status is Status.RUNNING:
-                self._add_prefill(request, step)
+                self.add_prefill(request, step)
         if not step.preempted:  # otherwise even the running requests lacked blocks
             self.admit(step)
         return step
+
+    def add_prefill(self, request: Request, step: Step) -> None:
+        """Schedule the next chunk of a prompt: the least of what is left of the prompt, of the
+        step's budget, and of `chunked_prefill_size`.
+
+        Without chunked prefill, the rest of the prompt or nothing: a prompt that exceeds what is
+        left of the budget waits for a step in which it is the only prompt.
+        """
+        budget = self.max_num_batched_tokens - step.total_tokens
+        wanted = request.num_new_tokens
+        if self.enable_chunked_prefill:
+            wanted = min(wanted, budget, self.chunked_prefill_size or wanted)
+        elif wanted > budget and any(not r.is_decoding for r in step.scheduled):
+            return
+        step.add(request, wanted)
 
     def grow(self, request: Request, step: Step) -> bool:
         """Make room for the newest token of a running request.
@@ -155,7 +171,7 @@ class Scheduler:
             del self.waiting[place]
             overtaken = overtaken - 1 if place < overtaken else place
             step.admitted.append(request)
-            self._add_prefill(request, step)
+            self.add_prefill(request, step)
             self._note_underway(request, underway)
         for request in islice(self.waiting, overtaken):
             request.steps_overtaken += 1
@@ -196,9 +212,9 @@ class Scheduler:
             was_decoding = request.is_decoding
             request.num_computed_tokens += step.num_tokens[request.request_id]
             if not was_decoding:
-                self._keep(request)
+                self.keep(request)
             elif request.num_known_tokens - 1 - request.num_kept_tokens >= self.kv.block_size:
-                self._keep(request, request.num_known_tokens - 1)
+                self.keep(request, request.num_known_tokens - 1)
 
     # ------------------------------------------------------------------------ endings
 
@@ -208,7 +224,7 @@ class Scheduler:
         It keeps its generated tokens: when it is admitted again, they are part of what is
         computed, and what the cache still holds of it is found there.
         """
-        self._leave(request)
+        self.leave(request)
         request.num_computed_tokens = 0
         request.metrics.num_preemptions += 1
         request.status = Status.WAITING
@@ -217,15 +233,15 @@ class Scheduler:
     def finish(self, request: Request, reason: str) -> None:
         """End a request, wherever it is: its blocks go to the cache or back to the pool."""
         if request.status is Status.RUNNING:
-            self._leave(request)
+            self.leave(request)
         elif request.status is Status.WAITING:
             self.waiting.remove(request)
         request.status = Status.FINISHED
         request.finish_reason = reason
 
-    def _leave(self, request: Request) -> None:
+    def leave(self, request: Request) -> None:
         """Release everything that a running request holds."""
-        self._keep(request)
+        self.keep(request)
         self.kv.free_blocks(request.request_id)
         node, request.node, request.num_kept_tokens = request.node, None, 0
         self.cache.unlock(node)
@@ -233,7 +249,7 @@ class Scheduler:
         if request.error:
             self.cache.drop(node)
 
-    def _keep(self, request: Request, num_tokens: int | None = None) -> None:
+    def keep(self, request: Request, num_tokens: int | None = None) -> None:
         """Put the full blocks of a running request's first `num_tokens` tokens, by default all that
         are computed, into the cache, and lock them there.
 
@@ -254,28 +270,15 @@ class Scheduler:
         self.cache.unlock(request.node)
         request.node = node
         ours, cached = table[first:last], node.path_values()[first:]
-        if ours != cached:
-            self.kv.pool.share(cached)  # before its own are released, some of which are the same
-            self.kv.pool.release(ours)
-            table[first:last] = cached
+        self.kv.pool.share(cached)
+        self.kv.pool.release(ours)  # most are the same, and keep as many users as they had
+        table[first:last] = cached
 
-    # ------------------------------------------------------------------------ prompts
-
-    def _budget_left(self, step: Step) -> int:
-        return self.max_num_batched_tokens - step.total_tokens
-
-    def _add_prefill(self, request: Request, step: Step) -> None:
-        """Schedule as much of a prompt as fits."""
-        budget, wanted = self._budget_left(step), request.num_new_tokens
-        if self.enable_chunked_prefill:
-            wanted = min(wanted, budget)
-        elif wanted > budget and any(not r.is_decoding for r in step.scheduled):
-            return
-        if wanted > 0:
-            step.add(request, wanted)
+    # ------------------------------------------------------------------------ admission
 
     def _has_place(self, step: Step) -> bool:
-        return len(self.running) < self.max_num_seqs and self._budget_left(step) > 0
+        has_budget = step.total_tokens < self.max_num_batched_tokens
+        return has_budget and len(self.running) < self.max_num_seqs
 
     def _in_order_of_admission(self) -> list[Request]:
         if self.policy == "fcfs":

@@ -1,4 +1,4 @@
-"""06.1: who computes how many tokens in the next step."""
+"""06.1: who computes how many tokens in the next step, beside explicit steps and invariants."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from yaie.engine.scheduler import Step
 
 FIRST = "The decoding request gets its one token first; the prompt takes what is left of 16."
 UNDERWAY = "A prompt under way holds blocks already, so it is finished before others begin."
+SIZE = "A chunk takes at most its size, and leaves the rest of the budget to the next prompt."
+WHOLE = "Without chunks a prompt that exceeds the budget is the only prompt of its step."
+CUT = {"enable_chunked_prefill": False}
 FULL = {"enable_prefix_caching": False}
 
 
@@ -43,13 +46,54 @@ def cases() -> Iterator[Case]:
                [("add", "a", 10), ("add", "b", 7), ("add", "c", 7), "step"],
                [{"a": 1, "b": 7, "c": 7}], "Of 16 tokens, 15 are left: enough for both prompts.",
                enable_chunked_prefill=False)  # fmt: skip
+    yield case("prompts of 13, 3 and 9 tokens wait, and a chunk has at most 5",
+               [("add", "a", 13), ("add", "b", 3), ("add", "c", 9)],
+               [{"a": 5, "b": 3, "c": 5}, {"b": 1, "a": 5, "c": 4}, {"b": 1, "c": 1, "a": 3}],
+               SIZE, chunked_prefill_size=5)  # fmt: skip
+    yield case("three prompts of 9 tokens wait, and a chunk has at most 6",
+               [("add", name, 9) for name in "abc"],
+               [{"a": 6, "b": 6, "c": 4}, {"a": 3, "b": 3, "c": 5}], SIZE,
+               chunked_prefill_size=6)  # fmt: skip
+    yield case("a request of 6 tokens was preempted after 5 generated ones",
+               [("add", "a", 6), ("generated", "a", 5)], [{"a": 11}],
+               "None of its 11 tokens has keys and values.")  # fmt: skip
+    yield case(
+        "a prompt of 40 and one of 4 wait, without chunked prefill",
+        [("add", "a", 40), ("add", "b", 4)],
+        [{"a": 40}, {"a": 1, "b": 4}],
+        WHOLE,
+        **CUT,
+    )
+    yield case(
+        "one request decodes and a prompt of 40 waits, without chunked prefill",
+        [short, "step", big],
+        [{"short": 1, "big": 40}],
+        WHOLE,
+        **CUT,
+    )
+    yield case(
+        "one request decodes and prompts of 6, 9 and 2 wait, without chunked prefill",
+        [short, "step", ("add", "a", 6), ("add", "b", 9), ("add", "c", 2)],
+        [{"short": 1, "a": 6, "b": 9}, {"short": 1, "a": 1, "b": 1, "c": 2}],
+        "Of 16 tokens, 15 are left: exactly enough for a and b, and c waits.",
+        **CUT,
+    )
+    yield case(
+        "one request decodes and prompts of 8 and 8 wait, without chunked prefill",
+        [short, "step", ("add", "a", 8), ("add", "b", 8)],
+        [{"short": 1, "a": 8}, {"short": 1, "a": 1, "b": 8}],
+        "Of 16 tokens, 7 are left beside the first two: b does not fit.",
+        **CUT,
+    )
+    yield case("a prompt of 12 waits, without chunked prefill, and a chunk has at most 5",
+               [("add", "a", 12)], [{"a": 12}], "Without chunked prefill there are no chunks.",
+               chunked_prefill_size=5, **CUT)  # fmt: skip
     generator = random.Random(0)
     for _ in range(12):
-        budget = generator.choice([8, 11, 32])
+        budget, size = generator.choice([8, 11, 32]), generator.choice([None, 4, 7])
         lengths = [generator.randrange(1, 30) for _ in range(10)]
-        yield Case(
-            in_words, trace=lengths, options={"num_blocks": 16, "max_num_batched_tokens": budget}
-        )
+        options = {"max_num_batched_tokens": budget, "chunked_prefill_size": size}
+        yield Case(in_words, trace=lengths, options={"num_blocks": 16, **options})
 
 
 def case(name: str, work: list, want: list[dict], because: str, **options: Any) -> Case:
@@ -57,8 +101,9 @@ def case(name: str, work: list, want: list[dict], because: str, **options: Any) 
 
 
 def in_words(case: Case) -> str:
-    budget = case.options["max_num_batched_tokens"]
-    return f"prompts of {case.trace} tokens, 6 tokens to generate each, and a budget of {budget}"
+    budget, size = (case.options[x] for x in ("max_num_batched_tokens", "chunked_prefill_size"))
+    chunk = f", chunks of {size}" if size else ""
+    return f"prompts of {case.trace} tokens, 6 to generate each, and a budget of {budget}{chunk}"
 
 
 def observe(scheduler_class: type, case: Case, see: Observer) -> None:
@@ -71,10 +116,12 @@ def observe(scheduler_class: type, case: Case, see: Observer) -> None:
             step_by_reference(scene)
         elif action == "turn":
             admit_a_last(scene)
+        elif action[0] == "generated":
+            add_generated(scene, *action[1:])
         else:
             scene.add(*action[1:])
     for want in case.want:
-        step = observe_schedule(see, scene)
+        step = observe_schedule(see, scene, max(16, sum(want.values())))
         got = counts(step)
         see.equal("the number of tokens per request", got, want, case.because)
         see.equal("the order of the batch", list(got), list(want), "Decoding requests come first.")
@@ -89,8 +136,15 @@ def admit_a_last(scene: Simulation) -> None:
     scene.kv.lengths["b"] = 9
 
 
-def observe_schedule(see: Observer, scene: Simulation) -> Any:
-    """Call `schedule`, and note what holds of every step."""
+def add_generated(scene: Simulation, name: str, number: int) -> None:
+    """As if a waiting request had been preempted after this many generated tokens."""
+    request = scene.requests[name]
+    request.token_ids += [scene.new_token() for _ in range(number)]
+    request.metrics.num_preemptions = 1
+
+
+def observe_schedule(see: Observer, scene: Simulation, most: int) -> Any:
+    """Call `schedule`, and note what holds of every step, of at most `most` tokens."""
     scheduler = scene.scheduler
     decoding = names(r for r in scheduler.running if r.is_decoding)
     admissions: list[list[str]] = []
@@ -112,10 +166,9 @@ def observe_schedule(see: Observer, scene: Simulation) -> Any:
     ]
     because = "Each request that decodes gets one token in every step."
     see.equal("the list of decoding requests that are not in the step", left, [], because)
-    budget = scheduler.max_num_batched_tokens
-    see.at_most(
-        "the number of tokens in the step", step.total_tokens, budget, "That is the budget."
-    )
+    see.at_most("the number of tokens in the step", step.total_tokens, most, "That is the budget.")
+    none = [name for name, number in step.num_tokens.items() if number < 1]
+    see.equal("the list of requests without a token in the step", none, [], "Add them later.")
     lengths = {r.request_id: scene.kv.lengths.get(r.request_id) for r in scheduler.running}
     slots = {r.request_id: len(r.token_ids) for r in scheduler.running}
     because = "A token needs a slot before it is computed."
@@ -133,7 +186,7 @@ def observe_work(see: Observer, scene: Simulation, lengths: list[int]) -> None:
     for _ in range(400):
         if not scheduler.has_work:
             break
-        step = observe_schedule(see, scene)
+        step = observe_schedule(see, scene, scheduler.max_num_batched_tokens)
         see.stop_if_wrong()
         scene.compute(step)
         for request in list(scheduler.running):

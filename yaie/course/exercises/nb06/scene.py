@@ -6,6 +6,7 @@ a call has to change, and to what; all others must stay.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from yaie.course.core.observe import Observer
@@ -33,6 +34,7 @@ def state(scene: Simulation, request: Any) -> dict[str, Any]:
     return {
         "the value of token_ids": list(request.token_ids),
         "num_computed_tokens": request.num_computed_tokens,
+        "num_kept_tokens": request.num_kept_tokens,
         "the list of running requests": names(scene.scheduler.running),
         "the list of waiting requests": names(scene.scheduler.waiting),
         "the number of blocks in its table": table if table is None else len(table),
@@ -72,6 +74,7 @@ def leaving(scene: Simulation, request: Any) -> Changes:
         "the number of blocks in its table": (None, "It holds no blocks."),
         "kv.lengths of the request": (None, "It holds no blocks."),
         "the list of running requests": (names(running), "It does not run."),
+        "num_kept_tokens": (0, "It holds no part of the cache."),
         "whether request.node is a node": (False, "It holds no lock."),
         "the number of locked blocks": (len(locked), "What it held in the cache is unlocked."),
         "the number of cached blocks": (len(kept), gives),
@@ -98,9 +101,15 @@ def blocks_to(node: Any) -> set[int]:
     return blocks
 
 
-def end_all(see: Observer, scene: Simulation) -> None:
-    """End every request by the reference's rules, and note whether all blocks came back."""
+def end_all(see: Observer, scene: Simulation, besides: Sequence[Any] = ()) -> None:
+    """End every request by the reference's rules, and note whether all blocks came back.
+
+    Args:
+        besides: requests that have left and are not queued.
+    """
     for request in [*scene.scheduler.running, *scene.scheduler.waiting]:
+        if request in besides:
+            continue
         Scheduler.finish(scene.scheduler, request, "stop")
     locked, back = scene.num_locked(), scene.kv.pool.num_free + scene.cache.num_cached
     see.equal("the number of locked blocks in the end", locked, 0, "Locks are taken back.")
@@ -109,7 +118,7 @@ def end_all(see: Observer, scene: Simulation) -> None:
 
 
 def running_scene(scheduler_class: type, num_steps: int, **options: Any) -> tuple[Simulation, Any]:
-    """A request "a" with a prompt of 10 tokens after some steps, and "b" behind it."""
+    """A request "a" with a prompt of 10 tokens after some steps, and "b" after it."""
     scene = Simulation(scheduler_class, num_blocks=12, **options)
     request = scene.add("a", 10)
     scene.add("b", 5)
