@@ -17,6 +17,7 @@ import torch
 from launches import FLOATS, GPU, HALVES, name_of, on_gpu, starts
 from oracles import naive_attention
 
+from yaie.course.lessons.ops.cuda.attention_hopper import RUNGS as HOPPER
 from yaie.course.lessons.ops.reference.flash import flash_attention
 from yaie.ops.attention import attention_forward
 from yaie.ops.cuda import flash, paged
@@ -29,6 +30,7 @@ Lengths = Sequence[tuple[int, int]]  # queries and keys of each sequence
 INF = float("inf")
 NO_BLOCK = 1 << 30
 REFERENCES = ("reference", "tiles 7 1", "tiles 1 7", "tiles 64 7", "tiles 64 96")
+HOPPER_GPU = GPU and torch.cuda.get_device_capability() == (9, 0)
 TRITON = ("triton",) if importlib.util.find_spec("triton") else ()
 # A sum in float32 is near to one in float64; a result in half precision is rounded at least once.
 TOTAL = {torch.float64: 1e-12, torch.float32: 3e-6, torch.float16: 1e-3, torch.bfloat16: 8e-3}
@@ -84,8 +86,8 @@ def ragged_oracle(q, k, v, starts_q, starts_k, causal=True, scale=None) -> State
 def attend(rung: str, q, k, v, starts_q=None, starts_k=None, causal=True, scale=None) -> State:
     """Ragged attention by one of `RAGGED_RUNGS`; without starts, of one sequence."""
     begin = starts_q, starts_k
-    if rung in flash.RUNGS:
-        return flash.RUNGS[rung](q, k, v, causal, scale, flash.Sequences(*begin))
+    if rung in FLASH:
+        return FLASH[rung](q, k, v, causal, scale, flash.Sequences(*begin))
     if rung in REFERENCES:
         if starts_q is None:
             return _reference(rung)(q, k, v, causal, scale)
@@ -171,13 +173,14 @@ def attend_paged(rung: str, operands: Sequence, scale=None, causal=True) -> Stat
     if rung in TRITON:
         return compute("paged_attention", rung, q.device.type, *operands, scale)
     sequences = flash.Sequences(begin, None, tables, contexts)
-    return flash.RUNGS[name](q, keys, values, causal, scale, sequences)
+    return FLASH[name](q, keys, values, causal, scale, sequences)
 
 
 # -------------------------------------------------------------------------------------- rungs
 
-RAGGED_RUNGS = (*REFERENCES, *flash.RUNGS, *TRITON)
-FLASH_PAGED = tuple(f"flash {rung}" for rung in flash.RUNGS)
+FLASH = flash.RUNGS | {f"hopper_{name}": rung for name, rung in HOPPER.items()}
+RAGGED_RUNGS = (*REFERENCES, *FLASH, *TRITON)
+FLASH_PAGED = tuple(f"flash {rung}" for rung in FLASH)
 DECODE = tuple(f"paged {rung}" for rung in paged.RUNGS)
 PAGED_RUNGS = ("reference", "tiles 64 96", *DECODE, *FLASH_PAGED, *TRITON)
 
@@ -185,13 +188,20 @@ PAGED_RUNGS = ("reference", "tiles 64 96", *DECODE, *FLASH_PAGED, *TRITON)
 def dtypes_of(rung: str) -> tuple[torch.dtype, ...]:
     if rung in REFERENCES:
         return (torch.float64, *FLOATS)
-    return HALVES if rung.endswith("mma") else FLOATS
+    return HALVES if by_16_bytes(rung) else FLOATS
 
 
-def takes(rung: str, dim: int, group: int) -> bool:
-    """Whether a rung takes this head_dim, and this number of query heads per KV head."""
+def by_16_bytes(rung: str) -> bool:
+    """Whether a rung copies to shared memory beside its threads, in 16 bytes at least."""
+    return rung.endswith("mma") or "hopper" in rung
+
+
+def takes(rung: str, dim: int, group: int, block_size: int = 16) -> bool:
+    """Whether a rung takes this head_dim, number of query heads per KV head, and block size."""
     if rung == "paged mma":
         return dim in (64, 128) and group <= 16
+    if "hopper" in rung:
+        return dim % 8 == 0 and block_size % 8 == 0
     return {
         "shared_tile": dim <= 128,
         "mma": dim <= 128 and dim % 8 == 0,
@@ -201,7 +211,7 @@ def takes(rung: str, dim: int, group: int) -> bool:
 
 def devices_of(rung: str) -> tuple[str, ...]:
     """Where there is a GPU, Triton's kernels are not interpreted."""
-    if rung in REFERENCES:
+    if rung in REFERENCES or ("hopper" in rung and GPU and not HOPPER_GPU):
         return ("cpu",)
     return ("cuda",) if rung in TRITON and GPU else ("cpu", "cuda")
 
@@ -221,7 +231,11 @@ def each_pair(rungs: Sequence[str], cases: Sequence) -> pytest.MarkDecorator:
     every = []
     for number, rung in enumerate(rungs):
         dtypes = dtypes_of(rung)
-        fits = [case for case in cases if takes(rung, case.head_dim, case.heads // case.kv_heads)]
+        fits = [
+            case for case in cases
+            if takes(rung, case.head_dim, case.heads // case.kv_heads,
+                     getattr(case, "block_size", 16))
+        ]  # fmt: skip
         for (count, case), device in product(enumerate(fits), devices_of(rung)):
             drawn = dtypes[(number + count) % len(dtypes)]
             for dtype in dtypes if device == "cuda" or rung in REFERENCES else [drawn]:

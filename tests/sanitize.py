@@ -32,7 +32,7 @@ import test_paged_rungs as paged  # noqa: E402
 import test_reading as reading  # noqa: E402
 import test_scan as scan  # noqa: E402
 import torch  # noqa: E402
-from attention_cases import Shape, dtypes_of, takes  # noqa: E402
+from attention_cases import Shape, devices_of, dtypes_of, takes  # noqa: E402
 from kernel_cases import CASES, Case  # noqa: E402
 from launches import GPU, HALVES  # noqa: E402
 from tiny import make_tiny_model  # noqa: E402
@@ -91,12 +91,14 @@ def each_rung(rungs: Sequence[str], cases: Sequence, test: Callable) -> Iterator
     """Each rung at each case that it takes, in its last dtype."""
     for rung in rungs:
         for case in cases:
-            if takes(rung, case.head_dim, case.heads // case.kv_heads):
+            if takes(rung, case.head_dim, case.heads // case.kv_heads) and DEVICE in devices_of(
+                rung
+            ):
                 yield test, (rung, case, dtypes_of(rung)[-1], DEVICE)
 
 
 def of_flash() -> Iterator[Work]:
-    yield from each_rung(flash.flash.RUNGS, flash.CASES, flash.test_equals_the_oracle)
+    yield from each_rung(flash.FLASH, flash.CASES, flash.test_equals_the_oracle)
     cached = Shape((3, 200), 3, 1, 128, queries=(5, 70))
     yield from each_rung(paged.FLASH_PAGED, [cached], paged.test_equals_the_oracle)
 

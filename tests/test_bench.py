@@ -35,6 +35,7 @@ from yaie.bench.protocol import (
 from yaie.cli import app
 from yaie.course.lessons import ladders
 from yaie.course.lessons.ops.cases import bench_cases
+from yaie.course.lessons.ops.cuda import attention_hopper
 from yaie.course.lessons.variants import Variants, variant
 from yaie.ops.cuda import flash, paged
 from yaie.ops.reference.attention import causal_mask
@@ -482,6 +483,12 @@ KEYS = {
     "matmul": ("products", "float32", {"naive", "register_tile"}, {"of_library", "tflop_s"}),
     "hopper": ("products", "5 × 16 × 24", {"mma", "tma", "persistent"}, {"of_library", "tflop_s"}),
     "flash": ("problems", "B2 H2 S33 d64 causal", {*flash.RUNGS}, {"tflop_s"}),
+    "flash_hopper": (
+        "problems",
+        "B2 H2 S33 d64 causal",
+        {"mma", *attention_hopper.RUNGS, "pingpong, no turns"},
+        {"tflop_s"},
+    ),
     "search": ("search", "2560 tokens of 5 requests", {"cuda_linear", "cuda_binary"}, {"fastest"}),
     "paged": ("decode", "B2 skewed", {*paged.RUNGS, "mma, 2 stages"}, {"gb_s", "of_copy"}),
     "naive": ("problems", "B2 H2 S33 d64 causal", {"cuda"}, {"tflop_s"}),

@@ -13,6 +13,7 @@ from itertools import product
 import pytest
 import torch
 from attention_cases import (
+    FLASH,
     RAGGED_RUNGS,
     TRITON,
     Lengths,
@@ -49,7 +50,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:All-NaN slice"),  # of Triton's interpreter
 ]
 each_rung = each(RAGGED_RUNGS)
-each_cuda_rung = pytest.mark.parametrize("rung", flash.RUNGS)
+each_cuda_rung = pytest.mark.parametrize("rung", FLASH)
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def test_equals_the_oracle(rung, case, dtype, device):
 
 
 @gpu_only
-@pytest.mark.parametrize("rung", (*flash.RUNGS, *TRITON))
+@pytest.mark.parametrize("rung", (*FLASH, *TRITON))
 @pytest.mark.parametrize(("heads", "kv_heads", "dim"), [(4, 4, 128), (9, 3, 64), (8, 1, 128)])
 def test_long_sequences(rung, heads, kv_heads, dim, device):
     shape = Shape((*(keys for _, keys in LONG[:5]), 5000), heads, kv_heads, dim,
@@ -116,7 +117,7 @@ def test_long_sequences(rung, heads, kv_heads, dim, device):
     for causal, dtype in product((True, False), dtypes_of(rung)):
         check(rung, ragged(LONG, heads, kv_heads, dim, dtype, device), causal)
         operands = batch(shape, dtype, device)
-        if rung in flash.RUNGS:
+        if rung in FLASH:
             got = attend_paged(f"flash {rung}", operands, causal=causal)
             close(got, paged_oracle(*operands, causal=causal))
     got = paged_attention_forward(*operands, backend="cuda")

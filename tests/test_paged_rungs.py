@@ -20,6 +20,7 @@ from attention_cases import (
     Shape,
     attend_paged,
     batch,
+    by_16_bytes,
     close,
     each,
     each_pair,
@@ -171,19 +172,19 @@ def test_large_batches(shape, dtype, device):
 
 @each(ALIKE)
 def test_queries_and_pools_at_any_address(rung, device):
-    """Queries may be a slice of a product; mma.cu wants pools at multiples of 16 bytes."""
+    """Queries may be a slice of a product; tensor cores want pools at multiples of 16 bytes."""
     for shape in (Shape((40, 3, 21)), Shape((12, 64), heads=6, kv_heads=2, head_dim=128)):
         q, *others = batch(shape, torch.float16, device)
         tokens, heads, head_dim = q.shape
         wide = [q.new_full((tokens, 3 * heads, head_dim), torch.nan)]
         wide += [q.new_full((tokens, heads, 2 * head_dim), torch.nan)]
         parts = [x[:, -heads:, -head_dim:].copy_(q) for x in wide]
-        if not rung.endswith("mma"):
+        if not by_16_bytes(rung):
             odd = q.new_full((tokens, heads * head_dim + 3), torch.nan)
             parts += [odd[:, 3:].view(q.shape).copy_(q)]
         for part in parts:
             check(rung, [part, *others])
-        for moved in (0, 1) if not rung.endswith("mma") else ():
+        for moved in (0, 1) if not by_16_bytes(rung) else ():
             pools = [shifted(x) if i == moved else x for i, x in enumerate(others[:2])]
             with checked(device):
                 check(rung, [q, *pools, *others[2:]])
@@ -212,7 +213,7 @@ def test_same_bits_in_any_order(rung):
     if rung.removeprefix("paged ") in READABLE:
         shapes += (SHAPES[4], CHUNKS)
     for shape in shapes:
-        dtype = torch.float16 if rung.endswith("mma") else torch.float32
+        dtype = torch.float16 if by_16_bytes(rung) else torch.float32
         if rung == "paged mma":
             shape = dataclasses.replace(shape, head_dim=64)
         operands = batch(shape, dtype)

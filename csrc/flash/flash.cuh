@@ -51,7 +51,7 @@ struct Flash {
 // The number of tiles of `height` rows that suffices for any lengths, where each sequence begins a
 // new tile. `rows` is the number of rows per token: 1, or the query heads that share a KV head.
 template <typename T>
-int most_tiles(const Flash<T>& flash, int height, int rows = 1) {
+__host__ __device__ int most_tiles(const Flash<T>& flash, int height, int rows = 1) {
     int64_t all = (int64_t)flash.tokens * rows;
     return (int)(all / height) + flash.batch;
 }
@@ -62,6 +62,7 @@ struct Sequence {
     int first_key, num_keys;
     const int* table;  // its row of the block tables; null if the keys are contiguous
     int first_row;     // where the tile begins; an empty tile if num_queries × rows or more
+    int number;        // of the sequence
 
     // How many keys query `query` sees, counted from key 0.
     __device__ int seen_by(int query, bool causal) const {
@@ -78,7 +79,7 @@ struct Sequence {
 // starts_q[i] × rows / height + i, which leaves room for all of them.
 template <typename T>
 __device__ Sequence find_sequence(const Flash<T>& flash, int tile, int height, int rows = 1) {
-    Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, tile * height};
+    Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, tile * height, 0};
     if (!flash.starts_q) return found;
     auto first_tile = [&](int i) {
         return (int)((int64_t)flash.starts_q[i] * rows / height) + i;
@@ -88,6 +89,7 @@ __device__ Sequence find_sequence(const Flash<T>& flash, int tile, int height, i
         int middle = (low + high) / 2;
         (first_tile(middle) <= tile ? low : high) = middle;
     }
+    found.number = low;
     found.first_query = flash.starts_q[low];
     found.num_queries = flash.starts_q[low + 1] - found.first_query;
     found.first_row = (tile - first_tile(low)) * height;

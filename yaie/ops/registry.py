@@ -54,6 +54,8 @@ _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     }
     for operator, places in _MODULES.items()
 }
+for _operator in ("attention", "ragged_attention", "paged_attention"):
+    _FUNCTIONS[_operator]["cuda_hopper"] = f"yaie.ops.cuda.hopper:{_operator}"
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 

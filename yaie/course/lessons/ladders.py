@@ -29,13 +29,13 @@ from yaie.bench.protocol import Clock, InARow, clock_for
 from yaie.build import jit
 from yaie.build.nvcc import CSRC, build_for
 from yaie.course.lessons.ladders_attention import eight_bits, naive, selected
-from yaie.course.lessons.ops import cases as lessons
+from yaie.course.lessons.ladders_hopper import flash_hopper, hopper
 from yaie.course.lessons.ops.cases import bench_cases, matrices, row_wise, sums
 from yaie.course.lessons.ops.cases_metadata import BATCHES, CHUNK, SEARCHED, _loop, draft_extend
 from yaie.course.lessons.ops.cases_triton import block_sizes, strides
 from yaie.course.lessons.ops.cuda import matrix
-from yaie.course.lessons.steps import BF16, F32, Step, back_end, wrapped
-from yaie.course.lessons.variants import VARIANTS
+from yaie.course.lessons.steps import BF16, F32, Step, back_end, ragged, wrapped
+from yaie.course.lessons.variants import VARIANTS, prepares
 from yaie.engine.device import choose_device
 from yaie.ops.cuda import flash, paged
 
@@ -50,7 +50,7 @@ def elementwise(on_gpu: bool) -> Iterator[Step]:
         name = case.operator
         if name in ("add_relu", "rms_norm", "add_rms_norm"):
             own = {"cuda": back_end(name, "cuda")}
-            kept = replace(case, rungs=own, variants=_of(name))
+            kept = replace(case, rungs=own, variants=prepares(name))
             yield Step(kept, ("operators", name), rounds=8)
 
 
@@ -61,7 +61,7 @@ def product(on_gpu: bool) -> Iterator[Step]:
         case = replace(
             matrices(size, size, dtype)[1], dtype=dtype,
             rungs={name: wrapped(matrix.RUNGS[name]) for name in rungs},
-            variants=_of("matmul") if dtype == BF16 else {},
+            variants=prepares("matmul") if dtype == BF16 else {},
             peers={"cuBLAS": wrapped(torch.mm)},
         )  # fmt: skip
         against = {"of_library": ("cuBLAS",)}
@@ -69,44 +69,15 @@ def product(on_gpu: bool) -> Iterator[Step]:
         yield Step(case, ("products", name), dtype, None, against, rounds=8)
 
 
-# Columns and depth of the products of an 8B layer: q, k and v; output; gate and up; down.
-LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
-
-
-def hopper(on_gpu: bool) -> Iterator[Step]:
-    """The rungs for Hopper, mma.sync, Triton and cuBLAS: squares, and the shapes of an 8B layer."""
-    sizes = [(size, size, size) for size in (4096, 8192, 2048)]
-    sizes += [(rows, *layer) for rows in (2048, 512, 64) for layer in LAYER_8B]
-    rungs = {"mma": matrix.mma, **matrix.HOPPER}
-    rungs = {name: wrapped(function) for name, function in rungs.items()}
-    if on_gpu:
-        rungs["Triton"] = back_end("matmul", "triton")
-    for shape in sizes if on_gpu else [(5, 16, 24)]:
-        varied = _of("hopper") if shape[0] >= 4096 or not on_gpu else {}
-        case = replace(
-            lessons.product(*shape, BF16), rungs=rungs, variants=varied,
-            peers={"cuBLAS": wrapped(torch.mm)},
-        )  # fmt: skip
-        yield Step(case, ("products", case.shape), against={"of_library": ("cuBLAS",)}, rounds=8)
-
-
 def attention(on_gpu: bool) -> Iterator[Step]:
     """The rungs of flash attention and Triton's kernel, beside FlashAttention and cuDNN."""
-
-    def rung(function: Callable[..., object]) -> Prepare:
-        return wrapped(
-            lambda q, k, v, starts_q, starts_k, causal, scale: function(
-                q, k, v, causal, scale, flash.Sequences(starts_q, starts_k)
-            )
-        )
-
-    rungs = {name: rung(function) for name, function in flash.RUNGS.items()}
+    rungs = ragged(flash.RUNGS)
     triton = {"Triton": back_end("ragged_attention", "triton")} if on_gpu else {}
     for head_dim in (128, 64):
         for causal in (False, True):
             sizes = (4, 32, 4096) if on_gpu else (2, 2, 33)
             case = prefill(*sizes, head_dim, causal, BF16)
-            case = replace(case, rungs=rungs | triton, variants=_of("flash"))
+            case = replace(case, rungs=rungs | triton, variants=prepares("flash"))
             against = {"of_library": ("SDPA, FlashAttention-2",)}
             about = {"head_dim": head_dim, "causal": causal}
             yield Step(case, ("problems", case.shape), BF16, about, against)
@@ -138,7 +109,7 @@ def paged_decode(on_gpu: bool) -> Iterator[Step]:
         kv_heads = 32 if "32 KV heads" in name else heads[1]
         case = decode(len(contexts), max(contexts), heads[0], kv_heads, *heads[2:], contexts)
         rungs = {rung: wrapped(function) for rung, function in paged.RUNGS.items()} | triton
-        varied = _of("paged") if name in ("B64 ctx4096", "B1 ctx32768", "B2 skewed") else {}
+        varied = prepares("paged") if name in ("B64 ctx4096", "B1 ctx32768", "B2 skewed") else {}
         yield Step(replace(case, rungs=rungs, variants=varied), ("decode", name), against=against)
     for name, sizes in (PREFIXES if on_gpu else {"B3 shared 32 own 16": (3, 32, 16)}).items():
         case = shared_prefix(*sizes, *heads)
@@ -221,11 +192,8 @@ LADDERS: dict[str, Callable[[bool], Iterator[Step]]] = {
     "blocks": blocks,
     "triton": configurations,
     "hopper": hopper,
+    "flash_hopper": flash_hopper,
 }
-
-
-def _of(name: str) -> dict[str, Prepare]:
-    return VARIANTS[name].prepares() if name in VARIANTS else {}
 
 
 def _written(case: Case, prepare: Prepare) -> Prepare:
@@ -347,9 +315,10 @@ def build(device: torch.device, name: str) -> None:
         if operator in VARIANTS
         for module in VARIANTS[operator].modules().values()
     ]
-    folders = {"naive": "flash", "selected": "paged", "fp8": "paged", "hopper": "matmul/hopper"}
+    folders = {"naive": "flash", "selected": "paged", "fp8": "paged", "hopper": "matmul/hopper",
+               "flash_hopper": "flash/hopper"}  # fmt: skip
     folder = folders.get(name, name)
-    if folder in ("matmul", "matmul/hopper", "flash", "paged"):
+    if folder in ("matmul", "matmul/hopper", "flash", "flash/hopper", "paged"):
         modules += [jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))]
     missing = [module for module in modules if module.how(device).words == "compiled at first use"]
     capability = torch.cuda.get_device_capability(device)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from yaie.bench.cases import Case, Prepare
+from yaie.ops.cuda.flash import Sequences
 from yaie.ops.registry import resolve
 
 BF16, F32 = torch.bfloat16, torch.float32
@@ -46,3 +47,16 @@ def wrapped(function: Callable[..., object]) -> Prepare:
 def back_end(operator: str, name: str) -> Prepare:
     """A row of the registry, imported when it is prepared."""
     return lambda *arguments: functools.partial(resolve(operator, name), *arguments)
+
+
+def ragged(functions: dict[str, Callable[..., object]]) -> dict[str, Prepare]:
+    """Rungs of flash attention as a case of `prefill` calls them."""
+
+    def rung(function: Callable[..., object]) -> Prepare:
+        return wrapped(
+            lambda q, k, v, starts_q, starts_k, causal, scale: function(
+                q, k, v, causal, scale, Sequences(starts_q, starts_k)
+            )
+        )
+
+    return {name: rung(function) for name, function in functions.items()}

@@ -25,12 +25,15 @@ def _home() -> tempfile.TemporaryDirectory:
 
 
 def variant(file: str, name: str, changes: Changes) -> jit.Module:
-    """A kernel in bfloat16 alone, after replacements, each of which must apply to it or to the
-    header that all kernels share."""
+    """A kernel in bfloat16 alone, after replacements, each of which must apply to it, to a header
+    beside it or to the header that all kernels share."""
     kernel, header = ((CSRC / f).read_text(encoding="utf-8") for f in (file, "common.cuh"))
     kernel = re.sub(r'extern "C" cudaError_t \w+_f(16|32)\(.*?\n}\n', "", kernel, flags=re.DOTALL)
-    for beside in (CSRC / file).parent.glob("*.cuh"):  # which are found from csrc/ too
-        kernel = kernel.replace(f'"{beside.name}"', f'"{beside.relative_to(CSRC).as_posix()}"')
+    for beside in (CSRC / file).parent.glob("*.cuh"):
+        text = beside.read_text(encoding="utf-8").replace("#pragma once", "")
+        if not any(old in text for old in changes):  # it is found from csrc/ too
+            text = f'#include "{beside.relative_to(CSRC).as_posix()}"'
+        kernel = kernel.replace(f'#include "{beside.name}"', text)
     place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
     place.mkdir(exist_ok=True)
     for old, new in changes.items():
@@ -92,7 +95,8 @@ def _product(module, a, b) -> torch.Tensor:
 def _attention(module, q, k, v, starts_q, starts_k, causal, scale) -> tuple:
     (tokens, heads, head_dim), (keys, kv_heads, _) = q.shape, k.shape
     out, lse = q.new_empty(q.shape), q.new_empty(tokens, heads, dtype=torch.float32)
-    module.flash_mma_bf16(
+    (launcher,) = module.launchers
+    getattr(module, launcher)(
         *(q, k, v, out, lse, starts_q, starts_k, None, None, len(starts_q) - 1, tokens),
         *(keys, heads, kv_heads, head_dim, q.stride(0), k.stride(0), v.stride(0), 0, 0),
         *(head_dim**-0.5, int(causal)),
@@ -145,6 +149,8 @@ EARLY = {
     "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
 }
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
+BEGIN = "auto begin_turn = [&] { named_barrier_sync(TURN + consumer, 2 * WARP_GROUP); };"
+END = "auto end_turn = [&](int next) { named_barrier_arrive(TURN + next, 2 * WARP_GROUP); };"
 TOGETHER, WEIGH = "HEADS_TOGETHER = ", "                weigh(j, weights[j / 2]);\n"
 VARIANTS = {
     "add_relu": Variants("elementwise/add_relu.cu", _add_relu, {
@@ -189,6 +195,19 @@ VARIANTS = {
         **{f"mma, {n} heads together": {f"{TOGETHER}16;": f"{TOGETHER}{n};"} for n in (8, 32)},
         "mma, all of head_dim unrolled": {"#pragma unroll 4  // not 8": "#pragma unroll  // not 8"},
     }),
+    "flash_hopper": Variants("flash/hopper/pingpong.cu", _attention, {
+        "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
+                               END: "auto end_turn = [](int) {};"},
+        "pingpong, weights after the products": {"                softmax.settle();\n": "",
+                                                 "wgmma_wait<1>();": "wgmma_wait<0>();"},
+        "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
+        "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
+        "pingpong, always from the same side": {
+            "(round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x)": "blockIdx.x"},
+        "pingpong, 16 heads together": {f"{TOGETHER}8;": f"{TOGETHER}16;"},
+        "pingpong, tiles of 64 keys": {"DIM <= 128 ? 128 : 64;": "64;",
+                                       "DIM <= 64 ? 6 : 4;": "DIM <= 64 ? 8 : 8;"},
+    }),
     "paged": Variants("paged/mma.cu", _paged, {
         "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
         "mma, tiles of 16 keys": {"TILE = 32;": "TILE = 16;"},
@@ -197,3 +216,8 @@ VARIANTS = {
         },
     }),
 }  # fmt: skip
+
+
+def prepares(name: str) -> dict[str, Prepare]:
+    """How a case calls the variants of a kernel, if it has any."""
+    return VARIANTS[name].prepares() if name in VARIANTS else {}

@@ -39,49 +39,31 @@ class Sequences(NamedTuple):
     context_lens: torch.Tensor | None = None
 
 
-def attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scale: float | None
-) -> State:
+def attention(*operands: Any) -> State:
     """Attention of one sequence; see `reference.attention.attention`."""
-    return _best(q, k, v, causal, scale, Sequences())
+    return best(*operands, Sequences())
 
 
-def ragged_attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    cu_seqlens_q: torch.Tensor,
-    cu_seqlens_k: torch.Tensor,
-    causal: bool,
-    scale: float | None,
-) -> State:
+def ragged_attention(*operands: Any) -> State:
     """Attention of several sequences that lie end to end; see `reference.attention`."""
-    return _best(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
+    return best(*operands[:3], *operands[5:], Sequences(*operands[3:5]))
 
 
-def paged_prefill(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-    rung: Callable[..., State] | None = None,
-) -> State:
+def paged_prefill(*operands: Any, rung: Callable[..., State] | None = None) -> State:
     """Attention of several queries per sequence over the paged cache, by the best rung unless one
     is given; see `reference.attention`."""
+    *qkv, block_tables, context_lens, cu_seqlens, scale = operands
     sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
-    return (rung or _best)(q, key_pool, value_pool, True, scale, sequences)
+    return (rung or best)(*qkv, True, scale, sequences)
 
 
 # ---------------------------------------------------------------------------------------- rungs
-# All take the operands of `_flash`; as in csrc/, or in a file like it.
+# All take the operands of `launch`; as in csrc/, or in a file like it.
 
 
 def row(*operands: Any, file: str | Path = "flash/row.cu") -> State:
     """Every row of scores on its own, with the online softmax."""
-    return _flash(file, "row", *operands)
+    return launch(file, "row", *operands)
 
 
 def shared_tile(*operands: Any, file: str | Path = "flash/shared_tile.cu") -> State:
@@ -89,28 +71,32 @@ def shared_tile(*operands: Any, file: str | Path = "flash/shared_tile.cu") -> St
     head_dim = operands[0].shape[2]
     if head_dim > 128:
         raise Unsupported(f"head_dim must be up to 128, got {head_dim}")
-    return _flash(file, "shared_tile", *operands)
+    return launch(file, "shared_tile", *operands)
 
 
 def mma(*operands: Any) -> State:
     """Tensor cores: float16 and bfloat16 from sm_80 on, head_dim up to 128."""
-    q, k, v = operands[:3]
-    require_tensor_cores(q)
-    if q.shape[2] > 128 or q.shape[2] % 8:
-        raise Unsupported(f"head_dim must be a multiple of 8 up to 128, got {q.shape[2]}")
+    require_tensor_cores(operands[0])
+    require_aligned_heads(*operands[:3], 128)
+    return launch("flash/mma.cu", "mma", *operands)
+
+
+def require_aligned_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, most: int) -> None:
+    """Raise Unsupported unless heads can be copied in 16 bytes, and have up to `most` elements."""
+    if q.shape[2] > most or q.shape[2] % 8:
+        raise Unsupported(f"head_dim must be a multiple of 8 up to {most}, got {q.shape[2]}")
     for x in (q, k, v):
         if x.data_ptr() % ALIGNED or x.stride(0) * x.element_size() % ALIGNED:
             raise Unsupported(
                 f"heads must begin at multiples of {ALIGNED} bytes; here they begin "
                 f"{x.data_ptr() % ALIGNED} bytes past one, with strides {[*x.stride()]}"
             )
-    return _flash("flash/mma.cu", "mma", *operands)
 
 
 RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
 
 
-def _best(*operands: Any) -> State:
+def best(*operands: Any) -> State:
     """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
     on_gpu = operands[0].is_cuda
     for rung in (mma, shared_tile) if on_gpu else (shared_tile,):
@@ -122,7 +108,7 @@ def _best(*operands: Any) -> State:
     return row(*operands)
 
 
-def _flash(
+def launch(
     file: str | Path,
     rung: str,
     q: torch.Tensor,
@@ -147,8 +133,9 @@ def _flash(
     if starts_q is not None:
         batch = starts_q.shape[0] - 1
     if tables is not None:
-        keys, block_size, max_blocks = 0, k.shape[1], tables.shape[1]
-        if k.shape[0] * block_size >= 2**31:
+        block_size, max_blocks = k.shape[1], tables.shape[1]
+        keys = k.shape[0] * block_size
+        if keys >= 2**31:
             raise Unsupported(f"slots must be below 2³¹, got {k.shape[0]} × {block_size}")
         k, v = k.flatten(0, 1), v.flatten(0, 1)
     q, k, v = map(token_rows, (q, k, v))

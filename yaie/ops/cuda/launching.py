@@ -95,6 +95,13 @@ def require_tensor_cores(
         raise Unsupported(f"{x.dtype} needs sm_{major}{minor}, this is sm_{has[0]}{has[1]}")
 
 
+def require_hopper(x: torch.Tensor) -> None:
+    """Raise Unsupported unless x's card has wgmma, which takes x's dtype; the emulator has it."""
+    require_tensor_cores(x)
+    if x.is_cuda and (has := torch.cuda.get_device_capability(x.device)) != (9, 0):
+        raise Unsupported(f"wgmma needs sm_90a, this is sm_{has[0]}{has[1]}")
+
+
 def token_rows(x: torch.Tensor) -> torch.Tensor:
     """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
     heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]

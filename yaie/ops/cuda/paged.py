@@ -35,50 +35,35 @@ WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be wor
 FEW_QUERIES = 32
 
 
-def paged_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-) -> State:
+def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
 
     As many queries as sequences are treated as a decode step with one each; the result is right
-    even if they are not. So are a few queries, even if several belong to one sequence.
+    even if they are not. So are a few queries, even if several belong to one sequence. More are
+    computed by a rung of flash attention, the best unless one is given.
     """
-    operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
+    q, context_lens = operands[0], operands[4]
     if q.shape[0] == context_lens.shape[0]:
         return _decode(*operands)
     if q.shape[0] <= FEW_QUERIES and q.is_cuda:
         with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
             return mma(*operands)
-    return paged_prefill(*operands)
+    return paged_prefill(*operands, rung=rung)
 
 
-def shared_prefix_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    shared_len: int,
-    scale: float | None,
-) -> State:
+def shared_prefix_attention(*operands: Any) -> State:
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
     A short prefix is read for every sequence, which takes less time than a second launch.
     """
-    operands = (q, key_pool, value_pool, block_tables, context_lens)
+    q, key_pool, *_, shared_len, scale = operands
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
     if (q.shape[0] - 1) * shared_len * token >= WORTH:
         try:
-            return cascade(*operands, shared_len, scale)
+            return cascade(*operands)
         except Unsupported as reason:
             announce("shared_prefix_attention", "cuda's cascade", str(reason))
-    return _decode(*operands, None, scale)
+    return _decode(*operands[:5], None, scale)
 
 
 def _decode(*operands: Any) -> State:
@@ -169,12 +154,7 @@ def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
 
 
 # From the simplest on; all take the operator's arguments.
-RUNGS: dict[str, Rung] = {
-    "one_block": one_block,
-    "grouped": grouped,
-    "split": split,
-    "mma": mma,
-}
+RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (one_block, grouped, split, mma)}
 
 
 def decode(

@@ -200,17 +200,9 @@ def _configs(dim: int, element_size: int) -> list[Config]:
         return [_config(64, 32, 4, 2) if dim <= 128 else _config(32, 16, 4, 1)]
     if dim > 128:
         return [_config(64, 32, 4, 2), _config(128, 64, 8, 2), _config(64, 64, 4, 2)]
-    return [
-        _config(64, 64, 4, 2),
-        _config(64, 64, 4, 3),
-        _config(64, 128, 4, 2),
-        _config(128, 64, 4, 3),
-        _config(128, 64, 8, 2),
-        _config(128, 64, 8, 3),
-        _config(128, 64, 8, 4),
-        _config(128, 128, 8, 2),
-        _config(128, 128, 8, 3),
-    ]
+    tiles = [(64, 64, 4, 2), (64, 64, 4, 3), (64, 128, 4, 2), (128, 64, 4, 3)]
+    tiles += [(128, 64, 8, stages) for stages in (2, 3, 4)]
+    return [_config(*tile) for tile in [*tiles, (128, 128, 8, 2), (128, 128, 8, 3)]]
 
 
 @launches(float32_result=1)
@@ -243,16 +235,8 @@ def ragged_attention(
     def launch(config: Config) -> None:
         block_m, block_n = config["BLOCK_M"], config["BLOCK_N"]
         flash_attention_kernel[(num_tokens // block_m + batch, num_heads)](
-            _tiles(q, block_m, dim),
-            _tiles(k, block_n, dim),
-            _tiles(v, block_n, dim),
-            out,
-            lse,
-            cu_seqlens_q,
-            cu_seqlens_k,
-            batch,
-            num_heads,
-            num_heads // num_kv_heads,
+            *(_tiles(q, block_m, dim), _tiles(k, block_n, dim), _tiles(v, block_n, dim)),
+            *(out, lse, cu_seqlens_q, cu_seqlens_k, batch, num_heads, num_heads // num_kv_heads),
             scale * math.log2(math.e),
             CAUSAL=causal,
             HEAD_DIM=head_dim,

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import torch
 
-from yaie.ops.cuda.launching import SINCE_SM_80, launch, require_tensor_cores
+from yaie.ops.cuda.launching import (
+    SINCE_SM_80,
+    launch,
+    require_hopper,
+    require_tensor_cores,
+)
 from yaie.ops.registry import Unsupported
 
 MOST_ROWS = 65_535 * 32  # a grid has at most 65,535 thread blocks from top to bottom
@@ -74,8 +79,7 @@ def _hopper(rung: str, height: int | None) -> Product:
 
     def product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         _require_aligned_on_tensor_cores(a, b, SINCE_SM_80)
-        if a.is_cuda and (has := torch.cuda.get_device_capability(a.device)) != (9, 0):
-            raise Unsupported(f"wgmma needs sm_90a, this is sm_{has[0]}{has[1]}")
+        require_hopper(a)
         return _product(f"matmul/hopper/{rung}.cu", height, a, b)
 
     return product

@@ -1,0 +1,53 @@
+"""Ladders of the kernels for Hopper: the matrix product, and flash attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from yaie.bench.cases_attention import prefill
+from yaie.course.lessons.ops import cases
+from yaie.course.lessons.ops.cuda import attention_hopper, matrix
+from yaie.course.lessons.steps import BF16, Step, back_end, ragged, wrapped
+from yaie.course.lessons.variants import prepares
+from yaie.ops.cuda import flash
+
+# Columns and depth of the products of an 8B layer: q, k and v; output; gate and up; down.
+LAYER_8B = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336))
+
+
+def hopper(on_gpu: bool) -> Iterator[Step]:
+    """The rungs for Hopper, mma.sync, Triton and cuBLAS: squares, and the shapes of an 8B layer."""
+    sizes = [(size, size, size) for size in (4096, 8192, 2048)]
+    sizes += [(rows, *layer) for rows in (2048, 512, 64) for layer in LAYER_8B]
+    rungs = {"mma": matrix.mma, **matrix.HOPPER}
+    rungs = {name: wrapped(function) for name, function in rungs.items()}
+    if on_gpu:
+        rungs["Triton"] = back_end("matmul", "triton")
+    for shape in sizes if on_gpu else [(5, 16, 24)]:
+        varied = prepares("hopper") if shape[0] >= 4096 or not on_gpu else {}
+        case = replace(
+            cases.product(*shape, BF16), rungs=rungs, variants=varied,
+            peers={"cuBLAS": wrapped(torch.mm)},
+        )  # fmt: skip
+        yield Step(case, ("products", case.shape), against={"of_library": ("cuBLAS",)}, rounds=8)
+
+
+def flash_hopper(on_gpu: bool) -> Iterator[Step]:
+    """The rungs for Hopper, mma.sync and Triton, beside cuDNN and FlashAttention-3."""
+    rungs = ragged({"mma": flash.mma, **attention_hopper.RUNGS})
+    triton = {"Triton": back_end("ragged_attention", "triton")} if on_gpu else {}
+    sizes = [(4, 4096, 128), (4, 4096, 64), (1, 16384, 128), (4, 4096, 256)]
+    for batch, tokens, head_dim in sizes if on_gpu else [(2, 33, 64)]:
+        heads = (16 if head_dim > 128 else 32) if on_gpu else 2
+        for causal in (False, True):
+            case = prefill(batch, heads, tokens, head_dim, causal, BF16)
+            most = 128 if head_dim > 128 else head_dim  # of mma
+            ours = {who: call for who, call in rungs.items() if head_dim <= most or who != "mma"}
+            varied = prepares("flash_hopper") if head_dim == 128 or not on_gpu else {}
+            case = replace(case, rungs=ours | triton, variants=varied)
+            against = {"of_cudnn": ("SDPA, cuDNN",), "of_fa3": ("FlashInfer, FA3",)}
+            about = {"head_dim": head_dim, "causal": causal}
+            yield Step(case, ("problems", case.shape), BF16, about, against)
