@@ -464,6 +464,10 @@ PICTURES = {
             "3 kernels; from the first to the last the GPU works 75%",
         },
     ),
+    "work and gaps": (
+        lambda: viz.draw_work(works(), 50, {name: [(12, 20, "CPU")] for name in works()}),
+        {"waits for the CPU", "waits for the GPU", "GPU works"},
+    ),
     "autograd": (autograd, {"x", "weight", "Mm", "Add", "Sum"}),
     "profile": (
         lambda: viz.draw_profile(ROWS, {"dram": "DRAM", "l2": "L2"}, ["DRAM", "too little work"]),

@@ -1,4 +1,4 @@
-"""Figures that the text of notebooks 11, 18 and 19 names are those of their data."""
+"""Figures that the text of notebooks 11, 18, 19, 22 and 23 names are those of their data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,16 @@ import nbformat
 import pytest
 
 from yaie.course.author.notebooks import find
+from yaie.course.core import manifest, render
+from yaie.course.lessons import timeline
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
-BLOCKS, FLASH, NAIVE, PAGED, EIGHT, SPARSE = (
+BLOCKS, FLASH, NAIVE, PAGED, EIGHT, SPARSE, BUILT, PROFILED = (
     json.loads((DATA / f"{name}_h200.json").read_text())
-    for name in ("11_blocks", "18_flash", "18_naive", "19_paged", "19_fp8", "19_selected")
+    for name in (
+        *("11_blocks", "18_flash", "18_naive", "19_paged", "19_fp8", "19_selected"),
+        *("22_tools", "23_tools"),
+    )
 )
 FA2, CUDNN = "SDPA, FlashAttention-2", "SDPA, cuDNN"
 
@@ -106,7 +111,54 @@ def of_19() -> list[tuple]:
     ]
 
 
-@pytest.mark.parametrize("number, figures", [("11", of_11), ("18", of_18), ("19", of_19)])
+def recorded() -> list[timeline.Kernel]:
+    """The eager step of one sequence, as the profiler recorded it."""
+    return timeline.recorded(BUILT["graph"]["batches"]["1"]["eager"]["events"])
+
+
+def of_22() -> list[tuple]:
+    seconds = {row["way"]: row["seconds"] for row in BUILT["builds"]["rows"]}
+    one_card, three_cards = (s for way, s in seconds.items() if way.startswith("ahead of time"))
+    one = BUILT["graph"]["batches"]["1"]
+    assert 2.5 < one["eager"]["busy_us"] / one["eager"]["kernels"] < 3.5  # "take 3 µs each"
+    slower = timeline.faster(recorded(), 1) / 1000
+    return [
+        ("{:.2f} s", seconds["NVRTC, in the process: torch.cuda._compile_kernel"]),
+        ("{:.0f} ms", 1e3 * seconds["yaie.jit.load, kept from before"]),
+        ("{:.0f} % longer", 100 * (three_cards / one_card - 1)),
+        ("launches all {}", one["graph"]["kernels"]),
+        ("eager step took {:.0f} ms, not {:.0f}", slower, one["eager"]["ms"]),
+    ]
+
+
+def of_23() -> list[tuple]:
+    metrics = {row["name"]: row["metrics"] for row in PROFILED["kernels"]["rows"]}
+    naive, tile = metrics["transpose, naive"], metrics["transpose, tile"]
+    scan, memory = metrics["scan, one thread block"], PROFILED["memory"]
+    step, in_no_time = (timeline.faster(recorded(), factor) for factor in (1, 0))
+    faults = memory["kernel_ms"]["managed, pages fault"] / memory["kernel_ms"]["cudaMalloc"]
+    assert 155 < faults < 165  # "a hundred and sixty times"
+    # The emulator counts 8 of 36 sectors with whole ones, and 2 of 33 wavefronts with padding.
+    whole = max(8 / 36 * naive["l2"], 8 / 36 * naive["l1"], naive["dram"], naive["issue"])
+    padded = max(tile["l2"], 2 / 33 * tile["l1"], tile["dram"], tile["issue"])
+    return [
+        ("instead of {:.1f} ms", step / 1000),
+        ("{:.0f} µs shorter", step - in_no_time),
+        ("shows as {:.2f} % is {:.0f} %", scan["l1"], 132 * scan["l1"]),
+        ("from {:,.0f} µs", naive["nanoseconds"] / 1000),
+        ("to at least {:.0f} µs", whole / 100 * naive["nanoseconds"] / 1000),
+        ("takes {:.0f} µs", tile["nanoseconds"] / 1000),
+        ("leaves at least {:.0f} µs", padded / 100 * tile["nanoseconds"] / 1000),
+        ("busy for {:.0f} %", tile["l1"]),
+        ("are at {:.0f} %", metrics["matmul, mma"]["tensor"]),
+        ("{:.0f} GB/s", memory["MiB"] * 2**20 / memory["sending_ms"] / 1e6),
+    ]
+
+
+FIGURES = {"11": of_11, "18": of_18, "19": of_19, "22": of_22, "23": of_23}
+
+
+@pytest.mark.parametrize("number, figures", FIGURES.items())
 def test_the_text_names_the_figures_of_its_data(number, figures):
     cells = nbformat.read(find(number), as_version=4).cells
     text = " ".join(" ".join(c.source for c in cells if c.cell_type == "markdown").split())
@@ -115,3 +167,14 @@ def test_the_text_names_the_figures_of_its_data(number, figures):
         figure for figure in said if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?!\d)", text)
     ]
     assert not missing, f"notebook {number} does not name {missing}, which its data give"
+
+
+def test_the_kept_reports_name_lines_of_the_draft():
+    """What compute-sanitizer said of exercise 23.3 is read beside the learner's file."""
+    exercise = manifest.find("23.3")
+    draft = render.stub(exercise).splitlines()
+    for report in json.loads((DATA / "14_load_inline_h200.json").read_text())["reports"]:
+        named = re.findall(re.escape(exercise.file.name) + r":(\d+)", report["text"])
+        assert set(named) == set(report["lines"])
+        for number, text in report["lines"].items():
+            assert draft[int(number) - 1].strip() == text

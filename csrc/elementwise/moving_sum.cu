@@ -14,13 +14,13 @@ constexpr int THREADS = 256;  // per thread block
 __global__ void moving_sum(const float* x, float* out, int n) {
     __shared__ float tile[THREADS + 2];  // tile[k] is x[blockIdx.x * THREADS + k - 1]
     int i = blockIdx.x * THREADS + threadIdx.x;
-    // exercise 22.7 begin: three faults
+    // exercise 23.3 begin: three faults
     tile[threadIdx.x + 1] = i < n ? x[i] : 0.0f;
     if (threadIdx.x == 0) tile[0] = i > 0 ? x[i - 1] : 0.0f;
     if (threadIdx.x == THREADS - 1) tile[THREADS + 1] = i + 1 < n ? x[i + 1] : 0.0f;
     __syncthreads();
     if (i < n) out[i] = tile[threadIdx.x] + tile[threadIdx.x + 1] + tile[threadIdx.x + 2];
-    // exercise 22.7 end
+    // exercise 23.3 end
 }
 
 extern "C" cudaError_t moving_sum_f32(const float* x, float* out, int n, cudaStream_t stream) {

@@ -17,7 +17,7 @@ extern "C" cudaError_t vector_add_float4_f32(const float* x, const float* y, flo
                                              cudaStream_t stream);
 
 at::Tensor vector_add_cuda(const at::Tensor& x, const at::Tensor& y) {
-    // exercise 22.5 begin: the checks, the output, the launch, its error
+    // exercise 22.1 begin: the checks, the output, the launch, its error
     TORCH_CHECK(x.is_cuda() && x.device() == y.device(), "x and y must be on one GPU, got ",
                 x.device(), " and ", y.device());
     TORCH_CHECK(x.scalar_type() == at::kFloat && y.scalar_type() == at::kFloat,
@@ -33,11 +33,11 @@ at::Tensor vector_add_cuda(const at::Tensor& x, const at::Tensor& y) {
         x.numel(), c10::cuda::getCurrentCUDAStream());
     C10_CUDA_CHECK(error);
     return out;
-    // exercise 22.5 end
+    // exercise 22.1 end
 }
 
 TORCH_LIBRARY_IMPL(yaie_extension, CUDA, m) {
-    // exercise 22.5 begin: the operator is yaie_extension::vector_add
+    // exercise 22.1 begin: the operator is yaie_extension::vector_add
     m.impl("vector_add", &vector_add_cuda);
-    // exercise 22.5 end
+    // exercise 22.1 end
 }

@@ -31,7 +31,7 @@ def probe(run: Callable[[list[str]], tuple[int, str]], on_gpu: bool) -> tuple[st
         words.append(f"{tool} {version[0]} at {path}" if version and not status else f"no {tool}")
         missing |= status != 0
     if missing and not on_gpu:
-        return "ok", f"{', '.join(words)}: needed on a GPU only, in notebook 22"
+        return "ok", f"{', '.join(words)}: needed on a GPU only, in notebook 23"
     if missing:
-        return "note", f"{', '.join(words)}. Only notebook 22 uses them", SOURCE
+        return "note", f"{', '.join(words)}. Only notebook 23 uses them", SOURCE
     return "ok", ", ".join(words)

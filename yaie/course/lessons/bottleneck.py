@@ -1,4 +1,4 @@
-"""What holds a kernel back, read off a profile of one launch.
+"""What holds a kernel back, and what a change would gain, read off a profile of one launch.
 
 The numbers are Nsight Compute's; `yaie.course.author.gpu.profiled` says which of its
 metrics each is.
@@ -6,11 +6,15 @@ metrics each is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
+SMS = 132  # multiprocessors of an H100 or H200
+WARPS = 64  # that each of them can hold
 USED = 60.0  # percent of its peak from which a part of the GPU counts as used up
 MEMORY = {"dram": "DRAM", "l2": "L2", "l1": "L1 and shared memory"}  # from the outside in
 CORES = {"tensor": "tensor cores", "fma": "multiply-add units", "issue": "instruction issue"}
+IN_EACH_SM = ("l1", *CORES)  # of these a GPU has one for each SM
 WAITS = {
     "wait_memory": "waits for loads",
     "wait_shared": "waits for shared memory",
@@ -22,29 +26,87 @@ WAITS = {
 NAMES = MEMORY | CORES | WAITS | {"grid": "too few thread blocks"}
 
 
-def limited_by(metrics: Mapping[str, float]) -> str:
-    """What limits a kernel: one of the keys of `NAMES`.
+@dataclass(frozen=True)
+class Change:
+    """A change to a kernel, as what it multiplies.
+
+    Attributes:
+        work: part of the GPU -> how much of its work is left. Other parts keep theirs.
+        warps: how many times as many warps an SM can hold, by fewer registers, say.
+        blocks: how many times as many thread blocks share the same work.
+    """
+
+    work: Mapping[str, float] = field(default_factory=dict)
+    warps: float = 1.0
+    blocks: float = 1.0
+
+
+def waves_of(metrics: Mapping[str, float]) -> float:
+    """The thread blocks of a launch, divided by those that the whole GPU holds together."""
+    resident = metrics["occupancy_most"] / 100 * WARPS // -(-metrics["threads"] // 32)
+    return metrics["thread_blocks"] / (SMS * resident)
+
+
+def what_helps(metrics: Mapping[str, float], changes: Iterable[Change]) -> tuple[str, list[float]]:
+    """What limits a kernel, and the least time that each change would leave.
 
     Args:
-        metrics: of one launch. For the parts in `MEMORY` and `CORES`, how much of its peak each
-            reached, in percent of the time of the kernel. `waves`: the thread blocks of the grid,
-            divided by how many the whole GPU runs together. For the reasons in `WAITS`, how many
-            cycles a warp waited for that, on average, from one instruction to the next.
+        metrics: of one launch. `nanoseconds`: its time. For each part in `MEMORY` and `CORES`, how
+            much of its peak it reached, in percent of that time. `thread_blocks`: of the grid. For
+            the reasons in `WAITS`, how many cycles a warp waited for that, on average, from one
+            instruction to the next. What else there is does not matter here.
 
-    A part counts as used up from `USED` percent on, `USED` included. The first of these that holds:
+    Returns:
+        The limit, one of the keys of `NAMES`, and a number of nanoseconds for each change.
 
-    1. Some part is used up. Of `MEMORY` only the outermost such part counts: what comes from DRAM
-       passes through L2 and L1, too, and keeps them busy. Of `CORES` the one with the highest
-       percentage counts. If there is one of each, the one with the higher percentage is returned.
-    2. `waves` is below 1: "grid".
+    **The trap.** ncu shows the parts in `IN_EACH_SM` as the average over all SMs of the GPU. A grid
+    of fewer thread blocks than `SMS` leaves some SMs without any, and these count as 0 percent. In
+    the SMs that have one, the percentage is `SMS` / `thread_blocks` times as high. DRAM and L2
+    belong to the whole GPU: what is shown is right.
+
+    **The limit** is the first of these that holds, with the percentages of SMs that work:
+
+    1. A part is used up: it has `USED` percent or more. Of `MEMORY` only the outermost such part
+       counts, because what comes from DRAM passes through L2 and L1 and keeps them busy, too. Of
+       that one and all such parts of `CORES`, the part with the highest percentage is the limit.
+    2. `waves_of(metrics)` is below 1: "grid".
     3. The reason of `WAITS` with the most cycles.
 
-    How many warps there were (occupancy) does not matter. It is a means to keep parts busy.
+    **The least time** after a change is the largest of these:
+
+    - For every part, the time for which it is busy: its percentage of `nanoseconds`, times what
+      `work` leaves of it. With `blocks` times as many thread blocks, more SMs may have one, and
+      the parts in `IN_EACH_SM` share their work with these.
+    - Only if the limit is no part, so that warps wait: they wait as long as before, however little
+      there is to do. A GPU computes the waves one after the other, and the time is proportional to
+      max(1, waves) × the work of a thread block. `blocks` multiplies the waves and divides the work
+      of a thread block; `warps` divides the waves. Before the change this time is `nanoseconds`.
     """
-    memory = [part for part in MEMORY if metrics[part] >= USED][:1]
-    cores = [part for part in CORES if metrics[part] >= USED]
+
+    def working(blocks: float = 1.0) -> float:
+        """The share of the SMs that have a thread block."""
+        return min(1.0, metrics["thread_blocks"] * blocks / SMS)
+
+    parts = [*MEMORY, *CORES]
+    percent = {p: metrics[p] / (working() if p in IN_EACH_SM else 1.0) for p in parts}
+    memory = [part for part in MEMORY if percent[part] >= USED][:1]
+    cores = [part for part in CORES if percent[part] >= USED]
+    waves = waves_of(metrics)
     if memory or cores:
-        return max(memory + cores, key=lambda part: metrics[part])
-    if metrics["waves"] < 1:
-        return "grid"
-    return max(WAITS, key=lambda reason: metrics[reason])
+        limit = max(memory + cores, key=lambda part: percent[part])
+    elif waves < 1:
+        limit = "grid"
+    else:
+        limit = max(WAITS, key=lambda reason: metrics[reason])
+
+    least = []
+    for change in changes:
+        times = []
+        for part in parts:
+            busy = metrics[part] / 100 * metrics["nanoseconds"] * change.work.get(part, 1.0)
+            times.append(busy / (working(change.blocks) if part in IN_EACH_SM else 1.0))
+        if limit not in parts:
+            after = max(1.0, waves * change.blocks / change.warps) / change.blocks
+            times.append(metrics["nanoseconds"] * after / max(1.0, waves))
+        least.append(max(times))
+    return limit, least

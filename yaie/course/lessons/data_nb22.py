@@ -1,4 +1,4 @@
-"""What notebook 22 and the script that measured for it share: kernels with a planted fault."""
+"""The kept figures of notebook 22: how long each way to build took, and on which cards it runs."""
 
 from __future__ import annotations
 
@@ -9,44 +9,6 @@ from yaie.course.core import paths
 from yaie.course.lessons.ways import Way
 
 kept = partial(paths.kept, "22_tools_h200")  # the record of `yaie.course.author.gpu.tools`
-
-PLANTED = r"""#include <cuda_runtime.h>
-
-__global__ void next_one(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] = x[i + 1];  // the last thread reads past the end
-}
-
-__global__ void sum_of_256(const float* x, float* out) {
-    __shared__ float part[256];
-    part[threadIdx.x] = x[threadIdx.x];
-    __syncthreads();
-    for (int half = 128; half > 0; half /= 2)  // and no barrier between two turns
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-    if (threadIdx.x == 0) out[0] = part[0];
-}
-
-__global__ void add_to(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) out[i] += x[i];  // who wrote out before?
-}
-
-extern "C" cudaError_t out_of_bounds(const float* x, float* out, int n, cudaStream_t stream) {
-    next_one<<<(n + 255) / 256, 256, 0, stream>>>(x, out, n);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t race(const float* x, float* out, int n, cudaStream_t stream) {
-    sum_of_256<<<1, 256, 0, stream>>>(x, out);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t never_written(const float* x, float* out, int n, cudaStream_t stream) {
-    add_to<<<(n + 255) / 256, 256, 0, stream>>>(x, out, n);
-    return cudaGetLastError();
-}
-"""
-FAULTS = {"out_of_bounds": "memcheck", "race": "racecheck", "never_written": "initcheck"}
 
 CARDS = {
     "V100 (7.0)": (7, 0),

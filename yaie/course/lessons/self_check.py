@@ -140,13 +140,20 @@ How does Gumbel-max draw a token without a softmax?
     Add to each logit a Gumbel-distributed number, and take the largest.
 How does one find the threshold of top-k without a sort?
     By histograms of the logits' own bits, from the leading ones on.
-# 22_building_profiling_differentiating
+# 22_operators_gradients_graphs
 What does an operator need besides its kernel for torch.compile?
     A schema, registered with torch.library, and a fake implementation that says which shapes come
     out.
 What is fixed in a CUDA graph?
     The kernels, their order, their launch sizes and the addresses they use. Inputs change by
     writing to the same memory.
+# 23_profiling_and_sanitizers
+All kernels of a step become twice as fast, and the step takes as long as before. Why?
+    The GPU waits for the CPU: each kernel begins when it is launched. Fewer launches or a graph
+    help.
+compute-sanitizer finds nothing in a program of torch. What may it have missed?
+    Reads past a tensor that stay within the allocator's own memory, shapes that were not run, and
+    faults between two kernels.
 # 24_back_ends
 A back end cannot compute what it is asked for. What should happen?
     It says so before it has written anything; the next one computes it, and the user is told

@@ -234,8 +234,18 @@ class Work:
     asked: tuple[float, float] | None = None
 
 
-def draw_work(ways: Mapping[str, Sequence[Work]], until: float, at: Place | None = None) -> Figure:
-    """Draw a row of the CPU and a row of the GPU for each way, all from 0 to `until` µs."""
+def draw_work(
+    ways: Mapping[str, Sequence[Work]],
+    until: float,
+    gaps: Mapping[str, Sequence[tuple[float, float, str]]] | None = None,
+    at: Place | None = None,
+) -> Figure:
+    """Draw a row of the CPU and a row of the GPU for each way, all from 0 to `until` µs.
+
+    Args:
+        gaps: way -> when the GPU does nothing, from and to, and whether it waits for the "CPU" or
+            the "GPU". The upper row then shows these instead of what the CPU asks for.
+    """
     if until <= 0:
         raise ValueError(f"until must be above 0, got {until}")
     left, pitch, row = 1.5, 0.94, 0.3
@@ -250,23 +260,42 @@ def draw_work(ways: Mapping[str, Sequence[Work]], until: float, at: Place | None
         page.say(f"{name}, the first {until:g} µs: {words}")
         grid = page.grid(left, y + 0.34, scale, row, gap_below=0.06)
         asked = dict.fromkeys(w.asked for w in works if w.asked)
-        ran = [(w.begins, w.takes) for w in works]
-        for lane, (side, spans, color) in enumerate(
-            (("CPU asks", asked, style.SKY), ("GPU works", ran, style.GREEN))
-        ):
+        upper = [("CPU asks", [(begin, takes, style.SKY) for begin, takes in asked])]
+        if gaps is not None:
+            upper = [("waits for", _gaps(page, gaps[name], until))]
+            x = 2.6
+            for who, color in WAITS.items():
+                page.box(x, y + 0.08, 0.12, 0.12, color, radius=0.02)
+                page.note(x + 0.17, y + 0.14, f"waits for the {who}")
+                x += 1.3
+        ran = [(w.begins, w.takes, style.GREEN) for w in works]
+        for lane, (side, spans) in enumerate([*upper, ("GPU works", ran)]):
             page.put(MARGIN, grid.middle(lane), side, style.SMALL)
             grid.bar(lane, 0, until, style.WASH)
-            for begin, takes in spans:
+            for begin, takes, color in spans:
                 if begin < until:
                     end = min(begin + takes, until)
                     grid.bar(lane, begin, end, color, edge=style.PAPER, line=0.3)
+        for time in style.ticks(until, 8):
+            ends = [y + 0.34, y + pitch]
+            page.plot([grid.x(time)] * 2, ends, color=style.FAINT, lw=0.7, alpha=0.6, zorder=3)
     bottom = page.height - 0.36
-    grid = page.grid(left, MARGIN, scale, row)
-    for time in style.ticks(until, 8):
-        ends = [MARGIN + 0.34, bottom]
-        page.plot([grid.x(time)] * 2, ends, color=style.FAINT, lw=0.7, alpha=0.6, zorder=3)
-    _scale(grid, bottom + 0.16, until, "µs", 8)
+    _scale(page.grid(left, MARGIN, scale, row), bottom + 0.16, until, "µs", 8)
     return page.figure
+
+
+WAITS = {"CPU": style.VERMILION, "GPU": style.BLUE}
+
+
+def _gaps(
+    page: Page, gaps: Sequence[tuple[float, float, str]], until: float
+) -> list[tuple[float, float, str]]:
+    """The gaps as spans with a color each, and what the page says of them."""
+    shown = [(begins, min(ends, until), who) for begins, ends, who in gaps if begins < until]
+    for who in WAITS:
+        lengths = [ends - begins for begins, ends, waits_for in shown if waits_for == who]
+        page.say(f"It waits for the {who} {len(lengths)} times, {sum(lengths):.0f} µs in all")
+    return [(begins, ends - begins, WAITS[who]) for begins, ends, who in shown]
 
 
 def _busy(works: Sequence[Work]) -> float:

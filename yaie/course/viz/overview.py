@@ -32,7 +32,7 @@ COURSE = (
     ("notebooks 01 to 06", style.BLUE, "memory of an engine"),
     ("notebooks 07 to 09", style.GREEN, "one pass over memory"),
     ("notebooks 11 to 13", style.ORANGE, "Triton"),
-    ("notebooks 14 to 22", style.VERMILION, "CUDA C++"),
+    ("notebooks 14 to 23", style.VERMILION, "CUDA C++"),
     ("notebooks 24 to 26", style.PINK, "the engine"),
 )
 

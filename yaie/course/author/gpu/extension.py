@@ -1,4 +1,4 @@
-"""Extensions of torch, from source to result, and what compute-sanitizer says of exercise 22.7.
+"""Extensions of torch, from source to result, and what compute-sanitizer says of exercise 23.3.
 
     python -m yaie.course.author.gpu.extension --out notebooks/data/14_load_inline_h200.json
 
@@ -26,8 +26,8 @@ from yaie.course.core.manifest import find
 from yaie.course.core.paths import ROOT
 
 FOLDER = nvcc.CSRC / "elementwise"
-FILE = find("22.7").file.name
-DRAFT = render.stub(find("22.7"))
+FILE = find("23.3").file.name
+DRAFT = render.stub(find("23.3"))
 SOURCES = ("vector_add_host.cpp", "vector_add_binding.cpp", "vector_add_float4.cu")
 HEAD = """
 import resource, subprocess, sys, time, torch, torch.utils.cpp_extension as build
@@ -104,7 +104,7 @@ def measure_ways(device: str) -> list[dict]:
 
 
 def launch(tool: str) -> None:
-    """Run the draft of exercise 22.7, whose x does not begin where memory begins."""
+    """Run the draft of exercise 23.3, whose x does not begin where memory begins."""
     _, x = torch.zeros(1000, device="cuda"), torch.ones(1000, device="cuda")
     out = torch.empty(1000, device="cuda")
     try:
@@ -116,7 +116,7 @@ def launch(tool: str) -> None:
 
 
 def measure_reports() -> list[dict]:
-    """What each tool prints of the draft of exercise 22.7, and the lines that it speaks of."""
+    """What each tool prints of the draft of exercise 23.3, and the lines that it speaks of."""
     child = [sys.executable, "-m", "yaie.course.author.gpu.extension", "--launch"]
     run([*child, "none"])  # compiled before a tool runs it
     rows = []

@@ -1,4 +1,4 @@
-"""The kernels that notebook 22 profiles, and what it asks ncu about each."""
+"""The kernels that notebook 23 profiles, and what it asks ncu about each."""
 
 from __future__ import annotations
 

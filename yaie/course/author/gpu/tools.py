@@ -1,7 +1,8 @@
-"""What the tools of notebook 22 say on a GPU: builds, a graph, profiles, faults, memory.
+"""What tools say on a GPU: builds and a graph for notebook 22, profiles, faults and memory for 23.
 
-    python -m yaie.course.author.gpu.tools --out notebooks/data/22_tools_h200.json
-    python -m yaie.course.author.gpu.tools --only kernels,memory --out FILE   keeps FILE's rest
+    python -m yaie.course.author.gpu.tools 22 --out notebooks/data/22_tools_h200.json
+    python -m yaie.course.author.gpu.tools 23 --out notebooks/data/23_tools_h200.json
+    python -m yaie.course.author.gpu.tools 23 --only kernels --out FILE   keeps FILE's rest
 
 Needs nvcc, ncu and compute-sanitizer, but for "binary", which needs nvcc and cuobjdump and no GPU.
 What a tool printed is kept as it was, without what Python said when a fault ended it.
@@ -30,7 +31,7 @@ from yaie.course.author.gpu import graphs, nvidia
 from yaie.course.author.gpu.nvidia import run, version_of
 from yaie.course.author.gpu.profiled import METRICS, PROFILED, ROOFS
 from yaie.course.author.gpu.ways_to_build import HEAD, PROGRAMS, SLOW, TAIL
-from yaie.course.lessons.data_nb22 import FAULTS, PLANTED
+from yaie.course.lessons.data_nb23 import FAULTS, PLANTED
 
 CHILD = [sys.executable, "-m", "yaie.course.author.gpu.tools"]
 FILE = "elementwise/vector_add_float4.cu"
@@ -249,21 +250,22 @@ def rows_in_a_line(text: str) -> str:
     return found.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
 
 
-SECTIONS: dict[str, Callable[[], object]] = {
-    "builds": measure_builds,
-    "binary": measure_binary,
-    "graph": graphs.measure,
-    "capture": graphs.measure_lines,
-    "kernels": measure_kernels,
-    "faults": measure_faults,
-    "memory": measure_memory,
+SECTIONS: dict[str, dict[str, Callable[[], object]]] = {
+    "22": {
+        "builds": measure_builds,
+        "binary": measure_binary,
+        "graph": graphs.measure,
+        "capture": graphs.measure_lines,
+    },
+    "23": {"kernels": measure_kernels, "faults": measure_faults, "memory": measure_memory},
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("notebook", nargs="?", choices=SECTIONS, help="whose figures")
     parser.add_argument("--out", type=Path, help="a JSON file")
-    parser.add_argument("--only", default=",".join(SECTIONS), help="default: %(default)s")
+    parser.add_argument("--only", help="some of its sections, such as kernels,memory; default: all")
     parser.add_argument("--run-profiled", nargs="?", const="all", help=argparse.SUPPRESS)
     parser.add_argument("--fault", choices=FAULTS, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -271,10 +273,14 @@ def main() -> None:
         return run_profiled(given.run_profiled)
     if given.fault:
         return run_fault(given.fault)
-    if not given.out:
-        parser.error("--out is wanted")
+    if not (given.notebook and given.out):
+        parser.error("a notebook and --out are wanted")
+    sections = SECTIONS[given.notebook]
     record = json.loads(given.out.read_text()) if given.out.exists() else {}
-    chosen = given.only.split(",")
+    chosen = given.only.split(",") if given.only else list(sections)
+    if unknown := [name for name in chosen if name not in sections]:
+        parser.error(f"notebook {given.notebook} has the sections {', '.join(sections)}, "
+                     f"not {', '.join(unknown)}")  # fmt: skip
     if chosen != ["binary"]:
         device = torch.device("cuda", 0)
         tools = {name: version_of(name) for name in ("ncu", "compute-sanitizer")}
@@ -284,7 +290,7 @@ def main() -> None:
     for name in chosen:
         begun = time.perf_counter()
         try:
-            record[name] = SECTIONS[name]()
+            record[name] = sections[name]()
         except Exception as error:  # the others are still worth their time; told at the end
             failed.append(f"{name}: {type(error).__name__}: {error}")
         given.out.write_text(rows_in_a_line(json.dumps(record, indent=1)) + "\n")

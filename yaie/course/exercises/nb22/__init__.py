@@ -1,3 +1,3 @@
-"""Notebook 22: bindings and operators of torch, a gradient, a captured step, limits, faults."""
+"""Notebook 22: bindings and operators of torch, ways to build, a gradient, a captured step."""
 
-NOTEBOOK = "22_building_profiling_differentiating"
+NOTEBOOK = "22_operators_gradients_graphs"

@@ -1,0 +1,31 @@
+"""Exercise 22.2: Which way to build a kernel.
+
+Choose a way to build a kernel for a situation: first rule out the ways that do not fit it, then
+take the one with the shortest total wait. The docstring has the rules; the seconds are those that
+the notebook shows.
+
+In a terminal: yaie check 22.2, yaie hint 22.2, yaie reset 22.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from yaie.course.lessons.ways import Situation, Way
+
+
+def choose_way(ways: Iterable[Way], situation: Situation) -> str | None:
+    """The name of the way that fits a situation with the shortest wait; None if none fits.
+
+    A way fits if all of these hold:
+
+    - it needs no nvcc where the kernel runs, or there is one;
+    - it builds host code, or none is needed;
+    - it registers an operator by itself, or none is needed (for torch.compile in Python any way
+      will do: `torch.library` registers whatever can be called);
+    - every card of the situation is among its `cards`, or these are None.
+
+    The wait is `edits` times its `seconds`, and `starts` times its `first_call`. Of two ways with
+    the same wait the first is returned.
+    """
+    raise NotImplementedError("Exercise 22.2: Which way to build a kernel")
