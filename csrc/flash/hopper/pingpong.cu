@@ -30,8 +30,8 @@ struct Sizes {
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
     static constexpr int STAGES = DIM <= 64 ? 6 : 4;    // places of the ring
-    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 56;
-    static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 224;
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
+    static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
     static constexpr int Q_STAGES = DIM <= 128 ? 2 : 1; // places for queries
     static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;

@@ -93,7 +93,8 @@ struct Softmax {
     __device__ __forceinline__ void weigh(float (&scores)[KEYS / 2]) {
 #pragma unroll
         for (int i = 0; i < KEYS / 2; ++i) {
-            scores[i] = exp2_approx(scores[i] * scale - maximum[i / 2 % 2]);
+            float power = scores[i] * scale - maximum[i / 2 % 2];
+            scores[i] = exp2_approx(power);
             total[i / 2 % 2] += scores[i];
         }
     }

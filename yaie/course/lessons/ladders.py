@@ -308,7 +308,7 @@ def build(device: torch.device, name: str) -> None:
     """Compile the variants and rungs of a ladder side by side, each by a process of nvcc's own."""
     if device.type != "cuda":
         return
-    operators = ("add_relu", "rms_norm") if name == "elementwise" else (name,)
+    operators = ("add_relu", "rms_norm") if name == "elementwise" else (name, f"{name}_64")
     modules = [
         module
         for operator in operators

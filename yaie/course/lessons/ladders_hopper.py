@@ -46,7 +46,8 @@ def flash_hopper(on_gpu: bool) -> Iterator[Step]:
             case = prefill(batch, heads, tokens, head_dim, causal, BF16)
             most = 128 if head_dim > 128 else head_dim  # of mma
             ours = {who: call for who, call in rungs.items() if head_dim <= most or who != "mma"}
-            varied = prepares("flash_hopper") if head_dim == 128 or not on_gpu else {}
+            name = {128: "flash_hopper", 64: "flash_hopper_64"}.get(head_dim)
+            varied = prepares(name if on_gpu else "flash_hopper") if name else {}
             case = replace(case, rungs=ours | triton, variants=varied)
             against = {"of_cudnn": ("SDPA, cuDNN",), "of_fa3": ("FlashInfer, FA3",)}
             about = {"head_dim": head_dim, "causal": causal}

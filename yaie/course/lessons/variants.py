@@ -151,6 +151,14 @@ EARLY = {
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
 BEGIN = "auto begin_turn = [&] { named_barrier_sync(TURN + consumer, 2 * WARP_GROUP); };"
 END = "auto end_turn = [&](int next) { named_barrier_arrive(TURN + next, 2 * WARP_GROUP); };"
+EXPONENTIAL = "exp2_approx(power)"
+POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2 to this
+    power = fmaxf(power, -127.0f);
+    float whole = power + 12582912.0f, part = power - (whole - 12582912.0f);
+    part = ((0.05459282f * part + 0.24221784f) * part + 0.6933686f) * part + 1.0f;
+    return __int_as_float(__float_as_int(part) + (__float_as_int(whole) << 23));
+}
+"""
 TOGETHER, WEIGH = "HEADS_TOGETHER = ", "                weigh(j, weights[j / 2]);\n"
 VARIANTS = {
     "add_relu": Variants("elementwise/add_relu.cu", _add_relu, {
@@ -202,11 +210,22 @@ VARIANTS = {
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
         "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
-        "pingpong, always from the same side": {
-            "(round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x)": "blockIdx.x"},
         "pingpong, 16 heads together": {f"{TOGETHER}8;": f"{TOGETHER}16;"},
         "pingpong, tiles of 64 keys": {"DIM <= 128 ? 128 : 64;": "64;",
                                        "DIM <= 64 ? 6 : 4;": "DIM <= 64 ? 8 : 8;"},
+        "pingpong, tiles of 176 keys": {"DIM <= 128 ? 128 : 64;": "DIM == 128 ? 176 : 64;",
+                                        "DIM <= 128 ? 2 : 1;": "1;"},
+    }),
+    "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
+        "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
+                               END: "auto end_turn = [](int) {};"},
+        "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
+        "pingpong, a quarter by a polynomial": {
+            "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
+            EXPONENTIAL: "i % 8 < 2 ? polynomial(power) : exp2_approx(power)"},
+        "pingpong, half by a polynomial": {
+            "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
+            EXPONENTIAL: "i % 4 < 2 ? polynomial(power) : exp2_approx(power)"},
     }),
     "paged": Variants("paged/mma.cu", _paged, {
         "mma, 2 stages": {"STAGES = 3;": "STAGES = 2;"},
