@@ -11,6 +11,7 @@ the prompt itself: Saxena, "Prompt Lookup Decoding", 2023.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -62,6 +63,38 @@ def accept(draft: Sequence[int], chosen: Sequence[int]) -> list[int]:
     while agreeing < len(draft) and draft[agreeing] == chosen[agreeing]:
         agreeing += 1
     return [*draft[:agreeing], chosen[agreeing]]
+
+
+def accept_sampled(
+    draft: Sequence[int],
+    drafter: Sequence[Sequence[float]],
+    model: Sequence[Sequence[float]],
+    rng: random.Random,
+) -> list[int]:
+    """The tokens that a verified draft yields if tokens are sampled (Leviathan et al., 2023).
+
+    The text that grows by them has exactly the distribution of one that is sampled from the model
+    alone, whatever the drafter's probabilities are.
+
+    Args:
+        draft: the drafted tokens, each sampled from its row of `drafter`; there may be none.
+        drafter: `[len(draft)][vocabulary]`, the probabilities that the drafter gave each token in
+            each place.
+        model: `[len(draft) + 1][vocabulary]`, those of the model: row 0 after the text, row i
+            after the text and `draft[:i]`. Each row adds up to 1, as the drafter's do.
+        rng: what to draw with.
+
+    Returns:
+        The tokens to append: the drafted ones up to the first that is rejected, and one more in its
+        place, or after all of them, if all are accepted.
+    """
+    for place, token in enumerate(draft):
+        guessed, wanted = drafter[place], model[place]
+        if rng.random() * guessed[token] < wanted[token]:
+            continue
+        missing = [max(0.0, p - q) for p, q in zip(wanted, guessed, strict=True)]
+        return [*draft[:place], *rng.choices(range(len(missing)), missing)]
+    return [*draft, *rng.choices(range(len(model[-1])), model[-1])]
 
 
 @dataclass(frozen=True)
