@@ -221,6 +221,15 @@ def product_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
     return *inputs, *outputs, m, n, k
 
 
+def shared_product_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
+    """The same by 3 thread blocks, in the way that costs least."""
+    workers, device = 3, inputs[0].device
+    workspace = torch.full((2 * workers * 128 * 256,), torch.nan, device=device)
+    tickets = torch.zeros(2 * workers, dtype=torch.int32, device=device)
+    a, b, c, m, n, k = product_arguments(inputs, outputs)
+    return a, b, c, workspace, tickets, m, n, k, 0, workers, -1
+
+
 def multiplied(a: torch.Tensor, b: torch.Tensor) -> Tensors:
     """a b."""
     return (a.double() @ b.double(),)
@@ -340,7 +349,8 @@ CASES = [
     *(
         Case(
             f"matmul_{rung.split('/')[-1]}", f"matmul/{rung}.cu", shapes, factors,
-            outputs=lambda a, b: [(a.shape[0], b.shape[1])], arguments=product_arguments,
+            outputs=lambda a, b: [(a.shape[0], b.shape[1])],
+            arguments=shared_product_arguments if "shares" in rung else product_arguments,
             oracle=multiplied, operator=operator, atol=1e-4, dtypes=dtypes,
             any_alignment=shapes is PRODUCTS,
         )

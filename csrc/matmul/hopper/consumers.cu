@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 5 of 7: two consumers share a tile of b.
+// Matrix product on Hopper, rung 5 of 8: two consumers share a tile of b.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

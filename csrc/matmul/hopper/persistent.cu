@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 6 of 7: thread blocks that stay, and an order of tiles for the L2 cache.
+// Matrix product on Hopper, rung 6 of 8: thread blocks that stay, and an order of tiles for the L2 cache.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

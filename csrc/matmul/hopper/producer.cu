@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 4 of 7: one warp group loads, another multiplies.
+// Matrix product on Hopper, rung 4 of 8: one warp group loads, another multiplies.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

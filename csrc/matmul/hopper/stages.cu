@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 3 of 7: the next tiles arrive while this one is multiplied.
+// Matrix product on Hopper, rung 3 of 8: the next tiles arrive while this one is multiplied.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

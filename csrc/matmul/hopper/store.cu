@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 7 of 7: TMA stores the tiles of c.
+// Matrix product on Hopper, rung 7 of 8: TMA stores the tiles of c.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 2 of 7: one thread asks, and TMA copies the tiles.
+// Matrix product on Hopper, rung 2 of 8: one thread asks, and TMA copies the tiles.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, summed in float32, rounded once

@@ -1,4 +1,4 @@
-// Matrix product on Hopper, rung 1 of 7: a warp group multiplies tiles that lie in shared memory.
+// Matrix product on Hopper, rung 1 of 8: a warp group multiplies tiles that lie in shared memory.
 //
 // Needs     sm_90a (wgmma)
 // Computes  c = a b, summed in float32, rounded once

@@ -26,13 +26,18 @@ def hopper(on_gpu: bool) -> Iterator[Step]:
     rungs = {name: wrapped(function) for name, function in rungs.items()}
     if on_gpu:
         rungs["Triton"] = back_end("matmul", "triton")
+    ways = {name: wrapped(function) for name, function in matrix.WAYS.items()}
+    library, against = {"cuBLAS": wrapped(torch.mm)}, {"of_library": ("cuBLAS",)}
     for shape in sizes if on_gpu else [(5, 16, 24)]:
         varied = prepares("hopper") if shape[0] >= 4096 or not on_gpu else {}
         case = replace(
-            cases.product(*shape, BF16), rungs=rungs, variants=varied,
-            peers={"cuBLAS": wrapped(torch.mm)},
-        )  # fmt: skip
-        yield Step(case, ("products", case.shape), against={"of_library": ("cuBLAS",)}, rounds=8)
+            cases.product(*shape, BF16), rungs=rungs | ways, variants=varied, peers=library
+        )
+        yield Step(case, ("products", case.shape), against=against, rounds=8)
+    rungs = {"shares": wrapped(matrix.shares)} | ways
+    for shape in sizes[3:] if on_gpu else [(5, 16, 24)]:  # as a layer's weights lie
+        case = replace(cases.product(*shape, BF16, turned=True), rungs=rungs, peers=library)
+        yield Step(case, ("layers", case.shape), against=against, rounds=8)
 
 
 def flash_hopper(on_gpu: bool) -> Iterator[Step]:

@@ -92,10 +92,14 @@ def matrices(transposed: int, multiplied: int, dtype: torch.dtype) -> list[Case]
     ]  # fmt: skip
 
 
-def product(m: int, n: int, k: int, dtype: torch.dtype) -> Case:
-    """matmul, of [m, k] and [k, n]."""
+def product(m: int, n: int, k: int, dtype: torch.dtype, turned: bool = False) -> Case:
+    """matmul, of [m, k] and [k, n]; the latter the transpose of a matrix, if it is `turned`."""
+
+    def factors(draw: Draw) -> tuple[torch.Tensor, torch.Tensor]:
+        return draw.normal(m, k), draw.normal(n, k).t() if turned else draw.normal(k, n)
+
     return Case(
-        "matmul", f"{m} × {n} × {k}", lambda draw: (draw.normal(m, k), draw.normal(k, n)),
+        "matmul", f"{m} × {n} × {k}", factors,
         (m * k + k * n + m * n) * itemsize(dtype), 2 * m * n * k,
         oracle=lambda a, b: a.double() @ b.double(),
         calls_reference="cuBLAS (torch.mm)", compiled=False,

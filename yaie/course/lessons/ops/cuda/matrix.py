@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,10 +86,62 @@ def _hopper(rung: str, height: int | None) -> Product:
     return product
 
 
+def shares(a: torch.Tensor, b: torch.Tensor, way: int | None = None) -> torch.Tensor:
+    """The last rung for Hopper: tiles as the problem wants them, and a last round that is shared.
+
+    Args:
+        b: `[k, n]`, contiguous, or the transpose of a contiguous matrix as a layer's weights are.
+        way: 2 × (the number of a tile in the source) + (1 if the last round may be shared), in
+            place of the one that costs least.
+    """
+    turned = not b.is_contiguous()
+    _require_aligned_on_tensor_cores(a, b, SINCE_SM_80)
+    require_hopper(a)
+    (m, k), n = a.shape, b.shape[1]
+    c, workers = a.new_empty(m, n), _workers(a.device)
+    workspace = torch.empty(2 * workers * 128 * 256, device=a.device)
+    launch(
+        "matmul/hopper/shares.cu", "matmul_shares", a.dtype, a, b.t() if turned else b, c,
+        workspace, _tickets(a.device), m, n, k, int(turned), workers, -1 if way is None else way,
+    )  # fmt: skip
+    return c
+
+
+@functools.cache
+def _workers(device: torch.device) -> int:
+    """The SMs of a GPU; on the emulator enough for a round that is not full."""
+    if device.type != "cuda":
+        return 5
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+def _tickets(device: torch.device) -> torch.Tensor:
+    """Zeros, which a launch leaves as they were. Launches of one stream follow each other, so they
+    share them; so do all graphs of a device, which therefore must not run at the same time."""
+    if device.type != "cuda":
+        return torch.zeros(2 * _workers(device), dtype=torch.int32)
+    capturing = torch.cuda.is_current_stream_capturing()
+    return _zeros(device, None if capturing else torch.cuda.current_stream(device).cuda_stream)
+
+
+@functools.cache
+def _zeros(device: torch.device, stream: int | None) -> torch.Tensor:
+    if stream is not None:
+        _zeros(device, None)  # a graph that is captured later must find them filled
+    return torch.zeros(2 * _workers(device), dtype=torch.int32, device=device)
+
+
 # Those whose grid has rows of tiles take the tiles' height.
 HOPPER = {
     **{rung: _hopper(rung, 128) for rung in ("wgmma", "tma", "stages", "producer", "consumers")},
     **{rung: _hopper(rung, None) for rung in ("persistent", "store")},
+    "shares": shares,
+}
+TILES = ("128 × 256", "128 × 192", "128 × 128", "64 × 128")  # of shares.cu, in its order
+WAYS: dict[str, Product] = {
+    f"shares, {tile}{', shared' if share else ''}": functools.partial(shares, way=2 * i + share)
+    for i, tile in enumerate(TILES)
+    for share in (0, 1)
 }
 
 

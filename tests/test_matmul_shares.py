@@ -1,0 +1,156 @@
+"""The last rung for Hopper: every tile, shared or not, and which of them is taken."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+from contextlib import nullcontext
+
+import pytest
+import torch
+from kernel_cases import HOPPER_PRODUCTS, RTOL
+from launches import GPU, HALVES, each_dtype, on_gpu, same_in_each_order
+
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
+from yaie.course.lessons.ops.cuda import matrix
+from yaie.emulator import settings
+from yaie.ops.cuda.launching import SUFFIXES
+
+FILE = "matmul/hopper/shares.cu"
+SOURCE = (CSRC / FILE).read_text(encoding="utf-8")
+HOPPER = not GPU or torch.cuda.get_device_capability() == (9, 0)
+WAYS = range(-1, 2 * len(matrix.TILES))
+# Tiles cut by one boundary between shares, and by several; after whole rounds; and cut off on all
+# sides. With a k of so few steps that there is nothing to share, too.
+SHAPES = [(130, 136, 520), (70, 264, 600), (200, 400, 328), (5, 16, 24)]
+each_place = pytest.mark.parametrize("device", ["cpu", on_gpu])
+
+
+def product(
+    a: torch.Tensor, b: torch.Tensor, turned: bool, workers: int, way: int, checked: bool = False
+) -> torch.Tensor:
+    """a b by the launcher, into NaN, with a workspace of NaN; the tickets are zeros again."""
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.full((m, n), torch.nan, dtype=a.dtype, device=a.device)
+    workspace = torch.full((2 * workers * 128 * 256,), torch.nan, device=a.device)
+    tickets = torch.zeros(2 * workers, dtype=torch.int32, device=a.device)
+    module = jit.load(FILE, checked, name=str(CSRC / "matmul/hopper/shares.cu"))
+    b = b.t().contiguous() if turned else b
+    launcher = getattr(module, f"matmul_shares_{SUFFIXES[a.dtype]}")
+    launcher(a, b, c, workspace, tickets, m, n, k, int(turned), workers, way)
+    assert not tickets.any()
+    assert not checked or module.report.clean, module.report
+    return c
+
+
+def factors(shape, dtype, device="cpu"):
+    m, n, k = shape
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(size, generator=generator) for size in ((m, k), (k, n)))
+    return a.to(device, dtype), b.to(device, dtype)
+
+
+def near(got, a, b):
+    wanted = a.double().cpu() @ b.double().cpu()
+    torch.testing.assert_close(got.double().cpu(), wanted, rtol=RTOL[a.dtype], atol=1e-4)
+
+
+@each_place
+@each_dtype(HALVES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.skipif(not HOPPER, reason="wgmma needs sm_90a")
+def test_every_way_equals_the_oracle(way, turned, dtype, device):
+    """On the emulator the shape, the dtype and the number of thread blocks take turns."""
+    shapes = itertools.product(SHAPES, (1, 3, 5, 7))
+    for number, (shape, workers) in enumerate(shapes):
+        if device == "cuda" or (number + way + turned + HALVES.index(dtype)) % 4 == 0:
+            a, b = factors(shape, dtype, device)
+            near(product(a, b, turned, workers, way), a, b)
+
+
+@each_place
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.skipif(not HOPPER, reason="wgmma needs sm_90a")
+def test_awkward_sizes(turned, device):
+    for shape in HOPPER_PRODUCTS:
+        a, b = factors(shape, torch.float16, device)
+        near(product(a, b, turned, 3, -1), a, b)
+
+
+@pytest.mark.parametrize("way", [1, 3, 5, 7])
+def test_nothing_is_found_in_checked_mode(way):
+    """4 or 6 tiles of 9 steps, of which 7 thread blocks take shares, by turns as b lies."""
+    a, b = factors(SHAPES[0], torch.float16)
+    near(product(a, b, way % 4 == 1, 7, way, checked=True), a, b)
+
+
+@pytest.mark.parametrize("way", [1, 7])
+def test_parts_are_added_in_one_order(way):
+    """Whichever thread block comes last, the bits are the same: 3 and more parts of a tile."""
+    a, b = factors((70, 136, 1000), torch.bfloat16)
+    got = same_in_each_order(lambda: (product(a, b, True, 9, way),))
+    near(got[0], a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not (GPU and HOPPER), reason="needs a GPU of compute capability 9.0")
+@pytest.mark.parametrize("way", [None, *WAYS[1:]])
+def test_launches_follow_each_other(way):
+    """As a layer calls it: with as many thread blocks as there are SMs, on weights as they lie,
+    many times with the same tickets, the same bits each time, and in a graph."""
+    a, weight = factors((200, 1000, 4096), torch.bfloat16, "cuda")
+    weight = weight.t().contiguous()
+    first = matrix.shares(a, weight.t(), way)
+    near(first, a, weight.t())
+    for _ in range(20):
+        assert torch.equal(matrix.shares(a, weight.t(), way), first)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        got = matrix.shares(a, weight.t(), way)
+    for _ in range(3):
+        got.fill_(torch.nan)
+        graph.replay()
+        assert torch.equal(got, first)
+
+
+# What is there -> what replaces it.
+WRONG = {
+    "added before all parts are there": ("< last - first)", "< last - first - 1)"),
+    "the own part is read as well": ("if (from_own && other == block) continue;", ""),
+    "nothing but the own part": ("other <= last; ++other", "other < first; ++other"),
+    "two parts in one place": ("(of + part.tile) *", "of *"),
+    "the ticket stays": ("if (thread == 0) *ticket = 0;", ""),
+    "one ticket for both consumers": ("tile * CONSUMERS + consumer;", "tile * CONSUMERS;"),
+    "shares that overlap": ("end = begin(blockIdx.x + 1);", "end = begin(blockIdx.x + 1) + 1;"),
+    "a tile between is left out": ("whole(shared + blockIdx.x)", "whole(shared + 1 + blockIdx.x)"),
+    "the other owner": ("(step + 1) * static_cast", "step * static_cast"),
+    "the same columns twice": ("Shape::BY_ROWS ? 0 : consumer * N", "0"),
+    "the last 64 columns left out": ("i < 128 && first + i < N;", "i < 128 && first + i + 64 < N;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", [None, *WRONG])
+def test_a_wrong_line_shows(fault, monkeypatch):
+    """Tiles of 64 × 128: 8 by 3 thread blocks, 2 rounds and 2 tiles that all share; and 2 by 6."""
+    source = re.sub(r"case \d: .*|turned \? .* : ", "", SOURCE)
+    source = re.sub(r'extern "C" cudaError_t \w+_bf16\(.*?\n}\n', "", source, flags=re.DOTALL)
+    old, new = WRONG.get(fault, ("return false;", "return false;"))
+    assert source.count(old) == 1
+    monkeypatch.setattr(sys.modules[__name__], "FILE", source.replace(old, new))
+    wrong = pytest.raises((AssertionError, jit.KernelError)) if fault else nullcontext()
+    with wrong:
+        for shape, workers in (((250, 248, 520), 3), ((60, 248, 1000), 6)):
+            a, b = factors(shape, torch.float16)
+            for order in ("forward", "reverse"):
+                with settings(order=order):
+                    near(product(a, b, False, workers, 7), a, b)
+
+
+def test_what_the_launcher_refuses():
+    a, b = factors((8, 8, 8), torch.float16)
+    for workers, way in ((0, -1), (1, 8)):
+        with pytest.raises(jit.KernelError, match="cudaErrorInvalidValue"):
+            product(a, b, False, workers, way)
