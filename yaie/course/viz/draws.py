@@ -253,8 +253,10 @@ def draw_chance(
         far, y = value > right, height * (0.62 - 0.2 * i)
         x, text = min(value, right), f"{name}: {value:,.1f}" + (" →" if far else "")
         ax.plot([x], [y], marker=">" if far else "o", color=INK, ms=5, clip_on=False)
-        shift = -0.012 * right if far else 0.012 * right
-        ax.put(x + shift, y, text, SMALL, ha="right" if far else "left")
+        end = x + right * (style.text_width(text, SMALL) / 6.9 + 0.02)
+        before = far or x < limit < end  # the limit's line strikes no label
+        shift = (-0.012 if before else 0.012) * right
+        ax.put(x + shift, y, text, SMALL, ha="right" if before else "left")
     ax.label_scales(x="chi-square")
     below = sum(value < limit for value in values) / max(1, len(values))
     each = (
