@@ -1,4 +1,4 @@
-"""Figures that the text of notebooks 11, 18, 19, 22 and 23 names are those of their data."""
+"""Figures that the text of notebooks 11, 16, 18, 19, 22 and 23 names are those of their data."""
 
 from __future__ import annotations
 
@@ -44,6 +44,25 @@ def of_11() -> list[tuple]:
     graph = column(BLOCKS["blocks"]["1823 × 781"], "graph_ms")
     flat = [graph[f"BLOCK = {block}"] for block in (512, 1024, 2048, 4096)]
     return [("at most {:.0f} %", 100 * (max(flat) / min(flat) - 1))]
+
+
+def of_16() -> list[tuple]:
+    record = json.loads((DATA / "16_hopper_h100.json").read_text())
+    assert not record["faults"] and record["machine"]["multiprocessors"] == 132
+    speed = column(record["products"]["4096 × 4096 × 4096"], "tflop_s")
+    few = [
+        column(product, "of_library")["store"]
+        for shape, product in record["products"].items()
+        if shape.startswith("512 ×")
+    ]
+    assert len(few) == 4 and speed["producer"] < speed["stages"]
+    return [
+        ("{:.1f} times", speed["store"] / speed["mma"]),
+        ("{:.0f} against {:.0f} TFLOP/s", speed["store"], speed["cuBLAS"]),
+        ("{:.2f} of cuBLAS", speed["wgmma"] / speed["cuBLAS"]),
+        ("{:.2f} to {:.2f} of cuBLAS", min(few), max(few)),
+        ("{:.0f} of the 132 SMs", 132 - 512 // 128 * 4096 // 256),
+    ]
 
 
 def of_18() -> list[tuple]:
@@ -155,7 +174,7 @@ def of_23() -> list[tuple]:
     ]
 
 
-FIGURES = {"11": of_11, "18": of_18, "19": of_19, "22": of_22, "23": of_23}
+FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "22": of_22, "23": of_23}
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())

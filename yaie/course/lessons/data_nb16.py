@@ -15,6 +15,7 @@ from yaie.course.core import paths
 from yaie.emulator import Module
 
 kept = partial(paths.kept, "16_matmul_h200")  # the figures of the ladder matmul
+kept_hopper = partial(paths.kept, "16_hopper_h100")  # and of the ladder hopper
 TABLE = """
 __global__ void fill_places(int* out, int chunks, int rows) {
     for (int row = 0; row < rows; ++row)
