@@ -92,7 +92,6 @@ WRONG = {  # a mistake of each exercise whose operator is made of more than the 
     "13.4": "equal_weights",
     "18.1": "no_scale",
     "18.2": "not_divided",
-    "18.3": "one_too_few",
     "21.1": "counted_twice",
     "21.2": "same_for_every_token",
     "21.3": "drops_the_token_that_crosses",

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(WARPS* WARP)
     Row<PARTS> k_row, v_row, k_sum, v_sum, q_row, grad_row;
     k_row.load(k + own, head_dim);
     v_row.load(v + own, head_dim);
-    // exercise 18.4 begin
+    // exercise 18.5 begin
     int group = heads / kv_heads;
     int first = causal ? max(0, key - (num_k - num_q)) : 0;  // the first query that sees the key
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(WARPS* WARP)
     }
     k_sum.store(grad_k + own, head_dim, scale);
     v_sum.store(grad_v + own, head_dim, 1.0f);
-    // exercise 18.4 end
+    // exercise 18.5 end
 }
 
 template <int PARTS, typename T>

@@ -88,11 +88,13 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     int num_rows = min(TILE_Q, sequence.num_queries * group - sequence.first_row);
     if (num_rows <= 0) return;
     static_assert(TILE_Q == THREADS, "one thread per row");
+    // exercise 18.3 begin: what row threadIdx.x of the tile is, and how many keys the tile needs
     int row_of_all = sequence.first_row + threadIdx.x;
     tokens[threadIdx.x] = sequence.first_query + row_of_all / group;
     heads[threadIdx.x] = kv_head * group + row_of_all % group;
     seen[threadIdx.x] = sequence.seen_by(row_of_all / group, flash.causal);
     if (threadIdx.x == num_rows - 1) num_keys = seen[threadIdx.x];
+    // exercise 18.3 end
     __syncthreads();
 
     int warp_row = threadIdx.x / WARP * WARP_Q, lane = threadIdx.x % WARP;
@@ -176,6 +178,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
         }
     };
     auto mask = [&](int tile) {
+        // exercise 18.3 begin: -INFINITY for each score of a key that its row does not see
         int key = tile * TILE_K + lane % 4 * 2;  // the lane's first key
 #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i)
@@ -188,6 +191,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                     for (int e = 0; e < 2; ++e)
                         if (j * 8 + e >= keys) scores[i][j][half * 2 + e] = -INFINITY;
             }
+        // exercise 18.3 end
     };
     auto raise_maximum = [&] {
         float highest[ROW_TILES][2];
@@ -222,6 +226,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
     };
     // The weights of the 16 keys from tile j of the scores on, in the layout of operand A.
     auto weigh = [&](int j, uint32_t (&weights)[ROW_TILES][4]) {
+        // exercise 18.4 begin: scores to weights, in pairs, where mma.sync expects operand A
 #pragma unroll
         for (int i = 0; i < ROW_TILES; ++i)
 #pragma unroll
@@ -233,9 +238,11 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                 total[i][half] += low + high;
                 weights[i][part] = pack2<T>(low, high);
             }
+        // exercise 18.4 end
     };
     auto add_values = [&](int tile, int j, const uint32_t (&weights)[ROW_TILES][4]) {
         const T* v_tile = v_tiles + tile % 2 * KV_TILE;
+        // exercise 18.4 begin: out += the weights of 16 keys × their values
         uint32_t v[4];
 #pragma unroll
         for (int d = 0; d < CHUNKS; d += 2) {
@@ -246,6 +253,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                 for (int i = 0; i < ROW_TILES; ++i)
                     mma_16x8x16<T>(out[i][d + n], weights[i], v[n * 2], v[n * 2 + 1]);
         }
+        // exercise 18.4 end
     };
 
     for (int tile = 0; tile * TILE_K < num_keys; ++tile) {

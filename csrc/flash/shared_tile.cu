@@ -85,15 +85,12 @@ __global__ void __launch_bounds__(THREADS) flash_shared_tile(Flash<T> flash) {
 
     // The KV head that this tile reads, its number of queries, the number of keys that its loop
     // covers, and how many keys each row of this warp sees: none for a row past the queries.
-    int kv_head = 0, queries = 0, num_keys = 0, seen[ROWS] = {};
-    // exercise 18.3 begin
-    kv_head = head / flash.group();
-    queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
-    num_keys = sequence.seen_by(sequence.first_row + queries - 1, flash.causal);
+    int kv_head = head / flash.group(), seen[ROWS] = {};
+    int queries = min(sequence.num_queries - sequence.first_row, HEIGHT);
+    int num_keys = sequence.seen_by(sequence.first_row + queries - 1, flash.causal);
     for (int r = 0; r < ROWS; ++r)
         if (first + r < queries)
             seen[r] = sequence.seen_by(sequence.first_row + first + r, flash.causal);
-    // exercise 18.3 end
 
     int first_token = sequence.first_query + sequence.first_row;
     const T* q = flash.q + first_token * flash.q_stride + head * head_dim;

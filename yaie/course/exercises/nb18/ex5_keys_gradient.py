@@ -1,4 +1,4 @@
-"""18.4: the gradients of a key and its value, by the warp that owns the key."""
+"""18.5: the gradients of a key and its value, by the warp that owns the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Exercise 18.4: The gradients of a key and its value.
+// Solution of exercise 18.5: The gradients of a key and its value.
 //
 // A warp owns key `key` of KV head `kv_head`; its rows of k and v are in `k_row` and `v_row`. Go
 // over all queries that see the key, in all heads of its group: load the query's row of q and of
@@ -7,7 +7,8 @@
 // latter times scale. If causal, query i sees the keys 0 to num_k - num_q + i. Row (query, head) of
 // q and grad_out has the number query × heads + head, and so do its lse and its delta.
 //
-// In a terminal: yaie check 18.4, yaie hint 18.4, yaie reset 18.4.
+// Generated from backward_keys in csrc/flash/backward.cu.
+// Edit it there, and run `python -m yaie.course build`.
 
 // Gradients of attention: every weight is recomputed from the log-sum-exp.
 //
@@ -19,6 +20,13 @@
 //           cudaErrorInvalidValue. Causal queries are the last of the num_k tokens.
 // Owns      each warp: in the first kernel a query and its row of grad_q, in the second a key and
 //           its rows of grad_k and grad_v; each lane: every 32nd element of a row
+// Moves     a warp requests every row that its own row is multiplied by: in each kernel num_q ×
+//           num_k × 2 × head_dim elements per head, half of that if causal. The caches serve most
+//           of it.
+// Oracle    autograd of plain attention in float64, in tests/test_attention_gradient.py
+// Idea      dQ is a sum over keys; dK and dV are sums over queries. The warp that owns a row
+//           computes the whole sum in registers. That takes two kernels, which both compute all
+//           weights, but no atomics, so the result is the same in every bit in every run.
 #include "flash/rows.cuh"
 
 constexpr int WARPS = 4;  // per thread block, one row each
@@ -58,9 +66,22 @@ __global__ void __launch_bounds__(WARPS* WARP)
     Row<PARTS> k_row, v_row, k_sum, v_sum, q_row, grad_row;
     k_row.load(k + own, head_dim);
     v_row.load(v + own, head_dim);
-    // exercise 18.4 begin
-    // your lines
-    // exercise 18.4 end
+    // exercise 18.5 begin
+    int group = heads / kv_heads;
+    int first = causal ? max(0, key - (num_k - num_q)) : 0;  // the first query that sees the key
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        for (int query = first; query < num_q; ++query) {
+            size_t row = (size_t)query * heads + head;
+            q_row.load(q + row * head_dim, head_dim);
+            grad_row.load(grad_out + row * head_dim, head_dim);
+            float weight = expf(dot(q_row, k_row) * scale - lse[row]);
+            v_sum.add(weight, grad_row);
+            k_sum.add(weight * (dot(grad_row, v_row) - delta[row]), q_row);
+        }
+    }
+    k_sum.store(grad_k + own, head_dim, scale);
+    v_sum.store(grad_v + own, head_dim, 1.0f);
+    // exercise 18.5 end
 }
 
 template <int PARTS, typename T>
