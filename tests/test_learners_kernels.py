@@ -90,6 +90,7 @@ WRONG = {  # a mistake of each exercise whose operator is made of more than the 
     "13.2": "one_key_short",
     "13.3": "no_offset",
     "13.4": "equal_weights",
+    "13.5": "hides_the_own_key",
     "18.1": "no_scale",
     "18.2": "not_divided",
     "21.1": "counted_twice",
@@ -147,13 +148,13 @@ def test_what_a_learner_wrote_runs_in_the_attention_kernels(monkeypatch):
 
     names = {
         online: ("online_step", "finish"),
-        flash: ("online_step", "finish", "seen_keys"),
+        flash: ("online_step", "finish", "seen_keys", "attend"),
         paged: ("online_step", "finish", "find_queries", "find_slots", "merge_kernel"),
     }
     kept = {(module, name): getattr(module, name) for module in names for name in names[module]}
     for (module, name), function in kept.items():
         monkeypatch.setattr(module, name, function)  # put back at the end
-    operators = plug_in("13.1", "13.2", "13.3", "13.4")
+    operators = plug_in("13.1", "13.2", "13.3", "13.4", "13.5")
     assert operators == ["ragged_attention", "paged_attention"]
     for (module, name), function in kept.items():
         assert getattr(module, name) is not function

@@ -174,14 +174,22 @@ def watch(**tensors: torch.Tensor) -> Iterator[Trace]:
         place = min(places, key=lambda place: place.distance(addresses))
         access = place.access(kind, builder.grid_idx, pointers.data, mask.data)
         trace.accesses.append(access)
+        if isinstance(mask, np.ndarray):  # of a descriptor
+            return mask & ~access.stray
         return type(mask)(mask.data & ~access.stray, mask.dtype)
 
-    def watched_load(builder: Any, pointers: Any, mask: Any, other: Any, *more: Any) -> Any:
-        other = _no_value(pointers, type(mask)) if other is None else other
-        return load(builder, pointers, seen(builder, "load", pointers, mask), other, *more)
+    def watched_load(
+        builder: Any, pointers: Any, mask: Any, other: Any, *more: Any, **options: Any
+    ) -> Any:
+        other = _no_value(pointers, type(pointers)) if other is None else other
+        mask = seen(builder, "load", pointers, mask)
+        return load(builder, pointers, mask, other, *more, **options)
 
-    def watched_store(builder: Any, pointers: Any, value: Any, mask: Any, *more: Any) -> Any:
-        return store(builder, pointers, value, seen(builder, "store", pointers, mask), *more)
+    def watched_store(
+        builder: Any, pointers: Any, value: Any, mask: Any, *more: Any, **options: Any
+    ) -> Any:
+        mask = seen(builder, "store", pointers, mask)
+        return store(builder, pointers, value, mask, *more, **options)
 
     with (
         patch.object(GridExecutor, "__call__", watched_run),

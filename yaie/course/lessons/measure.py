@@ -25,6 +25,7 @@ OPERATORS = {  # of what is not called after its operator
     "online_step": [PREFILL, DECODE],
     "finish": [PREFILL, DECODE],
     "seen_keys": [PREFILL],
+    "attend": [PREFILL],
     "find_queries": [DECODE],
     "find_slots": [DECODE],
     "merge_kernel": [DECODE],

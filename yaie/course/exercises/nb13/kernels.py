@@ -86,6 +86,48 @@ def seen_kernel(
 
 
 @triton.jit
+def attend_kernel(
+    q_ptr,  # [BLOCK_M, DIM]
+    k_ptr,  # [KV heads, tokens, DIM], for messages: the descriptors read it
+    v_ptr,
+    last_key_ptr,  # [BLOCK_M], as the next two
+    maximum_ptr,
+    total_ptr,
+    out_ptr,  # [BLOCK_M, DIM]
+    new_maximum_ptr,  # [BLOCK_M], as the next
+    new_total_ptr,
+    new_out_ptr,  # [BLOCK_M, DIM]
+    k_desc,  # tiles of [1, BLOCK_N, DIM]
+    v_desc,
+    kv_head,
+    first_key,
+    begin,
+    end,
+    num_keys,
+    scale,
+    ATTEND: tl.constexpr,
+    MASKED: tl.constexpr,
+    BEYOND: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    DIM: tl.constexpr,
+):
+    """One call of `attend`."""
+    rows = tl.arange(0, BLOCK_M)
+    outs = rows[:, None] * DIM + tl.arange(0, DIM)[None, :]
+    # fmt: off
+    maximum, total, out = ATTEND(
+        tl.load(q_ptr + outs), k_desc, v_desc, kv_head, first_key, begin, end, num_keys,
+        tl.load(last_key_ptr + rows), scale, tl.load(maximum_ptr + rows), tl.load(total_ptr + rows),
+        tl.load(out_ptr + outs), MASKED, BEYOND, BLOCK_M, BLOCK_N, DIM, "ieee",
+    )
+    # fmt: on
+    tl.store(new_maximum_ptr + rows, maximum)
+    tl.store(new_total_ptr + rows, total)
+    tl.store(new_out_ptr + outs, out)
+
+
+@triton.jit
 def queries_kernel(
     queries_ptr,  # [ROWS]
     heads_ptr,  # [ROWS]

@@ -1,0 +1,44 @@
+"""Exercise 13.5: The loop of the flash kernel.
+
+Take the keys from `begin` to `end` of one sequence into the state of the online softmax, a tile
+of BLOCK_N at a time, and return the new state: maximum, total, out. Keys and values lie end to
+end with those of other sequences, and are loaded through descriptors. With MASKED a query sees
+the keys up to its `last_key`; with BEYOND the last tile reaches past the sequence, and what lies
+there may be NaN. Both are known when the kernel is compiled, so an `if` costs nothing where they
+are False.
+
+In a terminal: yaie check 13.5, yaie hint 13.5, yaie reset 13.5.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from yaie.ops.triton.online import online_step
+
+
+@triton.jit
+def attend(
+    q,  # [BLOCK_M, DIM]
+    k_desc,
+    v_desc,  # [KV heads, tokens, DIM], tiles of [1, BLOCK_N, DIM]
+    kv_head,
+    first_key,  # where the sequence begins
+    begin,
+    end,  # keys of the sequence to attend to
+    num_keys,
+    last_key,  # [BLOCK_M], the last key that each query sees
+    scale,  # of scores, times log2(e): exp2 is the hardware's exponential
+    maximum,
+    total,
+    out,  # the state of the online softmax
+    MASKED: tl.constexpr,  # whether some query may not see some key
+    BEYOND: tl.constexpr,  # whether the last tile reaches beyond the sequence
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    DIM: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Take the keys from `begin` to `end` into the state, a tile at a time."""
+    pass  # Exercise 13.5: The loop of the flash kernel
