@@ -468,6 +468,22 @@ PICTURES = {
             "3 kernels; from the first to the last the GPU works 75%",
         },
     ),
+    "on chip": (
+        lambda: viz.draw_on_chip(
+            {"a": {"shared": {"Q": 2048}, "registers": {"scores": 1024, "sum": 2048}}},
+            {"shared": 4096, "registers": 2048},
+        ),
+        {"4 KiB", "2 KiB", "3 KiB, too much", "Q", "scores"},
+    ),
+    "ways of passes": (
+        lambda: viz.draw_passes(
+            {
+                "two": [viz.Pass(("scores",), "a sum"), viz.Pass(("scores",), "all", "weights")],
+                "one": [viz.Pass(("scores", "values"), "an average")],
+            }
+        ),
+        {"two", "one", "a sum", "an average", "weights, written", "values, read"},
+    ),
     "work and gaps": (
         lambda: viz.draw_work(works(), 50, {name: [(12, 20, "CPU")] for name in works()}),
         {"waits for the CPU", "waits for the GPU", "GPU works"},
@@ -526,6 +542,8 @@ REFUSED = (
     (lambda: viz.draw_attention([[1.0]], ["a", "b"]), "keys"),
     (lambda: viz.draw_attention([[1.0]], queries=["a", "b"]), "queries"),
     (lambda: viz.draw_cache_step([1.0], ["a", "b"]), "weights must have 2 entries"),
+    (lambda: viz.draw_on_chip({}, {"a": 1}), "rows must not be empty"),
+    (lambda: viz.draw_passes({}), "ways must not be empty"),
     (lambda: viz.draw_cache_step([], []), "tokens must not be empty"),
     (lambda: viz.draw_rotary([[1.0]], [[1.0, 2.0]]), "cos and sin"),
     (lambda: viz.draw_growth({}), "panels must not be empty"),

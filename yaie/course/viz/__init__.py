@@ -19,6 +19,8 @@ _NAMES = {
     "sampling": "Filter snapshot_sampling draw_sampling",
     "draws": "draw_bits draw_number_line rounds draw_rounds Tally draw_counts draw_chance",
     "attention": "draw_attention draw_rotary draw_head_groups",
+    "on_chip": "draw_on_chip",
+    "passes": "Pass draw_passes",
     "roofline": "Roof Point draw_roofline",
     "hierarchy": "Level draw_hierarchy",
     "memory": "draw_access draw_costs TileAccess draw_tile_banks draw_lanes_active",
