@@ -1,0 +1,136 @@
+"""Flash attention for Hopper: what the back end takes, and faults planted in the best rung."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from attention_cases import HOPPER_GPU, Shape, batch, close, paged_oracle, ragged, ragged_oracle
+from launches import HALVES
+
+from yaie.build import jit
+from yaie.build.nvcc import CSRC
+from yaie.emulator import runtime
+from yaie.ops.attention import attention_forward, paged_attention_forward
+
+PINGPONG = CSRC / "flash" / "hopper" / "pingpong.cu"
+DEVICE = "cuda" if HOPPER_GPU else "cpu"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", HALVES)
+def test_the_back_end(dtype):
+    q, k, v, *begin = ragged([(20, 33), (140, 200), (1, 1)], 4, 2, 64, dtype, DEVICE)
+    got = attention_forward(q, k, v, True, None, *begin, backend="cuda_hopper")
+    close(got, ragged_oracle(q, k, v, *begin))
+    got = attention_forward(q[20:160], k, v, backend="cuda_hopper")
+    one = [torch.tensor([0, n], dtype=torch.int32, device=DEVICE) for n in (140, len(k))]
+    close(got, ragged_oracle(q[20:160], k, v, *one))
+    operands = batch(Shape((40, 90), 2, 1, queries=(20, 70)), dtype, DEVICE)
+    got = paged_attention_forward(*operands, backend="cuda_hopper")
+    close(got, paged_oracle(*operands))
+
+
+def test_what_the_back_end_does_not_take():
+    for dim, dtype, message in (
+        (264, torch.float16, "a multiple of 8 up to 256, got 264"),
+        (64, torch.float32, "tensor cores take float16 and bfloat16 here, got torch.float32"),
+    ):
+        q = torch.zeros(2, 1, dim, dtype=dtype)
+        with pytest.raises(ValueError, match=f"'cuda_hopper' cannot: .*{message}"):
+            attention_forward(q, q, q, backend="cuda_hopper")
+    operands = batch(Shape((40, 90), 2, 1, block_size=24, queries=(20, 70)), torch.float16)
+    with pytest.raises(ValueError, match=r"blocks must be .* multiples of 128 tokens, got 24"):
+        paged_attention_forward(*operands, backend="cuda_hopper")
+
+
+def test_other_cards_are_declined(monkeypatch):
+    q = torch.zeros(2, 1, 64).half()
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda x: True))
+    for has in ((8, 0), (10, 0)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, has=has: has)
+        with pytest.raises(ValueError, match=f"wgmma needs sm_90a, this is sm_{has[0]}0"):
+            attention_forward(q, q, q, backend="cuda_hopper")
+
+
+# One edit each: what is there, what replaces it, the line that is told, and the words.
+PLANTED = {
+    "no wait for the keys": (
+        "k_tile = wait_for(turn + 2);", "k_tile = ring + (turn + 2) % STAGES * Size::KV_TILE;",
+        "load_tile|multiply_keys|arrive",
+        "before the asynchronous copy|no thread .* written|arrivals where its phase lacks 0",
+    ),
+    "values given back too early": (
+        "wgmma_wait<0>();\n                release(turn + 1);",
+        "release(turn + 1);\n                wgmma_wait<0>();",
+        "load_tile|zero_values", "writes .* before the wgmma that reads it",
+    ),
+    "scores read before they are there": (
+        "wgmma_wait<1>();", "", "softmax", "reads accumulators of the wgmma of .* before",
+    ),
+    "output rescaled while it sums": (
+        "wgmma_wait<0>();\n                release(turn + 1);\n"
+        "                if (raised) rescale(out, factors);",
+        "if (raised) rescale(out, factors);\n                wgmma_wait<0>();\n"
+        "                release(turn + 1);",
+        "rescale", "(?:reads|writes) accumulators of the wgmma of .* before",
+    ),
+    "no fence before the product": (
+        "begin_turn();\n                wgmma_fence();", "begin_turn();",
+        "multiply_keys", "no wgmma.fence follows line .*, which writes its accumulators",
+    ),
+    "the turn given to itself": (
+        "end_turn((consumer + 1) % CONSUMERS);", "end_turn(consumer);",
+        "named_barrier_(sync|arrive)", "deadlock|arrive",
+    ),
+    "queries given back twice": (
+        "store_rows<T, DIM>(flash",
+        "mbarrier_arrive(&q_empty[place]);\n        store_rows<T, DIM>(flash",
+        "load_queries|arrive|wait",
+        "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 384",
+    ),
+    "no fence after the output": (
+        "fence_proxy_async();  // before TMA writes where the output was", "",
+        "load_queries", "asynchronously writes .*, which .* writes .* no fence.proxy.async stands",
+    ),
+    "the other phase": (
+        "mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);",
+        "mbarrier_wait(&empty[stage], turn / STAGES % 2);",
+        "mbarrier_wait", "deadlock: waits for .* lacks 12 of 12 arrivals",
+    ),
+    "arrivals of threads, not of warps": (
+        "mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP / WARP);",
+        "mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP);",
+        "mbarrier_wait", "deadlock: waits for .* lacks 372 of 384 arrivals",
+    ),
+    "zeros that do not wait for the values": (
+        "mbarrier_wait(tail, tails++ % 2);", "", "zero_values|load_tile",
+        "writes .* before the asynchronous copy to it|arrivals where its phase lacks 0",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_planted_faults_are_told(fault):
+    old, new, where, words = PLANTED[fault]
+    source = PINGPONG.read_text()
+    assert source.count(old) == 1
+    source = source.replace(old, new)
+    module = jit.load(source, checked=True, name=str(PINGPONG))
+    keys = 600 if "zeros" in fault else 640
+    q, (k, v) = torch.randn(770, 2, 64).half(), torch.randn(2, keys, 1, 64).half()
+    k *= torch.linspace(0.0, 40.0, keys).half().view(keys, 1, 1)  # the maxima rise
+    out, lse = torch.empty_like(q), torch.empty(770, 2)
+    for order in runtime.ORDERS:
+        with runtime.settings(order=order, seed=1):
+            try:
+                module.flash_pingpong_f16(
+                    *(q, k, v, out, lse, None, None, None, None, 1, 770, keys, 2, 1, 64),
+                    *(q.stride(0), k.stride(0), v.stride(0), 0, 0, 0.125, 0),
+                )
+                told = str(module.report)
+            except jit.KernelError as error:
+                told = str(error)
+        lines = re.findall(rf"line (\d+).*?(?:{words})", told)
+        assert lines and re.search(where, source.splitlines()[int(lines[0]) - 1]), told
