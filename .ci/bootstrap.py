@@ -205,7 +205,7 @@ def install(python, log):
             if not words or words[0] not in ("Collecting", "Downloading", "Building", "Installing"):
                 continue
             shown.now, shown.fetched = " ".join(words[:4])[:100], 0
-            if words[0] == "Installing":
+            if line.startswith("Installing collected packages"):
                 shown.now = "Installing"
                 shown.installing(len(words) - 3)
             if words[0] == "Downloading" and "nvidia" in line and not warned and not has_gpu():
