@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from yaie.course.author import minutes, objectives
 from yaie.course.author import notebooks as authoring
-from yaie.course.author import objectives
 from yaie.course.author.notebooks import (
     METADATA,
     ROOT,
@@ -20,6 +20,7 @@ from yaie.course.author.notebooks import (
     normalize,
     problems,
 )
+from yaie.course.core.manifest import find
 
 
 @pytest.mark.parametrize("path", authoring.committed(), ids=lambda path: path.stem)
@@ -246,3 +247,25 @@ def test_the_tool_is_used_by_the_environment_it_is_in():
 
     program = KernelSpecManager().get_kernel_spec("python3").argv[0]
     assert program in ("python", "python3") or shutil.which(program) == sys.executable
+
+
+def test_the_card_says_how_long_reading_and_exercises_take():
+    text = "# A title\n\n| | |\n|---|---|\n| **Time** | 90 minutes |\n| GPU | no |\n"
+    page = {"image/png": "abc"}, {"text/html": '<div><img src="data:"></div>'}, {"text/html": "x"}
+    cells = [new_markdown_cell(text), new_markdown_cell("word " * (1000 - len(text.split())))]
+    cells += [ran("draw()", 1, new_output("display_data", data=data)) for data in page]
+    cells.append(ran('check("00.1")\ncheck("02.2")', 4))
+    notebook = new_notebook(cells=cells)  # 1,000 words and two pictures: 7 minutes
+    wanted = f"10 minutes to read, {find('00.1').minutes + find('02.2').minutes} for exercises"
+    [problem] = minutes.problems(notebook)
+    assert "'90 minutes'" in problem and repr(wanted) in problem
+    minutes.write(notebook)
+    assert notebook.cells[0].source == text.replace("90 minutes", wanted)
+    assert not minutes.problems(notebook)
+
+
+def test_the_readme_gets_the_minutes():
+    row = "| 02 | [The radix tree](notebooks/02_radix_tree.ipynb) | a trie; [x](y) | no | {} |\n"
+    text = "| | Notebook | Minutes |\n" + row
+    assert minutes.in_readme(text.format(80), {"02_radix_tree": 95}) == text.format(95)
+    assert minutes.in_readme(text.format(80), {"03_paged": 95}) == text.format(80)

@@ -5,6 +5,7 @@
     python -m yaie.course.author run [02 ...]     run again and keep the outputs (default: all)
     python -m yaie.course.author check [02 ...]   what would be wrong with committing it
     python -m yaie.course.author objectives [02 ...]  its objectives, and what tests each
+    python -m yaie.course.author minutes [02 ...] write how long they take, cards and README
     python -m yaie.course.author test [02 ...]    run by nbval and compare with the kept outputs
 
 The notebook is the source; the text (jupytext's percent format) is only the form in which it is
@@ -19,7 +20,7 @@ import sys
 import time
 from pathlib import Path
 
-from yaie.course.author import objectives
+from yaie.course.author import minutes, objectives
 from yaie.course.author.build import unsolved
 from yaie.course.core.gpu_cells import FIRST_LINE
 from yaie.course.core.paths import NOTEBOOKS, ROOT
@@ -67,7 +68,7 @@ def tags(cell) -> list[str]:
 def normalize(notebook) -> None:
     """Bring a notebook into the form in which it is committed, in place.
 
-    Machine metadata and timings go, alternative texts stay.
+    Machine metadata and timings go, alternative texts stay; the card says how long it takes.
     """
     from nbconvert.preprocessors import CoalesceStreamsPreprocessor
 
@@ -83,6 +84,7 @@ def normalize(notebook) -> None:
                     output.metadata = type(cell.metadata)({PNG: {"alt": alt}} if alt else {})
         kept = {key: cell.metadata[key] for key in ("tags", "jupyter") if cell.metadata.get(key)}
         cell.metadata = type(cell.metadata)(kept)
+    minutes.write(notebook)
 
 
 def problems(notebook, size: int = 0) -> list[str]:
@@ -208,7 +210,23 @@ def check(name: str) -> list[str]:
 
     path = find(name)
     notebook = nbformat.read(path, as_version=4)
-    return problems(notebook, path.stat().st_size) + objectives.problems(notebook)
+    found = problems(notebook, path.stat().st_size)
+    return found + objectives.problems(notebook) + minutes.problems(notebook)
+
+
+def write_minutes(names: list[str]) -> None:
+    """Bring the cards of notebooks up to date, and the README's tables, without running them."""
+    import nbformat
+
+    totals = {}
+    for path in map(find, names):
+        notebook = nbformat.read(path, as_version=4)
+        minutes.write(notebook)
+        nbformat.write(notebook, path)
+        totals[path.stem] = sum(minutes.minutes(notebook))
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(minutes.in_readme(text, totals), encoding="utf-8")
 
 
 def test(names: list[str], pytest_args: list[str]) -> int:
@@ -253,6 +271,8 @@ def main(argv: list[str]) -> int:
         for name, problem in found:
             print(f"{name}: {problem}")
         return 1 if found else 0
+    elif command == "minutes":
+        write_minutes(names or everything)
     elif command == "objectives":
         import nbformat
 
