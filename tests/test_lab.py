@@ -9,7 +9,10 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from yaie.course import lab
 
@@ -54,6 +57,19 @@ def test_a_server_that_ended_is_told() -> None:
 def test_a_server_that_does_not_hear_ctrl_c_is_ended(sleeper) -> None:
     lab.stop(sleeper, seconds=0.1)
     assert sleeper.poll() is not None
+
+
+def test_the_courses_notebooks_are_trusted_as_they_are(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    slides = new_output("display_data", data={"text/html": "<img onload='move()'>"})
+    notebook = new_notebook(cells=[new_code_cell("slider(x)", outputs=[slides])])
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    (tmp_path / "0.ipynb").write_text("<<<<<<< a conflict")
+    assert not NotebookNotary().check_signature(notebook)
+    lab.trust(tmp_path)
+    assert NotebookNotary().check_signature(notebook)
+    slides["data"]["text/html"] = "<img onload='steal()'>"
+    assert not NotebookNotary().check_signature(notebook)
 
 
 @pytest.mark.parametrize("named", ["/bin/sh", "no-such-shell", ""])
