@@ -1,11 +1,19 @@
 """Exercise 02.2: Match a prompt, even into the middle of an edge.
 
 Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two part inside
-an edge, call `self.split` and go on with the upper half. Collect values and stamp `last_access`
-on the way. `as_key(token_ids)` makes the tokens a key as the nodes have it,
-`self._root_of(namespace)` is where to begin, `self._tick()` the time, and
-`self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
-with `tokens[start:]`.
+an edge, split the edge and go on with the upper half. Collect values and stamp `last_access` on
+the way.
+
+You have
+- `as_key(token_ids)`: the tokens as a key, which is what the nodes have
+- `self._root_of(namespace)`: the node to begin at
+- `self._tick()`: the time of this call; it grows with each call
+- `self._shared_tokens(key, tokens, start)`: how many tokens, in whole blocks, `key` shares with
+  `tokens[start:]`
+- `self.split(child, num_tokens)`: cuts the edge into `child` after its first tokens, and returns
+  the upper half
+- `Match(node)`: what to return. It has `node`, `length` (0 so far) and `runs`, a list to which
+  you append each node's list of `values`
 
 In a terminal: yaie check 02.2, yaie hint 02.2, yaie reset 02.2.
 What this file does not define is inherited from yaie/engine/radix.py.

@@ -7,6 +7,30 @@ itself, and then `grow` returns False. `preempt` makes a running request wait in
 others, to be computed again from its tokens. `leave` gives up everything that a running request
 holds; what it has computed stays in the cache as long as the blocks are not needed.
 
+You have
+- `self.kv.lengths[request_id]`: how many tokens have slots, never more than
+  `len(request.token_ids)`
+- `self.kv.append_tokens(request_id, 1)`: makes one more slot, in a new block if the last is full;
+  raises OutOfBlocks if none is free
+- `self.kv.free_blocks(request_id)`: releases the request's blocks; those that the cache or others
+  use stay
+- `self.kv.block_size`: tokens per block
+- `self.cache.make_room(num_blocks)`: evicts until this many blocks are free; False, and nothing
+  evicted, if that cannot be
+- `self.keep(request)`: puts the full blocks of its `num_computed_tokens` tokens into the cache,
+  and locks them at `request.node`; it needs the request's blocks, and does nothing if
+  `request.error` is set
+- `self.cache.unlock(node)`: takes one lock back
+- `self.cache.drop(node)`: forgets the prefix that ends at an unlocked node
+- `request.error`: None; otherwise its keys and values are wrong, and so is its prefix in the
+  cache
+- `request.num_computed_tokens`, `request.num_kept_tokens`: how many tokens have keys and values,
+  and how many of them it has put into the cache
+- `request.metrics.num_preemptions`: how often it was preempted
+- `request.status`: `Status.RUNNING` or `Status.WAITING`
+- `self.running`, `self.waiting`: a list in the order of admission, and a deque whose first is
+  admitted next
+
 In a terminal: yaie check 06.3, yaie hint 06.3, yaie reset 06.3.
 What this file does not define is inherited from yaie/engine/scheduler.py.
 """

@@ -6,6 +6,29 @@
 // `b_parts[set]`. One ldmatrix loads 16 × 16 numbers; load each of them once. In `multiply`, the
 // warp multiplies each 16 × 16 part of a by each 16 × 8 part of b and adds the product to `sums`.
 //
+// You have
+// - `a_tile`, `b_tile`: `const T*` in shared memory: 256 × 32 numbers of a, 32 × 128 of b, in chunks
+//   of 16 bytes
+// - `swizzle<CHUNKS>(row, chunk)`: the place of a chunk in its tile, counted in chunks; a row of a's
+//   tile has `A_CHUNKS` (4) of them, a row of b's `B_CHUNKS` (16)
+// - `CHUNK`: 8, the numbers in a chunk
+// - `warp_row`, `warp_column`: where the warp's 64 rows of a's tile and 64 columns of b's tile
+//   begin, counted in numbers
+// - `lane`: 0 to 31
+// - `set`, `step`: 0 or 1 each: which registers are loaded, and which 16 of the tile's 32 columns of
+//   a and rows of b
+// - `ldmatrix_x4(to, row)`: loads four matrices of 8 × 8 into `uint32_t to[4]`, a register for each.
+//   Lane l passes the address of row l % 8 of matrix l / 8
+// - `ldmatrix_x4_trans(to, row)`: the same, with each matrix transposed
+// - `TILES_16`, `TILES_8`: 4 and 8: the warp's tiles of 16 rows and of 8 columns
+// - `a_parts[set][i]`: `uint32_t[4]`: rows 16 × i on, as four matrices: upper left, lower left,
+//   upper right, lower right
+// - `b_parts[set][j]`: `uint32_t[4]`: columns 16 × j on, two tiles of 8 columns: of each the upper
+//   matrix, then the lower
+// - `sums[i][j]`: `float[4]`: rows 16 × i on, columns 8 × j on, of the warp's part of c
+// - `mma_16x8x16<T>(c, a, b0, b1)`: c += a b for `float c[4]`, `uint32_t a[4]` and the upper and
+//   lower matrix of b
+//
 // In a terminal: yaie check 16.4, yaie hint 16.4, yaie reset 16.4.
 
 // Matrix product, rung 5 of 5: tensor cores that do not wait for memory; the kernel that the engine

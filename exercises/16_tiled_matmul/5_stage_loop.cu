@@ -7,6 +7,19 @@
 // next STAGES - 1 tiles are in flight. After the loop nothing is in flight and no thread still reads
 // a stage, since the kernel then writes c through the same memory.
 //
+// You have
+// - `STAGES`, `STEPS`: 3 stages in shared memory, and 2 steps of 16 along k per tile
+// - `tiles`: `int`, the number of tiles along k; may be 0
+// - `copy_tiles(tile, place)`: starts this thread's copies of tile `tile` of a and of b to stage
+//   `place`, and closes their group. To be called with tile 0, 1, 2, … in order; a tile past the
+//   last one is zero
+// - `cp_async_wait<PENDING>()`: waits until at most the `PENDING` newest groups of this thread are
+//   in flight; `PENDING` is a constant
+// - `load_fragments(set, stage, step)`: loads this warp's fragments for a step of the tile in
+//   `stage` into registers, set 0 or 1
+// - `multiply(set)`: adds the product of the fragments in a set to the warp's sums
+// - `__syncthreads()`: all threads meet
+//
 // In a terminal: yaie check 16.5, yaie hint 16.5, yaie reset 16.5.
 
 // Matrix product, rung 5 of 5: tensor cores that do not wait for memory; the kernel that the engine

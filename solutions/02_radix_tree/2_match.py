@@ -1,11 +1,8 @@
 """Solution of exercise 02.2: Match a prompt, even into the middle of an edge.
 
 Walk down the tree as far as a prompt agrees with it, in whole blocks. Where the two part inside
-an edge, call `self.split` and go on with the upper half. Collect values and stamp `last_access`
-on the way. `as_key(token_ids)` makes the tokens a key as the nodes have it,
-`self._root_of(namespace)` is where to begin, `self._tick()` the time, and
-`self._shared_tokens(key, tokens, start)` counts the tokens, in whole blocks, that `key` shares
-with `tokens[start:]`.
+an edge, split the edge and go on with the upper half. Collect values and stamp `last_access` on
+the way.
 
 Generated from RadixTree.match in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.

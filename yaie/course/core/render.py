@@ -86,6 +86,11 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
     if solved:
         yield from _for_authors(exercise)
         return
+    if exercise.have:
+        yield "You have"
+        for names, what in exercise.have:
+            yield from textwrap.wrap(f"- {names}: {what}", WIDTH - 2, subsequent_indent="  ")
+        yield ""
     commands = ", ".join(f"yaie {verb} {exercise.id}" for verb in ("check", "hint", "reset"))
     yield f"In a terminal: {commands}."
     if exercise.class_name:
