@@ -126,6 +126,8 @@ TEXT = """\
 # %% [markdown]
 # # A notebook
 #
+# | Time | a while |
+#
 # At the end of this notebook you can
 #
 # - add up *(predict first in "Sums")*.
@@ -199,6 +201,7 @@ def test_from_text_to_notebook_and_back(folder):
     path = authoring.build(str(source))
     notebook = nbformat.read(path, as_version=4)
     assert not authoring.check("00")
+    assert "| Time | 5 minutes to read, 0 for exercises |" in notebook.cells[0].source
     assert "numbers = [1, 2]" in notebook.cells[1].source
     assert notebook.cells[2].outputs[0].text == "3 in 0.25 s\n"
     assert notebook.cells[3].execution_count is None
