@@ -7,6 +7,23 @@ the keys up to its `last_key`; with BEYOND the last tile reaches past the sequen
 there may be NaN. Both are known when the kernel is compiled, so an `if` costs nothing where they
 are False.
 
+You have
+- `q`: [BLOCK_M, DIM], the tile of queries
+- `k_desc.load([head, token, 0])`: a tile [1, BLOCK_N, DIM] from that token on, of the tensor [KV
+  heads, tokens, DIM]; zeros past the tensor's end. `v_desc` likewise
+- `tile.reshape(BLOCK_N, DIM)`: without the first axis; `k.T` is transposed
+- `kv_head`, `first_key`: the head to read, and the token at which the sequence begins
+- `begin`, `end`, `num_keys`: keys of the sequence, counted from its first; begin is a multiple of
+  BLOCK_N
+- `last_key`: [BLOCK_M], the last key that each query sees; it means something only with MASKED
+- `tl.range(begin, end, BLOCK_N)`: the loop that the compiler may run ahead in
+- `tl.dot(a, b, input_precision=PRECISION)`, `tl.dot(a, b, c, input_precision=PRECISION)`: a × b,
+  and a × b + c; a and b of the same dtype
+- `online_step(scores, scale, maximum, total, out)`: that of 13.1: the weights in float32, the new
+  maximum, the new total, `out` moved to the new maximum
+- `tl.where(condition, x, y)`: x where the condition holds; shapes are broadcast
+- `v.dtype`, `x.to(dtype)`: the dtype of a block, and a block in another dtype
+
 In a terminal: yaie check 13.5, yaie hint 13.5, yaie reset 13.5.
 """
 

@@ -7,6 +7,25 @@
 // number of keys that the whole tile needs to `num_keys`. In the second, `mask`, each lane replaces
 // those of its scores by -INFINITY whose key its row does not see.
 //
+// You have
+// - `sequence`: its queries begin at token `sequence.first_query`; the tile's rows begin at row
+//   `sequence.first_row` of the sequence's rows, both `int`
+// - `sequence.seen_by(query, flash.causal)`: how many keys query `query` of the sequence sees;
+//   queries are counted from 0 in each sequence
+// - `group`: query heads that share a KV head; query heads kv_head × group to kv_head × group +
+//   group - 1 read `kv_head`
+// - `num_rows`: rows of the tile that exist, 1 to TILE_Q; the rows past them are never stored
+// - `tokens[t]`, `heads[t]`, `seen[t]`: `int` in shared memory, for t from 0 to TILE_Q - 1, a thread
+//   each; a barrier follows
+// - `num_keys`: one `int` in shared memory, of which tiles of keys are copied; written by one thread
+// - `tile`: of the keys; it begins at key `tile * TILE_K`
+// - `scores[i][j][e]`: this lane's `float` of 16 rows from i × 16 on and 8 keys from j × 8 on, as
+//   mma.sync leaves them: e 0 and 1 in row lane / 4, e 2 and 3 eight rows below, both in columns
+//   lane % 4 × 2 and the one after it
+// - `ROW_TILES`, `KEY_TILES`: how many i and j there are: 2, and TILE_K / 8
+// - `warp_row`: the first row of this warp in the tile
+// - `lane`: 0 to 31
+//
 // In a terminal: yaie check 18.3, yaie hint 18.3, yaie reset 18.3.
 
 // Flash attention, rung 3 of 3: tensor cores that multiply while the weights are computed; the

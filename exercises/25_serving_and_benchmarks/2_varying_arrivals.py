@@ -4,6 +4,13 @@ Independent clients send more requests at noon than at night: their mean rate is
 time. Draw the times at which requests arrive in `seconds` seconds, if rate(t) per second arrive
 around time t. Only `rng` may decide; the same generator gives the same times.
 
+You have
+- `rate(time)`: returns a float from 0 to `peak`: requests per second at a time. It may jump, and
+  asking it costs something: about `peak * seconds` questions are enough
+- `peak`: the highest rate, a float that should be above 0
+- `rng.expovariate(rate)`: returns a float, exponentially distributed with mean 1 / rate
+- `rng.random()`: returns a float, uniform in [0, 1)
+
 In a terminal: yaie check 25.2, yaie hint 25.2, yaie reset 25.2.
 """
 

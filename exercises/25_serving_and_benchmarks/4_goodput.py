@@ -6,6 +6,14 @@ tokens then came `tpot` seconds apart or less in the mean. Then, from runs at se
 the highest rate up to which at least a share of the requests, 0.9 say, met the limits. The
 docstrings say what counts.
 
+You have
+- `traces`: a list of `Trace`: `trace.due` is a float, `trace.tokens` the list of the times of its
+  tokens, ascending; empty if the answer was lost
+- `ttft`, `tpot`: floats, in seconds
+- `attained`: a dict from the rate at which requests were sent, a float, to the share of them that
+  met the limits, in no order
+- `share`: a float from 0 to 1
+
 In a terminal: yaie check 25.4, yaie hint 25.4, yaie reset 25.4.
 """
 

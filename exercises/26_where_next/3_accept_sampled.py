@@ -5,6 +5,16 @@ the drafter and of the model in each place. Decide how many drafted tokens are k
 one token that follows them, so that the text is distributed exactly as if the model alone had
 sampled it, and as many drafted tokens as possible are kept.
 
+You have
+- `draft`: a sequence of n token ids; may be empty, and is still needed by the caller
+- `drafter`: n rows of floats: `drafter[i][token]` is the probability with which the drafter drew
+  a token in place i
+- `model`: n + 1 rows of floats: `model[i][token]`, the model's probability after the text and
+  `draft[:i]`
+- `rng.random()`: returns a float, uniform in [0, 1)
+- `rng.choices(range(count), weights)`: returns a list of one number below `count`, drawn in
+  proportion to `weights`, which need not add up to 1
+
 In a terminal: yaie check 26.3, yaie hint 26.3, yaie reset 26.3.
 """
 
