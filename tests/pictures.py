@@ -443,8 +443,8 @@ PICTURES = {
     ),
     "no points": (lambda: viz.draw_roofline([ROOF]), {"ridge: 100 operations per byte"}),
     "memories": (
-        lambda: viz.draw_hierarchy(LEVELS),
-        {"100 bytes, 4 TB/s, about 30 cycles", "10 kB, 1 TB/s", "1 GB/s"},
+        lambda: viz.draw_hierarchy(LEVELS, {"the chip": 1, "the GPU": 2}),
+        {"near", "100 bytes", "4 TB/s", "30 cycles", "10 kB", "1 GB/s", "the chip", "the GPU"},
     ),
     "latency": (spans, {"the unit works in 4 of 10 cycles, 40%", "warp 0", "warp 1", "the unit"}),
     "short latency": (lambda: spans(9), {"the unit works in 3 of 9 cycles, 33%"}),

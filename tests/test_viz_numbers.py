@@ -50,11 +50,20 @@ def drawn(figure) -> bool:
     return png(figure).startswith(b"\x89PNG") and figure.get_size_inches()[0] <= 10
 
 
+def bars(figure, color) -> list[Rectangle | FancyBboxPatch]:
+    """The bars of a color."""
+    face = matplotlib.colors.to_rgba(color)
+    found = figure.findobj(lambda a: isinstance(a, Rectangle | FancyBboxPatch))
+    return [bar for bar in found if bar.get_facecolor() == face]
+
+
 def widths(figure, color) -> list[float]:
     """Of the bars of a color, in inches."""
-    face = matplotlib.colors.to_rgba(color)
-    bars = figure.findobj(lambda a: isinstance(a, Rectangle | FancyBboxPatch))
-    return [bar.get_width() for bar in bars if bar.get_facecolor() == face]
+    return [bar.get_width() for bar in bars(figure, color)]
+
+
+def heights(figure, color) -> list[float]:
+    return [bar.get_height() for bar in bars(figure, color)]
 
 
 # ---------------------------------------------------------------------------------- to scale
@@ -92,10 +101,8 @@ def test_labels_of_a_roofline_do_not_cover_each_other():
 
 def test_memories_and_counts_are_to_scale():
     figure = viz.draw_hierarchy(LEVELS)
-    squares = [widths(figure, viz.style.tint(viz.style.series_color(i), 0.35)) for i in (0, 1)]
-    assert squares[1][0] / squares[0][0] == pytest.approx(10)
-    bars = [widths(figure, viz.style.series_color(i))[0] for i in range(3)]
-    assert bars[0] / bars[1] == pytest.approx(4) and 0 < bars[2] < 0.02
+    pipes = [heights(figure, viz.style.series_color(i))[0] for i in range(3)]
+    assert pipes[0] / pipes[1] == pytest.approx(4) and 0 < pipes[2] < 0.02
     figure = viz.draw_counts(TALLIES, [" the", " a", "$x$"])
     lengths = widths(figure, viz.style.tint(viz.style.BLUE, 0.7))
     assert len(lengths) == 3  # a count of 0 has no bar

@@ -1,9 +1,9 @@
-"""The memories of a GPU, to scale: how large each is, and how fast."""
+"""The memories of a GPU as a plan of the chip, joined by pipes as wide as they are fast."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
 
-MARGIN, HEAD, LARGEST, ROW = 0.15, 0.62, 3.0, 0.62  # inches
-THINNEST = 0.01  # of a bar that would be thinner than a pixel
+MARGIN, PIPE, TOP, WIDEST, GROW = 0.42, 0.72, 1.0, 2.2, 0.11  # inches
+THINNEST = 0.01  # of a pipe that would be thinner than a pixel
 
 
 @dataclass(frozen=True)
@@ -31,58 +31,60 @@ class Level:
     latency: int | None = None
 
 
-def draw_hierarchy(levels: Sequence[Level], at: Place | None = None) -> Figure:
-    """Draw squares whose areas are the sizes, and bars whose lengths are the speeds.
-
-    Both scales are linear: what cannot be seen is that small.
+def draw_hierarchy(
+    levels: Sequence[Level], around: Mapping[str, int] | None = None, at: Place | None = None
+) -> Figure:
+    """Draw the memories in a row, and between them pipes whose widths are the speeds, to scale.
 
     Args:
         levels: the nearest to the arithmetic units first.
+        around: what encloses memories, the innermost first -> how many of them.
     """
     style.check_some(levels, "levels")
-    height = HEAD + max(LARGEST + 0.25, ROW * len(levels)) + 0.1
-    page = Page(style.WIDTH, height, at)
-    page.put(MARGIN, 0.2, "size, by area", style.TITLE, weight="bold")
-    page.say("Memories, their sizes as areas, their speeds as lengths")
-    left = _squares(page, levels, height - 0.35) + 0.4
-    page.put(left, 0.2, "speed, by length", style.TITLE, weight="bold")
-    _bars(page, levels, left)
+    page = Page(style.WIDTH, TOP + WIDEST + 0.95, at)
+    page.say("Memories in a row, the pipes between them as wide as they are fast")
+    box = (page.width - 2 * MARGIN - PIPE * len(levels)) / (len(levels) + 1)
+    for ring, (name, count) in reversed([*enumerate((around or {}).items())]):
+        margin = GROW * (1 + ring)
+        right = MARGIN + count * (box + PIPE) + box + margin
+        page.box(
+            *(MARGIN - margin, TOP - 0.3 - 1.6 * margin),
+            *(right - MARGIN + margin, WIDEST + 0.36 + 2.2 * margin),
+            *(style.tint(style.INK, 0.04), style.MUTED),
+        )
+        words = page.note(right - 0.1, TOP - 0.16 - 1.6 * margin, name, "right")
+        words.set_fontweight("bold")
+        page.say(f"{name}: {style.some(level.name for level in levels[:count])}")
+    fastest = max(level.bandwidth or 0.0 for level in levels)
+    page.box(MARGIN, TOP, box, WIDEST, style.tint(style.INK, 0.75))
+    for i, line in enumerate(("arithmetic", "units")):
+        page.put(MARGIN + box / 2, TOP + WIDEST / 2 - 0.08 + 0.16 * i, line, style.SMALL,
+                 style.PAPER, "center", weight="bold")  # fmt: skip
+    for number, level in enumerate(levels):
+        left, color = MARGIN + box + number * (box + PIPE), style.series_color(number)
+        if level.bandwidth is not None:
+            wide = max(WIDEST * level.bandwidth / fastest, THINNEST)
+            page.rect(left, TOP + (WIDEST - wide) / 2, PIPE, wide, color)
+        facts = [_speed(level.bandwidth)]
+        if level.latency is not None:
+            facts.append(f"{style.count(level.latency, 'cycle')}")
+        for i, fact in enumerate(facts):
+            page.put(left + PIPE / 2, TOP + WIDEST + 0.5 + 0.17 * i, fact, style.SMALL, ha="center")
+        _draw_box(page, level, left + PIPE, box, color)
+        size = [] if level.num_bytes is None else [_size(level.num_bytes)]
+        page.say(f"{level.name}: {', '.join([*size, *facts])}")
     return page.figure
 
 
-def _squares(page: Page, levels: Sequence[Level], bottom: float) -> float:
-    """Draw the squares on one line, and return where the last of them ends."""
-    largest = max(level.num_bytes or 0 for level in levels)
-    x = MARGIN
-    for number, level in enumerate(levels):
-        if level.num_bytes is None:
-            continue
-        side = LARGEST * math.sqrt(level.num_bytes / largest)
-        column = max(side, 0.28)
-        color = style.series_color(number)
-        corner, face = (x + (column - side) / 2, bottom - side), style.tint(color, 0.35)
-        page.rect(*corner, side, side, face, edgecolor=color, linewidth=0.8)
-        page.put(x + column / 2, bottom + 0.16, str(number + 1), style.SMALL, ha="center")
-        x += column + 0.12
-    return x - 0.12
-
-
-def _bars(page: Page, levels: Sequence[Level], left: float) -> None:
-    fastest = max(level.bandwidth or 0.0 for level in levels)
-    room = page.width - MARGIN - left
-    for number, level in enumerate(levels):
-        y, color = HEAD + number * ROW, style.series_color(number)
-        name = f"{number + 1}  {level.name}"
-        page.put(left, y, name, weight="bold")
-        facts = [] if level.num_bytes is None else [_size(level.num_bytes)]
-        facts.append(_speed(level.bandwidth))
-        if level.latency is not None:
-            facts.append(f"about {style.count(level.latency, 'cycle')}")
-        page.put(page.width - MARGIN, y, ", ".join(facts), ha="right")
-        page.say(f"{level.name}: {', '.join(facts)}")
-        if level.bandwidth is not None:
-            length = max(room * level.bandwidth / fastest, THINNEST)
-            page.box(left, y + 0.12, length, 0.2, face=color, radius=0.0)
+def _draw_box(page: Page, level: Level, left: float, width: float, color: str) -> None:
+    """Draw a memory, with its name and its size in the middle."""
+    page.box(left, TOP, width, WIDEST, style.tint(color, 0.25), color)
+    lines = textwrap.wrap(level.name, 11)
+    lines += [] if level.num_bytes is None else ["", _size(level.num_bytes)]
+    top = TOP + WIDEST / 2 - 0.08 * (len(lines) - 1)
+    for i, line in enumerate(lines):
+        weight = "bold" if i < len(textwrap.wrap(level.name, 11)) else "normal"
+        page.put(left + width / 2, top + 0.16 * i, line, style.SMALL, ha="center", weight=weight)
 
 
 def _size(num_bytes: int) -> str:
