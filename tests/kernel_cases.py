@@ -224,8 +224,8 @@ def product_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
 def shared_product_arguments(inputs: Tensors, outputs: Tensors) -> Sequence[Any]:
     """The same by 3 thread blocks, in the way that costs least."""
     workers, device = 3, inputs[0].device
-    workspace = torch.full((2 * workers * 128 * 256,), torch.nan, device=device)
-    tickets = torch.zeros(2 * workers, dtype=torch.int32, device=device)
+    workspace = torch.full((workers * 128 * 256,), torch.nan, device=device)
+    tickets = torch.zeros(workers, dtype=torch.int32, device=device)
     a, b, c, m, n, k = product_arguments(inputs, outputs)
     return a, b, c, workspace, tickets, m, n, k, 0, workers, -1
 

@@ -1,4 +1,4 @@
-"""The last rung for Hopper: every tile, shared or not, and which of them is taken."""
+"""The last rung for Hopper: every tile, its last round split or not."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ FILE = "matmul/hopper/shares.cu"
 SOURCE = (CSRC / FILE).read_text(encoding="utf-8")
 HOPPER = not GPU or torch.cuda.get_device_capability() == (9, 0)
 WAYS = range(-1, 2 * len(matrix.TILES))
-# Tiles cut by one boundary between shares, and by several; after whole rounds; and cut off on all
-# sides. With a k of so few steps that there is nothing to share, too.
-SHAPES = [(130, 136, 520), (70, 264, 600), (200, 400, 328), (5, 16, 24)]
+# Tiles cut off on all sides, in 2 and more parts, of equal steps and not; after whole rounds; and
+# so few steps that nothing is split.
+SHAPES = [(130, 136, 520), (70, 264, 600), (200, 400, 328), (60, 120, 1000), (5, 16, 24)]
 each_place = pytest.mark.parametrize("device", ["cpu", on_gpu])
 
 
@@ -34,8 +34,8 @@ def product(
     """a b by the launcher, into NaN, with a workspace of NaN; the tickets are zeros again."""
     (m, k), n = a.shape, b.shape[1]
     c = torch.full((m, n), torch.nan, dtype=a.dtype, device=a.device)
-    workspace = torch.full((2 * workers * 128 * 256,), torch.nan, device=a.device)
-    tickets = torch.zeros(2 * workers, dtype=torch.int32, device=a.device)
+    workspace = torch.full((workers * 128 * 256,), torch.nan, device=a.device)
+    tickets = torch.zeros(workers, dtype=torch.int32, device=a.device)
     module = jit.load(FILE, checked, name=str(CSRC / "matmul/hopper/shares.cu"))
     b = b.t().contiguous() if turned else b
     launcher = getattr(module, f"matmul_shares_{SUFFIXES[a.dtype]}")
@@ -82,16 +82,16 @@ def test_awkward_sizes(turned, device):
 
 @pytest.mark.parametrize("way", [1, 3, 5, 7])
 def test_nothing_is_found_in_checked_mode(way):
-    """4 or 6 tiles of 9 steps, of which 7 thread blocks take shares, by turns as b lies."""
+    """2, 4 or 6 tiles of 9 steps, in 2 parts each, by turns as b lies."""
     a, b = factors(SHAPES[0], torch.float16)
-    near(product(a, b, way % 4 == 1, 7, way, checked=True), a, b)
+    near(product(a, b, way % 4 == 1, 13, way, checked=True), a, b)
 
 
 @pytest.mark.parametrize("way", [1, 7])
 def test_parts_are_added_in_one_order(way):
-    """Whichever thread block comes last, the bits are the same: 3 and more parts of a tile."""
-    a, b = factors((70, 136, 1000), torch.bfloat16)
-    got = same_in_each_order(lambda: (product(a, b, True, 9, way),))
+    """Whichever thread block comes last, the bits are the same: 3 parts of each of 1 or 2 tiles."""
+    a, b = factors((60, 136, 1000), torch.bfloat16)
+    got = same_in_each_order(lambda: (product(a, b, True, 6 if way == 7 else 3, way),))
     near(got[0], a, b)
 
 
@@ -118,15 +118,16 @@ def test_launches_follow_each_other(way):
 
 # What is there -> what replaces it.
 WRONG = {
-    "added before all parts are there": ("< last - first)", "< last - first - 1)"),
-    "the own part is read as well": ("if (from_own && other == block) continue;", ""),
-    "nothing but the own part": ("other <= last; ++other", "other < first; ++other"),
-    "two parts in one place": ("(of + part.tile) *", "of *"),
+    "added before all parts are there": ("< work.splits - 1)", "< work.splits - 2)"),
+    "the own part is read as well": ("if (from_own && other == part.number) continue;", ""),
+    "a part is left out": ("other < work.splits; ++other", "other + 1 < work.splits; ++other"),
+    "two parts in one place": ("tile * work.splits + number", "tile + number"),
     "the ticket stays": ("if (thread == 0) *ticket = 0;", ""),
     "one ticket for both consumers": ("tile * CONSUMERS + consumer;", "tile * CONSUMERS;"),
-    "shares that overlap": ("end = begin(blockIdx.x + 1);", "end = begin(blockIdx.x + 1) + 1;"),
-    "a tile between is left out": ("whole(shared + blockIdx.x)", "whole(shared + 1 + blockIdx.x)"),
-    "the other owner": ("(step + 1) * static_cast", "step * static_cast"),
+    "one ticket for all tiles": ("tickets + tile * CONSUMERS", "tickets"),
+    "steps that overlap": ("steps * (number + 1) / splits", "steps * (number + 1) / splits + 1"),
+    "a tile is left out": ("part = {at - number * shared,", "part = {at - number,"),
+    "parts before their round": ("int unit = at - (tiles - shared);", "int unit = at - tiles;"),
     "the same columns twice": ("Shape::BY_ROWS ? 0 : consumer * N", "0"),
     "the last 64 columns left out": ("i < 128 && first + i < N;", "i < 128 && first + i + 64 < N;"),
 }  # fmt: skip
@@ -134,15 +135,15 @@ WRONG = {
 
 @pytest.mark.parametrize("fault", [None, *WRONG])
 def test_a_wrong_line_shows(fault, monkeypatch):
-    """Tiles of 64 × 128: 8 by 3 thread blocks, 2 rounds and 2 tiles that all share; and 2 by 6."""
+    """Tiles of 64 × 128: 8 by 7 thread blocks, a round and a tile in 3 parts; and 2 in 3 parts."""
     source = re.sub(r"case \d: .*|turned \? .* : ", "", SOURCE)
     source = re.sub(r'extern "C" cudaError_t \w+_bf16\(.*?\n}\n', "", source, flags=re.DOTALL)
-    old, new = WRONG.get(fault, ("return false;", "return false;"))
+    old, new = WRONG.get(fault, ("FEWEST = 4;", "FEWEST = 4;"))
     assert source.count(old) == 1
     monkeypatch.setattr(sys.modules[__name__], "FILE", source.replace(old, new))
     wrong = pytest.raises((AssertionError, jit.KernelError)) if fault else nullcontext()
     with wrong:
-        for shape, workers in (((250, 248, 520), 3), ((60, 248, 1000), 6)):
+        for shape, workers in (((250, 248, 808), 7), ((60, 248, 1000), 6)):
             a, b = factors(shape, torch.float16)
             for order in ("forward", "reverse"):
                 with settings(order=order):

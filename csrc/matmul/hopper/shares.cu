@@ -1,30 +1,31 @@
-// Matrix product on Hopper, rung 8 of 8: tiles as the problem wants them, and equal shares of the
-// last round.
+// Matrix product on Hopper, rung 8 of 8: tiles as the problem wants them, and a last round split along k.
 //
 // Needs     sm_90a (wgmma, TMA)
 // Computes  c = a b, or a bᵀ if `turned`, summed in float32, rounded once; the same bits in every run
 //           with the same number of `workers`
 // Shapes    a [m, k], b [k, n] or, turned, [n, k], c [m, n]: float16 or bfloat16; n and k must be
 //           multiples of 8 and all addresses multiples of 16, or the launcher returns
-//           cudaErrorMisalignedAddress; workspace 2 × workers × 128 × 256 float32; tickets
-//           [2 × workers] int32, zeros before the first launch and after each; workers at most the
-//           GPU's SMs. `way` is −1, or 2 × (a tile's number) + (1 if the last round is shared)
-// Owns      each thread block, one per SM: every gridDim.x-th tile of c, and a share of the last
-//           round; each of its two consumers: half of the rows of a tile, or of its columns
-// Moves     for each tile of c, its rows of a and its columns of b; and each part of a tile of the
-//           shared round twice, 8 bytes per element
+//           cudaErrorMisalignedAddress; workspace workers × 128 × 256 float32; tickets [workers]
+//           int32, zeros before the first launch and after each; workers at most the GPU's SMs.
+//           `way` is −1, or 2 × (a tile's number) + (1 if the last round may be split)
+// Owns      each thread block, one per SM: every gridDim.x-th tile of c, then a part along k of a
+//           tile of the last round; each of its two consumers: half of a tile's rows or columns
+// Moves     for each tile of c, its rows of a and its columns of b; and each part of a tile that is
+//           split twice, 8 bytes per element
 // Compiled  168 registers per thread, none spilled (ptxas 13.0)
 // Oracle    a b in float64, in tests/test_kernels.py and tests/test_matmul_shares.py
-// Idea      64 tiles leave half of 132 SMs idle; 140 take as long as 264. So the tiles that do not
-//           fill a round form one line of steps along k, of which each thread block takes an equal
-//           share (stream-K). A tile that a boundary between shares cuts is summed by the consumer
-//           that finishes last, in the order of k. Sums travel through the L2 cache for that, so
-//           smaller tiles are sometimes better, and sometimes a round that is not full.
+// Idea      64 tiles leave half of 132 SMs idle. So if the tiles of the last round fill at most half
+//           of the SMs, each is split along k among as many thread blocks as there are (split-K). The
+//           consumer that finishes last adds the parts, in the order of k. All thread blocks of a part
+//           are at the same k, so a tile of b that four of them need leaves the L2 cache once:
+//           equal shares of all steps (stream-K) balance better, but spread over k, and on an H100
+//           they were mostly slower than a round that is not full. Parts travel through the L2 cache,
+//           so smaller tiles are sometimes better than split ones.
 #include "tiles.cuh"
 
 constexpr int CONSUMERS = 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
 constexpr int GROUP = 16;  // rows of tiles that consecutive tiles share
-constexpr int FEWEST = 4;  // steps of a share
+constexpr int FEWEST = 4;  // steps of a part
 constexpr int MOST_SHARED = 227 * 1024;  // bytes of a thread block
 
 // A tile of 128 rows is halved between the consumers by rows, one of 64 by columns.
@@ -41,70 +42,62 @@ struct Tile {
     static constexpr int SHARED = STAGES * (STAGE + 2 * 8) + REST;
 };
 
-// Steps first to last - 1 along k of a tile of c.
+// Steps first to last - 1 along k of a tile of c: part `number` of it, or all.
 struct Part {
-    int tile, first, last;
+    int tile, number, first, last;
 };
 
-// The parts that a thread block computes: its share of the line of steps that the first `shared`
-// tiles form, then whole tiles.
+// The parts that a thread block computes: whole tiles first; then, of the last `shared` tiles, each in
+// `splits` parts, at most one.
 struct Work {
-    int tiles, steps, line, at, whole;
+    int tiles, shared, splits, steps, at;
 
-    __device__ Work(int tiles, int steps, int shared)
-        : tiles(tiles), steps(steps), line(shared * steps), at(begin(blockIdx.x)),
-          whole(shared + blockIdx.x) {}
-    __device__ int begin(int block) const { return line * block / static_cast<int>(gridDim.x); }
-    // The thread block whose share has this step of the line.
-    __device__ int owner(int step) const {
-        return ((step + 1) * static_cast<int>(gridDim.x) - 1) / line;
-    }
     __device__ bool next(Part& part) {
-        int end = begin(blockIdx.x + 1);
-        if (at < end) {
-            part = {at / steps, at % steps, min(steps, at % steps + end - at)};
-            at += part.last - part.first;
-            return true;
-        }
-        part = {whole, 0, steps};
-        whole += gridDim.x;
-        return part.tile < tiles;
+        int unit = at - (tiles - shared);  // thread block in the round that is split
+        if (unit >= shared * splits) return false;
+        int number = unit < 0 ? 0 : unit / shared;
+        if (unit < 0)
+            part = {at, 0, 0, steps};
+        else
+            part = {at - number * shared, number, steps * number / splits,
+                    steps * (number + 1) / splits};
+        at += gridDim.x;
+        return true;
     }
 };
 
-// Sum the parts of a tile that several thread blocks have. Each consumer keeps its 64 × N sums in
-// the workspace and takes a ticket; the last adds them in the order of k. False: it was not the last.
+// Sum the parts of a tile. Each consumer keeps its 64 × N sums in the workspace and takes a ticket; the
+// last one adds them in the order of k. False: it was not the last.
 template <int N>
 __device__ __forceinline__ bool add_parts(float (&sums)[N / 2], const Work& work, const Part& part,
                                           float4* workspace, int* tickets, int* shared_ticket) {
     int thread = threadIdx.x % WARP_GROUP, group = threadIdx.x / WARP_GROUP, consumer = group - 1;
-    int first = work.owner(part.tile * work.steps), block = blockIdx.x;
-    int last = work.owner((part.tile + 1) * work.steps - 1);
-    // Along the line, the thread block's number or the tile's grows: no two parts have the same sum.
-    auto place = [&](int of) {
-        return workspace + ((size_t)(of + part.tile) * CONSUMERS + consumer) * (64 * N / 4) + thread;
+    int tile = part.tile - (work.tiles - work.shared);
+    auto place = [&](int number) {
+        int slot = (tile * work.splits + number) * CONSUMERS + consumer;
+        return workspace + (size_t)slot * (64 * N / 4) + thread;
     };
 #pragma unroll
     for (int i = 0; i < N / 8; ++i)
-        place(block)[i * WARP_GROUP] =
+        place(part.number)[i * WARP_GROUP] =
             make_float4(sums[i * 4], sums[i * 4 + 1], sums[i * 4 + 2], sums[i * 4 + 3]);
     named_barrier_sync(group, WARP_GROUP);
-    int* ticket = tickets + part.tile * CONSUMERS + consumer;
+    int* ticket = tickets + tile * CONSUMERS + consumer;
     if (thread == 0) {
         __threadfence();  // the sums of all are visible before the ticket is taken
         shared_ticket[consumer] = atomicAdd(ticket, 1);
         __threadfence();  // what is read from here on is no older than the ticket
     }
     named_barrier_sync(group, WARP_GROUP);
-    if (shared_ticket[consumer] < last - first) return false;
+    if (shared_ticket[consumer] < work.splits - 1) return false;
     if (thread == 0) *ticket = 0;  // for the next launch
     // The first two give the same sum in either order: one of them need not be read again.
-    bool from_own = block <= first + 1;
+    bool from_own = part.number < 2;
     if (!from_own)
 #pragma unroll
         for (int i = 0; i < N / 2; ++i) sums[i] = 0.0f;
-    for (int other = first; other <= last; ++other) {
-        if (from_own && other == block) continue;
+    for (int other = 0; other < work.splits; ++other) {
+        if (from_own && other == part.number) continue;
 #pragma unroll
         for (int i = 0; i < N / 8; ++i) {
             float4 more = __ldcg(place(other) + i * WARP_GROUP);
@@ -146,7 +139,7 @@ template <typename T, typename Shape, bool TURNED>
 __global__ void __launch_bounds__(THREADS, 1)
     matmul_shares(const __grid_constant__ CUtensorMap a_map, const __grid_constant__ CUtensorMap b_map,
                   const __grid_constant__ CUtensorMap c_map, float4* workspace, int* tickets, int m,
-                  int n, int k, int shared_tiles) {
+                  int n, int k, int shared_tiles, int splits) {
     constexpr int N = Shape::N, STAGES = Shape::STAGES;
     extern __shared__ __align__(1024) unsigned char shared[];
     T* places = reinterpret_cast<T*>(shared + STAGES * Shape::STAGE);
@@ -163,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
 
     int tiles_m = ceil_div(m, Shape::ROWS), tiles_n = ceil_div(n, Shape::COLUMNS), row, column;
-    Work work(tiles_m * tiles_n, ceil_div(k, TILE_K), shared_tiles);
+    Work work{tiles_m * tiles_n, shared_tiles, splits, ceil_div(k, TILE_K), (int)blockIdx.x};
     Part part;
     int turn = 0;  // steps so far: which place of the ring, and which phase of its barriers
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one thread is enough
@@ -226,29 +219,27 @@ auto with_tile(int number, Do run) {
     }
 }
 
-// A tile's shape, how many tiles are shared, by how many thread blocks, and what that costs.
+// A tile's shape, how many tiles are split, into how many parts, and what that costs.
 struct Way {
-    int tile, shared, blocks;
+    int tile, shared, splits, blocks;
     double clocks;  // of an SM
 };
 
 // A step takes the longer of two times. The tensor cores do 2,048 multiply-adds per clock. Shared
 // memory moves 128 bytes per clock: TMA writes a stage, and each consumer reads 64 rows of a and its
-// columns of b. A shared round is as long as an equal share of its steps; but then the parts of a
-// tile are written and read again, at 64 bytes per clock.
+// columns of b. A round that is split is as much shorter; but then the parts of a tile are written,
+// and all but one read again, at 32 bytes per clock.
 template <typename Shape>
-Way way_of(int tile, bool share, int m, int n, int k, int workers) {
+Way way_of(int tile, bool split, int m, int n, int k, int workers) {
     int tiles = ceil_div(m, Shape::ROWS) * ceil_div(n, Shape::COLUMNS), rest = tiles % workers;
-    double steps = ceil_div(k, TILE_K), line = rest * steps;
+    int steps = ceil_div(k, TILE_K), splits = rest ? min(workers / rest, steps / FEWEST) : 0;
     int step = max(Shape::ROWS * Shape::COLUMNS / 32, 2 * (64 + Shape::N) + Shape::STAGE / 128);
-    double rounds = tiles / workers * steps * step;
-    int blocks = tiles > workers ? workers : line < FEWEST * workers ? line / FEWEST : workers;
-    bool counts = line * blocks < 0x7fffffff;  // what Work computes fits an int
-    if (!share || !counts || blocks <= rest || line < FEWEST * blocks)
-        return {tile, 0, min(tiles, workers), rounds + (rest > 0 ? steps * step : 0)};
-    int parts = ceil_div(blocks, rest);  // of a tile
-    double sums = parts * Shape::ROWS * Shape::COLUMNS * 4 / 64;
-    return {tile, rest, blocks, rounds + ceil(line / blocks) * step + sums};
+    double rounds = (double)(tiles / workers) * steps * step;
+    if (!split || splits < 2)
+        return {tile, 0, 1, min(tiles, workers), rounds + (rest ? (double)steps * step : 0.0)};
+    double sums = (double)splits * Shape::ROWS * Shape::COLUMNS * 4 / 32;
+    return {tile, rest, splits, tiles < workers ? rest * splits : workers,
+            rounds + (double)ceil_div(steps, splits) * step + sums};
 }
 
 // The way that costs least; the first of several.
@@ -277,7 +268,8 @@ cudaError_t launch_way(const T* a, const T* b, T* c, float* workspace, int* tick
                                 Swizzle::SPAN_128);
         if (error != cudaSuccess) return error;
         matmul_shares<T, Shape, TURNED><<<way.blocks, THREADS, Shape::SHARED, stream>>>(
-            a_map, b_map, c_map, reinterpret_cast<float4*>(workspace), tickets, m, n, k, way.shared);
+            a_map, b_map, c_map, reinterpret_cast<float4*>(workspace), tickets, m, n, k, way.shared,
+            way.splits);
         return cudaGetLastError();
     };
     return with_maps(a, b, c, m, n, k, Shape::ROWS, stream, launch, TURNED ? Shape::COLUMNS : 0);

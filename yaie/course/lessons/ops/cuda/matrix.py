@@ -34,7 +34,7 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
     On a CPU by the last rung without tensor cores, whose emulation is slow.
     """
-    for rung in (mma, wmma) if a.is_cuda else ():
+    for rung in (shares, mma, wmma) if a.is_cuda else ():
         try:
             return rung(a, b)
         except Unsupported:
@@ -87,11 +87,11 @@ def _hopper(rung: str, height: int | None) -> Product:
 
 
 def shares(a: torch.Tensor, b: torch.Tensor, way: int | None = None) -> torch.Tensor:
-    """The last rung for Hopper: tiles as the problem wants them, and a last round that is shared.
+    """The last rung for Hopper: tiles as the problem wants them, and a last round split along k.
 
     Args:
         b: `[k, n]`, contiguous, or the transpose of a contiguous matrix as a layer's weights are.
-        way: 2 × (the number of a tile in the source) + (1 if the last round may be shared), in
+        way: 2 × (the number of a tile in the source) + (1 if the last round may be split), in
             place of the one that costs least.
     """
     turned = not b.is_contiguous()
@@ -99,7 +99,7 @@ def shares(a: torch.Tensor, b: torch.Tensor, way: int | None = None) -> torch.Te
     require_hopper(a)
     (m, k), n = a.shape, b.shape[1]
     c, workers = a.new_empty(m, n), _workers(a.device)
-    workspace = torch.empty(2 * workers * 128 * 256, device=a.device)
+    workspace = torch.empty(workers * 128 * 256, device=a.device)
     launch(
         "matmul/hopper/shares.cu", "matmul_shares", a.dtype, a, b.t() if turned else b, c,
         workspace, _tickets(a.device), m, n, k, int(turned), workers, -1 if way is None else way,
@@ -119,7 +119,7 @@ def _tickets(device: torch.device) -> torch.Tensor:
     """Zeros, which a launch leaves as they were. Launches of one stream follow each other, so they
     share them; so do all graphs of a device, which therefore must not run at the same time."""
     if device.type != "cuda":
-        return torch.zeros(2 * _workers(device), dtype=torch.int32)
+        return torch.zeros(_workers(device), dtype=torch.int32)
     capturing = torch.cuda.is_current_stream_capturing()
     return _zeros(device, None if capturing else torch.cuda.current_stream(device).cuda_stream)
 
@@ -128,7 +128,7 @@ def _tickets(device: torch.device) -> torch.Tensor:
 def _zeros(device: torch.device, stream: int | None) -> torch.Tensor:
     if stream is not None:
         _zeros(device, None)  # a graph that is captured later must find them filled
-    return torch.zeros(2 * _workers(device), dtype=torch.int32, device=device)
+    return torch.zeros(_workers(device), dtype=torch.int32, device=device)
 
 
 # Those whose grid has rows of tiles take the tiles' height.
@@ -139,9 +139,9 @@ HOPPER = {
 }
 TILES = ("128 × 256", "128 × 192", "128 × 128", "64 × 128")  # of shares.cu, in its order
 WAYS: dict[str, Product] = {
-    f"shares, {tile}{', shared' if share else ''}": functools.partial(shares, way=2 * i + share)
+    f"shares, {tile}{', split' if split else ''}": functools.partial(shares, way=2 * i + split)
     for i, tile in enumerate(TILES)
-    for share in (0, 1)
+    for split in (0, 1)
 }
 
 
