@@ -4,6 +4,7 @@ headers, and on a GPU; what keeps load_inline's results; and how csrc/setup.py i
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -39,7 +40,10 @@ for device in sys.argv[2:]:
 
 def python(*words: object, folder: Path | None = None) -> str:
     command = [sys.executable, "-X", "faulthandler", "-u", *map(str, words)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    # Linked by the compiler of this machine: the one that Python was built with may bring a C++
+    # library of its own, whose streams do not work beside torch's.
+    env = {**os.environ, "LDCXXSHARED": "c++ -shared"}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
