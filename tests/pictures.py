@@ -201,6 +201,13 @@ def works() -> dict[str, list[viz.Work]]:
     return {"eager": eager, "overlapping": together, "nothing": []}
 
 
+def stalled(chunk: int) -> list[viz.Step]:
+    """Steps of a request that decodes beside a prompt of 40 tokens."""
+    decode = ("a", "decode", 1)
+    steps = [viz.Step((decode, ("b", "prefill", chunk))) for _ in range(40 // chunk)]
+    return [viz.Step((decode,)), *steps, viz.Step((decode,))]
+
+
 def matrices():
     small, large = torch.full((2, 3), 0.5), torch.full((2, 3), 2.0)
     a, b, c = viz.Matrix("a", small, 0), viz.Matrix("b", large, 1), viz.Matrix("c", large)
@@ -276,6 +283,14 @@ PICTURES = {
     "schedules": (
         lambda: viz.draw_schedules({"one": STEPS, "two": STEPS[:1]}, 8, {"b": 1}),
         {"budget 8", "preempted", "4 steps;  1 of 6 places in the batch idle"},
+    ),
+    "stalls": (
+        lambda: viz.draw_stalls({"whole": stalled(40), "chunks": stalled(8)}, "a"),
+        {
+            "longest pause: 41 tokens are computed between two of a",
+            "longest pause: 9 tokens are computed between two of a",
+            "longest pause",
+        },
     ),
     "30 requests": (lambda: viz.draw_schedule(many_steps(30)), {"465"}),
     "sampling": (lambda: viz.draw_sampling(sampling_state(60)), {"3 of 60 tokens", "all others"}),
@@ -535,6 +550,8 @@ REFUSED = (
     (lambda: viz.Step((("a", "sleep", 1),)), "sleep"),
     (lambda: viz.Step(free_blocks=-1), "free_blocks"),
     (lambda: viz.draw_schedules({}), "schedules"),
+    (lambda: viz.draw_stalls({}, "a"), "schedules must not be empty"),
+    (lambda: viz.draw_stalls({"x": stalled(4)}, "b"), "request must have two tokens in 'x', got 0"),
     (lambda: viz.snapshot_sampling([]), "filters"),
     (lambda: viz.snapshot_sampling([viz.Filter("a", [[1.0]])]), "logits"),
     (lambda: viz.snapshot_sampling([viz.Filter("a", [math.nan, 1.0])]), "logits"),

@@ -16,6 +16,7 @@ _NAMES = {
     "blocks": "snapshot_pool cached_blocks draw_blocks",
     "paged": "snapshot_cache draw_cache Extent pool_extents draw_fragmentation",
     "schedule": "Step draw_schedule draw_schedules",
+    "stalls": "draw_stalls",
     "sampling": "Filter snapshot_sampling draw_sampling",
     "draws": "draw_bits draw_number_line rounds draw_rounds Tally draw_counts draw_chance",
     "attention": "draw_attention draw_rotary draw_head_groups",
