@@ -3,6 +3,10 @@
 Two prompts arrive as lists of token ids. Return how many tokens they have in common at their
 start: what was computed for those need not be computed again.
 
+You have
+- `a`, `b`: sequences of ints, such as lists of token ids; either may be empty
+- `zip(a, b)`: gives pairs of elements, as many as the shorter sequence has
+
 In a terminal: yaie check 00.1, yaie hint 00.1, yaie reset 00.1.
 """
 

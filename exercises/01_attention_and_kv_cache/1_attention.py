@@ -3,9 +3,21 @@
 Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
 that a query must not see, turn the scores into weights, and average the values with them. Return
 the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
-merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
-imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
-here.
+merge partial results. (The file also imports `safe_softmax`, with which the reference works; you
+do not need it.)
+
+You have
+- `q`, `k`, `v`: `[query tokens, heads, head_dim]`, and twice `[key tokens, KV heads, head_dim]`;
+  float16, bfloat16, float32 or float64
+- `causal_mask(num_q, num_k)`: returns bool `[num_q, num_k]`, True where a query sees a key; the
+  queries are the last tokens
+- `torch.einsum(formula, a, b)`: a product of tensors; `"qhd,khd->hqk"` gives a score for each
+  head, query and key
+- `x.repeat_interleave(n, dim=1)`: each head n times, one after the other
+- `scores.softmax(dim=-1)`, `scores.logsumexp(dim=-1)`: along the keys: the weights, and the
+  logarithm of the sum of exp(score)
+- `scores.masked_fill(mask, value)`: a copy with `value` where the mask is True
+- `torch.promote_types(q.dtype, torch.float32)`: float32, or float64 if q is
 
 In a terminal: yaie check 01.1, yaie hint 01.1, yaie reset 01.1.
 """

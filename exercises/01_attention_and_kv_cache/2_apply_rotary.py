@@ -5,6 +5,15 @@ Every head of every token is a list of points in a plane: component i and compon
 token's position. The tokens may belong to several sequences and need not begin at 0, so look the
 angles up at `positions`.
 
+You have
+- `x`: `[tokens, heads, head_dim]`
+- `positions`: int64 `[tokens]`
+- `cos`, `sin`: float32 `[max_positions, head_dim / 2]`; row p belongs to position p, column i to
+  pair i
+- `cos[positions]`: the rows of these positions, `[tokens, head_dim / 2]`
+- `x.chunk(2, dim=-1)`: the two halves of the last axis; `torch.cat((a, b), dim=-1)` joins them
+- `x.unsqueeze(1)`: the same numbers with an axis of length 1 more, in second place
+
 In a terminal: yaie check 01.2, yaie hint 01.2, yaie reset 01.2.
 """
 

@@ -2,11 +2,21 @@
 
 Put the layer together: project the new tokens to queries, keys and values, rotate queries and
 keys by their positions, append the keys and values to those of the past, attend, and project
-back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
-`self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
-`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis. Where
+back. `apply_rotary` and `attention` take one sequence each, without the batch axis. Where
 `position_ids` is passed, row b of it holds the positions of sequence b's new tokens, instead of
 those that follow the past.
+
+You have
+- `self.q_proj`, `self.k_proj`, `self.v_proj`, `self.o_proj`: layers: `layer(x)` takes `[..., in]`
+  and returns `[..., out]`
+- `self.num_heads`, `self.num_kv_heads`, `self.head_dim`: ints
+- `self.cos`, `self.sin`: float32 `[max_position_embeddings, head_dim / 2]`
+- `apply_rotary(x, positions, cos, sin)`: of one sequence `[tokens, heads, head_dim]`, returns the
+  same shape, rotated
+- `attention(q, k, v)`: causal, of one sequence, as in exercise 01.1; returns the output and the
+  log-sum-exp
+- `past_key_value`: None, or a tuple of two tensors `[batch, past tokens, KV heads, head_dim]`
+- `position_ids`: None, or int64 `[batch, tokens]`
 
 In a terminal: yaie check 01.3, yaie hint 01.3, yaie reset 01.3.
 What this file does not define is inherited from yaie/course/lessons/attention_block.py.

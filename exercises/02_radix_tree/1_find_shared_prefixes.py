@@ -3,6 +3,13 @@
 A trie holds the prompts of several requests, one node per token. Walk down as far as a new prompt
 agrees with it. Return the ids of the requests that share this prefix, and its length in tokens.
 
+You have
+- `self.root`: the node of no tokens
+- `node.children`: a dict from a token, an int, to the node of one token more
+- `node.request_ids`: a set of the ids of all requests that begin with the tokens down to this
+  node
+- `token_ids`: the prompt, a sequence of ints
+
 In a terminal: yaie check 02.1, yaie hint 02.1, yaie reset 02.1.
 What this file does not define is inherited from yaie/course/lessons/trie.py.
 """

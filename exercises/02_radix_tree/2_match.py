@@ -5,6 +5,7 @@ an edge, split the edge and go on with the upper half. Collect values and stamp 
 the way.
 
 You have
+- `self.block_size`: tokens per block
 - `as_key(token_ids)`: the tokens as a key, which is what the nodes have
 - `self._root_of(namespace)`: the node to begin at
 - `self._tick()`: the time of this call; it grows with each call
@@ -12,6 +13,9 @@ You have
   `tokens[start:]`
 - `self.split(child, num_tokens)`: cuts the edge into `child` after its first tokens, and returns
   the upper half
+- `node.children`: a dict from the first block of a child's key to the child
+- `node.key`, `node.values`, `node.last_access`: a string; a list with a value for each block of
+  the key; a time
 - `Match(node)`: what to return. It has `node`, `length` (0 so far) and `runs`, a list to which
   you append each node's list of `values`
 

@@ -2,7 +2,17 @@
 
 Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` tokens and hang
 `node`, with the rest, below it. Locks, request ids and access time hold for both halves.
-`RadixNode(key, values, parent)` makes a node.
+
+You have
+- `RadixNode(key, values, parent)`: makes a node without children, with `lock_count` 0,
+  `last_access` 0 and no `request_ids`
+- `node.key`, `node.values`: a string, a character per token; a list with a value for every block
+  of it
+- `node.parent`, `node.children`: a node; a dict from the first block of a child's key to the
+  child
+- `node.lock_count`, `node.last_access`, `node.request_ids`: an int, a time, a set
+- `self.block_size`, `self.num_nodes`: tokens per block; the count of nodes, which the split
+  changes
 
 In a terminal: yaie check 02.3, yaie hint 02.3, yaie reset 02.3.
 What this file does not define is inherited from yaie/engine/radix.py.

@@ -1,10 +1,15 @@
 """Exercise 02.4: Evict what was used longest ago.
 
 Remove up to `num_values` values: repeatedly take the tail of the leaf that has no lock and the
-smallest `last_access`. Find that leaf by walking the tree from `self.roots.values()`.
-`self._cut(leaf, keep)` shortens a leaf to its first `keep` values, or removes it, and keeps the
-counts. (The reference asks `self._oldest_leaf()`, which has them in a heap. Read it when yours
-passes.)
+smallest `last_access`. Find that leaf by walking the tree. (The reference asks
+`self._oldest_leaf()`, which has them in a heap. Read it when yours passes.)
+
+You have
+- `self.roots.values()`: the roots of all namespaces; a root is no leaf
+- `node.children`: a dict; its `values()` are nodes
+- `node.lock_count`, `node.last_access`, `node.values`: how many users it has, a time, a list
+- `self._cut(leaf, keep)`: shortens an unlocked leaf to its first `keep` values, or removes it if
+  that is 0, and keeps the tree's counts; returns nothing
 
 In a terminal: yaie check 02.4, yaie hint 02.4, yaie reset 02.4.
 What this file does not define is inherited from yaie/engine/radix.py.

@@ -3,8 +3,18 @@
 A request arrives with a number of tokens. Give it as many blocks as they need, record its table
 in `block_tables` and its number of tokens in `lengths`. It may begin with blocks that other
 requests already filled (`prefix_blocks`): these are shared. Whatever goes wrong, nothing may have
-changed. You have `blocks_needed`, and of the pool `allocate`, `share` and `release`, which are
-all or nothing.
+changed.
+
+You have
+- `self.block_tables`, `self.lengths`: dicts from a request's id to its list of blocks, and to its
+  number of tokens
+- `self.block_size`: tokens per block
+- `blocks_needed(num_tokens, block_size)`: returns an int, rounded up
+- `self.pool.share(blocks)`: one user more for each block; ValueError if one of them is free, and
+  then no count changes
+- `self.pool.allocate(num_blocks)`: returns a list of blocks with one user each; OutOfBlocks if
+  too few are free, and then takes none
+- `self.pool.release(blocks)`: one user less for each block
 
 In a terminal: yaie check 03.1, yaie hint 03.1, yaie reset 03.1.
 What this file does not define is inherited from yaie/engine/kv_cache.py.

@@ -2,9 +2,15 @@
 
 A user of some blocks is done with them. Count one user less for each; a block without users goes
 back to the free ones. If a block has fewer users than it is to lose, raise ValueError and release
-nothing. The counts are in the list `self._ref_counts`, the free blocks in the deque
-`self.free_block_list`, which `allocate` takes from the left; `self.ref_count(block)` checks the
-number before it looks.
+nothing.
+
+You have
+- `self._ref_counts`: a list of ints, the users of each block
+- `self.free_block_list`: a deque of the free blocks; `allocate` takes from its left, so append on
+  the right
+- `self.ref_count(block)`: returns the users of a block; ValueError if there is no such block
+- `Counter(blocks).items()`: pairs of a block and how often it occurs
+- `blocks`: any iterable of ints, perhaps a generator, which can be read once
 
 In a terminal: yaie check 03.2, yaie hint 03.2, yaie reset 03.2.
 What this file does not define is inherited from yaie/engine/kv_cache.py.

@@ -4,6 +4,12 @@ A kernel that writes keys and values knows nothing of requests: it wants one num
 token, its slot in the pool seen as one long row. Translate the tokens `start` to `end` of a
 request into slots, through its block table. Refuse tokens that the request does not have.
 
+You have
+- `self._table(request_id)`: the request's block table, a list of ints; KeyError if there is none
+- `self.lengths[request_id]`: its number of tokens
+- `self.block_size`: tokens per block
+- `start`, `end`: ints; `end` is exclusive
+
 In a terminal: yaie check 03.4, yaie hint 03.4, yaie reset 03.4.
 What this file does not define is inherited from yaie/engine/kv_cache.py.
 """

@@ -4,6 +4,13 @@ A request arrives. Ask the tree, `self.tree`, for the blocks that hold the begin
 tokens, but leave at least one token to compute: without a forward pass there are no logits, and
 without logits no next token.
 
+You have
+- `self.tree.match(token_ids, namespace)`: returns a `Match` (exercise 02.2): node, length in
+  tokens, values, which are blocks here
+- `self.block_size`: tokens per block
+- `token_ids`: a list of ints or a string with a character per token; either can be sliced, and
+  may be empty
+
 In a terminal: yaie check 04.1, yaie hint 04.1, yaie reset 04.1.
 What this file does not define is inherited from yaie/engine/prefix_cache.py.
 """

@@ -2,10 +2,15 @@
 
 A request has computed some tokens, and `blocks` is its block table. Put the full blocks into the
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
-the request: it goes on, and releases its table when it ends. You have `self.tree.insert(tokens,
-values, namespace)`, which returns the node at the end and how many tokens were there before, and
-of the pool `self.pool.check_used(blocks)`, which raises ValueError if one is free, and
-`self.pool.share(blocks)`.
+the request: it goes on, and releases its table when it ends.
+
+You have
+- `self.tree.insert(token_ids, values, namespace)`: keeps the full blocks of the tokens; returns
+  the node at their end and how many tokens were there before
+- `self.pool.check_used(blocks)`: ValueError if one of them is free
+- `self.pool.share(blocks)`: one user more for each
+- `self.block_size`: tokens per block
+- `blocks`: the request's block table, a list of ints; the last block may be partly filled
 
 In a terminal: yaie check 04.2, yaie hint 04.2, yaie reset 04.2.
 What this file does not define is inherited from yaie/engine/prefix_cache.py.

@@ -1,9 +1,14 @@
 """Exercise 04.3: Give blocks back when memory runs short.
 
 `evict` gives the blocks used longest ago back to the pool. `make_room` evicts until a request's
-blocks are free: no more than needed, and nothing at all if it cannot succeed. You have
-`self.tree.evict(number)`, which takes unlocked blocks out of the tree and returns them,
-`self.pool.release(blocks)`, `self.pool.num_free` and `self.num_available`.
+blocks are free: no more than needed, and nothing at all if it cannot succeed.
+
+You have
+- `self.tree.evict(number)`: takes up to `number` unlocked blocks out of the tree, those used
+  longest ago first, and returns them as a list; none if `number` is 0 or less
+- `self.pool.release(blocks)`: one user less for each; a block without users is free
+- `self.pool.num_free`: an int
+- `self.num_available`: an int, the free blocks and those that could be evicted now
 
 In a terminal: yaie check 04.3, yaie hint 04.3, yaie reset 04.3.
 What this file does not define is inherited from yaie/engine/prefix_cache.py.

@@ -1,8 +1,15 @@
 """Exercise 05.1: Keep the k most likely tokens.
 
-Set all but the `k` largest logits of each row to -inf. Every row has its own `k`:
-`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a tensor, 0 where
-k is -1, and raises if a value is out of range. Kept logits keep their place and their value.
+Set all but the `k` largest logits of each row to -inf. Every row has its own `k`, which may be a
+number or a tensor. Kept logits keep their place and their value.
+
+You have
+- `logits`: `[batch, vocabulary]`, float
+- `_column("top_k", k, logits)`: returns float32 `[batch, 1]`, k of each row, 0 where it is -1;
+  ValueError if a value is out of range
+- `logits.sort(dim=-1, descending=True)`: returns `values` and `indices`
+- `x.gather(-1, index)`: of each row the elements at `index`, int64 `[batch, ...]`
+- `logits.masked_fill(mask, value)`: a copy with `value` where the mask is True
 
 In a terminal: yaie check 05.1, yaie hint 05.1, yaie reset 05.1.
 What this file does not define is inherited from yaie/engine/sampling.py.

@@ -3,7 +3,18 @@
 Sort each row, likeliest first, and add up the probabilities. A token is dropped if the tokens
 before it have reached `p` already; the first token always stays, and a `p` of 1 keeps every
 token. Decide in sorted order, carry the decision back to the tokens' own places, and set the
-dropped logits to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of `p`.
+dropped logits to -inf.
+
+You have
+- `logits`: `[batch, vocabulary]`, float
+- `_column("top_p", p, logits)`: returns float32 `[batch, 1]`, p of each row; ValueError if a
+  value is out of range
+- `logits.sort(dim=-1, descending=True, stable=True)`: returns `values` and `indices`
+- `x.softmax(dim=-1, dtype=torch.float32)`, `x.cumsum(dim=-1)`: along a row: probabilities;
+  running sums, each with its own element
+- `drop.scatter(-1, order, source)`: a copy of `drop` in which `source[b, i]` stands at place
+  `order[b, i]` of row b
+- `logits.masked_fill(mask, value)`: a copy with `value` where the mask is True
 
 In a terminal: yaie check 05.2, yaie hint 05.2, yaie reset 05.2.
 What this file does not define is inherited from yaie/engine/sampling.py.

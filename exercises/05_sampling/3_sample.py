@@ -1,10 +1,19 @@
 """Exercise 05.3: From logits to tokens, a stream for each request.
 
 Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with temperature 0 take
-the argmax; all others, however small their temperature, are drawn. You have
-`check_logits(logits)`, which refuses NaN; `_column(name, value, logits)`, which makes a column of
-a parameter; the filters `self.top_k`, `self.top_p`, `self.min_p`; and `self.draw(probabilities,
-generators)`, which draws a token for each row from the generator of that row.
+the argmax; all others, however small their temperature, are drawn.
+
+You have
+- `check_logits(logits)`: ValueError if a row has a NaN or nothing that is finite
+- `_column(name, value, logits)`: returns float32 `[batch, 1]`; `name` is `"temperature"`,
+  `"top_p"`, `"top_k"` or `"min_p"`; ValueError if a value is out of range
+- `self.top_k(logits, k)`, `self.top_p(logits, p)`, `self.min_p(logits, p)`: the filters; each
+  returns logits, -inf where dropped, and takes a column
+- `self.draw(probabilities, generators)`: returns int64 `[rows]`, a token for each row, drawn with
+  that row's generator
+- `logits.argmax(dim=-1)`: int64 `[batch]`
+- `(...).nonzero()`: the indices where a mask is True, `[number, 1]` for a mask of one axis
+- `generators`: None, or a list with a generator or None for each row
 
 In a terminal: yaie check 05.3, yaie hint 05.3, yaie reset 05.3.
 What this file does not define is inherited from yaie/engine/sampling.py.

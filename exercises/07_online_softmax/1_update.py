@@ -3,8 +3,16 @@
 A tile of scores arrives, with the values that belong to them. Bring `self.maximum`, `self.total`
 and `self.accumulator` to where they would be if this tile and all earlier ones had come together.
 The sums so far are relative to the old maximum. There may be many rows, each with its own
-maximum, and a row may have nothing but -inf so far; `finite`, which the file imports, helps
-there.
+maximum, and a row may have nothing but -inf so far.
+
+You have
+- `self.maximum`, `self.total`: `[..., rows]`: the largest score so far, -inf at first; the sum of
+  exp(score - maximum)
+- `self.accumulator`: `[..., rows, head_dim]`: the sum of exp(score - maximum) × value
+- `scores`, `values`: `[..., rows, keys]` with at least one key; `[..., keys, head_dim]`
+- `finite(x)`: returns a copy with 0 in place of -inf
+- `scores.amax(dim=-1)`, `torch.maximum(a, b)`: the largest of each row; the larger of each pair
+- `x.unsqueeze(-1)`: an axis of length 1 more, at the end
 
 In a terminal: yaie check 07.1, yaie hint 07.1, yaie reset 07.1.
 What this file does not define is inherited from yaie/ops/reference/online_softmax.py.

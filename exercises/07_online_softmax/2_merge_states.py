@@ -2,8 +2,15 @@
 
 Two attentions of the same queries over different keys arrive, each with its output, divided
 already, and its log-sum-exp. Return the output and the log-sum-exp over all the keys, as if they
-had been in one place. A part may have seen no key at all. `finite`, which the file imports, puts
-0 in the place of -inf.
+had been in one place. A part may have seen no key at all.
+
+You have
+- `a`, `b`: pairs of an output `[tokens, heads, head_dim]`, divided already, and its log-sum-exp
+  `[tokens, heads]`; zeros and -inf where no key was seen
+- `torch.logaddexp(x, y)`: log(exp x + exp y), element by element, without overflow; -inf of two
+  -inf
+- `finite(x)`: returns a copy with 0 in place of -inf
+- `x.unsqueeze(-1)`: an axis of length 1 more, at the end
 
 In a terminal: yaie check 07.2, yaie hint 07.2, yaie reset 07.2.
 """

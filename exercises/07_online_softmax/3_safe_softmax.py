@@ -4,6 +4,14 @@ The softmax of whole rows, and its log-sum-exp, which must survive anything that
 puts into a row: scores too large for an exponential, some keys hidden, all keys hidden, no keys.
 `attention` of notebook 01 runs on it.
 
+You have
+- `scores`: `[..., keys]`, float; there may be no key
+- `scores.amax(dim=-1, keepdim=True)`: the largest of each row, `[..., 1]`; an error if there are
+  no keys
+- `x.clamp(min=number)`: a copy in which nothing is less than `number`
+- `torch.finfo(scores.dtype).min`: the least finite number of a dtype
+- `scores.new_full(shape, value)`: a new tensor of the same dtype and device
+
 In a terminal: yaie check 07.3, yaie hint 07.3, yaie reset 07.3.
 """
 

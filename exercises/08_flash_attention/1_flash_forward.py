@@ -1,11 +1,24 @@
 """Exercise 08.1: Attention, a tile at a time.
 
 For each tile of queries: load it, begin an online softmax, go through the tiles of keys and
-values that it may see, finish, store. The file imports what you need: `heads_first` makes a
-loaded tile ready to compute, `key_tiles` says which tiles are seen whole, in part (mask those
-with `hidden_keys`), or not at all, and `tokens_first` turns a result around before it is stored.
-Scores are multiplied by `scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of
-tokens only, such as `k[columns]`: that is the traffic that is counted.
+values that it may see, finish, store. Tiles that are seen in part need a mask. Scores are
+multiplied by `scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of tokens only,
+such as `k[columns]`: that is the traffic that is counted.
+
+You have
+- `q`, `k`, `v`: `[tokens, heads, head_dim]` for q, `[tokens, KV heads, head_dim]` for k and v;
+  the queries are the last tokens of the sequence
+- `heads_first(tile, num_heads)`: returns a loaded tile as `[num_heads, tokens, head_dim]` in
+  float32, each KV head repeated for its group
+- `tokens_first(tile, num_heads)`: the way back, `[tokens, num_heads, head_dim]`
+- `key_tiles(first, last, num_k, tile_k, causal)`: for the positions of a tile's first and last
+  query returns two ints: tiles that are seen whole, tiles that are seen at all
+- `hidden_keys(queries, keys, device)`: for two `range`s of positions returns bool `[queries,
+  keys]`, True where the key must be hidden
+- `OnlineSoftmax.empty(rows, head_dim, like)`: a state without scores; `rows` is a shape such as
+  `(heads, queries)`
+- `state.update(scores, values)`, `state.finish()`: exercise 07.1; returns output `[heads, rows,
+  head_dim]` and log-sum-exp `[heads, rows]`
 
 In a terminal: yaie check 08.1, yaie hint 08.1, yaie reset 08.1.
 """

@@ -4,6 +4,13 @@ A tile of queries is at the positions `first` to `last`, and tile j of the keys 
 after. Count the tiles that every query sees whole, and the tiles of which some query sees
 something. Each count takes one division.
 
+You have
+- `first`, `last`: positions of the tile's first and last query, ints counted as the keys are;
+  negative for a query before all keys
+- `num_k`, `tile_k`: how many keys there are, and how many are in a tile; the last tile may be
+  shorter
+- `a // b`, `-(-a // b)`: a / b rounded down, and up
+
 In a terminal: yaie check 08.2, yaie hint 08.2, yaie reset 08.2.
 """
 

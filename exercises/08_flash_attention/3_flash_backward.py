@@ -6,6 +6,17 @@ formulas are in the docstring. A tile of keys is met by several tiles of queries
 several query heads: their gradients add up (`tokens_first` with fewer heads adds the heads of a
 group), in float32 even if q, k and v are in half precision.
 
+You have
+- `q`, `k`, `v`, `grad_out`: as in exercise 08.1; `grad_out` has the shape of q
+- `lse`, `delta`: float32 `[query tokens, heads]`: the log-sum-exp of each row, and the sum over
+  grad_out × out
+- `heads_first(tile, num_heads)`, `tokens_first(tile, num_heads)`: as in exercise 08.1; with fewer
+  heads than the tile has, `tokens_first` adds up the heads of a group
+- `key_tiles(first, last, num_k, tile_k, causal)`, `hidden_keys(queries, keys, device)`: as in
+  exercise 08.1
+- `finite(x)`: returns a copy with 0 in place of -inf
+- `x.mT`: the last two axes exchanged
+
 In a terminal: yaie check 08.3, yaie hint 08.3, yaie reset 08.3.
 """
 

@@ -4,6 +4,13 @@ Count what a linear layer and the attention of a decode step must do at least: f
 operations, where a multiplication and an addition are two, and bytes between memory and the chip,
 where each number is read once or written once. Return both as `Work(flops, num_bytes)`.
 
+You have
+- `Work(flops, num_bytes)`: what you return, two ints
+- `tokens`, `in_features`, `out_features`: the sizes of a linear layer, which has no bias
+- `batch`, `context`, `num_heads`, `num_kv_heads`, `head_dim`: sequences; tokens in the cache of
+  each; query heads; KV heads; numbers per head
+- `itemsize`: bytes per number
+
 In a terminal: yaie check 09.1, yaie hint 09.1, yaie reset 09.1.
 """
 

@@ -4,6 +4,10 @@ A device computes at most `peak` operations per second, and at the same time mov
 `bandwidth` bytes per second. Say how many operations per second it can reach at a given
 arithmetic intensity, and at which intensity the two limits meet.
 
+You have
+- `intensity`: operations per byte, a float
+- `peak`, `bandwidth`: operations per second and bytes per second, floats
+
 In a terminal: yaie check 09.2, yaie hint 09.2, yaie reset 09.2.
 """
 

@@ -2,8 +2,17 @@
 
 A kernel is launched with a number of threads per thread block, of registers per thread, and of
 bytes of shared memory per thread block. Say how many thread blocks an SM holds together: the
-scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
-`WARP` are there for you.
+scarcest of four resources decides. The docstring has the rules of allocation.
+
+You have
+- `WARP`, `round_up(number, unit)`: 32; the least multiple of `unit` that is at least `number`
+- `sm.threads`, `sm.thread_blocks`: the most that are resident together
+- `sm.registers`, `sm.partitions`, `sm.register_unit`: registers of the SM; parts of equal size,
+  each warp is in one; a warp's registers are a multiple of this
+- `sm.shared_bytes`, `sm.reserved_shared`, `sm.shared_unit`: shared memory of the SM; what CUDA
+  takes of it per thread block; a thread block's share is a multiple of this
+- `sm.threads_per_block`, `sm.registers_per_thread`, `sm.shared_per_block`: the most that a thread
+  block or a thread may have
 
 In a terminal: yaie check 09.3, yaie hint 09.3, yaie reset 09.3.
 """

@@ -6,6 +6,18 @@ tflop_s)`, with the rates that follow from `num_bytes` and `flops`. The check ru
 GPUs that only keep time: launches return before the GPU has begun, the first call compiles, the
 L2 cache makes a second call faster, and a few calls are disturbed.
 
+You have
+- `fn(*args)`: the call to time; it returns before the GPU is done
+- `clock.event()`: returns an event; `start.record()` puts it into the queue
+- `start.elapsed_time(end)`: milliseconds from one event to another; RuntimeError if the GPU has
+  not reached `end`
+- `clock.synchronize()`: waits until the GPU has finished all that was launched; returns nothing
+- `clock.empty_caches()`: launches a read of so much other memory that no input stays in the L2
+  cache; returns nothing
+- `statistics.median(values)`: the median of numbers
+- `Measurement(ms, gb_s, tflop_s)`: what you return: milliseconds, 10⁹ bytes and 10¹² operations
+  per second
+
 In a terminal: yaie check 09.4, yaie hint 09.4, yaie reset 09.4.
 """
 

@@ -4,6 +4,17 @@
 the time was measured. Return the reason why it cannot be true of the GPU, or None if there is
 none. The docstring lists the reasons and the order in which to check them.
 
+You have
+- `claim.num_bytes`, `claim.flops`, `claim.ms`: what one call is said to move, to compute and to
+  take
+- `claim.gb_s`, `claim.tflop_s`: the published rates, in 10⁹ bytes and 10¹² operations per second
+- `claim.peer_ms`, `claim.times_as_fast`: another kernel's time and the published ratio, or None
+- `claim.dtype`: "bfloat16" or "float32": what is multiplied
+- `claim.timer`, `claim.synchronized`: "events" or "host", and whether the program waited for the
+  GPU
+- `gpu.gb_s`, `gpu.tflop_s[dtype]`, `gpu.l2_bytes`, `gpu.shortest_ms`: what the GPU cannot exceed
+- `ROUNDED`: the relative difference that rounding explains, 0.01
+
 In a terminal: yaie check 09.5, yaie hint 09.5, yaie reset 09.5.
 """
 

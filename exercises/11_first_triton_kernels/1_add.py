@@ -4,6 +4,14 @@ Write the kernel. Work out which elements are this program's block and which of 
 and y there, and store the sum. `size` is any number, `BLOCK` a power of two, and the last block
 may reach past the end.
 
+You have
+- `x_ptr`, `y_ptr`, `out_ptr`: addresses of `size` numbers each; `x_ptr + offsets` is a block of
+  addresses
+- `tl.program_id(0)`: the number of this program
+- `tl.arange(0, BLOCK)`: the block 0, 1, …, BLOCK - 1
+- `tl.load(addresses, mask=inside)`: returns a block; nothing is read where `inside` is False
+- `tl.store(addresses, block, mask=inside)`: writes a block where `inside` is True
+
 In a terminal: yaie check 11.1, yaie hint 11.1, yaie reset 11.1.
 """
 

@@ -2,8 +2,19 @@
 
 Write the kernel for rows that fit in one block. Each row is loaded once and stored once; maximum,
 exponentials and sum stay in registers. There may be fewer programs than rows. A row that holds
-only -inf gives zeros (exercise 07.3). What you need besides exercise 11.1: `tl.num_programs(0)`,
-`tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.
+only -inf gives zeros (exercise 07.3).
+
+You have
+- `x_ptr`, `out_ptr`: `[rows, columns]`, one row after the other
+- `BLOCK`, `STAGES`: a power of two, at least `columns`; what `num_stages=` of the loop is to be
+- `tl.program_id(0)`, `tl.num_programs(0)`: the number of this program; how many there are
+- `tl.range(start, end, step, num_stages=STAGES)`: the rows of a loop
+- `tl.load(addresses, mask=, other=)`: returns a block with `other` where nothing is read
+- `tl.max(x)`, `tl.sum(x)`, `tl.exp(x)`: the largest number of a block, its sum, and a block of
+  exponentials
+- `tl.where(condition, a, b)`: a where the condition holds, otherwise b
+- `x.to(tl.float32)`, `float("-inf")`: another dtype; -inf
+- `tl.cast(row, tl.int64)`: a number in 64 bits, since rows × columns may exceed 2³¹
 
 In a terminal: yaie check 11.2, yaie hint 11.2, yaie reset 11.2.
 """

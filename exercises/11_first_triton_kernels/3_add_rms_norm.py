@@ -2,8 +2,16 @@
 
 A layer's output is added to the residual, and the sum is normalized for the next layer. Write the
 kernel that does both: it stores the sum as `total`, and total / sqrt(mean(total²) + eps) × weight
-as `out`, and loads x and the residual once. `tl.rsqrt(v)` is 1 / sqrt(v). The dtype behind a
-pointer is `total_ptr.dtype.element_ty`.
+as `out`, and loads x and the residual once.
+
+You have
+- `x_ptr`, `residual_ptr`, `out_ptr`, `total_ptr`: `[rows, size]`, one row after the other
+- `weight_ptr`: `[size]`
+- `eps`, `BLOCK`, `STAGES`: a float; a power of two, at least `size`; what `num_stages=` of the
+  loop is to be
+- `tl.rsqrt(v)`, `tl.sum(x)`: 1 / sqrt(v); the sum of a block
+- `total_ptr.dtype.element_ty`: the dtype behind a pointer, which `x.to(...)` takes
+- `tl.range`, `tl.load`, `tl.store`, `tl.cast`: as in exercise 11.2
 
 In a terminal: yaie check 11.3, yaie hint 11.3, yaie reset 11.3.
 """

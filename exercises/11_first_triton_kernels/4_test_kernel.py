@@ -5,6 +5,15 @@ shapes, strides, dtypes, what it writes and what it leaves alone. Your test rais
 if a promise is broken. It must accept four right kernels, which round differently, and refuse 18
 wrong ones. The kernels here are Python functions, so the test takes milliseconds.
 
+You have
+- `kernel(x, weight, out, eps)`: writes RMSNorm of x, `[rows, columns]`, times the weight,
+  `[columns]`, into out; returns nothing
+- `TOLERANCE[dtype]`: the largest error of a right result: 1e-4 in float32, 2e-3 in float16, 1e-2
+  in bfloat16
+- `row_error(got, wanted)`: the largest relative error of any row, a float; `inf` if `got` has a
+  NaN; `wanted` is in float64; 0 for no rows
+- `tensor[1:-1, 4:-4]`: a view into a larger tensor, whose rows are not adjacent
+
 In a terminal: yaie check 11.4, yaie hint 11.4, yaie reset 11.4.
 """
 

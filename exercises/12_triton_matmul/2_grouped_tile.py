@@ -4,6 +4,11 @@ Compute the row and the column of a program's tile from the number of the progra
 groups of GROUP rows of tiles. Inside a group: down its rows, then the next column. The last group
 may be lower. It is a function that kernels call, and `//`, `%` and `min` work as in Python.
 
+You have
+- `tile`: the number of the program, from 0 to tiles_m × tiles_n - 1
+- `tiles_m`, `tiles_n`: how many tiles c has down and across
+- `GROUP`: a constant, the rows of tiles in a group
+
 In a terminal: yaie check 12.2, yaie hint 12.2, yaie reset 12.2.
 """
 

@@ -4,8 +4,19 @@
 `tl.atomic_add`. Let `triton.autotune` choose the tile. `tune` gives it four configurations, the
 key, the output that must be reset before each trial, and the clock `do_bench`, and returns the
 tuned kernel. `column_sum` allocates the output and launches with a grid that fits each
-configuration. You have `triton.autotune(configs=, key=, reset_to_zero=, do_bench=)`, which
-decorates a kernel, and `triton.Config(constants, num_warps=)`.
+configuration.
+
+You have
+- `kernel`: has the parameters `x_ptr, out_ptr, rows, columns, BLOCK_M, BLOCK_N`; program (i, j)
+  adds the sums of the tile with rows from i × BLOCK_M on and columns from j × BLOCK_N on to
+  `out_ptr`, float32 `[columns]`
+- `triton.autotune(configs=, key=, reset_to_zero=, restore_value=, do_bench=)`: returns a
+  decorator of kernels
+- `triton.Config(constants, num_warps=)`: a configuration; `constants` is a dictionary such as
+  `{"BLOCK_M": 16, …}`
+- `kernel[grid]`: what to call with the arguments, which launches; a grid may be a function of the
+  constants, which returns the tuple
+- `triton.cdiv(a, b)`: a / b, rounded up
 
 In a terminal: yaie check 12.3, yaie hint 12.3, yaie reset 12.3.
 """

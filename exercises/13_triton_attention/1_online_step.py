@@ -3,8 +3,18 @@
 Two functions that every attention kernel of the engine calls: the step for one tile of scores,
 and the end, which divides and takes the logarithm. They take and return blocks in registers;
 nothing is loaded or stored. Exponentials are `tl.exp2`, powers of 2: `scale` has log2(e) in it.
-What you need besides: `tl.maximum` of two blocks, `tl.max(x, 1)` and `tl.sum(x, 1)` along a row,
-`tl.log2`, `tl.where`, and LN_2, which the file imports.
+
+You have
+- `scores`: a block `[rows, keys]`, not yet scaled; -inf where a key is hidden
+- `scale`: a float, with log2(e) in it
+- `maximum`, `total`, `out`: the state: `[rows]`, `[rows]` and `[rows, head_dim]`; the maximum is
+  of scaled scores, finite from the beginning
+- `tl.maximum(a, b)`: the larger of each pair of two blocks
+- `tl.max(x, 1)`, `tl.sum(x, 1)`: of each row of a block
+- `tl.exp2(x)`, `tl.log2(x)`, `tl.where(condition, a, b)`: powers and logarithms to base 2; a
+  where the condition holds, otherwise b
+- `x[:, None]`: a block as a column
+- `LN_2`: log(2), which turns a logarithm to base 2 into a natural one
 
 In a terminal: yaie check 13.1, yaie hint 13.1, yaie reset 13.1.
 """

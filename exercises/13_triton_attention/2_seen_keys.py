@@ -3,8 +3,17 @@
 The flash kernel goes through the keys in two loops: first the tiles that every query of its tile
 sees whole, without a mask; then those that need one. Compute, for a tile of queries, where the
 first loop ends, where the second ends, and the last key of each query, which is what the mask
-compares with. `if CAUSAL:` is decided when the kernel is compiled. `tl.minimum` and `tl.maximum`
-work on numbers too; `a // b` of a negative number rounds towards zero.
+compares with. `if CAUSAL:` is decided when the kernel is compiled.
+
+You have
+- `first_row`, `num_queries`, `num_keys`: ints: the tile's first query, counted in its sequence;
+  the queries and the keys of the sequence
+- `BLOCK_M`, `BLOCK_N`: constants: queries per tile, keys per tile
+- `CAUSAL`: a constant; with it query i sees the keys 0 to i + num_keys - num_queries
+- `tl.arange(0, BLOCK_M)`: the block 0, 1, …, BLOCK_M - 1
+- `tl.zeros((BLOCK_M,), tl.int32)`: a block of zeros, to which a number can be added
+- `tl.minimum(a, b)`, `tl.maximum(a, b)`: of numbers and of blocks; `a // b` of a negative number
+  rounds towards zero
 
 In a terminal: yaie check 13.2, yaie hint 13.2, yaie reset 13.2.
 """

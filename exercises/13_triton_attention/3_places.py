@@ -2,7 +2,16 @@
 
 The paged kernel serves all query heads of a KV head with one tile. `find_queries` says which
 query and which head each row of it is. `find_slots` looks up in the block table where keys lie,
-and must not load an entry that no wanted key needs. `x.to(tl.int64)` widens a block.
+and must not load an entry that no wanted key needs.
+
+You have
+- `rows`, `kv_head`, `group`: a block of row numbers of a KV head's tile; the KV head; how many
+  query heads share it, which are adjacent rows
+- `table`: the address of the sequence's block table, int32
+- `keys`, `end`: a block of positions in the sequence; the first position that is not wanted
+- `BLOCK_SIZE`: a constant, tokens per block
+- `tl.load(addresses, mask=, other=)`: returns a block with `other` where nothing is read
+- `x.to(tl.int64)`: a block in 64 bits
 
 In a terminal: yaie check 13.3, yaie hint 13.3, yaie reset 13.3.
 """

@@ -1,11 +1,22 @@
 """Exercise 13.4: Merge the splits of a context.
 
 A whole kernel: program r loads the outputs and log-sum-exps that the splits have left for row r,
-and stores the merged output and log-sum-exp. Splits beyond a short context have left -inf. The
-log-sum-exps are natural here: `tl.exp`, `tl.log`. LOWEST, which the file imports, is a finite
-number below any score. Mask dims beyond HEAD_DIM. Compute in float32, and cast the output to
-`out_ptr.dtype.element_ty` at the store. The parts may have more than 2³¹ elements: widen what
-indices are made of with `.to(tl.int64)`.
+and stores the merged output and log-sum-exp. Splits beyond a short context have left -inf. Mask
+dims beyond HEAD_DIM. Compute in float32, and cast the output at the store. The parts may have
+more than 2³¹ elements: widen what indices are made of.
+
+You have
+- `parts_ptr`: float32 `[SPLITS, num_rows, HEAD_DIM]`, the output of each split, divided already
+- `part_lse_ptr`: float32 `[SPLITS, num_rows]`, natural log-sum-exps; -inf where a split saw no
+  key
+- `out_ptr`, `lse_ptr`: `[num_rows, HEAD_DIM]` and float32 `[num_rows]`
+- `SPLITS`, `HEAD_DIM`, `DIM`: constants; DIM is the next power of two from HEAD_DIM on, and
+  SPLITS is one
+- `LOWEST`: a finite number below any score
+- `tl.exp(x)`, `tl.log(x)`, `tl.max(x)`, `tl.sum(x)`, `tl.sum(x, 0)`: of a block; the last one
+  adds up its rows
+- `out_ptr.dtype.element_ty`: the dtype behind a pointer, which `x.to(...)` takes
+- `x.to(tl.int64)`: a number or a block in 64 bits
 
 In a terminal: yaie check 13.4, yaie hint 13.4, yaie reset 13.4.
 """

@@ -4,6 +4,13 @@
 // its sum. In the launcher: how many thread blocks of `THREADS` threads cover `n` elements, and the
 // launch on `stream`. Change the lines between `begin` and `end` only, in both places.
 //
+// You have
+// - `x`, `y`, `out`: float32, `n` numbers each; `n` is an int, at least 1
+// - `blockIdx.x`, `blockDim.x`, `threadIdx.x`: the number of this thread block, its threads, and the
+//   number of this thread in it
+// - `THREADS`: threads per thread block
+// - `vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n)`: the launch, on `stream`
+//
 // In a terminal: yaie check 14.1, yaie hint 14.1, yaie reset 14.1.
 
 // Vector addition, one element per thread: the first kernel of the course. In float32 only;

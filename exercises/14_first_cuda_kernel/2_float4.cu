@@ -1,10 +1,18 @@
 // Exercise 14.2: Four elements in one load.
 //
 // Let each thread add four neighboring elements, read and written 16 bytes at a time through
-// pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand in the way: `n` need
-// not be a multiple of 4, and a tensor that is a slice need not begin at an address that is a
-// multiple of 16. `is_aligned(pointer)` detects the second, and `vector_add`, with one element per
-// thread, handles that case.
+// pointers to `float4`. Two things stand in the way: `n` need not be a multiple of 4, and a tensor
+// that is a slice need not begin at an address that is a multiple of 16. `vector_add`, with one
+// element per thread, handles the second case.
+//
+// You have
+// - `x`, `y`, `out`: float32, `n` numbers each
+// - `float4`: four floats, with members `x`, `y`, `z`, `w`; `make_float4(a, b, c, d)` makes one
+// - `*reinterpret_cast<const float4*>(x + i)`: loads four numbers from x[i] on; the address must be
+//   a multiple of 16
+// - `is_aligned(pointer)`: returns whether an address is a multiple of 16
+// - `vector_add<<<thread_blocks, THREADS, 0, stream>>>(x, y, out, n)`: the launch of a kernel;
+//   `vector_add_float4` takes the same
 //
 // In a terminal: yaie check 14.2, yaie hint 14.2, yaie reset 14.2.
 

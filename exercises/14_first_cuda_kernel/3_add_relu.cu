@@ -1,10 +1,16 @@
 // Exercise 14.3: Add and ReLU in one pass, in half precision.
 //
 // Compute relu(x + y) of float16 vectors without writing the sum to memory in between. A thread has
-// two neighboring elements, a `__half2` of 4 bytes: `__hadd2(a, b)` adds two pairs, `__hmax2_nan(a,
-// b)` takes the larger of each, and NaN where one is NaN, `__float2half2_rn(0.0f)` is a pair of
-// zeros. For a single `__half` they are called `__hadd`, `__hmax_nan` and `__float2half`. The launch
-// is written. Every result has to equal that of `torch.relu(x + y)`.
+// two neighboring elements. The launch is written. Every result has to equal that of `torch.relu(x +
+// y)`.
+//
+// You have
+// - `x`, `y`, `out`: float16 (`__half`), `n` numbers each
+// - `*reinterpret_cast<const __half2*>(x + i)`: loads two neighbors, for an even i; a `__half2` has
+//   4 bytes
+// - `__hadd2(a, b)`, `__hmax2_nan(a, b)`: adds two pairs; the larger of each, NaN where one is NaN
+// - `__float2half2_rn(0.0f)`: a pair of zeros
+// - `__hadd(a, b)`, `__hmax_nan(a, b)`, `__float2half(0.0f)`: the same for single numbers
 //
 // In a terminal: yaie check 14.3, yaie hint 14.3, yaie reset 14.3.
 

@@ -4,6 +4,12 @@
 // elements, or more. Write the kernel so that the whole vector is added, every element once, and so
 // that in each iteration the threads of a warp take neighboring elements.
 //
+// You have
+// - `x`, `y`, `out`: float32, `n` numbers each; `n` is an int
+// - `gridDim.x`, `blockDim.x`: how many thread blocks there are, and threads in each
+// - `blockIdx.x`, `threadIdx.x`: which of them this thread is
+// - `long long`: an int of 64 bits
+//
 // In a terminal: yaie check 14.4, yaie hint 14.4, yaie reset 14.4.
 
 // Vector addition with a grid smaller than the vector: a grid-stride loop.

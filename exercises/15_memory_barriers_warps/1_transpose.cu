@@ -1,10 +1,18 @@
 // Exercise 15.1: Transpose through a padded tile.
 //
-// A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements; `blockIdx.x` says which
-// tile across, `blockIdx.y` which tile down. Read the tile from `in` row by row into shared memory,
-// wait, and write it to `out` row by row. The matrix has any number of rows and columns, so the last
-// tiles are cut off. Each warp must ask for neighbors only (4 sectors per request in float32), and
-// no two lanes may meet in a bank (1 wavefront per request), in float16 as well.
+// A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements. Read the tile from `in`
+// row by row into shared memory, wait, and write it to `out` row by row. The matrix has any number
+// of rows and columns, so the last tiles are cut off. Each warp must ask for neighbors only (4
+// sectors per request in float32), and no two lanes may meet in a bank (1 wavefront per request), in
+// float16 as well.
+//
+// You have
+// - `in`, `out`: `[rows, columns]` and `[columns, rows]` of type T, one row after the other
+// - `TILE`, `STEP`: 32, the side of a tile; 8, the rows of threads
+// - `threadIdx.x`, `threadIdx.y`: 0 to 31 and 0 to 7; a warp has the same y
+// - `blockIdx.x`, `blockIdx.y`: which tile across, which tile down
+// - `__shared__ T tile[…][…]`: an array in shared memory, which has 32 banks of 4 bytes
+// - `__syncthreads()`: all threads meet
 //
 // In a terminal: yaie check 15.1, yaie hint 15.1, yaie reset 15.1.
 

@@ -6,6 +6,15 @@
 // tree. The caller chooses the number of thread blocks and of threads: it need not be a power of
 // two. x may have more elements than an int can count.
 //
+// You have
+// - `x`, `out`: `[rows, columns]` of type T; float32 `[rows]`
+// - `partial`: float in shared memory, a place for each thread
+// - `blockIdx.x`, `gridDim.x`: the number of this thread block, how many there are
+// - `threadIdx.x`, `blockDim.x`: the number of this thread, how many a thread block has
+// - `to_float(value)`: returns a T as a float
+// - `__syncthreads()`: all threads meet; every one of them must come
+// - `(size_t)row * columns`: a product in 64 bits
+//
 // In a terminal: yaie check 15.2, yaie hint 15.2, yaie reset 15.2.
 
 // Row sums, rung 1 of 2: a tree in shared memory.

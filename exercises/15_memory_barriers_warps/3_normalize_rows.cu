@@ -3,7 +3,16 @@
 // Divide each row by its sum. The rows are shared out as in exercise 15.2, and there are whole
 // warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the
 // warps' sums together in `per_warp`, and make sure that every thread of the thread block knows the
-// total, since each has columns to divide. `warp`, `lane` and `warps` are there for you.
+// total, since each has columns to divide.
+//
+// You have
+// - `x`, `out`: `[rows, columns]` of type T
+// - `warp`, `lane`, `warps`: of this thread; how many warps there are, 1 to 32
+// - `per_warp`: float in shared memory, 32 places
+// - `__shfl_xor_sync(ALL_LANES, value, step)`: returns the `value` of lane `lane ^ step`; all 32
+//   lanes must call it
+// - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
+// - `__syncthreads()`: all threads meet
 //
 // In a terminal: yaie check 15.3, yaie hint 15.3, yaie reset 15.3.
 

@@ -1,9 +1,18 @@
 // Exercise 15.4: RMSNorm: one pass, one row per thread block.
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
-// one row of `size` columns, from which it reads at `from` and which it writes at `to`.
-// `block_sum(value)` gives every thread the sum of all threads' values. Compute in float:
-// `to_float(x)` and `from_float<T>(value)` convert.
+// one row of `size` columns, from which it reads at `from` and which it writes at `to`. Compute in
+// float.
+//
+// You have
+// - `from`, `to`, `weight`: the row that is read, the row that is written, and the weights: `size`
+//   numbers of type T each
+// - `eps`: a float
+// - `THREADS`, `threadIdx.x`: threads per thread block, and this one's number
+// - `block_sum(value)`: returns the sum of all threads' values to every thread; all threads must
+//   call it
+// - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
+// - `rsqrtf(v)`: 1 / sqrt(v)
 //
 // In a terminal: yaie check 15.4, yaie hint 15.4, yaie reset 15.4.
 

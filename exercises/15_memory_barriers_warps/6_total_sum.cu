@@ -4,11 +4,21 @@
 // in every thread. Store it as the thread block's part in `parts`, which has a place for each thread
 // block. Then let the thread block that finishes last, whichever that is, add up all the parts and
 // write the total to `out[0]`. `ticket[0]` is a counter that is 0 when the kernel begins, and must
-// be 0 again when it ends, since the next launch uses it too. `last` is a variable in shared memory,
-// through which one thread tells all others whether their thread block is the last.
-// `block_sum(value)` gives every thread of a thread block the sum of all its threads' values;
-// `atomicAdd(ticket, 1)` adds 1 and returns the value from before. There may be more thread blocks
-// than THREADS.
+// be 0 again when it ends, since the next launch uses it too. There may be more thread blocks than
+// THREADS.
+//
+// You have
+// - `sum`: float, the sum of this thread block's elements, the same in all of its threads
+// - `parts`, `ticket`, `out`: global memory: a float per thread block; a counter, 0 at first; the
+//   total
+// - `last`: a `bool` in shared memory, by which one thread tells all others of its thread block
+// - `block_sum(value)`: the sum of `value` over the thread block, in every thread; all threads must
+//   call it
+// - `atomicAdd(ticket, 1)`: adds 1, returns what was there before
+// - `__threadfence()`: what this thread wrote before it is visible to the GPU before what it writes
+//   after it
+// - `__syncthreads()`: all threads of a thread block meet
+// - `gridDim.x`, `THREADS`: thread blocks, and threads in each
 //
 // In a terminal: yaie check 15.6, yaie hint 15.6, yaie reset 15.6.
 

@@ -6,6 +6,14 @@
 // Then write the sum to c, rounded by `from_float<T>`. m, n and k are any numbers: beyond the edges
 // of a and b there are zeros.
 //
+// You have
+// - `a`, `b`, `c`: `[m, k]`, `[k, n]` and `[m, n]` of type T, one row after the other
+// - `a_tile`, `b_tile`: float in shared memory, `[TILE][TILE]`; TILE is 32
+// - `x`, `y`: 0 to 31 each: this thread's column and row in the tile
+// - `row`, `column`: its row and column in c; they may lie outside
+// - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
+// - `__syncthreads()`: all threads meet
+//
 // In a terminal: yaie check 16.1, yaie hint 16.1, yaie reset 16.1.
 
 // Matrix product, rung 2 of 5: tiles of a and b in shared memory.

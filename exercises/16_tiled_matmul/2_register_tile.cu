@@ -6,6 +6,15 @@
 // and adds all 64 products to `sums[down][across][i][j]`: `down` and `i` say which of a's, `across`
 // and `j` which of b's. Place both barriers, too: this is in the middle of the loop over k.
 //
+// You have
+// - `a_tile`, `b_tile`: float in shared memory, `[DEPTH][128]`: column `step` of a's tile, row
+//   `step` of b's
+// - `x`, `y`, `HALF`: where the thread's first four columns and rows begin; 64, the distance to its
+//   second four
+// - `load16(&a_tile[step][i])`: returns a `Vec<float>` of four numbers; `values[0]` to `values[3]`
+// - `sums[down][across][i][j]`: `float[2][2][QUAD][QUAD]`, the thread's own; QUAD is 4
+// - `__syncthreads()`: all threads meet
+//
 // In a terminal: yaie check 16.2, yaie hint 16.2, yaie reset 16.2.
 
 // Matrix product, rung 3 of 5: 8 × 8 elements per thread, in its registers.

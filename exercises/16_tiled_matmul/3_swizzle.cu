@@ -6,6 +6,12 @@
 // their order, so that the same chunk of 8 consecutive rows (beginning at row 0, 8, 16, …) lies in 8
 // different groups of four banks.
 //
+// You have
+// - `row`, `chunk`: ints; `chunk` is 0 to CHUNKS - 1
+// - `CHUNKS`: a constant, 4, 8, 16 or 32
+// - `place`: int, to be set
+// - `a ^ b`: exclusive or: for a fixed b, different a give different results
+//
 // In a terminal: yaie check 16.3, yaie hint 16.3, yaie reset 16.3.
 
 // Matrix product, rung 5 of 5: tensor cores that do not wait for memory; the kernel that the engine

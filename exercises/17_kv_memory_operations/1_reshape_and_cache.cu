@@ -6,6 +6,16 @@
 // is padding: write nothing. Then, in the launcher, say how many bytes a unit has: the widest of 1,
 // 2, 4, 8 and 16 that every address, the row and both strides are multiples of.
 //
+// You have
+// - `keys`, `values`: of type V; row `token` begins at `token * key_stride` and `token *
+//   value_stride`
+// - `key_pool`, `value_pool`: of type V; slot s begins at `s * size`
+// - `slots`: int64, a slot for each token; negative for padding
+// - `size`: units per row
+// - `key_stride`, `value_stride`, `row_bytes`: in the launcher these three are bytes
+// - `number(pointer)`: returns an address as an `int64_t`
+// - `unit`: int, to be set: 1, 2, 4, 8 or 16 bytes
+//
 // In a terminal: yaie check 17.1, yaie hint 17.1, yaie reset 17.1.
 
 // Write new keys and values to their slots in the paged cache, rung 1 of 2: one thread block per

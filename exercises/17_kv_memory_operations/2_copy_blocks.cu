@@ -6,6 +6,14 @@
 // has to be that of copying the pairs one after the other, as they are listed, even where a block is
 // the target of one pair and the source of another.
 //
+// You have
+// - `pools[p]`: pool p of `num_pools`, an address of units of type V; block b begins at unit `b *
+//   size`
+// - `mapping`: int64, `num_pairs` pairs of a source and a target
+// - `size`: int64, units per block
+// - `blockIdx.x`, `gridDim.x`, `blockDim.x`, `threadIdx.x`: which thread this is of how many
+// - `int64_t`: an int of 64 bits: pools are large
+//
 // In a terminal: yaie check 17.2, yaie hint 17.2, yaie reset 17.2.
 
 // Copy blocks within the paged cache, rung 1 of 2: a grid of any size, one pair after another.

@@ -1,10 +1,21 @@
 // Exercise 17.3: Store keys and values in 8 bits.
 //
 // `to_fp8(x, scale)` gives the code of the e4m3 number nearest to x / scale: of two equally near the
-// even one, ±448 for all that is beyond, NaN for NaN. `__nv_cvt_float_to_fp8(float, saturation,
-// __NV_E4M3)` rounds, and with `__NV_SATFINITE` saturates; with `__NV_NOSAT` it does not. In the
-// kernel, store this thread's elements of the token's row in both pools, each with its scale: keys
-// and values have their own, one per head if `per_head` is 1, otherwise one for all.
+// even one, ±448 for all that is beyond, NaN for NaN. In the kernel, store this thread's elements of
+// the token's row in both pools, each with its scale: keys and values have their own, one per head
+// if `per_head` is 1, otherwise one for all.
+//
+// You have
+// - `x`, `scale`, `code`: floats, and the 8 bits to be set
+// - `__nv_cvt_float_to_fp8(value, saturation, __NV_E4M3)`: returns the nearest code, of two the even
+//   one; NaN for NaN
+// - `__NV_SATFINITE`, `__NV_NOSAT`: saturation: ±448 for all that is beyond; NaN for that
+// - `keys`, `values`: of type T; row `token` begins at `token * key_stride` and `token *
+//   value_stride`
+// - `key_pool`, `value_pool`: codes; slot `slot` begins at `slot * size`
+// - `key_scale`, `value_scale`: float, one per head if `per_head` is 1, otherwise one
+// - `size`, `head_dim`: elements per row, and per head
+// - `to_float(value)`: returns a T as a float
 //
 // In a terminal: yaie check 17.3, yaie hint 17.3, yaie reset 17.3.
 

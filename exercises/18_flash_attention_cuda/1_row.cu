@@ -2,11 +2,24 @@
 //
 // A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. Walk over the
 // keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`
-// times flash.scale, and update maximum, total and `sum` as the online softmax does.
-// sequence.place(key, flash.block_size) says how many strides after k and v the row of key `key`
-// begins; its KV head begins `head_start` elements later. Then write the row of out, which begins at
-// row × head_dim: the sum divided by the total. One lane writes lse at `row`: maximum + log(total).
-// A query that sees no key gets zeros and -INFINITY.
+// times flash.scale, and update maximum, total and `sum` as the online softmax does. Then write the
+// row of out, which begins at row × head_dim: the sum divided by the total. One lane writes lse at
+// `row`: maximum + log(total). A query that sees no key gets zeros and -INFINITY.
+//
+// You have
+// - `q_row`, `k_row`, `v_row`, `sum`: rows of a head, spread over the warp; the last one is zero
+// - `row.load(from, head_dim)`: loads a row that begins at `from`
+// - `dot(q_row, k_row)`: returns the dot product to all 32 lanes
+// - `sum.multiply(factor)`, `sum.add(factor, row)`: multiplies a row; adds factor × row
+// - `sum.store(to, head_dim, factor)`: writes factor × the row from `to` on
+// - `sequence.place(key, flash.block_size)`: returns int64, which row of k and v the key is
+// - `flash.k`, `flash.v`, `flash.k_stride`, `flash.v_stride`: the tensors, and the elements from one
+//   row to the next
+// - `head_start`: where the KV head begins in such a row
+// - `seen`: int, the keys that the query sees; may be 0
+// - `flash.out`, `flash.lse`, `row`: `[rows, head_dim]`, `[rows]`, and this query's row in both
+// - `WARP`: 32; lane 0 is the thread whose number is a multiple of it
+// - `flash.scale`, `expf(x)`, `logf(x)`: the factor of scores; natural exponential and logarithm
 //
 // In a terminal: yaie check 18.1, yaie hint 18.1, yaie reset 18.1.
 

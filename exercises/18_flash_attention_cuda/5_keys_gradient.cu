@@ -7,6 +7,19 @@
 // latter times scale. If causal, query i sees the keys 0 to num_k - num_q + i. Row (query, head) of
 // q and grad_out has the number query × heads + head, and so do its lse and its delta.
 //
+// You have
+// - `k_row`, `v_row`, `q_row`, `grad_row`, `k_sum`, `v_sum`: rows of a head, spread over the warp;
+//   the sums are zero, and the first two are loaded
+// - `row.load(from, head_dim)`, `dot(a, b)`: loads a row; returns the dot product to all lanes
+// - `sum.add(factor, row)`, `sum.store(to, head_dim, factor)`: adds factor × row; writes factor ×
+//   the row from `to` on
+// - `q`, `grad_out`: `[num_q, heads, head_dim]`, one row after the other
+// - `lse`, `delta`: float `[num_q, heads]`
+// - `grad_k`, `grad_v`, `own`: the outputs, and where this key's row begins in both
+// - `num_q`, `num_k`, `heads`, `kv_heads`: ints; `heads / kv_heads` query heads share a KV head, and
+//   are adjacent
+// - `scale`, `causal`, `expf(x)`: a float; a bool; the natural exponential
+//
 // In a terminal: yaie check 18.5, yaie hint 18.5, yaie reset 18.5.
 
 // Gradients of attention: every weight is recomputed from the log-sum-exp.

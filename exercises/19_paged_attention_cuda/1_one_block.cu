@@ -8,6 +8,19 @@
 // write `out[row * head_dim + d]` and `lse[row]` of `paged`: zeros and −INFINITY if there was no
 // key.
 //
+// You have
+// - `scores`, `count`: float in shared memory; the first `count` are this chunk's scores
+// - `best`, `total`: float of each thread: −INFINITY and 0 at first, the same in all threads
+// - `rescale`: float of each thread, to be set
+// - `max_of_warp`, `sum_of_warp`: float in shared memory, a place for each of the WARPS warps
+// - `warp`, `lane`, `THREADS`, `WARP`: of this thread; 128 threads, 32 lanes
+// - `__shfl_xor_sync(ALL_LANES, x, step)`, `warp_sum(x)`: returns the `x` of lane `lane ^ step`;
+//   returns the sum over the warp
+// - `sums`, `head_dim`: float in shared memory, the sum of weight × value for each of the `head_dim`
+//   elements, relative to `best`
+// - `paged.out`, `paged.lse`, `row`: outputs, and this row in both; `from_float<T>(value)` rounds
+// - `__syncthreads()`: all threads meet
+//
 // In a terminal: yaie check 19.1, yaie hint 19.1, yaie reset 19.1.
 
 // Paged attention, rung 1 of 4: one thread block per query and query head.

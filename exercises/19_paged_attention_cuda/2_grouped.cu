@@ -3,10 +3,27 @@
 // The thread block has the `heads` query heads q[0], q[1], … of one KV head, and a state for each.
 // Walk over the keys of `context`: a team of lanes takes a key, loads its row and the row of values
 // once, and lets every head use them. The score is `team.sum(dot(q[h], k)) * paged.scale`, and
-// `states[h].add(score, v)` adds it to the head's state. `find_slot(context, key, paged.block_size)`
-// returns the slot of a key; a slot holds paged.kv_heads rows of paged.head_dim elements. The warp's
-// teams begin with key `first_team`. At the end call `finish(team, states, heads, …, …)` with the
-// addresses of this thread block's first row of paged.out and of paged.lse, row number `row`.
+// `states[h].add(score, v)` adds it to the head's state. The warp's teams begin with key
+// `first_team`. At the end call `finish(team, states, heads, …, …)` with the addresses of this
+// thread block's first row of paged.out and of paged.lse, row number `row`.
+//
+// You have
+// - `context.length`: int, how many keys the query sees
+// - `first_team`, `WARPS`: the number of this warp's first team in the thread block; warps per
+//   thread block
+// - `team.number()`, `team.teams_per_warp()`: the number of this team in its warp; how many a warp
+//   has
+// - `find_slot(context, key, paged.block_size)`: returns int64, the slot of a key; a slot holds
+//   paged.kv_heads rows of paged.head_dim elements
+// - `paged.key_pool`, `paged.value_pool`, `kv_head`: the pools, and which of a slot's rows to read
+// - `team.load(from, x)`: loads this lane's part of a row into `float x[PER_LANE]`
+// - `dot(q[h], k)`, `team.sum(value)`: of this lane's parts; the sum over the team, which all 32
+//   lanes must call
+// - `states[h].add(score, v)`: takes a key into head h's state
+// - `heads`, `HEADS`: query heads of this thread block, and the constant they are at most
+// - `finish(team, states, heads, out, lse)`: merges all teams and writes; `out` and `lse` are the
+//   addresses of the first head's row
+// - `paged.out`, `paged.lse`, `row`: `[rows, head_dim]`, `[rows]`, and the row of the first head
 //
 // In a terminal: yaie check 19.2, yaie hint 19.2, yaie reset 19.2.
 

@@ -4,9 +4,20 @@
 // with key s * part and has `part` keys, and the last of the `splits` has all that are left; none
 // goes beyond context.length. A thread block without keys may return. Each split leaves an output,
 // divided by its own sum, and a log-sum-exp. In the second kernel merge those of the first `count`
-// splits, which are the ones with keys, to paged.out and paged.lse of row `row`: split s has left
-// `parts[(s * rows + row) * paged.head_dim + d]` and `part_lse[s * rows + row]`. With a count of 0
+// splits, which are the ones with keys, to paged.out and paged.lse of row `row`. With a count of 0
 // the row is zeros and −INFINITY.
+//
+// You have
+// - `split`, `splits`, `part`: which split this thread block has, of how many; keys per split
+// - `context.length`: int, how many keys the query sees
+// - `begin`, `end`: ints, to be set
+// - `count`: how many splits have keys
+// - `parts`, `part_lse`: float: split s has left `parts[(s * rows + row) * paged.head_dim + d]` and
+//   `part_lse[s * rows + row]`
+// - `row`, `rows`: this row, and how many there are
+// - `paged.out`, `paged.lse`: `[rows, head_dim]` and float `[rows]`; `from_float<T>(value)` rounds
+// - `min(a, b)`, `expf(x)`, `fmaxf(a, b)`, `logf(x)`: functions of numbers
+// - `MERGERS`: threads of a thread block in the second kernel
 //
 // In a terminal: yaie check 19.3, yaie hint 19.3, yaie reset 19.3.
 

@@ -6,6 +6,16 @@ attend to its own tokens, which come after the shared blocks, and all sequences 
 shared ones, with one call of `attention`. Then merge. shared_len may be 0, and a sequence may
 have no tokens of its own.
 
+You have
+- `q`: `[batch, heads, head_dim]`, a query for each sequence
+- `key_pool`, `value_pool`: `[num_blocks, block_size, KV heads, head_dim]`
+- `block_tables`, `context_lens`: int32 `[batch, most]` and `[batch]`; the first `shared_len`
+  tokens lie in the same blocks for all, `shared_len` is a multiple of block_size
+- `paged_attention(q, key_pool, value_pool, block_tables, context_lens, starts, scale,
+  attention)`: returns a state; sequence i has queries `starts[i]` to `starts[i + 1] - 1`
+- `attention(q, k, v, causal=, scale=)`: returns a state; k and v are `[keys, KV heads, head_dim]`
+- `merge_states(a, b)`: returns the state over both sets of keys; a state is (output, log-sum-exp)
+
 In a terminal: yaie check 19.4, yaie hint 19.4, yaie reset 19.4.
 """
 

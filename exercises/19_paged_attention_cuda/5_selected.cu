@@ -4,9 +4,21 @@
 // `selected` has room for `most` entries: the first `counts[token]` are positions in the sequence,
 // in any order, and the others are not positions. Walk over the list as rung 2 walks over a context:
 // a team of lanes takes an entry and loads the row of the key and of the value once for all query
-// heads. `find_slot(context, position, paged.block_size)` returns the slot of a position. The rest
-// is as in exercise 19.2: `team.load`, `team.sum(dot(q[h], k)) * paged.scale`, `states[h].add(score,
-// v)`; `finish` is called for you.
+// heads. The rest is as in exercise 19.2.
+//
+// You have
+// - `selected`, `most`: int32 `[tokens, most]`: row `token` begins at `token * most` and holds
+//   positions in the sequence, in any order
+// - `counts`: int32 `[tokens]`: how many entries of the row are valid; those after them hold
+//   anything
+// - `context`, `find_slot(context, position, paged.block_size)`: the block table of this query's
+//   sequence; the slot of a position
+// - `first_team`, `team.number()`, `team.teams_per_warp()`, `WARPS`: as in exercise 19.2
+// - `paged.kv_heads`, `paged.head_dim`, `paged.scale`, `PER_LANE`: as in exercise 19.2
+// - `paged.key_pool`, `paged.value_pool`, `team.load(from, x)`, `team.sum(value)`, `dot(a, b)`: as
+//   in exercise 19.2
+// - `q[h]`, `states[h]`, `heads`, `HEADS`, `kv_head`: as in exercise 19.2; `finish` is called after
+//   your lines
 //
 // In a terminal: yaie check 19.5, yaie hint 19.5, yaie reset 19.5.
 

@@ -7,6 +7,13 @@
 // again: each group's last element holds what lies before the group; the left half gets that, the
 // right half that plus the left half's sum. `carry` is what the tiles before this one add up to.
 //
+// You have
+// - `x`, `out`, `n`: int32, `n` and `n + 1` numbers; `n` may be 0
+// - `sums`, `total`: ints in shared memory: `width` of them; one
+// - `width`, `carry`: 2 × blockDim.x, a power of two; int, 0 at first, each thread has its own
+// - `threadIdx.x`, `blockDim.x`: the number of this thread, how many there are
+// - `__syncthreads()`: all threads meet
+//
 // In a terminal: yaie check 20.1, yaie hint 20.1, yaie reset 20.1.
 
 // Prefix sum, rung 1 of 2: Blelloch's scan in shared memory.

@@ -6,6 +6,14 @@
 // cached[t]. num_tokens may be larger than ends[batch - 1]: nothing is written beyond that end.
 // Write the launch as well; batch and num_tokens may be any.
 //
+// You have
+// - `ends`, `kv`: int32 `[batch]`: tokens of the requests up to this one; keys of the request
+// - `expanded`, `cached`: int32, `num_tokens` places at least: the outputs
+// - `topk`, `batch`, `num_tokens`: ints; batch and num_tokens are at least 1
+// - `THREADS`, `ceil_div(a, b)`: 256 threads per thread block; a / b, rounded up
+// - `fill_from_ends<<<thread_blocks, THREADS, 0, stream>>>(ends, kv, topk, expanded, cached, batch,
+//   num_tokens)`: the launch
+//
 // In a terminal: yaie check 20.2, yaie hint 20.2, yaie reset 20.2.
 
 // Metadata of draft-extend, rung 1 of 2: one thread per token, which finds its request by binary

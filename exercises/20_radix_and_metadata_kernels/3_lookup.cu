@@ -1,11 +1,21 @@
 // Exercise 20.3: The longest cached prefix, in arrays.
 //
-// A thread walks down the tree for one prompt, from node 0. Node i's key is edges[starts[i]] …
-// edges[starts[i + 1] - 1], its children are the nodes children[i] … children[i + 1] - 1, and block
-// k of its key has the value values[starts[i] / block_size + k]. Of `prompt`, `whole` tokens are
-// looked up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that
-// is lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
+// A thread walks down the tree for one prompt, from node 0. Of `prompt`, `whole` tokens are looked
+// up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that is
+// lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
 // found go to `row`; its max_blocks elements are -1 after them.
+//
+// You have
+// - `prompt`, `whole`: the prompt's tokens, and how many of them are looked up, a multiple of
+//   block_size
+// - `edges`, `starts`: the keys of all nodes, one after the other; key i is `edges[starts[i]]` to
+//   `edges[starts[i + 1] - 1]`
+// - `children`: node i's children are the nodes `children[i]` to `children[i + 1] - 1`; siblings
+//   differ in their first block
+// - `values`: block k of node i's key has `values[starts[i] / block_size + k]`
+// - `row`, `max_blocks`: int32, `max_blocks` places: the values found, then -1
+// - `lengths[p]`, `nodes[p]`: the other outputs
+// - `min(a, b)`: the smaller of two ints
 //
 // In a terminal: yaie check 20.3, yaie hint 20.3, yaie reset 20.3.
 

@@ -5,6 +5,18 @@ kernel: how many tokens there are, and whether the outputs have room for them. I
 num_tokens, nothing may be copied from the device to the host: no .item(), .tolist() or .cpu(), no
 loop over a tensor, no operator whose result has a size that only the device knows.
 
+You have
+- `extend_seq_lens`, `seq_lens`: int32 `[batch]`: new tokens of each request, and its keys, the
+  new tokens' included
+- `nsa_index_topk`: int, the most keys that a token's second number may say
+- `out_seqlens_expanded`, `out_nsa_cache_seqlens`: int32, the outputs; they may be longer than
+  needed
+- `num_tokens`: None, or how many new tokens there are
+- `lengths.cumsum(0)`: running sums
+- `torch.searchsorted(ends, tokens, right=True)`: for each token the first index whose end is
+  greater than it
+- `x.clamp(min=, max=)`: a copy within bounds
+
 In a terminal: yaie check 20.4, yaie hint 20.4, yaie reset 20.4.
 """
 

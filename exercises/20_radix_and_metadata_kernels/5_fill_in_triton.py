@@ -3,9 +3,18 @@
 Write the kernel in one launch. Each program loads the lengths of the whole batch, turns them into
 ends by a prefix sum, finds the request of each of its TOKENS tokens, and stores both numbers.
 `find_request` searches in two ways: BISECT=False compares all tokens with all ends in one block,
-BISECT=True bisects. New here: `tl.cumsum(x, axis=0)` is an inclusive prefix sum, and
-`tl.gather(x, index, axis=0)` is a block of the elements x[index], where both x and index are
-blocks.
+BISECT=True bisects.
+
+You have
+- `lengths_ptr`, `kv_ptr`: int32 `[batch]`: new tokens and keys of each request
+- `expanded_ptr`, `cached_ptr`: int32, at least `num_tokens` elements: the outputs
+- `topk`, `num_tokens`, `batch`: ints
+- `BATCH`, `TOKENS`: constants, powers of two: at least `batch`; tokens of a program. The grid is
+  enough for `num_tokens`
+- `tl.cumsum(x, axis=0)`: the inclusive prefix sum of a block
+- `tl.gather(x, index, axis=0)`: the block of x[index]; every index from 0 to `BATCH` - 1
+- `tl.sum(x, axis=1)`, `tl.minimum`, `tl.maximum`, `tl.where`, `tl.zeros_like(x)`: as in notebook
+  11; a block of zeros of the same shape
 
 In a terminal: yaie check 20.5, yaie hint 20.5, yaie reset 20.5.
 """

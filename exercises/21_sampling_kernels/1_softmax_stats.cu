@@ -2,9 +2,19 @@
 //
 // Write the maximum of each row to best[row], and the sum of exp(x − maximum) to total[row], reading
 // the row once. `from` is the row; the threads of the thread block, whole warps, share its columns.
-// `rescale(total, from, to)` brings a sum that is relative to one maximum to another, and gives 0
-// where there is nothing yet. `per_warp` has room for a pair of each warp; `warp`, `lane` and
-// `warps` are there for you.
+//
+// You have
+// - `from`, `columns`: the row, numbers of type T, and how many
+// - `best`, `total`, `row`: the outputs, float `[rows]`, and the row
+// - `Stats`: a struct of two floats, `best` and `total`; `Stats{-INFINITY, 0.0f}` is that of no
+//   number
+// - `rescale(total, from, to)`: returns a sum relative to maximum `from` as one relative to `to`; 0
+//   where there is nothing yet
+// - `per_warp`: `Stats` in shared memory, a place for each warp
+// - `warp`, `lane`, `warps`, `WARP`: of this thread; how many warps there are; 32
+// - `__shfl_xor_sync(ALL_LANES, value, step)`: returns the `value` of lane `lane ^ step`, a number,
+//   not a struct
+// - `to_float(value)`, `__syncthreads()`: a T as a float; all threads meet
 //
 // In a terminal: yaie check 21.1, yaie hint 21.1, yaie reset 21.1.
 

@@ -4,8 +4,21 @@
 // −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
 // temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row],
 // id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, share the tokens of the
-// row at `from`; `better(a, b)` compares two of them. `per_warp`, `warp`, `lane` and `warps` are
-// there for you.
+// row at `from`.
+//
+// You have
+// - `from`, `size`: the row of logits, of type T, and how many
+// - `temperature`, `seed`, `step`, `tokens`: a float, and three int64, per row
+// - `random_bits(seed, step, id)`: returns 32 random bits, `uint32_t`, the same for the same three
+//   numbers
+// - `Best`: a struct of `float score` and `int token`
+// - `better(a, b)`: returns the larger of two, of equal scores the first token; token -1 loses
+// - `per_warp`: `Best` in shared memory, a place for each warp
+// - `warp`, `lane`, `warps`, `WARP`: of this thread; how many warps there are; 32
+// - `__shfl_xor_sync(ALL_LANES, value, step)`: returns the `value` of lane `lane ^ step`, a number,
+//   not a struct
+// - `to_float(value)`, `logf(x)`, `0x1p-23f`, `__syncthreads()`: a T as a float; the natural
+//   logarithm; 2^−23; all threads meet
 //
 // In a terminal: yaie check 21.2, yaie hint 21.2, yaie reset 21.2.
 

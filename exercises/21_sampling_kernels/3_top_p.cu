@@ -1,12 +1,22 @@
 // Exercise 21.3: The threshold of top-p without a sort.
 //
 // Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
-// threshold[row] and above[row]. `wanted` is the mass that has to be reached. descending(x) is a key
-// of 32 bits, smaller for larger logits; float_of(key) is the logit again, mass_of(x, best[row]) its
-// mass, an integer: keep sums of masses in `Mass`. In four rounds, take the key 8 bits at a time: a
-// histogram `bins` of the masses says in which of the 256 bins the cumulative mass, in ascending
-// order of keys, first reaches `wanted`. The next round looks only at keys that begin with the bits
-// found so far. There are 256 threads.
+// threshold[row] and above[row]. `wanted` is the mass that has to be reached. Logits are compared by
+// their keys. In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses says
+// in which of the 256 bins the cumulative mass, in ascending order of keys, first reaches `wanted`.
+// The next round looks only at keys that begin with the bits found so far. There are 256 threads.
+//
+// You have
+// - `from`, `columns`: the row of logits, of type T, and how many
+// - `wanted`: `Mass`, an integer of 64 bits: what has to be reached
+// - `descending(x)`, `float_of(key)`: a float as a key of 32 bits, smaller for larger floats; the
+//   float of a key
+// - `mass_of(x, best[row])`: returns the `Mass` of a logit
+// - `bins`: `Mass` in shared memory, 256 places
+// - `atomicAdd(&bins[i], mass)`: adds, whatever other threads add there
+// - `THREADS`: 256
+// - `threshold`, `above`, `row`: the outputs, float and int64 per row, and the row
+// - `to_float(value)`, `__syncthreads()`: a T as a float; all threads meet
 //
 // In a terminal: yaie check 21.3, yaie hint 21.3, yaie reset 21.3.
 

@@ -6,6 +6,23 @@
 // an exception. Then register it. The check compiles your file against small headers that stand in
 // for torch's and simulate two GPUs; the same file compiles against torch.
 //
+// You have
+// - `vector_add_float4_f32(x, y, out, n, stream)`: the launcher: three pointers to float32, an int,
+//   a `cudaStream_t`; returns a `cudaError_t`
+// - `x.is_cuda()`, `x.device()`, `x.get_device()`: where a tensor lies; devices can be compared
+// - `x.scalar_type()`, `at::kFloat`: its dtype, and float32
+// - `x.sizes()`, `x.numel()`, `x.is_contiguous()`: its shape, its number of elements (64 bits),
+//   whether they lie side by side in order
+// - `x.const_data_ptr<float>()`, `out.mutable_data_ptr<float>()`: addresses
+// - `at::empty_like(x)`: a new `at::Tensor` of the same shape, dtype and device
+// - `TORCH_CHECK(condition, words, values, …)`: throws with these words unless the condition holds
+// - `C10_CUDA_CHECK(code)`: throws if a `cudaError_t` is not `cudaSuccess`
+// - `c10::cuda::CUDAGuard guard(device);`: makes a device the current one until `guard` goes out of
+//   scope
+// - `c10::cuda::getCurrentCUDAStream()`: the current stream of the current device
+// - `m.impl("vector_add", &vector_add_cuda)`: registers the function for tensors on a GPU
+// - `INT_MAX`: the largest int
+//
 // In a terminal: yaie check 22.1, yaie hint 22.1, yaie reset 22.1.
 
 // Vector addition as an operator of torch: its implementation for CUDA tensors.

@@ -4,6 +4,11 @@ Choose a way to build a kernel for a situation: first rule out the ways that do 
 take the one with the shortest total wait. The docstring has the rules; the seconds are those that
 the notebook shows.
 
+You have
+- `ways`: a list of `Way(name, seconds, first_call, needs_nvcc, launcher, operator, cards)`
+- `situation`: a `Situation(has_nvcc, cards, needs_launcher, needs_operator, edits, starts)`
+- `cards`: sets of compute capabilities such as `{(7, 5), (9, 0)}`; a way's may be None
+
 In a terminal: yaie check 22.2, yaie hint 22.2, yaie reset 22.2.
 """
 

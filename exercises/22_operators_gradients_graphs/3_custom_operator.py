@@ -4,6 +4,17 @@ Register the kernel as an operator of torch, in the namespace that you are given
 that computes, and a fake, which says what the result will look like. `torch.library.custom_op`
 does both; a `torch.library.Library` is the long way.
 
+You have
+- `namespace`: a str; the operator is called `torch.ops.<namespace>.silu_and_mul`
+- `launch_silu_and_mul(x, out)`: writes silu(gate) × up of x, contiguous `[rows, 2 × size]`, into
+  out, `[rows, size]`; returns nothing
+- `torch.library.custom_op(name, mutates_args=())`: decorates a function, whose annotations are
+  the schema; name is `"namespace::operator"`
+- `operator.register_fake`: decorates the function that makes an empty result from arguments
+  without numbers
+- `x.new_empty(rows, columns)`: an empty tensor of the same dtype and device; the sizes may be
+  symbols
+
 In a terminal: yaie check 22.3, yaie hint 22.3, yaie reset 22.3.
 """
 

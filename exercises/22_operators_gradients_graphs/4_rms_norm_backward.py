@@ -4,6 +4,15 @@ The forward pass is given; it keeps x, weight and the scale of each row. Write t
 which receives the gradient of the result. The formulas are in the docstring; the last exercise of
 notebook 08 was of the same kind.
 
+You have
+- `ctx.saved_tensors`: x `[..., size]`, weight `[size]` and scale `[..., 1]`, which is float32, or
+  float64 if x is
+- `gradient`: g, `[..., size]`, of the result; only to be read
+- `(of_x, of_weight, None)`: what you return: the gradients in the dtypes of x and of weight, and
+  None for eps
+- `x.to(dtype)`, `x.mean(dim=-1, keepdim=True)`: another dtype; the mean of each row, `[..., 1]`
+- `x.flatten(0, -2)`: all axes but the last as one
+
 In a terminal: yaie check 22.4, yaie hint 22.4, yaie reset 22.4.
 What this file does not define is inherited from yaie/course/lessons/custom.py.
 """

@@ -4,6 +4,18 @@
 nothing of its caller: it reads the tensors that it was captured with, whatever they contain, and
 always writes into the same result.
 
+You have
+- `self.padding`: a dict from a name to a tensor, a row for places without a request
+- `self.step(inputs)`: takes a dict from a name to a tensor `[size, ...]`, returns a tensor
+  `[size, ...]`
+- `self.capture(function)`: returns what the function returned, a tensor that each replay writes,
+  and a function that replays it
+- `self.inputs`, `self.outputs`, `self.replays`: dicts from a captured size to the tensors that
+  its replay reads, the tensor that it writes, and the function that replays it
+- `batch`: a dict from a name to a tensor `[rows, ...]`
+- `torch.stack([row] * size)`: `[size, ...]`, the same row `size` times
+- `tensor[:rows] = other`: writes into the tensor itself, where a replay reads it
+
 In a terminal: yaie check 22.5, yaie hint 22.5, yaie reset 22.5.
 What this file does not define is inherited from yaie/course/lessons/capture.py.
 """

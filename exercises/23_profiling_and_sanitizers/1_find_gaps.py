@@ -4,6 +4,15 @@ A profiler's timeline is a list of kernels: when each was launched, when it bega
 Find the gaps in which the GPU does nothing, and say for each whether the GPU waited for the CPU
 to launch something, or for itself. The docstring has the rules.
 
+You have
+- `kernel.launched`: a float, in microseconds: when the call that launched the kernel returned;
+  the kernel may begin a little earlier
+- `kernel.begins`, `kernel.ends`: floats; the kernels come in any order, and some run at the same
+  time
+- `Gap(begins, ends, waits_for)`: what the list holds; `waits_for` is "CPU" or "GPU"
+- `sorted(kernels, key=lambda kernel: kernel.begins)`: a list, the earliest beginning first
+- `math.inf`: more than any number
+
 In a terminal: yaie check 23.1, yaie hint 23.1, yaie reset 23.1.
 """
 

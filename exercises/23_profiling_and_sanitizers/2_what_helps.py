@@ -4,6 +4,18 @@ Read a profile whose kernel you do not know: say what limits the kernel, and pre
 proposed change the least time that it would leave. The rules are in the docstring, with a trap
 that is in every table of ncu.
 
+You have
+- `metrics`: a dict of floats: `nanoseconds`, `thread_blocks`, a percentage for each part in
+  `MEMORY` and `CORES`, cycles for each reason in `WAITS`
+- `MEMORY`, `CORES`, `WAITS`, `NAMES`: dicts from a name to words; MEMORY begins at DRAM
+- `USED`: 60, the percentage from which a part counts as used up
+- `SMS`, `IN_EACH_SM`: 132; the parts of which each SM has one
+- `waves_of(metrics)`: returns a float, the thread blocks divided by those that the GPU holds
+  together
+- `change.work`: a dict from a part to how much of its work is left; other parts keep theirs
+- `change.warps`, `change.blocks`: floats: how many times as many warps an SM can hold, how many
+  times as many thread blocks share the work
+
 In a terminal: yaie check 23.2, yaie hint 23.2, yaie reset 23.2.
 """
 

@@ -3,8 +3,16 @@
 // A kernel from the first line to the last: name, parameters, index, bound, formula, and its launch.
 // Row r of `x` holds `size` gates and then `size` ups; `out[r][c]` is gate / (1 + exp(-gate)) × up,
 // computed in float32 and rounded once. The launcher is instantiated for float32, float16 and
-// bfloat16, so the kernel is a template; `to_float(x)` and `from_float<T>(x)` convert. Change the
-// lines between `begin` and `end` only.
+// bfloat16, so the kernel is a template. Change the lines between `begin` and `end` only.
+//
+// You have
+// - `x`, `out`: `[rows, 2 × size]` and `[rows, size]` of type T, one row after the other
+// - `rows`, `size`: ints, at least 1
+// - `blockIdx.x`, `blockDim.x`, `threadIdx.x`, `THREADS`: which thread this is; threads per thread
+//   block
+// - `stream`: a `cudaStream_t`, the last argument of the launch
+// - `to_float(value)`, `from_float<T>(value)`: from T to float, and back, rounded
+// - `expf(x)`, `ceil_div(a, b)`: the natural exponential; a / b, rounded up
 //
 // In a terminal: yaie check 24.1, yaie hint 24.1, yaie reset 24.1.
 

@@ -1,9 +1,16 @@
 """Exercise 24.2: Who computes an operator.
 
-The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
-`order(operator, device)` the names that `auto` tries there, best first; a function raises
-`Unsupported` for arguments that it cannot compute, and `announce(operator, backend, reason)`
-warns, once for each reason. Any backend but AUTO is a demand.
+The heart of the registry. Any backend but AUTO is a demand.
+
+You have
+- `resolve(operator, backend)`: returns the function of a back end; raises if there is none
+- `order(operator, device)`: returns the names that `auto` tries there, a list, best first; the
+  last one is always able
+- `Unsupported`, `Declined`: exceptions that such a function raises for arguments that it cannot
+  compute; `Declined` is an `Unsupported` that needs no warning
+- `announce(operator, backend, reason)`: warns, once for each reason, a str
+- `AUTO`: the name "auto"
+- `arguments`: a tuple, what the function is called with
 
 In a terminal: yaie check 24.2, yaie hint 24.2, yaie reset 24.2.
 """

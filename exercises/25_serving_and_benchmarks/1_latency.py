@@ -5,6 +5,13 @@ run, compute time to first token, inter-token latency, time per output token and
 latency, the 50th and 99th percentile of each, and the tokens per second. Write `percentile`
 first; `summarize` returns a `Latency`.
 
+You have
+- `trace.due`, `trace.tokens`: a float, when the request was due; a list of the times of its
+  tokens, ascending, in seconds
+- `Latency(requests=, tokens=, tokens_per_second=, ttft_p50=, ttft_p99=, itl_p50=, itl_p99=,
+  tpot_p50=, tpot_p99=, e2e_p50=, e2e_p99=)`: what `summarize` returns; the first two are ints
+- `math.ceil(x)`, `math.nan`: x rounded up; what stands where there is no gap
+
 In a terminal: yaie check 25.1, yaie hint 25.1, yaie reset 25.1.
 """
 

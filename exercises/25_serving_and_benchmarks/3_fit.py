@@ -3,6 +3,12 @@
 Before you start a server, compute how many requests of a known size its KV blocks hold to their
 ends. Some tokens of the prompt may be the same for all requests, and are then stored once.
 
+You have
+- `num_blocks`, `block_size`: the blocks of the pool; tokens per block
+- `prompt`, `output`: tokens of each request; the last token of an answer is never stored
+- `shared`: how many of the prompt's first tokens are the same for all requests
+- `blocks_needed(num_tokens, block_size)`: returns an int, rounded up
+
 In a terminal: yaie check 25.3, yaie hint 25.3, yaie reset 25.3.
 """
 

@@ -13,6 +13,7 @@ You have
 - `attained`: a dict from the rate at which requests were sent, a float, to the share of them that
   met the limits, in no order
 - `share`: a float from 0 to 1
+- `pairwise(rates)`: neighbors of a sequence, as pairs
 
 In a terminal: yaie check 25.4, yaie hint 25.4, yaie reset 25.4.
 """

@@ -1,8 +1,17 @@
 """Exercise 26.1: Split a linear layer in both ways.
 
-Compute a rank's part of a linear layer, split by its outputs and split by its inputs.
-`part(count, rank, size)` gives a rank's slice. The second split needs what the other ranks have:
-call `all_reduce` once, at the right place, and mind the bias.
+Compute a rank's part of a linear layer, split by its outputs and split by its inputs. The second
+split needs what the other ranks have: call `all_reduce` once, at the right place, and mind the
+bias.
+
+You have
+- `part(count, rank, size)`: returns a slice, the rank's part of `count` rows or columns
+- `linear(x, weight, bias)`: returns x @ weight.T + bias; the bias may be None
+- `weight`, `bias`: `[out, in]`, the whole matrix; `[out]` or None
+- `x`: `[tokens, in]` in the first function; in the second only this rank's columns, `[tokens, in
+  / size]`
+- `all_reduce(tensor)`: returns the sum of all ranks' tensors, on every rank
+- `rank`, `size`: ints: which rank this is, of how many
 
 In a terminal: yaie check 26.1, yaie hint 26.1, yaie reset 26.1.
 """

@@ -4,6 +4,14 @@ Say which query heads and KV heads a rank computes, also where there are fewer K
 ranks, and which part of each tensor of a checkpoint it loads, so that it never reads more than
 its share. The docstrings list the tensors.
 
+You have
+- `rank`, `size`: ints: which rank, of how many
+- `num_heads`, `num_kv_heads`: ints; query head h reads KV head h // (num_heads // num_kv_heads)
+- `name`, `shape`: such as `"model.layers.3.self_attn.q_proj.weight"`; a sequence of ints, `[out,
+  in]` for a matrix
+- `config.num_attention_heads`, `config.num_key_value_heads`, `config.head_dim`: ints
+- `part(count, rank, size)`: returns a slice, the rank's part of `count` rows or columns
+
 In a terminal: yaie check 26.2, yaie hint 26.2, yaie reset 26.2.
 """
 

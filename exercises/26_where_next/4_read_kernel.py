@@ -5,6 +5,21 @@ four questions about it: which tokens a thread scores, where the block table lea
 version 2 launches and keeps, and which names stand for what. The constants in this module are
 those that the launchers compile it with.
 
+You have
+- `HEAD_SIZE`, `BLOCK_SIZE`, `NUM_THREADS`, `PARTITION_SIZE`: 64, 16, 128 and 512: the kernel's
+  template arguments in the launchers
+- `WARP_SIZE`, `NUM_WARPS`, `THREAD_GROUP_SIZE`: 32, 4 and 2, which follow
+- `X`: 4: `x` of the key cache, the floats in 16 bytes
+- `block_table`: a list of ints: the sequence's row of `block_tables`
+- `seq_lens`, `max_seq_len`: a list of ints; an int that is at least 1 and not less than any of
+  them
+- `tokens_of(thread, seq_len, partition)`: returns a list of tokens; `partition` is None for
+  version 1
+- `key_place(block_table, token, kv_head, element, num_kv_heads)`: returns an int, an index in the
+  flat cache
+- `version_two(seq_lens, num_heads, max_seq_len)`: returns a tuple of three ints
+- `names()`: returns a dict of five names; its docstring has the questions
+
 In a terminal: yaie check 26.4, yaie hint 26.4, yaie reset 26.4.
 """
 

@@ -4,6 +4,16 @@ Review a change before you send it: from its files, its claims and what was run,
 of this repository it does not meet yet. The rules are those of CONTRIBUTING.md; `RULES` has their
 names in order, and the docstring says what counts.
 
+You have
+- `change.files`: a frozenset of paths such as `"csrc/norm/rms_norm.cu"`, changed or added
+- `change.new_operators`, `change.faster_on`: tuples of str: public operators that it adds; GPUs
+  on which it is said to be faster
+- `change.records`: a tuple of `Record(gpu, gpus, checked)`: the GPU's name, how many were used,
+  whether results were compared in the same run
+- `change.passed`: a frozenset of names of tools that found nothing
+- `TOOLS`, `SEVERAL_GPUS`: the three tools of compute-sanitizer; the files of tensor parallelism
+- `RULES`: a dict: name → rule, in the order of the answer
+
 In a terminal: yaie check 26.5, yaie hint 26.5, yaie reset 26.5.
 """
 

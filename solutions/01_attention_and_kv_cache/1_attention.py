@@ -3,9 +3,8 @@
 Queries, keys and values of one sequence arrive. Score every key for every query, hide the keys
 that a query must not see, turn the scores into weights, and average the values with them. Return
 the output, and for each row the logarithm of the sum of exp(score), which later notebooks need to
-merge partial results. Use whatever torch offers: `einsum`, `softmax`, `logsumexp`. The file
-imports the reference's two helpers; `causal_mask` is worth a look, `safe_softmax` is not needed
-here.
+merge partial results. (The file also imports `safe_softmax`, with which the reference works; you
+do not need it.)
 
 Generated from attention in yaie/ops/reference/attention.py.
 Edit it there, and run `python -m yaie.course build`.

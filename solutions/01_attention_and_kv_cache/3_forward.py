@@ -2,9 +2,7 @@
 
 Put the layer together: project the new tokens to queries, keys and values, rotate queries and
 keys by their positions, append the keys and values to those of the past, attend, and project
-back. The layers are `self.q_proj`, `self.k_proj`, `self.v_proj` and `self.o_proj`; the sizes
-`self.num_heads`, `self.num_kv_heads` and `self.head_dim`; the rotary tables `self.cos` and
-`self.sin`. `apply_rotary` and `attention` take one sequence each, without the batch axis. Where
+back. `apply_rotary` and `attention` take one sequence each, without the batch axis. Where
 `position_ids` is passed, row b of it holds the positions of sequence b's new tokens, instead of
 those that follow the past.
 

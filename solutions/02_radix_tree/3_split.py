@@ -2,7 +2,6 @@
 
 Cut the edge into `node` in two. Make a new upper node for the first `num_tokens` tokens and hang
 `node`, with the rest, below it. Locks, request ids and access time hold for both halves.
-`RadixNode(key, values, parent)` makes a node.
 
 Generated from RadixTree.split in yaie/engine/radix.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -3,8 +3,7 @@
 A request arrives with a number of tokens. Give it as many blocks as they need, record its table
 in `block_tables` and its number of tokens in `lengths`. It may begin with blocks that other
 requests already filled (`prefix_blocks`): these are shared. Whatever goes wrong, nothing may have
-changed. You have `blocks_needed`, and of the pool `allocate`, `share` and `release`, which are
-all or nothing.
+changed.
 
 Generated from KVCacheManager.allocate_blocks in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.

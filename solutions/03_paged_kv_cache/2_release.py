@@ -2,9 +2,7 @@
 
 A user of some blocks is done with them. Count one user less for each; a block without users goes
 back to the free ones. If a block has fewer users than it is to lose, raise ValueError and release
-nothing. The counts are in the list `self._ref_counts`, the free blocks in the deque
-`self.free_block_list`, which `allocate` takes from the left; `self.ref_count(block)` checks the
-number before it looks.
+nothing.
 
 Generated from BlockPool.release in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -2,9 +2,7 @@
 
 A request is about to compute more tokens. Make room for their keys and values and return their
 slots. Take new blocks where the last one is full. If the new tokens go into a last block that a
-fork uses as well, copy that block first, and write into the copy. You have
-`self._table(request_id)` (the table; KeyError if there is none), `self._copy_block(source,
-target)`, `self.slot_mapping(request_id, start, end)`, and the pool.
+fork uses as well, copy that block first, and write into the copy.
 
 Generated from KVCacheManager.append_tokens in yaie/engine/kv_cache.py.
 Edit it there, and run `python -m yaie.course build`.

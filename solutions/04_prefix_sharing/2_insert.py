@@ -2,10 +2,7 @@
 
 A request has computed some tokens, and `blocks` is its block table. Put the full blocks into the
 tree, and make the cache one more user of those that the tree did not have. Nothing is taken from
-the request: it goes on, and releases its table when it ends. You have `self.tree.insert(tokens,
-values, namespace)`, which returns the node at the end and how many tokens were there before, and
-of the pool `self.pool.check_used(blocks)`, which raises ValueError if one is free, and
-`self.pool.share(blocks)`.
+the request: it goes on, and releases its table when it ends.
 
 Generated from RadixCache.insert in yaie/engine/prefix_cache.py.
 Edit it there, and run `python -m yaie.course build`.

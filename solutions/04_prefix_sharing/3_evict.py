@@ -1,9 +1,7 @@
 """Solution of exercise 04.3: Give blocks back when memory runs short.
 
 `evict` gives the blocks used longest ago back to the pool. `make_room` evicts until a request's
-blocks are free: no more than needed, and nothing at all if it cannot succeed. You have
-`self.tree.evict(number)`, which takes unlocked blocks out of the tree and returns them,
-`self.pool.release(blocks)`, `self.pool.num_free` and `self.num_available`.
+blocks are free: no more than needed, and nothing at all if it cannot succeed.
 
 Generated from RadixCache.evict, RadixCache.make_room in yaie/engine/prefix_cache.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,8 +1,7 @@
 """Solution of exercise 05.1: Keep the k most likely tokens.
 
-Set all but the `k` largest logits of each row to -inf. Every row has its own `k`:
-`_column("top_k", k, logits)` makes a float32 column `[batch, 1]` of a number or a tensor, 0 where
-k is -1, and raises if a value is out of range. Kept logits keep their place and their value.
+Set all but the `k` largest logits of each row to -inf. Every row has its own `k`, which may be a
+number or a tensor. Kept logits keep their place and their value.
 
 Generated from SamplingKernel.top_k in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.

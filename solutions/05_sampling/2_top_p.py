@@ -3,7 +3,7 @@
 Sort each row, likeliest first, and add up the probabilities. A token is dropped if the tokens
 before it have reached `p` already; the first token always stays, and a `p` of 1 keeps every
 token. Decide in sorted order, carry the decision back to the tokens' own places, and set the
-dropped logits to -inf. `_column("top_p", p, logits)` makes a column `[batch, 1]` of `p`.
+dropped logits to -inf.
 
 Generated from SamplingKernel.top_p in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,7 @@
 """Solution of exercise 05.3: From logits to tokens, a stream for each request.
 
 Put it together, in the order temperature, top-k, top-p, min-p, draw. Rows with temperature 0 take
-the argmax; all others, however small their temperature, are drawn. You have
-`check_logits(logits)`, which refuses NaN; `_column(name, value, logits)`, which makes a column of
-a parameter; the filters `self.top_k`, `self.top_p`, `self.min_p`; and `self.draw(probabilities,
-generators)`, which draws a token for each row from the generator of that row.
+the argmax; all others, however small their temperature, are drawn.
 
 Generated from SamplingKernel.sample in yaie/engine/sampling.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -3,8 +3,7 @@
 A tile of scores arrives, with the values that belong to them. Bring `self.maximum`, `self.total`
 and `self.accumulator` to where they would be if this tile and all earlier ones had come together.
 The sums so far are relative to the old maximum. There may be many rows, each with its own
-maximum, and a row may have nothing but -inf so far; `finite`, which the file imports, helps
-there.
+maximum, and a row may have nothing but -inf so far.
 
 Generated from OnlineSoftmax.update in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.

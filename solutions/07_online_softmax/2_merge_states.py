@@ -2,8 +2,7 @@
 
 Two attentions of the same queries over different keys arrive, each with its output, divided
 already, and its log-sum-exp. Return the output and the log-sum-exp over all the keys, as if they
-had been in one place. A part may have seen no key at all. `finite`, which the file imports, puts
-0 in the place of -inf.
+had been in one place. A part may have seen no key at all.
 
 Generated from merge_states in yaie/ops/reference/online_softmax.py.
 Edit it there, and run `python -m yaie.course build`.

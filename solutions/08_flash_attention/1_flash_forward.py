@@ -1,11 +1,9 @@
 """Solution of exercise 08.1: Attention, a tile at a time.
 
 For each tile of queries: load it, begin an online softmax, go through the tiles of keys and
-values that it may see, finish, store. The file imports what you need: `heads_first` makes a
-loaded tile ready to compute, `key_tiles` says which tiles are seen whole, in part (mask those
-with `hidden_keys`), or not at all, and `tokens_first` turns a result around before it is stored.
-Scores are multiplied by `scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of
-tokens only, such as `k[columns]`: that is the traffic that is counted.
+values that it may see, finish, store. Tiles that are seen in part need a mask. Scores are
+multiplied by `scale`, whatever head_dim is. Touch q, k, v, out and lse by slices of tokens only,
+such as `k[columns]`: that is the traffic that is counted.
 
 Generated from flash_forward in yaie/course/lessons/ops/reference/flash.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -2,8 +2,7 @@
 
 A kernel is launched with a number of threads per thread block, of registers per thread, and of
 bytes of shared memory per thread block. Say how many thread blocks an SM holds together: the
-scarcest of four resources decides. The docstring has the rules of allocation. `round_up` and
-`WARP` are there for you.
+scarcest of four resources decides. The docstring has the rules of allocation.
 
 Generated from thread_blocks_per_sm in yaie/course/lessons/roofline.py.
 Edit it there, and run `python -m yaie.course build`.

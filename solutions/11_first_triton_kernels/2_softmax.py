@@ -2,8 +2,7 @@
 
 Write the kernel for rows that fit in one block. Each row is loaded once and stored once; maximum,
 exponentials and sum stay in registers. There may be fewer programs than rows. A row that holds
-only -inf gives zeros (exercise 07.3). What you need besides exercise 11.1: `tl.num_programs(0)`,
-`tl.max`, `tl.sum`, `tl.exp`, `tl.where`, `float("-inf")`.
+only -inf gives zeros (exercise 07.3).
 
 Generated from softmax_kernel in yaie/course/lessons/ops/triton/rows.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -2,8 +2,7 @@
 
 A layer's output is added to the residual, and the sum is normalized for the next layer. Write the
 kernel that does both: it stores the sum as `total`, and total / sqrt(mean(total²) + eps) × weight
-as `out`, and loads x and the residual once. `tl.rsqrt(v)` is 1 / sqrt(v). The dtype behind a
-pointer is `total_ptr.dtype.element_ty`.
+as `out`, and loads x and the residual once.
 
 Generated from add_rms_norm_kernel in yaie/ops/triton/norm.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,9 +1,9 @@
 """Solution of exercise 12.1: A matrix product, tile by tile.
 
-Write the kernel. A program asks `grouped_tile`, which the file imports, for its tile of c, walks
-along k in steps of BLOCK_K with `tl.dot`, and stores the tile. The sizes are any numbers, so
-there are three tails: of m, of n and of k. Inputs and output may be float16; the sum is kept in
-float32. Give `tl.dot` the argument `input_precision=PRECISION`.
+Write the kernel. A program asks `grouped_tile` for its tile of c, walks along k in steps of
+BLOCK_K with `tl.dot`, and stores the tile. The sizes are any numbers, so there are three tails:
+of m, of n and of k. Inputs and output may be float16; the sum is kept in float32. Give `tl.dot`
+the argument `input_precision=PRECISION`.
 
 Generated from matmul_kernel in yaie/course/lessons/ops/triton/matmul.py.
 Edit it there, and run `python -m yaie.course build`.

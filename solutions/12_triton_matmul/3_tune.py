@@ -4,8 +4,7 @@
 `tl.atomic_add`. Let `triton.autotune` choose the tile. `tune` gives it four configurations, the
 key, the output that must be reset before each trial, and the clock `do_bench`, and returns the
 tuned kernel. `column_sum` allocates the output and launches with a grid that fits each
-configuration. You have `triton.autotune(configs=, key=, reset_to_zero=, do_bench=)`, which
-decorates a kernel, and `triton.Config(constants, num_warps=)`.
+configuration.
 
 Generated from tune, column_sum in yaie/course/lessons/ops/triton/tuned.py.
 Edit it there, and run `python -m yaie.course build`.

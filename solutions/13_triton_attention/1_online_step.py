@@ -3,8 +3,6 @@
 Two functions that every attention kernel of the engine calls: the step for one tile of scores,
 and the end, which divides and takes the logarithm. They take and return blocks in registers;
 nothing is loaded or stored. Exponentials are `tl.exp2`, powers of 2: `scale` has log2(e) in it.
-What you need besides: `tl.maximum` of two blocks, `tl.max(x, 1)` and `tl.sum(x, 1)` along a row,
-`tl.log2`, `tl.where`, and LN_2, which the file imports.
 
 Generated from online_step, finish in yaie/ops/triton/online.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -3,8 +3,7 @@
 The flash kernel goes through the keys in two loops: first the tiles that every query of its tile
 sees whole, without a mask; then those that need one. Compute, for a tile of queries, where the
 first loop ends, where the second ends, and the last key of each query, which is what the mask
-compares with. `if CAUSAL:` is decided when the kernel is compiled. `tl.minimum` and `tl.maximum`
-work on numbers too; `a // b` of a negative number rounds towards zero.
+compares with. `if CAUSAL:` is decided when the kernel is compiled.
 
 Generated from seen_keys in yaie/ops/triton/flash.py.
 Edit it there, and run `python -m yaie.course build`.

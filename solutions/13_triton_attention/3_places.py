@@ -2,7 +2,7 @@
 
 The paged kernel serves all query heads of a KV head with one tile. `find_queries` says which
 query and which head each row of it is. `find_slots` looks up in the block table where keys lie,
-and must not load an entry that no wanted key needs. `x.to(tl.int64)` widens a block.
+and must not load an entry that no wanted key needs.
 
 Generated from find_queries, find_slots in yaie/ops/triton/paged.py.
 Edit it there, and run `python -m yaie.course build`.

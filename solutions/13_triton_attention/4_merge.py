@@ -1,11 +1,9 @@
 """Solution of exercise 13.4: Merge the splits of a context.
 
 A whole kernel: program r loads the outputs and log-sum-exps that the splits have left for row r,
-and stores the merged output and log-sum-exp. Splits beyond a short context have left -inf. The
-log-sum-exps are natural here: `tl.exp`, `tl.log`. LOWEST, which the file imports, is a finite
-number below any score. Mask dims beyond HEAD_DIM. Compute in float32, and cast the output to
-`out_ptr.dtype.element_ty` at the store. The parts may have more than 2³¹ elements: widen what
-indices are made of with `.to(tl.int64)`.
+and stores the merged output and log-sum-exp. Splits beyond a short context have left -inf. Mask
+dims beyond HEAD_DIM. Compute in float32, and cast the output at the store. The parts may have
+more than 2³¹ elements: widen what indices are made of.
 
 Generated from merge_kernel in yaie/ops/triton/paged.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,9 @@
 // Solution of exercise 14.2: Four elements in one load.
 //
 // Let each thread add four neighboring elements, read and written 16 bytes at a time through
-// pointers to `float4` (its members are `x`, `y`, `z`, `w`). Two things stand in the way: `n` need
-// not be a multiple of 4, and a tensor that is a slice need not begin at an address that is a
-// multiple of 16. `is_aligned(pointer)` detects the second, and `vector_add`, with one element per
-// thread, handles that case.
+// pointers to `float4`. Two things stand in the way: `n` need not be a multiple of 4, and a tensor
+// that is a slice need not begin at an address that is a multiple of 16. `vector_add`, with one
+// element per thread, handles the second case.
 //
 // Generated from vector_add_float4 in csrc/elementwise/vector_add_float4.cu.
 // Edit it there, and run `python -m yaie.course build`.

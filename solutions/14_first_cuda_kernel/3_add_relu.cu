@@ -1,10 +1,8 @@
 // Solution of exercise 14.3: Add and ReLU in one pass, in half precision.
 //
 // Compute relu(x + y) of float16 vectors without writing the sum to memory in between. A thread has
-// two neighboring elements, a `__half2` of 4 bytes: `__hadd2(a, b)` adds two pairs, `__hmax2_nan(a,
-// b)` takes the larger of each, and NaN where one is NaN, `__float2half2_rn(0.0f)` is a pair of
-// zeros. For a single `__half` they are called `__hadd`, `__hmax_nan` and `__float2half`. The launch
-// is written. Every result has to equal that of `torch.relu(x + y)`.
+// two neighboring elements. The launch is written. Every result has to equal that of `torch.relu(x +
+// y)`.
 //
 // Generated from add_relu in csrc/elementwise/add_relu_half2.cu.
 // Edit it there, and run `python -m yaie.course build`.

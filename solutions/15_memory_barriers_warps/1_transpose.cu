@@ -1,10 +1,10 @@
 // Solution of exercise 15.1: Transpose through a padded tile.
 //
-// A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements; `blockIdx.x` says which
-// tile across, `blockIdx.y` which tile down. Read the tile from `in` row by row into shared memory,
-// wait, and write it to `out` row by row. The matrix has any number of rows and columns, so the last
-// tiles are cut off. Each warp must ask for neighbors only (4 sectors per request in float32), and
-// no two lanes may meet in a bank (1 wavefront per request), in float16 as well.
+// A thread block of 32 × 8 threads transposes a tile of 32 × 32 elements. Read the tile from `in`
+// row by row into shared memory, wait, and write it to `out` row by row. The matrix has any number
+// of rows and columns, so the last tiles are cut off. Each warp must ask for neighbors only (4
+// sectors per request in float32), and no two lanes may meet in a bank (1 wavefront per request), in
+// float16 as well.
 //
 // Generated from transpose in csrc/transpose/transpose.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -3,7 +3,7 @@
 // Divide each row by its sum. The rows are shared out as in exercise 15.2, and there are whole
 // warps: the number of threads is a multiple of 32. Add up a warp's sums by shuffles, bring the
 // warps' sums together in `per_warp`, and make sure that every thread of the thread block knows the
-// total, since each has columns to divide. `warp`, `lane` and `warps` are there for you.
+// total, since each has columns to divide.
 //
 // Generated from normalize_rows in csrc/reduce/normalize_rows.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,9 +1,8 @@
 // Solution of exercise 15.4: RMSNorm: one pass, one row per thread block.
 //
 // Normalize a row: out = x / sqrt(mean(x²) + eps) × weight. A thread block of THREADS threads has
-// one row of `size` columns, from which it reads at `from` and which it writes at `to`.
-// `block_sum(value)` gives every thread the sum of all threads' values. Compute in float:
-// `to_float(x)` and `from_float<T>(value)` convert.
+// one row of `size` columns, from which it reads at `from` and which it writes at `to`. Compute in
+// float.
 //
 // Generated from rms_norm_simple in csrc/norm/rms_norm_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -4,8 +4,7 @@
 // of 2 × `step` adds one place of `partial` to its own, until place 0 holds the sum. But every warp
 // takes part in the first five steps, with 16, 8, 4, 2 and 1 active lanes. Keep the additions, and
 // change which threads do them: threads 0, 1, 2, …, without a gap, so that whole warps have nothing
-// to do and skip the step. There are `threads` threads, any number from 1 to 1,024, and `i` is the
-// thread's number.
+// to do and skip the step.
 //
 // Generated from block_sums in csrc/reduce/block_sums.cu.
 // Edit it there, and run `python -m yaie.course build`.

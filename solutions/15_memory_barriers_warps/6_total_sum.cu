@@ -4,11 +4,8 @@
 // in every thread. Store it as the thread block's part in `parts`, which has a place for each thread
 // block. Then let the thread block that finishes last, whichever that is, add up all the parts and
 // write the total to `out[0]`. `ticket[0]` is a counter that is 0 when the kernel begins, and must
-// be 0 again when it ends, since the next launch uses it too. `last` is a variable in shared memory,
-// through which one thread tells all others whether their thread block is the last.
-// `block_sum(value)` gives every thread of a thread block the sum of all its threads' values;
-// `atomicAdd(ticket, 1)` adds 1 and returns the value from before. There may be more thread blocks
-// than THREADS.
+// be 0 again when it ends, since the next launch uses it too. There may be more thread blocks than
+// THREADS.
 //
 // Generated from total_sum in csrc/reduce/total_sum.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,9 @@
 // Solution of exercise 17.3: Store keys and values in 8 bits.
 //
 // `to_fp8(x, scale)` gives the code of the e4m3 number nearest to x / scale: of two equally near the
-// even one, ±448 for all that is beyond, NaN for NaN. `__nv_cvt_float_to_fp8(float, saturation,
-// __NV_E4M3)` rounds, and with `__NV_SATFINITE` saturates; with `__NV_NOSAT` it does not. In the
-// kernel, store this thread's elements of the token's row in both pools, each with its scale: keys
-// and values have their own, one per head if `per_head` is 1, otherwise one for all.
+// even one, ±448 for all that is beyond, NaN for NaN. In the kernel, store this thread's elements of
+// the token's row in both pools, each with its scale: keys and values have their own, one per head
+// if `per_head` is 1, otherwise one for all.
 //
 // Generated from reshape_and_cache_fp8 in csrc/kv/reshape_and_cache_fp8.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -2,11 +2,9 @@
 //
 // A warp has one query of one head in `q_row`, spread over its lanes as rows.cuh says. Walk over the
 // keys 0 to seen - 1: load the key's row and its value's row, compute the score, which is `dot`
-// times flash.scale, and update maximum, total and `sum` as the online softmax does.
-// sequence.place(key, flash.block_size) says how many strides after k and v the row of key `key`
-// begins; its KV head begins `head_start` elements later. Then write the row of out, which begins at
-// row × head_dim: the sum divided by the total. One lane writes lse at `row`: maximum + log(total).
-// A query that sees no key gets zeros and -INFINITY.
+// times flash.scale, and update maximum, total and `sum` as the online softmax does. Then write the
+// row of out, which begins at row × head_dim: the sum divided by the total. One lane writes lse at
+// `row`: maximum + log(total). A query that sees no key gets zeros and -INFINITY.
 //
 // Generated from flash_row in csrc/flash/row.cu.
 // Edit it there, and run `python -m yaie.course build`.

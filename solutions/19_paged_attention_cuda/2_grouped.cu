@@ -3,10 +3,9 @@
 // The thread block has the `heads` query heads q[0], q[1], … of one KV head, and a state for each.
 // Walk over the keys of `context`: a team of lanes takes a key, loads its row and the row of values
 // once, and lets every head use them. The score is `team.sum(dot(q[h], k)) * paged.scale`, and
-// `states[h].add(score, v)` adds it to the head's state. `find_slot(context, key, paged.block_size)`
-// returns the slot of a key; a slot holds paged.kv_heads rows of paged.head_dim elements. The warp's
-// teams begin with key `first_team`. At the end call `finish(team, states, heads, …, …)` with the
-// addresses of this thread block's first row of paged.out and of paged.lse, row number `row`.
+// `states[h].add(score, v)` adds it to the head's state. The warp's teams begin with key
+// `first_team`. At the end call `finish(team, states, heads, …, …)` with the addresses of this
+// thread block's first row of paged.out and of paged.lse, row number `row`.
 //
 // Generated from paged_grouped in csrc/paged/grouped.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -4,8 +4,7 @@
 // with key s * part and has `part` keys, and the last of the `splits` has all that are left; none
 // goes beyond context.length. A thread block without keys may return. Each split leaves an output,
 // divided by its own sum, and a log-sum-exp. In the second kernel merge those of the first `count`
-// splits, which are the ones with keys, to paged.out and paged.lse of row `row`: split s has left
-// `parts[(s * rows + row) * paged.head_dim + d]` and `part_lse[s * rows + row]`. With a count of 0
+// splits, which are the ones with keys, to paged.out and paged.lse of row `row`. With a count of 0
 // the row is zeros and −INFINITY.
 //
 // Generated from paged_split in csrc/paged/split.cu.

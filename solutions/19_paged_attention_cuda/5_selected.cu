@@ -4,9 +4,7 @@
 // `selected` has room for `most` entries: the first `counts[token]` are positions in the sequence,
 // in any order, and the others are not positions. Walk over the list as rung 2 walks over a context:
 // a team of lanes takes an entry and loads the row of the key and of the value once for all query
-// heads. `find_slot(context, position, paged.block_size)` returns the slot of a position. The rest
-// is as in exercise 19.2: `team.load`, `team.sum(dot(q[h], k)) * paged.scale`, `states[h].add(score,
-// v)`; `finish` is called for you.
+// heads. The rest is as in exercise 19.2.
 //
 // Generated from paged_selected in csrc/paged/selected.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,10 +1,8 @@
 // Solution of exercise 20.3: The longest cached prefix, in arrays.
 //
-// A thread walks down the tree for one prompt, from node 0. Node i's key is edges[starts[i]] …
-// edges[starts[i + 1] - 1], its children are the nodes children[i] … children[i + 1] - 1, and block
-// k of its key has the value values[starts[i] / block_size + k]. Of `prompt`, `whole` tokens are
-// looked up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that
-// is lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
+// A thread walks down the tree for one prompt, from node 0. Of `prompt`, `whole` tokens are looked
+// up, a multiple of block_size. Find how many of them the tree holds, in whole blocks: that is
+// lengths[p]. nodes[p] is the node in whose key the match ends, 0 if nothing is found. The values
 // found go to `row`; its max_blocks elements are -1 after them.
 //
 // Generated from match_simple in csrc/radix/match_simple.cu.

@@ -3,9 +3,7 @@
 Write the kernel in one launch. Each program loads the lengths of the whole batch, turns them into
 ends by a prefix sum, finds the request of each of its TOKENS tokens, and stores both numbers.
 `find_request` searches in two ways: BISECT=False compares all tokens with all ends in one block,
-BISECT=True bisects. New here: `tl.cumsum(x, axis=0)` is an inclusive prefix sum, and
-`tl.gather(x, index, axis=0)` is a block of the elements x[index], where both x and index are
-blocks.
+BISECT=True bisects.
 
 Generated from find_request, fill_tokens_kernel in yaie/course/lessons/ops/triton/metadata.py.
 Edit it there, and run `python -m yaie.course build`.

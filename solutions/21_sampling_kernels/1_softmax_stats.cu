@@ -2,9 +2,6 @@
 //
 // Write the maximum of each row to best[row], and the sum of exp(x − maximum) to total[row], reading
 // the row once. `from` is the row; the threads of the thread block, whole warps, share its columns.
-// `rescale(total, from, to)` brings a sum that is relative to one maximum to another, and gives 0
-// where there is nothing yet. `per_warp` has room for a pair of each warp; `warp`, `lane` and
-// `warps` are there for you.
 //
 // Generated from softmax_stats in csrc/sampling/softmax_stats.cu.
 // Edit it there, and run `python -m yaie.course build`.

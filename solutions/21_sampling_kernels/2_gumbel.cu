@@ -4,8 +4,7 @@
 // −1 if nothing is above −inf. Begin with Best best{-INFINITY, -1}. A score is a token's logit +
 // temperature[row] × noise, with noise = −log(−log(u)) and u = ((random_bits(seed[row], step[row],
 // id) >> 9) + 0.5) × 2^−23. The threads of the thread block, whole warps, share the tokens of the
-// row at `from`; `better(a, b)` compares two of them. `per_warp`, `warp`, `lane` and `warps` are
-// there for you.
+// row at `from`.
 //
 // Generated from gumbel_sample in csrc/sampling/gumbel.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -1,12 +1,10 @@
 // Solution of exercise 21.3: The threshold of top-p without a sort.
 //
 // Find the smallest logit that top-p keeps of each row, and the mass of all larger ones:
-// threshold[row] and above[row]. `wanted` is the mass that has to be reached. descending(x) is a key
-// of 32 bits, smaller for larger logits; float_of(key) is the logit again, mass_of(x, best[row]) its
-// mass, an integer: keep sums of masses in `Mass`. In four rounds, take the key 8 bits at a time: a
-// histogram `bins` of the masses says in which of the 256 bins the cumulative mass, in ascending
-// order of keys, first reaches `wanted`. The next round looks only at keys that begin with the bits
-// found so far. There are 256 threads.
+// threshold[row] and above[row]. `wanted` is the mass that has to be reached. Logits are compared by
+// their keys. In four rounds, take the key 8 bits at a time: a histogram `bins` of the masses says
+// in which of the 256 bins the cumulative mass, in ascending order of keys, first reaches `wanted`.
+// The next round looks only at keys that begin with the bits found so far. There are 256 threads.
 //
 // Generated from top_p_threshold in csrc/sampling/top_p.cu.
 // Edit it there, and run `python -m yaie.course build`.

@@ -3,8 +3,7 @@
 // A kernel from the first line to the last: name, parameters, index, bound, formula, and its launch.
 // Row r of `x` holds `size` gates and then `size` ups; `out[r][c]` is gate / (1 + exp(-gate)) × up,
 // computed in float32 and rounded once. The launcher is instantiated for float32, float16 and
-// bfloat16, so the kernel is a template; `to_float(x)` and `from_float<T>(x)` convert. Change the
-// lines between `begin` and `end` only.
+// bfloat16, so the kernel is a template. Change the lines between `begin` and `end` only.
 //
 // Generated from silu_and_mul_simple in csrc/activation/silu_and_mul_simple.cu.
 // Edit it there, and run `python -m yaie.course build`.

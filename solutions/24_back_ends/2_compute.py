@@ -1,9 +1,6 @@
 """Solution of exercise 24.2: Who computes an operator.
 
-The heart of the registry. `resolve(operator, backend)` gives the function of a back end,
-`order(operator, device)` the names that `auto` tries there, best first; a function raises
-`Unsupported` for arguments that it cannot compute, and `announce(operator, backend, reason)`
-warns, once for each reason. Any backend but AUTO is a demand.
+The heart of the registry. Any backend but AUTO is a demand.
 
 Generated from compute in yaie/ops/registry.py.
 Edit it there, and run `python -m yaie.course build`.

@@ -1,8 +1,8 @@
 """Solution of exercise 26.1: Split a linear layer in both ways.
 
-Compute a rank's part of a linear layer, split by its outputs and split by its inputs.
-`part(count, rank, size)` gives a rank's slice. The second split needs what the other ranks have:
-call `all_reduce` once, at the right place, and mind the bias.
+Compute a rank's part of a linear layer, split by its outputs and split by its inputs. The second
+split needs what the other ranks have: call `all_reduce` once, at the right place, and mind the
+bias.
 
 Generated from column_parallel, row_parallel in yaie/model/shards.py.
 Edit it there, and run `python -m yaie.course build`.
