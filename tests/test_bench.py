@@ -534,6 +534,13 @@ def test_every_variant_still_applies():
         variant("elementwise/add_relu.cu", "x", {"nothing": "something"})
 
 
+def test_what_is_skipped_is_not_built():
+    built = {module.path.stem for module in ladders.modules("hopper", "tma, stages,persistent")}
+    assert built == {"wgmma", "producer", "consumers", "store", "shares"}
+    assert len(ladders.modules("hopper", None)) == len(ladders.modules("hopper", "stages")) + 2
+    assert ladders.modules("metadata", None) == []
+
+
 def test_a_wrong_rung_gives_status_1(tmp_path, monkeypatch):
     kept = []
     monkeypatch.setattr(ladders, "save", lambda record, path: kept.append(len(record["products"])))

@@ -256,7 +256,7 @@ def run(
     best = ceilings.measure(on, BF16 if on.type == "cuda" else F32, clock or clock_for(on), False)
     record |= {"dtype": "bfloat16", "ladder": name, "copy_gb_s": best.copy, "faults": []}
     say(f"a copy: {best.copy:.0f} GB/s")
-    build(on, name)
+    build(on, name, skip)
     with telling(say) if name == "triton" else nullcontext():
         for step in steps:
             case = left(step.case, skip)
@@ -304,26 +304,32 @@ def form(row: kernels.Row, rows: list[kernels.Row], step: Step, best: ceilings.C
     return {key: value for key, value in formed.items() if value is not None}
 
 
-def build(device: torch.device, name: str) -> None:
+def build(device: torch.device, name: str, skip: str | None) -> None:
     """Compile the variants and rungs of a ladder side by side, each by a process of nvcc's own."""
     if device.type != "cuda":
         return
+    found = modules(name, skip)
+    missing = [module for module in found if module.how(device).words == "compiled at first use"]
+    capability = torch.cuda.get_device_capability(device)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda x: _attempt(x, capability), missing))
+
+
+def modules(name: str, skip: str | None) -> list[jit.Module]:
+    """Of the variants and rungs of a ladder, but for those that are skipped: see `run`."""
     operators = ("add_relu", "rms_norm") if name == "elementwise" else (name, f"{name}_64")
-    modules = [
-        module
+    found = {
+        who: module
         for operator in operators
         if operator in VARIANTS
-        for module in VARIANTS[operator].modules().values()
-    ]
+        for who, module in VARIANTS[operator].modules().items()
+    }
     folders = {"naive": "flash", "selected": "paged", "fp8": "paged", "hopper": "matmul/hopper",
                "flash_hopper": "flash/hopper"}  # fmt: skip
     folder = folders.get(name, name)
     if folder in ("matmul", "matmul/hopper", "flash", "flash/hopper", "paged"):
-        modules += [jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))]
-    missing = [module for module in modules if module.how(device).words == "compiled at first use"]
-    capability = torch.cuda.get_device_capability(device)
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda x: _attempt(x, capability), missing))
+        found |= {path.stem: jit.load(path) for path in sorted((CSRC / folder).glob("*.cu"))}
+    return [module for who, module in found.items() if skip is None or not _named(who, skip)]
 
 
 def _attempt(module: jit.Module, capability: tuple[int, int]) -> None:
