@@ -56,12 +56,20 @@ def of_16() -> list[tuple]:
         if shape.startswith("512 ×")
     ]
     assert len(few) == 4 and speed["producer"] < speed["stages"]
+    record = json.loads((DATA / "16_shapes_h100.json").read_text())
+    wide, low = (
+        column(record["products"][f"{rows} × 6144 × 4096"], "of_library") for rows in (512, 64)
+    )
+    assert not record["faults"]
     return [
         ("{:.1f} times", speed["store"] / speed["mma"]),
         ("{:.0f} against {:.0f} TFLOP/s", speed["store"], speed["cuBLAS"]),
         ("{:.2f} of cuBLAS", speed["wgmma"] / speed["cuBLAS"]),
         ("{:.2f} to {:.2f} of cuBLAS", min(few), max(few)),
         ("{:.0f} of the 132 SMs", 132 - 512 // 128 * 4096 // 256),
+        ("{:.2f} of cuBLAS at 512 × 6144", wide["shares, 128 × 192"]),
+        ("128 × 256 reach {:.2f}", wide["shares, 128 × 256"]),
+        ("{:.2f} instead of {:.2f}", low["shares, 64 × 128"], low["shares, 128 × 256"]),
     ]
 
 
