@@ -53,8 +53,10 @@ def factors(shape, dtype, device="cpu"):
 
 
 def near(got, a, b):
+    """Within a rounding, and what tensor cores lose while they add up k products."""
     wanted = a.double().cpu() @ b.double().cpu()
-    torch.testing.assert_close(got.double().cpu(), wanted, rtol=RTOL[a.dtype], atol=1e-4)
+    atol = max(1e-4, 4e-7 * a.shape[1])
+    torch.testing.assert_close(got.double().cpu(), wanted, rtol=RTOL[a.dtype], atol=atol)
 
 
 @each_place
