@@ -35,22 +35,22 @@ def library() -> ctypes.CDLL:
             raise CompileError(f"csrc/cpu/step.cpp: {done.stderr.strip()}")
         return built
 
-    return ctypes.CDLL(str(build_once(_target(), compile_in).path))
+    return ctypes.CDLL(str(build_once(target(), compile_in).path))
 
 
 def how() -> str:
     """ "compiled", "compiled at first use" or "no C++ compiler". Compiles nothing."""
     try:
-        return "compiled" if _target().exists() else "compiled at first use"
+        return "compiled" if target().exists() else "compiled at first use"
     except CompileError:
         return "no C++ compiler"
 
 
-def _target() -> Path:
-    """Where the library is kept for these sources, compiler, and processor (`-march=native`)."""
+def target(name: str = "step", *more: str) -> Path:
+    """Where a library of `csrc/cpu/` and more text is kept, for this compiler and processor."""
     texts = [path.read_text(encoding="utf-8") for path in sorted(FOLDER.iterdir())]
     path, names = Path("/proc/cpuinfo"), ("model name", "flags", "Features", "CPU part")
     lines = path.read_text().splitlines() if path.exists() else []
     processor = sorted({line for line in lines if line.startswith(names)}) or platform.processor()
-    key = content_hash(*texts, compiler_version(), " ".join(OPTIONS), str(processor))
-    return cache_root() / "cpu" / f"step-{key}.so"
+    key = content_hash(*texts, *more, compiler_version(), " ".join(OPTIONS), str(processor))
+    return cache_root() / "cpu" / f"{name}-{key}.so"

@@ -15,7 +15,7 @@ from yaie.emulator.rewrite import hide
 
 _address_of = methodcaller("data_ptr")
 _device_of, _dtype_of = attrgetter("device"), attrgetter("dtype")
-_LAUNCHER = re.compile(r"\bcudaError_t\s+(\w+)\s*\(([^()]*)\)\s*\{")
+_DEFINITION = r"\b{}\s+(\w+)\s*\(([^()]*)\)\s*\{{"
 _NUMBERS = {
     **dict.fromkeys(["int", "int32_t", "signed", "signed int"], ctypes.c_int32),
     **dict.fromkeys(["unsigned", "unsigned int", "uint32_t"], ctypes.c_uint32),
@@ -159,15 +159,15 @@ def _on_device(addresses: tuple[int, ...], device: Any) -> Any:
     return torch.tensor(addresses, dtype=torch.int64, device=device)
 
 
-def find_launchers(source: str) -> dict[str, Launcher]:
-    """Every `extern "C" cudaError_t name(...)` defined in the source, by name.
+def find_launchers(source: str, result: str = "cudaError_t") -> dict[str, Launcher]:
+    """Every `extern "C" cudaError_t name(...)`, or with another result, that a source defines.
 
     They are read as they stand: one that a macro writes is not found. Raises TypeError for a
     parameter of a type that Python cannot pass.
     """
     found = {}
     hidden = hide(source)
-    for match in _LAUNCHER.finditer(hidden):
+    for match in re.finditer(_DEFINITION.format(result), hidden):
         if not _is_extern(hidden[: match.start()].rstrip()):
             continue
         texts = [text for text in match[2].split(",") if text.strip() not in ("", "void")]

@@ -182,15 +182,16 @@ def without_comments(text: str) -> str:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-def changed_launcher(text: str, reference: str) -> str | None:
-    """Which of the reference's launchers a file lacks, or has with other parameters."""
+def changed_launcher(text: str, reference: str, result: str = "cudaError_t") -> str | None:
+    """Which of the reference's launchers, or of its functions with another result, a file lacks or
+    has with other parameters."""
     from yaie.emulator.signature import find_launchers
 
     try:
-        found = find_launchers(text)
+        found = find_launchers(text, result)
     except TypeError as error:
         return str(error)
-    for name, launcher in find_launchers(reference).items():
+    for name, launcher in find_launchers(reference, result).items():
         if name not in found:
             return f"{name} is gone"
         if _types(found[name]) != _types(launcher):
@@ -214,14 +215,14 @@ def compile_errors(text: str, path: Path, shown: str) -> str | None:
     try:
         compile(text, path, checked=bool(first), launcher=first)  # as the check will want it
     except (CompileError, SyntaxError) as error:
-        return _first_error(str(error).replace(str(path), shown))
+        return first_error(str(error).replace(str(path), shown))
     return None
 
 
 _PYTHON_LOOP = re.compile(r"^ *\d+ \| *for\b[^;\n]*\bin\b", re.MULTILINE)
 
 
-def _first_error(said: str) -> str:
+def first_error(said: str) -> str:
     """What a compiler says of the first error: many of those after it are its consequences."""
     lines = [line for line in said.splitlines() if ": In " not in line]
     errors = [number for number, line in enumerate(lines) if ": error: " in line]

@@ -155,13 +155,17 @@ def _require_definitions(exercise: Exercise, module: ModuleType) -> None:
 
 
 def _require_kernels(exercise: Exercise, path: Path, text: str) -> None:
-    """Refuse a `.cu` file that does not compile or lacks a launcher."""
-    if said := cuda.compile_errors(text, path, exercise.shown):
+    """Refuse a file of C++ that does not compile or lacks a launcher, or a function."""
+    from yaie.course.core import native
+
+    language = native if exercise.is_native else cuda
+    if said := language.compile_errors(text, path, exercise.shown):
         raise Broken(f"The file does not compile.\n{said}")
     reference = (ROOT / exercise.source).read_text(encoding="utf-8")
-    if changed := cuda.changed_launcher(text, reference):
+    if changed := language.changed_launcher(text, reference):
         restore = f"`yaie reset {exercise.id}` restores the stub and keeps a copy of your file."
-        raise Broken(f"The launcher in {exercise.shown} is not what it was: {changed}. {restore}")
+        what = "function" if exercise.is_native else "launcher"
+        raise Broken(f"The {what} in {exercise.shown} is not what it was: {changed}. {restore}")
 
 
 def describe(error: BaseException, exercise: Exercise, path: Path) -> str:

@@ -40,7 +40,8 @@ class Exercise:
             "yaie.engine.radix:shared_prefix_length" a function, names joined by commas are
             several of one module, "yaie.ops.triton.online:online_step" a function that Triton
             compiles, and "csrc/kv/copy.cu#copy" is the region of a CUDA file between the
-            comments `// exercise 17.2 begin` and `// exercise 17.2 end`.
+            comments `// exercise 17.2 begin` and `// exercise 17.2 end`; files of "csrc/roofline/"
+            are C++ for the CPU.
         task: what to do, in a few sentences.
         difficulty: 1 (a few obvious lines) to 3 (a puzzle).
         minutes: how long a learner needs.
@@ -112,6 +113,11 @@ class Exercise:
     def is_cuda(self) -> bool:
         """Whether it is C++ of `csrc/`: CUDA, or the code for the CPU around it (`.cpp`)."""
         return self.target.startswith("csrc/")
+
+    @property
+    def is_native(self) -> bool:
+        """Whether it is C++ that computes on the CPU: it runs as it is, and nothing is emulated."""
+        return self.target.startswith("csrc/roofline/")
 
     @property
     def is_triton(self) -> bool:

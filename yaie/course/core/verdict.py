@@ -140,7 +140,7 @@ def _import(exercise: Exercise) -> None:
 
 def _judge_here(exercise: Exercise, path: Path, seconds: float) -> Verdict:
     _import(exercise)
-    if exercise.is_cuda:
+    if exercise.is_cuda and not exercise.is_native:
         cuda.warm_up()
     return _tried(exercise, path, seconds, lambda: judging.check(exercise, load(exercise, path)))
 

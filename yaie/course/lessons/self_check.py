@@ -78,6 +78,14 @@ A benchmark says that a kernel moved 9,000 GB/s on a GPU that copies 4,300. What
 happened?
     The data came from a cache, or the kernel did not run, or not all of it: flush or rotate the
     buffers, poison the outputs, compare the results.
+# 10_roofline_of_your_machine
+A processor reads 40 GB/s. How many tokens per second can a model of 135 million weights reach in
+float32, and in Q8_0?
+    At most 40e9 / (135e6 × 4) = 74, and 279 with 34 bytes for 32 weights: every weight is read for
+    every token.
+A sum of products in vectors is no faster than half of the rate of memory. What may be missing?
+    Sums that do not wait for each other: an addition takes some cycles until the next one can use
+    its result, so several rows are added up side by side.
 # 11_first_triton_kernels
 How many bytes does a fused RMSNorm move for a row of n numbers, two bytes each?
     4n: the row read once and written once. The weight is shared by all rows.

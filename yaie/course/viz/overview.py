@@ -30,7 +30,7 @@ HEIGHTS = (0.98, 0.98, 0.72)
 COURSE = (
     ("notebook 00", style.INK, "start"),
     ("notebooks 01 to 06", style.BLUE, "memory of an engine"),
-    ("notebooks 07 to 09", style.GREEN, "one pass over memory"),
+    ("notebooks 07 to 10", style.GREEN, "one pass over memory"),
     ("notebooks 11 to 13", style.ORANGE, "Triton"),
     ("notebooks 14 to 23", style.VERMILION, "CUDA C++"),
     ("notebooks 24 to 26", style.PINK, "the engine"),
@@ -72,12 +72,12 @@ PARTS = {
         "Attention", ("each token reads", "the ones before"), "notebooks 01, 07, 08", 3, 1
     ),
     "layers": Part(
-        "Other layers", ("norms, rotary,", "matrix products"), "notebooks 01, 11, 12", 4, 1
+        "Other layers", ("norms, rotary,", "matrix products"), "notebooks 01, 10, 11, 12", 4, 1
     ),
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        "notebooks 09, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24",
+        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24",
         1,
         2,
         4,

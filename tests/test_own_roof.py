@@ -1,0 +1,223 @@
+"""The C++ of notebook 10: its products, its norm and its attention beside float64, what a check
+of it finds, and its kept figures."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from gguf import GGMLQuantizationType
+from gguf.quants import dequantize, quantize
+
+from yaie.course.core import native
+from yaie.course.core.cuda import poisoned
+from yaie.course.core.observe import Case, first_wrong, observed
+from yaie.course.exercises.nb10.ex3_add_rms_norm import normalize
+from yaie.course.lessons import data_nb10, own_roof
+from yaie.course.lessons.own_roof import BYTES, FOLDER, RUNGS
+from yaie.emulator import CompileError
+from yaie.emulator.build import compiler
+from yaie.model.config import ModelConfig
+from yaie.model.linear import Linear
+from yaie.ops.cpp.native import Rows
+
+KEPT = own_roof.kept()
+
+
+@pytest.fixture(scope="module")
+def functions():
+    return {path.stem: native.load(path) for path in FOLDER.glob("*.cpp")}
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+# ------------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("name", RUNGS)
+def test_a_rung_agrees_with_float64(functions, name, threads):
+    file, function, form, _ = RUNGS[name]
+    weights, x, out = drawn(96, 160), drawn(160, seed=1), poisoned(96)
+    stored, want = weights, weights.double()
+    if function == "packed_product":
+        stored = weights.view(3, 32, 160).transpose(1, 2).contiguous()
+    if form == "bfloat16":
+        stored, want = weights.bfloat16().view(torch.int16), weights.bfloat16().double()
+    if form.startswith("q"):
+        kind = GGMLQuantizationType[form.upper()]
+        stored = torch.from_numpy(quantize(weights.numpy(), kind))
+        want = torch.from_numpy(dequantize(stored.numpy(), kind)).double()
+    assert stored.nbytes == BYTES[form] * weights.numel()
+    getattr(functions[file], function)(stored, x, out, 96, 160, threads)
+    torch.testing.assert_close(out.double(), want @ x.double(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rows, size", [(1, 1), (3, 15), (5, 17), (4, 0), (31, 129), (2, 576)])
+def test_rows_of_any_length_agree_with_float64(functions, rows, size):
+    weights, x = drawn(rows, size), drawn(size, seed=1)
+    for threads in (1, 4):
+        out = poisoned(rows)
+        functions["row_product"].row_product(weights, x, out, rows, size, threads)
+        want = weights.double() @ x.double()
+        torch.testing.assert_close(out.double(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_the_roof_copies_and_adds_all_numbers(functions):
+    roof, numbers = functions["rungs"], drawn(8 * 16 * 6)
+    for threads in (1, 2, 3):
+        copied, sums = poisoned(len(numbers)), poisoned(threads)
+        roof.copy_numbers(numbers, copied, len(numbers), threads)
+        roof.read_numbers(numbers, sums, len(numbers), threads)
+        assert torch.equal(copied, numbers)
+        torch.testing.assert_close(sums.double().sum(), numbers.double().sum(), atol=1e-3, rtol=0)
+
+
+def test_the_operator_of_10_3_takes_what_the_model_gives(functions):
+    x, residual, weight = drawn(3, 70), drawn(3, 70, seed=1), drawn(70, seed=2)
+    for dtype in (torch.float32, torch.bfloat16):
+        given = [tensor.to(dtype) for tensor in (x, residual)]
+        out, total = normalize(functions["add_rms_norm"], *given, weight, 1e-5)
+        wide = given[0].float() + given[1].float()
+        want = torch.nn.functional.rms_norm(wide, (70,), weight, 1e-5)
+        assert out.dtype == total.dtype == dtype
+        torch.testing.assert_close(total, wide.to(dtype))
+        torch.testing.assert_close(out.float(), want, rtol=1e-2, atol=1e-2)
+
+
+def test_a_split_context_has_the_same_bits_with_any_threads(functions):
+    q, keys, values = drawn(32), drawn(1000, 32, seed=1), drawn(1000, 32, seed=2)
+    found = []
+    for threads in (1, 2, 5):
+        out, lse = poisoned(32), poisoned(1)
+        functions["split_attention"].split_attention(
+            q, keys, values, out, lse, 1000, 32, 0.3, 0, threads
+        )
+        found.append(torch.cat([out, lse]))
+    scores = 0.3 * keys.double() @ q.double()
+    want = torch.cat([scores.softmax(0) @ values.double(), scores.logsumexp(0, keepdim=True)])
+    torch.testing.assert_close(found[0].double(), want, rtol=1e-4, atol=1e-5)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("form", ["float32", "q8_0"])
+def test_a_linear_layer_of_several_parts_is_multiplied_part_by_part(functions, form):
+    weights = drawn(11, 64)
+    data = weights if form == "float32" else torch.from_numpy(
+        quantize(weights.numpy(), GGMLQuantizationType.Q8_0)
+    )  # fmt: skip
+    want = weights if form == "float32" else torch.from_numpy(
+        dequantize(data.numpy(), GGMLQuantizationType.Q8_0)
+    )  # fmt: skip
+    linear = Linear(None)
+    linear.rows = [Rows(part, None if form == "float32" else form) for part in data.split([7, 4])]
+    named = {"float32": ("row_product", "row_product"), "q8_0": ("q8_0_product", "q8_0_product")}
+    file, function = named[form]
+    x = drawn(3, 64, seed=1)
+    out = own_roof.multiply(getattr(functions[file], function), linear, x)
+    torch.testing.assert_close(out.double(), x.double() @ want.double().T, rtol=1e-4, atol=1e-4)
+
+
+def test_the_weights_of_a_model_are_those_of_its_matrices():
+    size = {"vocab_size": 100, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
+    config = ModelConfig(**size, **heads, max_position_embeddings=64)
+    layer = 32 * (32 + 16 + 16) + 32 * 32 + 3 * 32 * 48
+    assert own_roof.weights_of_model(config) == 2 * layer + 100 * 32
+
+
+# ------------------------------------------------------------------------------------- a check
+
+
+HEAD = "#include <cstdint>\n#include <cstring>\n"
+SIGNATURE = 'extern "C" void f(const float* x, float* out, int64_t n) {\n'
+
+
+def finding(tmp_path, body: str):
+    """What a check finds in a function of eight numbers and eight results; and what it moved."""
+    path = tmp_path / "f.cpp"
+    path.write_text(HEAD + SIGNATURE + body + "\n}\n")
+    traffic, x, out = {}, drawn(8), poisoned(8)
+
+    def observe(path, case, see):
+        traffic.update(native.run(see, path, "f", x, out, 8))
+
+    wrong = first_wrong(observed(observe, path, Case("eight numbers")))
+    return wrong and wrong.problem, traffic, out
+
+
+def test_loads_and_stores_are_counted(tmp_path):
+    body = "for (int64_t i = 0; i < n; ++i) out[i] = 2 * x[i];"
+    wrong, traffic, out = finding(tmp_path, body)
+    assert traffic["x"] == native.Traffic(8, 32, 0, 0) and traffic["out"].stored == 32
+    assert torch.equal(out, 2 * drawn(8)) and wrong is None
+    _, traffic, _ = finding(tmp_path, "memcpy(out, x, n * sizeof(float));")
+    assert traffic["x"].loaded == traffic["out"].stored == 32
+
+
+@pytest.mark.parametrize(
+    "body, words",
+    [
+        ("out[n] = x[0];", "a store of 4 bytes ends 4 bytes past the end of out"),
+        ("out[0] = x[n + 2];", "a load of 4 bytes ends 12 bytes past the end of x"),
+        ("out[0] = x[-1];", "a load of 4 bytes begins 4 bytes before the start of x"),
+        ("memcpy(out, x, 8 * n);", "a load of 64 bytes ends 32 bytes past the end of x"),
+        ("out[0] = *(volatile float*)8;", "a segmentation fault"),
+        ("out[0] = (int)n / (int)(n - 8);", "a division of integers by zero"),
+    ],
+)
+def test_a_fault_is_told_with_its_line(tmp_path, body, words):
+    wrong, _, _ = finding(tmp_path, "    out[1] = n;\n    " + body)
+    assert words in wrong and "line 5" in wrong and body in wrong
+
+
+def test_a_loop_without_end_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "SECONDS", 0.2)
+    wrong, _, _ = finding(tmp_path, "for (volatile int64_t i = 0; i < n;) out[0] = x[i];")
+    assert "did not end within 0.2 s" in wrong
+
+
+def test_a_compiler_that_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    compiler.cache_clear()
+    try:
+        said = native.compile_errors('extern "C" void g() {}\n', tmp_path / "g.cpp", "g.cpp")
+        assert "sudo apt-get install g++" in said
+    finally:
+        compiler.cache_clear()
+
+
+# ------------------------------------------------------------------------------------- figures
+
+
+def test_the_kept_record_is_whole_and_right():
+    assert {"date", "machine", "versions", "code"} <= set(KEPT)
+    assert [row["name"] for row in data_nb10.rungs(KEPT)] == list(RUNGS)
+    rows = KEPT["rungs"] + KEPT["norm"] + KEPT["split"]
+    assert all(row["error"] < 1e-5 for row in rows)
+    for row in KEPT["rungs"]:
+        assert row["bytes"] == BYTES[row["form"]] * own_roof.ROWS * own_roof.SIZE
+    for row in rows:
+        assert row["gb_s"] == pytest.approx(row["bytes"] / row["ms"] / 1e6)
+    texts = {row["form"]: [] for row in KEPT["answers"]}
+    for row in KEPT["answers"]:
+        texts[row["form"]].append(row["text"])
+    for answers in texts.values():
+        assert all(max(answers, key=len).startswith(answer) for answer in answers)
+
+
+def test_without_a_compiler_the_kept_record_is_shown(capsys):
+    def measure():
+        raise CompileError("no C++ compiler: install g++")
+
+    assert own_roof.or_kept(measure) == KEPT
+    assert "install g++. Nothing can be measured here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("draw", ["rungs", "roof", "threads", "norm", "split", "answers"])
+def test_a_picture_names_the_machine_of_its_figures(draw):
+    figure = getattr(data_nb10, f"draw_{draw}")(KEPT)
+    words = [text.get_text() for ax in figure.axes for text in (*ax.texts, ax.title)]
+    assert any(data_nb10.machine(KEPT) in text for text in words), words

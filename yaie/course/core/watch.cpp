@@ -1,0 +1,105 @@
+// What a checked build of C++ for the CPU calls before each load and store, and when it crashes.
+//
+// The compiler inserts the calls (-fsanitize=kernel-address, with calls in place of shadow memory).
+// The arguments of the watched call lie in one arena, far apart: an address of the arena that is in
+// none of them is a fault. Addresses elsewhere, of local variables and of the heap, are not looked at.
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <initializer_list>
+
+namespace {
+constexpr int MOST = 16;  // arguments
+struct Argument {
+    uint64_t begin, end, loads, loaded, stores, stored;  // addresses; counts and bytes
+};
+struct Fault {
+    uint64_t kind, site, address, size;  // kind 1: a load, 2: a store, else 100 + a signal
+};
+struct Watch {
+    uint64_t begin, end, count;  // of the arena, and the number of arguments
+    Argument arguments[MOST];
+    Fault fault;
+} watch;
+
+void note(uint64_t kind, uint64_t site, uint64_t address, uint64_t size) {
+    uint64_t none = 0;
+    if (!__atomic_compare_exchange_n(&watch.fault.kind, &none, kind, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+        return;  // the first one counts
+    watch.fault.site = site;
+    watch.fault.address = address;
+    watch.fault.size = size;
+}
+
+void access(const void* at, size_t size, bool is_store, void* site) {
+    uint64_t address = (uint64_t)at;
+    if (address + size <= watch.begin || address >= watch.end || !size) return;
+    for (uint64_t i = 0; i < watch.count; ++i) {
+        Argument& argument = watch.arguments[i];
+        if (address < argument.begin || address + size > argument.end) continue;
+        __atomic_fetch_add(is_store ? &argument.stores : &argument.loads, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(is_store ? &argument.stored : &argument.loaded, size, __ATOMIC_RELAXED);
+        return;
+    }
+    note(is_store ? 2 : 1, (uint64_t)site, address, size);
+}
+
+// The thread that crashed sleeps for ever; the one that waits for it sees the fault.
+void crashed(int number, siginfo_t* info, void* context) {
+    auto& machine = ((ucontext_t*)context)->uc_mcontext;
+#if defined(__x86_64__)
+    uint64_t site = machine.gregs[REG_RIP] + 1;
+#elif defined(__aarch64__)
+    uint64_t site = machine.pc + 4;
+#else
+    uint64_t site = (uint64_t)&machine & 0;
+#endif
+    note(100 + number, site, (uint64_t)info->si_addr, 0);
+    for (;;) pause();
+}
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) Watch* watch_calls() {
+    struct sigaction action = {};
+    action.sa_sigaction = crashed;
+    action.sa_flags = SA_SIGINFO;
+    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+    return &watch;
+}
+
+#define HOOK(name, is_store, size) \
+    void name(const void* at) { access(at, size, is_store, __builtin_return_address(0)); }
+#define HOOKS(size)                              \
+    HOOK(__asan_load##size##_noabort, false, size) \
+    HOOK(__asan_store##size##_noabort, true, size)
+extern "C" {
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+void __asan_loadN_noabort(const void* at, size_t size) {
+    access(at, size, false, __builtin_return_address(0));
+}
+void __asan_storeN_noabort(const void* at, size_t size) {
+    access(at, size, true, __builtin_return_address(0));
+}
+void __asan_handle_no_return() {}
+// The compiler does not look into these.
+void* memcpy(void* to, const void* from, size_t size) noexcept {
+    access(from, size, false, __builtin_return_address(0));
+    access(to, size, true, __builtin_return_address(0));
+    return memmove(to, from, size);
+}
+void* __asan_memcpy(void* to, const void* from, size_t size) { return memcpy(to, from, size); }
+void* __asan_memmove(void* to, const void* from, size_t size) { return memcpy(to, from, size); }
+void* __asan_memset(void* to, int value, size_t size) {
+    access(to, size, true, __builtin_return_address(0));
+    return memset(to, value, size);
+}
+}
