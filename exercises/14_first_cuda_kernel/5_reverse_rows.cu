@@ -6,16 +6,6 @@
 // memory is reversed, an empty matrix is no error, and a refused launch returns its error, which the
 // next call does not see.
 //
-// You have
-// - `x`, `out`: float32 `[rows, columns]`; `rows` and `columns` are ints and may be 0
-// - `reverse_rows<<<thread_blocks, threads, shared_bytes, stream>>>(x, out, columns)`: a thread
-//   block for each row; any number of threads; needs `columns` floats of shared memory
-// - `MOST_THREADS`, `WITHOUT_ASKING`: 1,024 threads, and the 48 KiB of shared memory that any launch
-//   may use
-// - `cudaFuncSetAttribute(reverse_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)`: allows
-//   more; returns a `cudaError_t`
-// - `cudaGetLastError()`: returns the error that the runtime has stored, and clears it
-//
 // In a terminal: yaie check 14.5, yaie hint 14.5, yaie reset 14.5.
 
 // The elements of each row in reverse order.

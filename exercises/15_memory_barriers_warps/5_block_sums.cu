@@ -6,13 +6,6 @@
 // change which threads do them: threads 0, 1, 2, …, without a gap, so that whole warps have nothing
 // to do and skip the step.
 //
-// You have
-// - `partial`: float in shared memory, a place for each thread, which already holds its thread's
-//   number
-// - `i`, `threads`: `threadIdx.x`, and how many threads there are: 1 to 1,024, any number
-// - `__syncthreads()`: all threads meet; every one of them must come
-// - `out[blockIdx.x]`: gets `partial[0]` after your lines, from thread 0
-//
 // In a terminal: yaie check 15.5, yaie hint 15.5, yaie reset 15.5.
 
 // One sum per thread block: a tree in shared memory whose active threads are neighbors.

@@ -5,14 +5,6 @@
 // a GPU, with line, threads and address. Read the reports, then mend the lines between `begin` and
 // `end`.
 //
-// You have
-// - `x`, `out`, `n`: float32, `n` numbers each
-// - `THREADS`: 256, the threads of a thread block
-// - `tile[THREADS + 2]`: in shared memory: the thread block's elements, the one before, the one
-//   after
-// - `i`: the element of this thread; it may lie past the end
-// - `__syncthreads()`: all threads meet
-//
 // In a terminal: yaie check 23.3, yaie hint 23.3, yaie reset 23.3.
 
 // The sum of each element and its two neighbors.
