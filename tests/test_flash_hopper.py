@@ -57,23 +57,23 @@ def test_other_cards_are_declined(monkeypatch):
 # One edit each: what is there, what replaces it, the line that is told, and the words.
 PLANTED = {
     "no wait for the keys": (
-        "k_tile = wait_for(turn + 2);", "k_tile = ring + (turn + 2) % STAGES * Size::KV_TILE;",
+        "k_tile = wait_for(turn + 1);", "k_tile = ring + (turn + 1) % STAGES * Size::KV_TILE;",
         "load_tile|multiply_keys|arrive",
         "before the asynchronous copy|no thread .* written|arrivals where its phase lacks 0",
     ),
     "values given back too early": (
-        "wgmma_wait<0>();\n                release(turn + 1);",
-        "release(turn + 1);\n                wgmma_wait<0>();",
+        "wgmma_wait<0>();\n                release(turn + 2);",
+        "release(turn + 2);\n                wgmma_wait<0>();",
         "load_tile|zero_values", "writes .* before the wgmma that reads it",
     ),
     "scores read before they are there": (
         "wgmma_wait<1>();", "", "softmax", "reads accumulators of the wgmma of .* before",
     ),
     "output rescaled while it sums": (
-        "wgmma_wait<0>();\n                release(turn + 1);\n"
+        "wgmma_wait<0>();\n                release(turn + 2);\n"
         "                if (raised) rescale(out, factors);",
         "if (raised) rescale(out, factors);\n                wgmma_wait<0>();\n"
-        "                release(turn + 1);",
+        "                release(turn + 2);",
         "rescale", "(?:reads|writes) accumulators of the wgmma of .* before",
     ),
     "no fence before the product": (

@@ -29,7 +29,7 @@ struct Sizes {
     static constexpr int KEYS = DIM <= 128 ? 128 : 64;  // per tile
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
-    static constexpr int STAGES = DIM <= 64 ? 6 : 4;    // places of the ring
+    static constexpr int STAGES = DIM <= 64 ? 8 : 5;    // places of the ring
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
     }
     __syncthreads();
 
-    int turn = 0;   // tiles of keys and of values so far, which come in turns: places of the ring
+    int turn = 0;   // tiles of keys and of values so far: places of the ring
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one warp is enough
         decrease_registers<Size::PRODUCER_REGISTERS>();
@@ -93,12 +93,14 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
                     mbarrier_arrive(&q_full[place]);
             }
             for (int i = 0; i < 2 * work.tiles; ++i, ++turn) {
-                int stage = turn % STAGES, first = i / 2 * KEYS;
+                // In the order of use: k0, k1, v0, k2, v1, ...
+                bool values = i > 0 && (i % 2 == 0 || i == 2 * work.tiles - 1);
+                int stage = turn % STAGES, first = (values ? i - 1 : i + 1) / 2 * KEYS;
                 int left = work.sequence.num_keys - first;
-                bool cut = i % 2 == 1 && left < KEYS;  // values of which the last become zeros
+                bool cut = values && left < KEYS;  // values of which the last become zeros
                 T* tile = ring + stage * Size::KV_TILE;
                 mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);
-                load_tile<T, DIM, KEYS>(tile, i % 2 ? maps.v : maps.k, cut ? tail : &full[stage],
+                load_tile<T, DIM, KEYS>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
                                         flash, work, first);
                 if (!cut) continue;
                 mbarrier_wait(tail, tails++ % 2);
@@ -152,24 +154,24 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
             softmax.weigh(scores);
             pack<T, KEYS>(weights, scores);
             for (int tile = 1; tile < work.tiles; ++tile, turn += 2) {
-                k_tile = wait_for(turn + 2);
+                k_tile = wait_for(turn + 1);
                 begin_turn();
                 wgmma_fence();
                 multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
                 wgmma_commit();
-                const T* v_tile = wait_for(turn + 1);
+                const T* v_tile = wait_for(turn + 2);
                 wgmma_fence();
                 add_values<T, DIM, KEYS>(out, weights, v_tile);
                 wgmma_commit();
                 end_turn((consumer + 1) % CONSUMERS);
                 wgmma_wait<1>();
-                release(turn + 2);
+                release(turn + 1);
                 mask(tile);
                 bool raised = softmax.raise(scores, factors);
                 softmax.weigh(scores);
                 softmax.settle();
                 wgmma_wait<0>();
-                release(turn + 1);
+                release(turn + 2);
                 if (raised) rescale(out, factors);
                 pack<T, KEYS>(weights, scores);
             }

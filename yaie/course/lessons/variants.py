@@ -212,9 +212,9 @@ VARIANTS = {
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
         "pingpong, 16 heads together": {f"{TOGETHER}8;": f"{TOGETHER}16;"},
         "pingpong, tiles of 64 keys": {"DIM <= 128 ? 128 : 64;": "64;",
-                                       "DIM <= 64 ? 6 : 4;": "DIM <= 64 ? 8 : 8;"},
+                                       "DIM <= 64 ? 8 : 5;": "8;"},
         "pingpong, tiles of 176 keys": {"DIM <= 128 ? 128 : 64;": "DIM == 128 ? 176 : 64;",
-                                        "DIM <= 128 ? 2 : 1;": "1;"},
+                                        "DIM <= 128 ? 2 : 1;": "1;", "DIM <= 64 ? 8 : 5;": "4;"},
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
