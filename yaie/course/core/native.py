@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 SECONDS = 3.0  # that one call may take: those of a check take milliseconds
 GAP = 1 << 20  # unused bytes around every argument
 WATCH = Path(__file__).with_name("watch.cpp")
+_ABANDONED: list[Any] = []  # memory that calls which never ended go on to use
 
 _CHECKED = ["-O1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-Wl,-Bsymbolic"]
 _POISON = "-ftrivial-auto-var-init=pattern"  # a variable that nothing initialized holds -1.7e38
@@ -234,6 +235,7 @@ def run(
         if not thread.is_alive() or watch.kind >= 100:
             break
     else:
+        _ABANDONED.append(arena)
         _found(see, functions, "time_limit", 0, f"{name} did not end within {SECONDS:g} s", explain)
     if watch.kind:
         _tell(see, functions, launcher, watch, explain)
