@@ -7,6 +7,20 @@
 // numbers of a row, if fewer than LANES are left, one by one. Load each vector of x once for all
 // ROWS rows.
 //
+// You have
+// - `rows`, `thread`, `threads`: int64_t: how many rows there are; which thread this is, from 0, of
+//   how many
+// - `range.first`, `range.last`: int64_t, to be set; `last` is the first row that is not in the
+//   range
+// - `weights`, `x`, `out`: float: ROWS rows of `size` numbers, one after the other; `size` numbers;
+//   ROWS places
+// - `ROWS`: a constant, 1 or 4
+// - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *
+//   and += work, also with a float
+// - `load<Floats>(from)`, `store(to, value)`: read and write a vector at an address, which may be
+//   any
+// - `sum(value)`: returns the sum over the lanes, a float
+//
 // In a terminal: yaie check 10.1, yaie hint 10.1, yaie reset 10.1.
 
 // A float32 matrix by a vector, with vector registers and threads.

@@ -6,6 +6,19 @@
 // dequantized weights to memory: convert LANES bytes in a register, multiply them by x, and multiply
 // by the scale once per vector or once per group, not 32 times.
 //
+// You have
+// - `weights`: bytes: ROWS rows of `groups` groups each, BYTES (34) bytes per group
+// - `x`, `out`: float: `groups` × NUMBERS (32) numbers; ROWS places
+// - `scale_at(group)`: returns the scale at the beginning of a group as a float
+// - `integers<Ints, int8_t>(from)`: returns LANES signed bytes as a vector `Ints` of ints
+// - `__builtin_convertvector(number, Floats)`: ints as floats
+// - `ROWS`: a constant, 1 or 4
+// - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *
+//   and += work, also with a float
+// - `load<Floats>(from)`, `store(to, value)`: read and write a vector at an address, which may be
+//   any
+// - `sum(value)`: returns the sum over the lanes, a float
+//
 // In a terminal: yaie check 10.2, yaie hint 10.2, yaie reset 10.2.
 
 // A matrix of 8-bit groups by a vector: GGUF's format Q8_0, read as it is stored.

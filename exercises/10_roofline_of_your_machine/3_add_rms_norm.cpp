@@ -6,6 +6,16 @@
 // engine calls this operator twice per layer, so with `yaie chat --exercises` the model computes
 // with your lines.
 //
+// You have
+// - `x`, `residual`, `weight`: float, `size` numbers each
+// - `total`, `out`: float, `size` places each
+// - `eps`, `sqrtf(v)`: a float; the square root
+// - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *
+//   and += work, also with a float
+// - `load<Floats>(from)`, `store(to, value)`: read and write a vector at an address, which may be
+//   any
+// - `sum(value)`: returns the sum over the lanes, a float
+//
 // In a terminal: yaie check 10.3, yaie hint 10.3, yaie reset 10.3.
 
 // The residual added and the sum normalized, in one call.

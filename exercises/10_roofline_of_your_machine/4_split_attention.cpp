@@ -7,6 +7,23 @@
 // stays as it is. `merge` makes out, [head_dim], and the log-sum-exp of all scores from the states;
 // a state without keys has the maximum -∞. At least one part has a key.
 //
+// You have
+// - `q`, `keys`, `values`: float: `[head_dim]`, and twice `[length, head_dim]`; head_dim is a
+//   multiple of LANES
+// - `first`, `last`: int64_t: the keys of this part; `last` is the first that is not; at most PART
+//   of them
+// - `scores`: float, PART places of this part's own
+// - `state.maximum`, `state.total`, `state.sums`: -INFINITY, 0, and `[head_dim]` zeros, to be set
+// - `states`, `parts`: the states of all parts, and how many there are
+// - `out`, `lse`: float: `[head_dim]`; one number, `*lse`
+// - `memset(to, 0, head_dim * sizeof(float))`: fills `head_dim` floats with zeros
+// - `scale`, `expf(x)`, `logf(x)`: the factor of scores; natural exponential and logarithm
+// - `LANES`, `Floats`: 4, 8 or 16, by the processor; a vector of that many floats, for which +, *
+//   and += work, also with a float
+// - `load<Floats>(from)`, `store(to, value)`: read and write a vector at an address, which may be
+//   any
+// - `sum(value)`: returns the sum over the lanes, a float
+//
 // In a terminal: yaie check 10.4, yaie hint 10.4, yaie reset 10.4.
 
 // Attention of one token over a long context, whose keys are split among threads.
