@@ -8,7 +8,9 @@ one answer; such numbers are left out, and `away_from_edges` says which.
 
 from __future__ import annotations
 
+import collections
 import math
+import struct
 from functools import partial
 
 import pytest
@@ -438,6 +440,28 @@ def test_threshold_of_top_p(size: int, dtype: torch.dtype) -> None:
             assert ordered[r, other[r]] <= threshold[r] <= ordered[r, place[r]]
             wanted = mass[r][x[r].float() > threshold[r]].sum()
             assert abs(above[r] - wanted) <= 2 * size
+
+
+@each_dtype
+@pytest.mark.parametrize("size", [0, 1, 127, 1000, 5000])
+def test_privatised_histogram(size: int, dtype: torch.dtype) -> None:
+    """The bins that a sort of the distinct values by their keys gives."""
+    x = normal(1, size, dtype)[0]
+    x[::5], x[1::5] = 0.0, -0.0
+
+    def bin_of(value: float) -> int:
+        bits = int.from_bytes(struct.pack(">f", value + 0.0), "big")
+        return (bits if bits >> 31 else 0x7FFFFFFF - bits) >> 24
+
+    found = collections.Counter(map(bin_of, x.tolist()))
+    wanted = torch.tensor([found[number] for number in range(256)], dtype=torch.int32)
+    for checked, order in ((True, "forward"), (False, "reverse"), (False, "random")):
+        module = jit.load("sampling/histogram.cu", checked)
+        counts = torch.full((256,), -9, dtype=torch.int32)
+        with settings(order=order):
+            getattr(module, f"histogram_{SUFFIXES[dtype]}")(x, counts, size, 3)
+        assert not checked or module.report.clean, module.report
+        assert torch.equal(counts, wanted)
 
 
 # ------------------------------------------------------------------------------------- operators
