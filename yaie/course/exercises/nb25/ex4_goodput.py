@@ -37,6 +37,8 @@ def cases() -> Iterator[Case]:
     yield Case("a promise that the lowest rate breaks", attained={2.0: 0.8, 4.0: 0.95}, share=0.9)
     yield Case("a share that is reached exactly", attained={1.0: 1.0, 2.0: 0.5, 3.0: 0.25},
                share=0.5)  # fmt: skip
+    yield Case("a share that is reached exactly, and then exceeded",
+               attained={1.0: 1.0, 2.0: 0.5, 3.0: 0.75}, share=0.5)  # fmt: skip
     yield Case("no rate", attained={}, share=0.9)
     yield Case("the usual share", attained=CURVE, share=None)
     rng = random.Random(0)
