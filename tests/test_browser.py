@@ -189,7 +189,7 @@ def save(page, path: Path) -> None:
     page.click(".lm-MenuBar-itemLabel:text-is('File')")
     page.click(".lm-Menu-itemLabel:text-is('Save Notebook')")
     deadline = time.monotonic() + 30
-    while path.stat().st_mtime_ns == before:
+    while path.stat().st_mtime_ns == before or not path.stat().st_size:  # emptied, then written
         assert time.monotonic() < deadline, "the notebook was not saved"
         page.wait_for_timeout(100)
 
