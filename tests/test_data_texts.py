@@ -11,7 +11,7 @@ import pytest
 
 from yaie.course.author.notebooks import find
 from yaie.course.core import manifest, render
-from yaie.course.lessons import timeline
+from yaie.course.lessons import data_nb23, timeline
 
 DATA = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 BLOCKS, FLASH, NAIVE, PAGED, EIGHT, SPARSE, BUILT, PROFILED = (
@@ -200,7 +200,7 @@ def test_the_kept_reports_name_lines_of_the_draft():
     """What compute-sanitizer said of exercise 23.3 is read beside the learner's file."""
     exercise = manifest.find("23.3")
     draft = render.stub(exercise).splitlines()
-    for report in json.loads((DATA / "14_load_inline_h200.json").read_text())["reports"]:
+    for report in data_nb23.reports():
         named = re.findall(re.escape(exercise.file.name) + r":(\d+)", report["text"])
         assert set(named) == set(report["lines"])
         for number, text in report["lines"].items():

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 
-from yaie.course.core import paths
+from yaie.course.core import manifest, paths, render
 
 kept = partial(paths.kept, "23_tools_h200")  # the record of `yaie.course.author.gpu.tools`
+
+
+def reports() -> list[dict]:
+    """What compute-sanitizer said of the draft of exercise 23.3, tool by tool.
+
+    The kept reports name lines of the file that was compiled. Its code is the draft's, but the card
+    above the code may be longer by now, so the lines are those where the same code stands today.
+    """
+    draft = [line.strip() for line in render.stub(manifest.find("23.3")).splitlines()]
+    rows = []
+    for row in paths.kept("14_load_inline_h200")["reports"]:
+        now = {number: str(draft.index(code) + 1) for number, code in row["lines"].items()}
+        text = re.sub(
+            r"(?<=_moving_sum\.cu:)\d+", lambda match, now=now: now[match[0]], row["text"]
+        )
+        lines = {now[number]: code for number, code in row["lines"].items()}
+        rows.append(row | {"text": text, "lines": lines})
+    return rows
+
 
 PLANTED = r"""#include <cuda_runtime.h>
 
