@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from yaie.emulator.rewrite import hide
 from yaie.emulator.signature import find_launchers
+from yaie.emulator.text import hide
 
 # A definition of a function: what stands before its name, and its name.
 _FUNCTION = re.compile(r"^[ \t]*((?:[\w:*&<>,]+\s+)+)\*?(\w+)\s*\([^(){};]*\)\s*\{", re.M)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from yaie.emulator import runtime
+from yaie.emulator.elements import Memory
 from yaie.emulator.signature import Launcher
-from yaie.emulator.words import Memory
 
 LARGEST = 1 << 20  # bytes of a tensor's storage that are copied to another place for a plain call
 _PAGE = mmap.PAGESIZE

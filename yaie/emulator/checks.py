@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from yaie.emulator import runtime
+from yaie.emulator.elements import Memory, name_of
 from yaie.emulator.lines import Lines
-from yaie.emulator.words import Memory, name_of, sentence
+from yaie.emulator.words import sentence
 
 LIMITS = (
     "Not modeled: time, caches, occupancy, registers, rounding inside tensor cores."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import sys
 import threading
 from collections.abc import Sequence
@@ -19,11 +20,11 @@ from yaie.emulator.advice import no_launcher
 from yaie.emulator.arena import Guarded, moved, spans
 from yaie.emulator.build import build
 from yaie.emulator.checks import Report, describe, make_report
+from yaie.emulator.elements import Memory
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
-from yaie.emulator.shared import SharedArray, shared_arrays
+from yaie.emulator.shared import SharedArray, shared_arrays, static_bytes
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
-from yaie.emulator.words import Memory
 
 GAP = 1 << 20  # unused bytes between two arguments
 _one_call = threading.Lock()  # the runtime keeps the failures and findings of one call
@@ -51,7 +52,8 @@ class Library:
 
     built: Built
     loaded: ctypes.CDLL
-    shared_arrays: tuple[SharedArray, ...] = ()
+    shared_arrays: tuple[SharedArray, ...]
+    static: dict[str, int]  # bytes of static shared memory, by kernel
 
 
 class Module:
@@ -111,8 +113,9 @@ class Module:
         built = build(self.source, self.path, self.checked, launcher)
         needed = runtime.checker if self.checked else runtime.library
         needed()  # before the kernels
-        arrays = shared_arrays(built.path, True) if self.checked else ()
-        return Library(built, ctypes.CDLL(str(built.path)), arrays)
+        both = re.search(r"\bextern\s[^;]*__shared__", self.source)  # static and dynamic
+        arrays = shared_arrays(built.path, self.checked) if self.checked or both else ()
+        return Library(built, ctypes.CDLL(str(built.path)), arrays, static_bytes(arrays))
 
     def _check_and_call(self, launcher: Launcher, arguments: Sequence[Any]) -> None:
         device = check_arguments(launcher, arguments)
@@ -130,7 +133,7 @@ class Module:
         library = self._library(launcher.name)
         with _one_call:
             error, stopped, memories = self._run(library, launcher, arguments)
-            refused = runtime.refusal(error) if error else None
+            refused = runtime.refusal() if error else None
         if stopped:
             lines = Lines(library.built.path, {stopped.site, stopped.other_site})
             told = describe(stopped, lines, memories)
@@ -157,14 +160,14 @@ class Module:
         memories: list[Memory] = []
         if self.checked:
             with Checker(self, library, launcher, arguments) as checker:
-                error = runtime.call(launcher, library.loaded, checker.arguments)
+                error = runtime.call(launcher, library.loaded, checker.arguments, library.static)
                 stopped = runtime.failure()
                 # A launch that was refused is a fault, even if the launcher does not tell.
-                self.report = checker.report(stopped or (None if error else runtime.refusal(0)))
+                self.report = checker.report(stopped or (None if error else runtime.refusal()))
                 overrun = ""
         else:
             with Guarded(launcher, arguments) as guarded:
-                error = runtime.call(launcher, library.loaded, guarded.arguments)
+                error = runtime.call(launcher, library.loaded, guarded.arguments, library.static)
                 stopped = runtime.failure()
                 memories = guarded.explain(stopped)
                 overrun = guarded.overrun()

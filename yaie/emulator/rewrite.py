@@ -8,22 +8,18 @@ the compiler's messages and the debugger's lines are the learner's.
 from __future__ import annotations
 
 import re
-from bisect import bisect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from yaie.emulator.casts import saturate
+from yaie.emulator.launches import KERNEL, begin_with_bounds, refuse_calls, replace_launches
 from yaie.emulator.macros import Macros
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
 from yaie.emulator.refused import refuse
+from yaie.emulator.text import closing, functions, hide, without_comments
 
-_SKIPPED = re.compile(
-    r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
-    r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
-    re.DOTALL,
-)
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _EXTERN_SHARED = re.compile(
     r"\bextern\s+(?:__shared__|volatile\s+__shared__)\s+(?P<type>[^;{}=]*?)"
@@ -34,25 +30,18 @@ _SHARED = re.compile(
 )
 SHARED_SUFFIX = "_in_shared_memory"  # of the variable itself; its own name is a reference
 _ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\([^()]*\)")
-_BOUNDS = r"\s*__(?:launch_bounds|block_size|cluster_dims|maxnreg)__\s*\((?:[^()]|\([^()]*\))*\)"
-_KERNEL = re.compile(
-    rf"__global__\b(?:\s*(?:static|inline)|{_BOUNDS})*\s*\bvoid\b(?:{_BOUNDS})*\s*(\w+)\s*\("
-)
 _PLACE = re.compile(r"(?<![\w.])(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
 _DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\s*(?:(?:volatile|__volatile__)\s*)?\(")
-_NULL = re.compile(r"(?<![^\s,])NULL(?=\s*(?:,|$))")
 _CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
 CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
-_OPEN, _CLOSE = "([{", ")]}"
 # A file with Hopper's instructions is compiled for no other GPU.
 _HOPPER = """#include "emulator/ptx_hopper.h"
 #undef __CUDA_ARCH__
 #define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_FEAT_SM90_ALL 1
 """
-_BRACE = re.compile(r"\b(?:namespace(?:\s+[\w:]+)?|extern)\s*\{|[{}]")
 
 
 @dataclass(frozen=True)
@@ -82,7 +71,7 @@ def rewrite(source: str, path: str | Path) -> Rewritten:
     code = _inline(source, path, files, Macros())
     hidden = hide(code)
     refuse(code, hidden)
-    kernels = tuple(dict.fromkeys(_KERNEL.findall(hidden)))
+    kernels = tuple(dict.fromkeys(KERNEL.findall(hidden)))
     headers = '#include "cuda_runtime.h"\n'
     if any(file.name == "hopper.cuh" for file in files):
         headers += _HOPPER
@@ -100,14 +89,9 @@ def read_source(path: Path) -> str:
         return content.decode("latin-1").replace("\r\n", "\n")
 
 
-def hide(source: str) -> str:
-    """The source with comments and literals blanked: same length, same lines."""
-    return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
-
-
 def _inline(source: str, path: Path, files: list[Path], macros: Macros) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
-    parts, end, text = [_line_mark(1, path)], 0, _without_comments(source)
+    parts, end, text = [_line_mark(1, path)], 0, without_comments(source)
 
     def rewritten(begin: int, end: int) -> str:
         macros.read(text[begin:end])
@@ -130,14 +114,6 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros) -> str:
     return "".join(parts)
 
 
-def _without_comments(source: str) -> str:
-    return _SKIPPED.sub(_blank_comment, source)
-
-
-def _blank_comment(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
-
-
 def _line_mark(line: int, path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'#line {line} "{escaped}"\n'
@@ -146,19 +122,19 @@ def _line_mark(line: int, path: Path) -> str:
 def _rewrite_file(part: str, path: Path, whole: str, offset: int, macros: Macros) -> str:
     first_line = whole.count("\n", 0, offset) + 1
     part = macros.expand_assembly(part, hide(part))
-    _refuse_calls(part, path, first_line)
+    refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
-    part = _replace_assembly(part, macros)
-    return _replace_launches(saturate(part, hide(part)), path, first_line)
+    part = begin_with_bounds(_replace_assembly(part, macros))
+    return replace_launches(saturate(part, hide(part)), path, first_line)
 
 
 def _replace_assembly(source: str, macros: Macros) -> str:
     """Inline PTX as C++, on as many lines, which a macro continues with a backslash."""
     hidden, pieces, end = hide(source), [], 0
     for found in _ASSEMBLY.finditer(hidden):
-        last = _closing(hidden, found.end())
+        last = closing(hidden, found.end())
         lines = re.sub(r"[^\\\n]", "", hidden[found.start() : last])
-        inside = _without_comments(source[found.end() : last]).replace("\\\n", "\n")
+        inside = without_comments(source[found.end() : last]).replace("\\\n", "\n")
         try:
             code = f"do {translate(macros.expand(inside))} while (0)"
         except Unknown as problem:  # an error only where it is compiled
@@ -181,7 +157,7 @@ def _substitute(
 ) -> str:
     """Replace what is found outside comments and literals, told whether it is in a function."""
     hidden = hide(source)
-    pieces, end, in_function = [], 0, _functions(hidden)
+    pieces, end, in_function = [], 0, functions(hidden)
     for found in pattern.finditer(hidden):
         pieces += [source[end : found.start()], new(found, in_function(found.start()))]
         end = found.end()
@@ -236,16 +212,6 @@ def _split_commas(text: str) -> list[str]:
     return parts
 
 
-def _functions(hidden: str) -> Callable[[int], bool]:
-    """Tells of a position whether a brace other than a namespace's is open there."""
-    places, inside, opened = [-1], [False], []
-    for brace in _BRACE.finditer(hidden):
-        opened = opened[:-1] if brace[0] == "}" else [*opened, brace[0] == "{"]
-        places.append(brace.end())
-        inside.append(any(opened))
-    return lambda position: inside[bisect(places, position) - 1]
-
-
 def _replace_attributes(source: str) -> str:
     pattern = re.compile(r"\b__noinline__\b")
     source = _substitute(pattern, source, lambda *_: "__attribute__((noinline))")
@@ -286,114 +252,8 @@ def _declares(hidden: str, position: int) -> bool:
 
 def _end_of_scope(hidden: str, position: int) -> int:
     """Where the block ends in which a variable is declared; a parameter's is the body."""
-    end = _closing(hidden, position)
+    end = closing(hidden, position)
     body = re.compile(r"\)[^;{]*").match(hidden, end)  # a function's, or of a loop one statement
     if body and hidden.startswith("{", body.end()):
-        return _closing(hidden, body.end() + 1)
+        return closing(hidden, body.end() + 1)
     return body.end() if body else end
-
-
-def _closing(hidden: str, position: int) -> int:
-    """Where the bracket closes that is open at `position`; the end of the text if none is."""
-    depth = 0
-    for index in range(position, len(hidden)):
-        depth += (hidden[index] in _OPEN) - (hidden[index] in _CLOSE)
-        if depth < 0:
-            return index
-    return len(hidden)
-
-
-# ------------------------------------------------------------------------------ launches
-
-
-def _refuse_calls(source: str, path: Path, first_line: int) -> None:
-    """Refuse `kernel(arguments)`, which C++ would take and nvcc does not.
-
-    Left alone are names that mean something else as well: a function or a variable.
-    """
-    hidden = hide(source)
-    in_function = _functions(hidden)
-    kernels = {found.start(1): found[1] for found in _KERNEL.finditer(hidden)}
-    for kernel in dict.fromkeys(kernels.values()):
-        calls = []
-        for found in re.finditer(rf"\b{kernel}\s*(?:<[\w\s,:]*>\s*)?\(", hidden):
-            if found.start() in kernels:
-                continue
-            before = hidden[: found.start()].rstrip()
-            if not before.endswith((";", "{", "}", ")")) or not in_function(found.start()):
-                break
-            calls.append(found)
-        else:
-            if calls and not re.search(rf"\bauto\W+{kernel}\b", hidden):
-                line = first_line + hidden.count("\n", 0, calls[0].start())
-                raise SyntaxError(
-                    f"{path}:{line}: {kernel} is a __global__ function, which needs a launch: "
-                    f"{kernel}<<<thread_blocks, threads, 0, stream>>>(arguments)"
-                )
-
-
-def _replace_launches(source: str, path: Path, first_line: int) -> str:
-    hidden = hide(source)
-    pieces, end = [], 0
-    while (start := hidden.find("<<<", end)) >= 0:
-        line = first_line + hidden.count("\n", 0, start)
-        begin = _start_of_name(hidden, start)
-        close = _find(hidden, start + 3, ">>>")
-        opening = re.compile(r"\s*\(").match(hidden, close + 3) if close >= 0 else None
-        last = _find(hidden, opening.end(), ")") if opening else -1
-        if begin == start or last < 0:
-            raise SyntaxError(
-                f"{path}:{line}: a kernel launch is written "
-                "kernel<<<grid, thread_block>>>(arguments)"
-            )
-        written = _without_comments(source[begin:start])
-        kernel = written.strip()
-        lines = "\n" * (written.count("\n") - kernel.count("\n"))
-        arguments = _replace_launches(source[opening.end() : last], path, line)
-        arguments = _NULL.sub("nullptr", arguments)  # an argument alone is no pointer constant
-        comma = ", " if hidden[opening.end() : last].strip() else ""
-        pieces += [
-            source[end:begin],
-            f"::emulator::configure(EMULATOR_NAME({' '.join(kernel.split())}), ",
-            source[start + 3 : close],
-            f").run([=](auto... emulator_arguments) {{ {kernel}(emulator_arguments...); }}{comma}",
-            lines + arguments,
-            ")",
-        ]
-        end = last + 1
-    return "".join([*pieces, source[end:]])
-
-
-def _start_of_name(hidden: str, end: int) -> int:
-    """Where `name`, `space::name` or `name<T, 4>` begins that ends at `end`."""
-    position = end
-    while position and hidden[position - 1].isspace():
-        position -= 1
-    if position and hidden[position - 1] == ">":
-        depth = bracket = 0
-        while position:
-            position -= 1
-            character = hidden[position]
-            bracket += (character in _CLOSE) - (character in _OPEN)
-            if not bracket:  # in brackets these may compare and shift
-                depth += {">": 1, "<": -1}.get(character, 0)
-            if depth == 0:
-                break
-        while position and hidden[position - 1].isspace():
-            position -= 1
-    name = re.search(r"[\w:]+$", hidden[:position])
-    return name.start() if name else end
-
-
-def _find(hidden: str, position: int, wanted: str) -> int:
-    """Where `wanted` stands outside all brackets opened after `position`; -1 if nowhere."""
-    depth = 0
-    while position < len(hidden):
-        if depth == 0 and hidden.startswith(wanted, position):
-            return position
-        character = hidden[position]
-        depth += (character in _OPEN) - (character in _CLOSE)
-        if depth < 0:
-            return -1
-        position += 1
-    return -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_size_t, c_void_p
 from ctypes import c_int64 as i64
@@ -74,7 +74,7 @@ def library() -> ctypes.CDLL:
             "emulator_begin": (c_void_p, [c_void_p]),
             "emulator_end": (None, []),
             "emulator_failure": (c_int, [POINTER(RawFailure)]),
-            "emulator_peek_last_error": (c_int, []),
+            "emulator_static_shared": (None, [c_char_p, c_size_t]),
             "emulator_refusal": (c_int, [POINTER(RawFailure)]),
             "emulator_take_text": (c_size_t, [c_char_p, c_size_t]),
         },
@@ -156,12 +156,19 @@ def _apply() -> None:
     library().emulator_configure(ORDERS.index(order), *others)
 
 
-def call(launcher: Launcher, loaded: ctypes.CDLL, arguments: Sequence[Any]) -> int:
-    """Call a launcher, watched: a fault in it, or Ctrl-C, ends it. Returns its cudaError_t."""
+def call(
+    launcher: Launcher, loaded: ctypes.CDLL, arguments: Sequence[Any], static: Mapping[str, int]
+) -> int:
+    """Call a launcher, watched: a fault in it, or Ctrl-C, ends it. Returns its cudaError_t.
+
+    `static` has the bytes of static shared memory of each kernel.
+    """
     values = launcher.values(arguments)
     lib = library()
     address = lib.emulator_begin(ctypes.cast(launcher.bind(loaded), c_void_p))
     try:
+        for kernel, size in static.items():
+            lib.emulator_static_shared(kernel.encode(), size)
         return launcher.at(address)(*values)
     finally:
         lib.emulator_end()
@@ -173,14 +180,13 @@ def failure() -> RawFailure | None:
     return raw if library().emulator_failure(ctypes.byref(raw)) else None
 
 
-def refusal(error: int) -> RawFailure | None:
-    """The first launch that was refused in the last call, which returned `error`.
+def refusal() -> RawFailure | None:
+    """The first launch that was refused in the last call.
 
-    None if no launch was, or if the launcher has asked for the error and made up for it.
+    None if no launch was, or if the launcher has asked for the error and then launched another.
     """
     raw = RawFailure()
-    refused = library().emulator_refusal(ctypes.byref(raw))
-    return raw if refused and (error or library().emulator_peek_last_error()) else None
+    return raw if library().emulator_refusal(ctypes.byref(raw)) else None
 
 
 def printed() -> str:

@@ -8,7 +8,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaie.emulator.rewrite import SHARED_SUFFIX, hide
+from yaie.emulator.rewrite import SHARED_SUFFIX
+from yaie.emulator.text import hide
 
 MOST_STATIC = 48 * 1024  # bytes that the static arrays of a kernel may have in all
 
@@ -49,6 +50,17 @@ def shared_arrays(library: Path, checked: bool) -> tuple[SharedArray, ...]:
         array = SharedArray(name, function, kernel, int(match[1], 16), size)
         found[array.offset] = array
     return tuple(found.values())
+
+
+def static_bytes(arrays: tuple[SharedArray, ...]) -> dict[str, int]:
+    """The bytes of each kernel; of a template's, the least that one of its instances has."""
+    functions: dict[tuple[str, str], int] = defaultdict(int)
+    for array in arrays:
+        functions[array.kernel, array.function] += array.size
+    least: dict[str, int] = {}
+    for (kernel, _), size in functions.items():
+        least[kernel] = min(size, least.get(kernel, size))
+    return least
 
 
 def too_much(arrays: tuple[SharedArray, ...], source: str, path: Path) -> str | None:

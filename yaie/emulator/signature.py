@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from operator import attrgetter, methodcaller
 from typing import Any
 
-from yaie.emulator.rewrite import hide
+from yaie.emulator.text import hide
 
 _address_of = methodcaller("data_ptr")
 _device_of, _dtype_of = attrgetter("device"), attrgetter("dtype")

@@ -2,38 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from yaie.emulator import runtime
+from yaie.emulator.elements import DYNAMIC, Memory, element, indexed, name_of
 from yaie.emulator.lines import Place
-from yaie.emulator.rewrite import declared_variables, hide
-
-# Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
-_DYNAMIC = -2
-_UNNAMED = {_DYNAMIC: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}
-
-
-@dataclass(frozen=True)
-class Memory:
-    """A stretch of memory that the checker knows by name: an argument or a shared array.
-
-    `lead` is how many bytes after the beginning of a sector it begins, `item` how many bytes an
-    element has; 0 if that is not known.
-    """
-
-    name: str
-    size: int  # bytes
-    lead: int = 0
-    item: int = 0
-
-
-def name_of(number: int, memories: Sequence[Memory]) -> str:
-    if 0 <= number < len(memories):
-        return memories[number].name
-    return _UNNAMED.get(number, "memory")
 
 
 def sentence(
@@ -55,6 +28,8 @@ def sentence(
     if kind == "uninitialized":
         what = element(raw, memories, source)
         words = f"reads {what}, which no thread of the thread block has written"
+    elif kind == "out_of_bounds" and raw.text:
+        words = indexed(raw, here, source)
     elif kind in _ABOUT or (kind == "deadlock" and raw.text):
         words = _about(raw, here, there, memories, source)
     else:
@@ -150,103 +125,6 @@ def _numbers(what: str, indices: Sequence[tuple[int, int, int]]) -> list[str]:
     return [f"{what} {i[0]}" if used == 1 else f"{what} {i[:used]}" for i in indices]
 
 
-# --------------------------------------------------------------------------------------- elements
-
-_BYTES = {
-    **{"char": 1, "bool": 1, "int8_t": 1, "uint8_t": 1, "short": 2, "__half": 2, "half": 2},
-    **{"__nv_bfloat16": 2, "int": 4, "unsigned": 4, "float": 4, "double": 8, "long": 8},
-    **{"int32_t": 4, "uint32_t": 4, "int64_t": 8, "uint64_t": 8, "size_t": 8, "float2": 8},
-    **{"__half2": 4, "__nv_bfloat162": 4, "float4": 16, "int2": 8, "int4": 16},
-}
-_SHARED = re.compile(r"(?P<extern>\bextern\s+)?\b__shared__\s+(?P<rest>[^;{}]*);")
-
-
-def element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
-    """`tile[1][0]` for a byte of an array, as the file declares it, or else which byte it is."""
-    name = name_of(raw.range, memories)
-    memory = memories[raw.range] if 0 <= raw.range < len(memories) else Memory(name, 0)
-    if memory.item:
-        return f"{name}[{raw.offset // memory.item}]"
-    if runtime.MEMORIES[raw.memory] == "shared":
-        numbers = _constants(source)
-        declared = list(_declared(hide(source)))
-        if raw.range == _DYNAMIC:
-            found = {(kind, given) for dynamic, kind, given, _ in declared if dynamic}
-            if len(found) == 1:
-                kind, name = found.pop()
-                if _BYTES.get(kind, 1) > 1:
-                    return f"{name}[{raw.offset // _BYTES[kind]}]"
-        for dynamic, kind, given, bounds in declared:
-            if not dynamic and given == name:
-                if not bounds:
-                    return name
-                if index := _index(kind, bounds, memory.size, raw, numbers):
-                    return f"{name}{index}"
-    return f"byte {raw.offset:,} of {name}"
-
-
-def _declared(source: str) -> Iterator[tuple[bool, str, str, list[str]]]:
-    """Of each `__shared__` variable: whether it is dynamic, its type, name and bounds."""
-    for match in _SHARED.finditer(source):
-        text = re.sub(r"\bvolatile\b|\bstatic\b", "", match["rest"])
-        for kind, name, bounds in declared_variables(text):
-            last = kind.split()[-1] if kind.strip() else ""
-            yield bool(match["extern"]), last, name, re.findall(r"\[([^\]]*)\]", bounds)
-
-
-def _index(
-    kind: str, bounds: list[str], size: int, raw: runtime.RawFailure, numbers: dict[str, int]
-) -> str:
-    """`[1][0]`, or "" if the size of an element or of a row is not known."""
-    known = _BYTES.get(kind)
-    for item in [known] if known else [raw.size, 2, 4, 8, 16]:
-        widths = [_value(bound, numbers, item) for bound in bounds]
-        if None in widths[1:]:
-            continue
-        if None not in widths:
-            if not known and "sizeof" not in "".join(bounds):
-                item = size // max(1, math.prod(widths))  # a struct, or a type of the template
-            if not item or math.prod(widths) * item != size:
-                continue
-        index, indices = raw.offset // item, []
-        for width in reversed(widths[1:]):
-            indices.insert(0, index % width)
-            index //= width
-        return "".join(f"[{i}]" for i in [index, *indices])
-    return ""
-
-
-def _constants(source: str) -> dict[str, int]:
-    """The whole numbers that a file gives a name: `constexpr int TILE = 32;`."""
-    found: dict[str, int] = {}
-    pattern = r"\bconst(?:expr)?\s+(?:unsigned\s+|long\s+)*\w+\s+([^;()]*=[^;]*);"
-    for match in re.finditer(pattern, hide(source)):
-        for part in match[1].split(","):
-            name, _, text = part.partition("=")
-            if (value := _value(text, found, 0)) is not None:
-                found[name.strip()] = value
-    for name, text in re.findall(r"^\s*#define\s+(\w+)\s+(.+)$", source, re.MULTILINE):
-        if (value := _value(text, found, 0)) is not None:
-            found[name] = value
-    return found
-
-
-def _value(expression: str, numbers: dict[str, int], item: int) -> int | None:
-    """The value of an expression of constants such as `TILE + 4 / sizeof(T)`."""
-
-    def size(of: re.Match) -> str:
-        return str(_BYTES.get(of[1], item))
-
-    text = re.sub(r"\bsizeof\s*\(\s*(\w+)\s*\)", size, expression)
-    text = re.sub(r"[A-Za-z_]\w*", lambda name: str(numbers.get(name[0], "?")), text)
-    if not re.fullmatch(r"[\d\s+*/%()-]+", text):
-        return None
-    try:
-        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
-    except (SyntaxError, ZeroDivisionError, TypeError):
-        return None
-
-
 # ---------------------------------------------------------------------------------- other faults
 
 
@@ -265,12 +143,12 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
     if raw.range == -1:
         return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
     name = name_of(raw.range, memories)
-    if raw.range == _DYNAMIC and not raw.extent:
+    if raw.range == DYNAMIC and not raw.extent:
         return f"{_verb(raw)} in {name}, of which the launch gives 0 bytes: {_THIRD}"
     if raw.offset < 0:
         return f"{_verb(raw)}, {-raw.offset:,} bytes before {name}"
     size = memories[raw.range].size if 0 <= raw.range < len(memories) else None
-    size = raw.extent if raw.range == _DYNAMIC else size
+    size = raw.extent if raw.range == DYNAMIC else size
     if size is None:
         return f"{_verb(raw)} past the end of {name}, {raw.offset:,} bytes from its beginning"
     past, what = raw.offset - size, f"the end of {name} ({size:,} bytes)"

@@ -37,3 +37,35 @@ RUN
     //! launcher_fault: volatile int zero = 0; host[3] = n / zero;
     k<<<1, 32, 0, stream>>>(x, out, host[3]);
 END
+
+//: bounded
+//= (out[:64] == x[:64] + 1).all()
+constexpr int MOST = 64;
+template <int THREADS, typename T>
+__global__ void __launch_bounds__(THREADS * 2, 1) bounded(const T* x, T* out, int n) {
+    __shared__ float own[8192];
+    extern __shared__ float s[];
+    own[threadIdx.x] = x[threadIdx.x % n];
+    s[threadIdx.x % 64] = own[threadIdx.x];
+    out[threadIdx.x % n] = s[threadIdx.x % 64] + 1;
+}
+RUN
+    cudaError_t error = cudaSuccess;
+    bounded<MOST / 2, float><<<1, MOST, 16384, stream>>>(x, out, n);
+    //! refused: bounded<MOST / 2, float><<<1, MOST + 1, 16384, stream>>>(x, out, n);
+    //! refused: bounded<16, float><<<1, MOST, 16384, stream>>>(x, out, n); cudaGetLastError(); return cudaSuccess;
+    //! refused: bounded<MOST / 2, float><<<1, dim3(8, 8, 2), 16384, stream>>>(x, out, n); return error;
+    //! refused: bounded<MOST / 2, float><<<1, MOST, 16388, stream>>>(x, out, n);
+    //! refused: bounded<MOST / 2, float><<<1, 1025, 16384, stream>>>(x, out, n); error = cudaGetLastError(); return cudaSuccess;
+    //! refused: cudaFuncSetAttribute(bounded<MOST / 2, float>, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024);
+    if (error != cudaSuccess) return error;
+END
+
+//: second_choice
+//= (out[:64] == x[:64]).all()
+constexpr int MOST = 64;
+__global__ void __launch_bounds__(MOST) k(const float* x, float* out) { out[threadIdx.x] = x[threadIdx.x]; }
+RUN
+    k<<<1, 128, 0, stream>>>(x, out);
+    if (cudaGetLastError() != cudaSuccess) k<<<1, 64, 0, stream>>>(x, out);
+END

@@ -190,6 +190,11 @@ void grid_failed(const Failure& failure) {
     last_error = failure.error;
 }
 
+void grid_refused(int error) {
+    if (present) present->stop = true;
+    set_error(error);
+}
+
 bool grid_stopped() { return present && present->stop; }
 
 void set_error(int error) {
@@ -200,7 +205,7 @@ void set_error(int error) {
 void forget_errors() {
     has_failed = false;
     last_error = 0;
-    refusal = {};
+    forget_refusals();
 }
 
 void print_text(const char* line) {
@@ -231,6 +236,7 @@ int emulator_launch(const Launch* launch) {
         set_error(error);
         return error;
     }
+    if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
     run_grid(*launch);
     return last_error;
 }

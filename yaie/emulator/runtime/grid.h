@@ -24,6 +24,8 @@ void set_error(int error);
 
 extern Failure refusal;  // the first launch that was refused in this call; of error 0 if none
 int refuse(const Launch& launch, const void* site);  // returns a cudaError_t, 0: it may run
+void forget_refusals();
+void grid_refused(int error);  // ends a launch that its kernel does not allow
 
 void forget_errors();
 void watch_call(bool begins);  // installs or removes what looks after a call of a launcher

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,21 @@ struct Allowance {
     size_t bytes;
 };
 
+struct Static {  // the static shared memory of a kernel
+    std::string kernel;
+    size_t bytes;
+};
+
 constexpr size_t without_asking = 48 * 1024;
+std::vector<Static> statics;  // of the file whose launcher is called
+const void* launched_at;      // the site of the latest launch
+
+size_t static_bytes(const std::string& kernel) {
+    for (const Static& one : statics) {
+        if (one.kernel == kernel) return one.bytes;
+    }
+    return 0;
+}
 
 Allowance& allowance(const char* file, const char* name) {
     static std::vector<Allowance> known;
@@ -47,13 +62,25 @@ __attribute__((format(printf, 3, 4))) int note(int error, const void* site, cons
     return error;
 }
 
+void words_of(const Launch& launch, char* words, size_t size) {
+    const uint3 g = launch.grid, b = launch.thread_block;
+    snprintf(words, size, "%.40s<<<(%u, %u, %u), (%u, %u, %u), %zu>>> is refused",
+             base_name(launch.name).c_str(), g.x, g.y, g.z, b.x, b.y, b.z, launch.shared_bytes);
+}
+
 }  // namespace
+
+void forget_refusals() {
+    refusal = {};
+    statics.clear();
+}
 
 int refuse(const Launch& launch, const void* site) {
     const uint3 g = launch.grid, b = launch.thread_block;
+    const std::string kernel = base_name(launch.name);
     char launched[128];
-    snprintf(launched, sizeof(launched), "%.40s<<<(%u, %u, %u), (%u, %u, %u), %zu>>> is refused",
-             base_name(launch.name).c_str(), g.x, g.y, g.z, b.x, b.y, b.z, launch.shared_bytes);
+    words_of(launch, launched, sizeof(launched));
+    launched_at = site;
     const uint64_t threads = (uint64_t)b.x * b.y * b.z;
     if (threads == 0) return note(9, site, "%s: a thread block needs threads", launched);
     if (threads > 1024 || b.x > 1024 || b.y > 1024) {
@@ -72,8 +99,15 @@ int refuse(const Launch& launch, const void* site) {
         const unsigned given = g.y > 65535 ? g.y : g.z;
         return note(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
     }
-    if (launch.shared_bytes <= without_asking) return 0;
+    const size_t fixed = static_bytes(kernel);
+    if (launch.shared_bytes + fixed <= without_asking) return 0;
     const size_t allowed = allowance(launch.file, launch.name).bytes;
+    if (allowed == without_asking && launch.shared_bytes <= allowed) {
+        return note(1, site,
+                    "%s: %zu bytes of dynamic shared memory and %zu of static are more than %zu; "
+                    "cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
+                    launched, launch.shared_bytes, fixed, allowed);
+    }
     if (launch.shared_bytes <= allowed) return 0;
     return note(1, site,
                 "%s: %zu bytes of dynamic shared memory, %zu are allowed; cudaFuncSetAttribute with "
@@ -88,16 +122,39 @@ using namespace emulator;
 extern "C" {
 
 int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
-    if (bytes > most_shared) {
+    const size_t fixed = static_bytes(base_name(kernel));
+    if (bytes + fixed > most_shared) {
         set_error(1);
         return note(1, __builtin_return_address(0),
                     "cudaFuncSetAttribute asks for %zu bytes of dynamic shared memory for %.40s, at "
                     "most %zu are allowed",
-                    bytes, base_name(kernel).c_str(), most_shared);
+                    bytes, base_name(kernel).c_str(), most_shared - fixed);
     }
     allowance(file, kernel).bytes = bytes;
     return 0;
 }
+
+// What a kernel with __launch_bounds__ calls first. Nothing of it has run then.
+void emulator_launch_bounds(unsigned most) {
+    const Launch& launch = *this_core->launch;
+    const uint3 b = launch.thread_block;
+    if (b.x * b.y * b.z <= most) return;
+    this_core->busy = 1;
+    {
+        static std::mutex one_core;
+        std::lock_guard<std::mutex> lock(one_core);
+        char launched[128];
+        words_of(launch, launched, sizeof(launched));
+        note(1, launched_at, "%s: %u threads per thread block, its __launch_bounds__ allow %u", launched,
+             b.x * b.y * b.z, most);
+        grid_refused(1);
+    }
+    this_core->busy = 0;
+    this_core->leave();
+}
+
+// For Python, after emulator_begin: how much static shared memory a kernel has.
+void emulator_static_shared(const char* kernel, size_t bytes) { statics.push_back({kernel, bytes}); }
 
 // For Python: whether a launch was refused since emulator_begin, and the first that was.
 int emulator_refusal(Failure* found) {

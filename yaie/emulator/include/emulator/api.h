@@ -49,6 +49,7 @@ int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
+void emulator_launch_bounds(unsigned most_threads);  // refuses the launch if it has more
 void emulator_fence(int device);  // 0: for the thread block only
 // Lets other threads run; with an address, only if the thread polled the same address just before.
 // The site is what was called from the kernel's line; null: this itself.

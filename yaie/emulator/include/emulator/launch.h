@@ -55,6 +55,12 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
              checked}};
 }
 
+// What __launch_bounds__ says, where the kernel's body begins.
+template <class... Others>
+inline __attribute__((always_inline)) void launch_bounds(unsigned most_threads, Others...) {
+    emulator_launch_bounds(most_threads);
+}
+
 // Memory for a `__shared__` variable, whose constructor is not called.
 template <class T>
 struct alignas(alignof(T)) Raw {

@@ -1,0 +1,62 @@
+"""The text of a source: its comments and literals, its brackets, its functions."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Callable
+
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<raw>[^(\s]*)\(.*?\)(?P=raw)"|"(?:\\.|[^"\\\n])*"|'
+    r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'",
+    re.DOTALL,
+)
+_BRACE = re.compile(r"\b(?:namespace(?:\s+[\w:]+)?|extern)\s*\{|[{}]")
+OPEN, CLOSE = "([{", ")]}"
+
+
+def hide(source: str) -> str:
+    """The source with comments and literals blanked: same length, same lines."""
+    return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+
+
+def without_comments(source: str) -> str:
+    return _SKIPPED.sub(_blank_comment, source)
+
+
+def _blank_comment(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
+
+
+def functions(hidden: str) -> Callable[[int], bool]:
+    """Tells of a position whether a brace other than a namespace's is open there."""
+    places, inside, opened = [-1], [False], []
+    for brace in _BRACE.finditer(hidden):
+        opened = opened[:-1] if brace[0] == "}" else [*opened, brace[0] == "{"]
+        places.append(brace.end())
+        inside.append(any(opened))
+    return lambda position: inside[bisect(places, position) - 1]
+
+
+def closing(hidden: str, position: int) -> int:
+    """Where the bracket closes that is open at `position`; the end of the text if none is."""
+    depth = 0
+    for index in range(position, len(hidden)):
+        depth += (hidden[index] in OPEN) - (hidden[index] in CLOSE)
+        if depth < 0:
+            return index
+    return len(hidden)
+
+
+def find(hidden: str, position: int, wanted: str) -> int:
+    """Where `wanted` stands outside all brackets opened after `position`; -1 if nowhere."""
+    depth = 0
+    while position < len(hidden):
+        if depth == 0 and hidden.startswith(wanted, position):
+            return position
+        character = hidden[position]
+        depth += (character in OPEN) - (character in CLOSE)
+        if depth < 0:
+            return -1
+        position += 1
+    return -1
