@@ -44,7 +44,7 @@ _GNU_KERNEL = [
 ]
 _GNU_CHECKED = [
     *("--param", "tsan-instrument-func-entry-exit=0", "--param", "tsan-distinguish-volatile=1"),
-    "-fsanitize=float-cast-overflow,shift-exponent",  # reported to runtime/undefined.cpp
+    "-fsanitize=float-cast-overflow,shift-exponent,bounds",  # reported to runtime/undefined.cpp
     "-fno-tree-sra",  # else a float4 is loaded in four parts
     # A struct that goes to a function by value, or comes back from one, straight from memory or to
     # it, is seen only where the function is inlined.

@@ -1,5 +1,5 @@
-// The functions that code compiled with -fsanitize=float-cast-overflow,shift-exponent calls before an
-// operation whose result C++ does not define. They replace the sanitizer's own library.
+// The functions that code compiled with -fsanitize=float-cast-overflow,shift-exponent,bounds calls before
+// an operation whose result C++ does not define. They replace the sanitizer's own library.
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ struct Operation {
         const char* file;
         uint32_t line, column;
     } place;
-    const Type *left, *right;  // a conversion's source and target, or a shift's operands
+    // A conversion's source and target, a shift's operands, or an array and its index.
+    const Type *left, *right;
 };
 
 double floating(const Type& type, uintptr_t value) {
@@ -41,6 +42,7 @@ void Checker::undefined(Core& core, Kind kind, const void* site, const char* tex
     core.busy = 1;
     Failure finding = describe(core, kind, site);
     snprintf(finding.text, sizeof(finding.text), "%s", text);
+    if (kind == Kind::out_of_bounds) refuse(core, finding);  // which would hit another variable
     add(finding);
     core.busy = 0;
 }
@@ -57,6 +59,14 @@ void __ubsan_handle_float_cast_overflow(const Operation* at, uintptr_t value) {
     char text[128];
     snprintf(text, sizeof(text), "%.7g to %s", floating(*at->left, value), at->right->name);
     checker.undefined(*core, Kind::conversion, __builtin_return_address(0), text);
+}
+
+void __ubsan_handle_out_of_bounds(const Operation* at, uintptr_t index) {
+    Core* core = this_core;
+    if (!core || !core->checking || !core->current) return;
+    char text[256];
+    snprintf(text, sizeof(text), "%lld %.200s", integer(*at->right, index), at->left->name);
+    checker.undefined(*core, Kind::out_of_bounds, __builtin_return_address(0), text);
 }
 
 void __ubsan_handle_shift_out_of_bounds(const Operation* at, uintptr_t, uintptr_t by) {
