@@ -14,7 +14,11 @@ from yaie.emulator.text import closing, hide
 
 # Ids of memory that is no argument and no named array; as in runtime/checker.cpp.
 DYNAMIC = -2
-_UNNAMED = {DYNAMIC: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"}
+FREE = -6
+_UNNAMED = {
+    **{DYNAMIC: "dynamic shared memory", -4: "memory from cudaMalloc", -5: "a variable"},
+    FREE: "memory that cudaFree has freed",
+}
 
 
 @dataclass(frozen=True)

@@ -222,10 +222,15 @@ class Checker:
         ]
         return self
 
-    def _take(self, size: int, name: str, lead: int = 0, item: int = 0) -> int:
-        """Room for an argument, apart from all others, `lead` bytes past an aligned address."""
+    def _take(
+        self, size: int, name: str, lead: int = 0, item: int = 0, on_host: bool = False
+    ) -> int:
+        """Room for an argument, apart from all others, `lead` bytes past an aligned address.
+
+        A launcher may read it itself if it is `on_host`.
+        """
         place = -(-(self._cursor + GAP) // ALIGNMENT) * ALIGNMENT + lead
-        runtime.checker().emulator_check_range(place, size, len(self._memories))
+        runtime.checker().emulator_check_range(place, size, len(self._memories), on_host)
         self._memories.append(Memory(name, size, lead, item))
         self._cursor = place + size
         return place
@@ -233,7 +238,7 @@ class Checker:
     def _table(self, name: str, tensors: Sequence[Any]) -> int:
         """The array of the addresses to which these tensors moved."""
         addresses = moved(tensors, self._places)
-        place = self._take(ctypes.sizeof(addresses), name)
+        place = self._take(ctypes.sizeof(addresses), name, on_host=True)
         ctypes.memmove(place, addresses, ctypes.sizeof(addresses))
         return place
 

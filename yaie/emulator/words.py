@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from yaie.emulator import runtime
-from yaie.emulator.elements import DYNAMIC, Memory, element, indexed, name_of
+from yaie.emulator.elements import DYNAMIC, FREE, Memory, element, indexed, name_of
 from yaie.emulator.lines import Place
 
 
@@ -28,6 +28,8 @@ def sentence(
     if kind == "uninitialized":
         what = element(raw, memories, source)
         words = f"reads {what}, which no thread of the thread block has written"
+        if runtime.MEMORIES[raw.memory] == "global":
+            words = f"reads {what}, which neither a kernel nor a copy has written"
     elif kind == "out_of_bounds" and raw.text:
         words = indexed(raw, here, source)
     elif kind in _ABOUT or (kind == "deadlock" and raw.text):
@@ -141,8 +143,13 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
     if raw.address < 4096:
         return f"{_verb(raw)} through a null pointer"
     if raw.range == -1:
-        return f"{_verb(raw)} outside every argument: a host pointer, or an index far off"
+        return (
+            f"{_verb(raw)} outside every argument: a host pointer, one kept from an earlier call, or "
+            "an index far off"
+        )
     name = name_of(raw.range, memories)
+    if raw.range == FREE:
+        return f"{_verb(raw)} in {name}"
     if raw.range == DYNAMIC and not raw.extent:
         return f"{_verb(raw)} in {name}, of which the launch gives 0 bytes: {_THIRD}"
     if raw.offset < 0:
@@ -155,6 +162,15 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
     if past < 0:
         return f"{_verb(raw)} that begins inside and ends {past + raw.size:,} bytes past {what}"
     return f"{_verb(raw)}, {past:,} bytes past {what}"
+
+
+def _launcher_fault(raw, here, there, memories) -> str:
+    if raw.text:
+        return _text(raw)
+    return (
+        f"{_verb(raw)} in {name_of(raw.range, memories)}, memory of the device, which the host "
+        "reaches by cudaMemcpy and cudaMemset"
+    )
 
 
 def _misaligned(raw, here, there, memories) -> str:
@@ -237,7 +253,7 @@ _WORDS = {
     "assertion": lambda raw, *_: f"assertion failed: {_text(raw)}",
     "trap": lambda raw, *_: f"{_text(raw) or '__trap()'} was called",
     "interrupted": lambda *_: "interrupted",
-    "launcher_fault": lambda raw, *_: _text(raw),
+    "launcher_fault": _launcher_fault,
     "refused": lambda raw, *_: _text(raw),
     "missing_return": lambda *_: (
         "the function that begins here reaches its end without a return statement; a launcher "

@@ -64,8 +64,8 @@ RUN k<<<1, 64, 0, stream>>>((const Pair*)x, out, n);
 __global__ void k(const float* x, float* out, float* scratch, const float* factor) {
     int t = threadIdx.x;
     scratch[t] = x[t];  // @scratch
-    //! race+out_of_bounds: scratch[t * 2] = x[t];
-    //! race+out_of_bounds: scratch[t - 1] = x[t];
+    //! race|out_of_bounds|uninitialized: scratch[t * 2] = x[t];
+    //! race|out_of_bounds|uninitialized: scratch[t - 1] = x[t];
     out[t] = scratch[t] * *factor;  // @out
 }
 RUN

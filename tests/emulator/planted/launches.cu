@@ -69,3 +69,40 @@ RUN
     k<<<1, 128, 0, stream>>>(x, out);
     if (cudaGetLastError() != cudaSuccess) k<<<1, 64, 0, stream>>>(x, out);
 END
+
+//: memory
+//= (out[:64] == 2 * x[:64] + 1).all()
+__global__ void add(const float* x, const float* more, float* out) {
+    out[threadIdx.x] = x[threadIdx.x] + more[threadIdx.x];  // @add
+}
+__global__ void count(const float* x, float* sums) { atomicAdd(&sums[threadIdx.x / 2], x[0]); }  // @count
+RUN
+    static float* kept = nullptr;  // by later calls too
+    float *scratch, *pinned, host[64];
+    if (!kept) cudaMalloc(&kept, 256);
+    cudaMalloc(&scratch, 512);
+    cudaMallocHost(&pinned, 256);
+    for (int i = 0; i < 64; ++i) pinned[i] = host[i] = 1;
+    cudaMemcpyAsync(scratch, host, 256, cudaMemcpyHostToDevice, stream);
+    //! uninitialized @add: ;
+    //! uninitialized @add: cudaMemcpyAsync(scratch, host, 252, cudaMemcpyHostToDevice, stream);
+    //! uninitialized @add: cudaMemcpyAsync(scratch + 1, host, 256, cudaMemcpyHostToDevice, stream);
+    //! launcher_fault: for (int i = 0; i < 64; ++i) scratch[i] = host[i];
+    //! launcher_fault: host[0] = x[0]; cudaMemcpyAsync(scratch, host, 256, cudaMemcpyHostToDevice, stream);
+    //! launcher_fault: if (out[5] == 0) cudaMemcpy(scratch, host, 256, cudaMemcpyHostToDevice);
+    //! refused: cudaMemcpyAsync(scratch + 65, host, 256, cudaMemcpyHostToDevice, stream); cudaGetLastError(); return cudaSuccess;
+    //! refused: cudaMemset(out + 90, 0, 256); return cudaSuccess;
+    //! refused: cudaFree(host); return cudaSuccess;
+    //! out_of_bounds @add: cudaFree(scratch);
+    add<<<1, 64, 0, stream>>>(x, scratch, scratch + 64);
+    cudaMemsetAsync(kept, 0, 256, stream);
+    //! uninitialized @count: cudaFree(kept); cudaMalloc(&kept, 256);
+    count<<<1, 64, 0, stream>>>(x, kept);
+    cudaMemcpy(kept, scratch + 64, 256, cudaMemcpyDeviceToDevice);
+    //! refused: cudaMemcpy(kept, scratch + 65, 256, cudaMemcpyDeviceToDevice); return cudaSuccess;
+    cudaFree(scratch);
+    //! refused: cudaFree(scratch); cudaFree(scratch); return cudaSuccess;
+    add<<<1, 64, 0, stream>>>(x, kept, out);
+    //! out_of_bounds @add: add<<<1, 64, 0, stream>>>(x, scratch, out);
+    cudaFreeHost(pinned);
+END

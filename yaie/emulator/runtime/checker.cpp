@@ -1,12 +1,15 @@
 #include "checker.h"
 
 #include <link.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "calls.h"
 #include "grid.h"
+#include "memory.h"
 
 // Where this library's code begins and ends; the linker defines these symbols.
 extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -19,6 +22,8 @@ Checker checker;
 namespace {
 
 constexpr size_t most_findings = 256;
+constexpr size_t most_kept = 1 << 28;    // bytes of memory that is free
+constexpr size_t most_marked = 1 << 20;  // bytes that the host writes into larger memory
 constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was probably meant for it
 
 // The segments in memory of the compiled file that contains `code`.
@@ -61,11 +66,17 @@ void Checker::begin() {
     findings.clear();
     untracked.clear();
     counters.clear();
+    for (const Allocation& memory : allocations) {
+        add_range(memory.begin, memory.bytes, from_malloc, memory.on_host);
+    }
     observer = this;
 }
 
 void Checker::end() {
     observer = nullptr;
+    for (void* memory : kept_) free(memory);
+    kept_.clear();
+    bytes_kept_ = 0;
     ranges_.clear();
     symbols_.clear();
     variables_.clear();
@@ -85,21 +96,33 @@ Shadow* Checker::take_shadow(size_t bytes) {
     return shadow;
 }
 
-void Checker::add_range(void* begin, size_t size, int id) {
+void Checker::add_range(void* begin, size_t size, int id, bool on_host, uint32_t since) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    ranges_.push_back({address, address + size, Memory::global, true, id, take_shadow(size)});
+    ranges_.push_back({address, address + size, Memory::global, true, id, take_shadow(size), on_host,
+                       since});
     std::sort(ranges_.begin(), ranges_.end(), by_begin);
     last_found_ = 0;
 }
 
-void Checker::allocated(void* begin, size_t size) { add_range(begin, size, from_malloc); }
+// Its cells may hold older thread blocks. What the host writes counts as written by this number.
+void Checker::allocated(const Allocation& memory) {
+    memset(memory.begin, 0xff, memory.bytes);  // NaN
+    add_range(memory.begin, memory.bytes, from_malloc, memory.on_host,
+              memory.on_host ? 0 : next_block_++);
+}
 
-void Checker::freed(void* begin) {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    for (size_t i = 0; i < ranges_.size(); ++i) {
-        if (ranges_[i].begin == address) ranges_.erase(ranges_.begin() + i--);
-    }
+// The memory is kept until the call ends, so that no other takes its place.
+bool Checker::freed(const Allocation& memory) {
+    const bool keep = bytes_kept_ + memory.bytes <= most_kept;
+    if (keep) kept_.push_back(memory.begin), bytes_kept_ += memory.bytes;
     last_found_ = 0;
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+        if (ranges_[i].begin != reinterpret_cast<uintptr_t>(memory.begin)) continue;
+        ranges_[i].id = is_free;
+        if (!keep) ranges_.erase(ranges_.begin() + i);
+        break;
+    }
+    return keep;
 }
 
 void Checker::add_symbol(size_t offset, size_t size, const char* kernel, int id) {
@@ -124,10 +147,34 @@ const Range* Checker::find(uintptr_t address, size_t size) {
     return nullptr;
 }
 
-// For cudaMemcpy and cudaMemset: bytes that begin in a range of device memory must end in it.
-bool Checker::host_range_is_valid(const void* begin, size_t size) {
+bool Checker::host_copies(const void* begin, size_t size, bool writes) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    return !find(address, 1) || find(address, size);
+    if (!find(address, 1)) return true;
+    if (!find(address, size) || ranges_[last_found_].id == is_free) return false;
+    Range& range = ranges_[last_found_];
+    if (!writes || !range.since) return true;
+    if (size == range.end - range.begin || size > most_marked) return range.since = 0, true;
+    const Shadow::Cells cells = cells_of(range, address, size);
+    for (size_t i = 0; i < cells.count; ++i) {
+        if (cells.first[i].store.block < range.since) cells.first[i].store = {range.since, 0, 0, 0, 0};
+    }
+    return true;
+}
+
+// Of the launcher itself.
+void Checker::host_access(uintptr_t address, size_t size, Access kind, const void* site) {
+    const Range* range = find(address, 1);
+    if (!range || range->memory != Memory::global || range->on_host) return;
+    Failure failure = {};
+    failure.kind = Kind::launcher_fault;
+    failure.error = 700;
+    failure.site = site;
+    failure.memory = range->memory;
+    failure.range = range->id;
+    failure.offset = (int64_t)(address - range->begin);
+    failure.access = kind;
+    failure.size = (int)size;
+    abandon_call(failure);
 }
 
 bool Checker::holds_code(const void* instruction) const {
@@ -281,7 +328,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     Busy busy(core);
     if (stored_.open) settle_store();
     const Range* range = find(address, size);
-    if (!range || (kind != Access::load && !range->writable)) {
+    if (!range || range->id == is_free || (kind != Access::load && !range->writable)) {
         refuse(core, out_of_bounds(core, address, size, kind, site));
     }
     if (size <= 16 && (size & (size - 1)) == 0 && address % size != 0) {
@@ -380,7 +427,9 @@ extern "C" {
 
 void emulator_check_begin() { checker.begin(); }
 void emulator_check_end() { checker.end(); }
-void emulator_check_range(void* begin, size_t size, int id) { checker.add_range(begin, size, id); }
+void emulator_check_range(void* begin, size_t size, int id, int on_host) {
+    checker.add_range(begin, size, id, on_host != 0);
+}
 void emulator_check_symbol(size_t offset, size_t size, const char* kernel, int id) {
     checker.add_symbol(offset, size, kernel, id);
 }

@@ -22,10 +22,12 @@ struct Range {
     bool writable;
     int id;          // the number by which Python knows it, or -1
     Shadow* shadow;  // null: not checked for races
+    bool on_host = false;  // the host may access it as well
+    uint32_t since = 0;    // number of a thread block: none before it has written there
 };
 
 // Ids of ranges that Python does not name; runtime.py has the same numbers.
-constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5;
+constexpr int unknown = -1, dynamic_shared = -2, from_malloc = -4, variables = -5, is_free = -6;
 
 struct SharedSymbol {  // a `__shared__` array of the compiled file
     size_t offset, size;
@@ -60,7 +62,7 @@ class Checker final : public Observer {
 
     void begin();
     void end();
-    void add_range(void* begin, size_t size, int id);
+    void add_range(void* begin, size_t size, int id, bool on_host, uint32_t since = 0);
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 
@@ -70,6 +72,7 @@ class Checker final : public Observer {
     // One access of the current thread; `site` is the address after the instruction.
     void access(Core& core, uintptr_t address, size_t size, Access kind, const void* site,
                 Manner manner = Manner::plain);
+    void host_access(uintptr_t address, size_t size, Access kind, const void* site);
 
     void begin_launch() override;
     void begin_block(Core& core) override;
@@ -99,9 +102,9 @@ class Checker final : public Observer {
     void product_waited(Core& core, size_t groups_in_flight) override;
     void locate(Failure& failure) override;
     void found(Core& core, const Failure& failure) override;
-    void allocated(void* begin, size_t size) override;
-    void freed(void* begin) override;
-    bool host_range_is_valid(const void* begin, size_t size) override;
+    void allocated(const Allocation& memory) override;
+    bool freed(const Allocation& memory) override;
+    bool host_copies(const void* begin, size_t size, bool writes) override;
     bool holds_code(const void* instruction) const override;
 
   private:
@@ -194,6 +197,8 @@ class Checker final : public Observer {
     size_t last_found_ = 0;
     HappensBefore order_;
     uint32_t next_block_ = 1, first_block_ = 1;  // numbers of thread blocks, over all calls
+    std::vector<void*> kept_;  // what cudaFree freed in this call
+    size_t bytes_kept_ = 0;
     uintptr_t shared_base_ = 0;  // of the file's static shared arrays
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;

@@ -190,9 +190,8 @@ void grid_failed(const Failure& failure) {
     last_error = failure.error;
 }
 
-void grid_refused(int error) {
+void stop_grid() {
     if (present) present->stop = true;
-    set_error(error);
 }
 
 bool grid_stopped() { return present && present->stop; }
@@ -232,10 +231,7 @@ int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels
     std::lock_guard<std::mutex> lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
-    if (int error = refuse(*launch, __builtin_return_address(0))) {
-        set_error(error);
-        return error;
-    }
+    if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
     run_grid(*launch);
     return last_error;

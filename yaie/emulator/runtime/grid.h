@@ -25,7 +25,10 @@ void set_error(int error);
 extern Failure refusal;  // the first launch that was refused in this call; of error 0 if none
 int refuse(const Launch& launch, const void* site);  // returns a cudaError_t, 0: it may run
 void forget_refusals();
-void grid_refused(int error);  // ends a launch that its kernel does not allow
+// Sets the error and keeps the words of the first refusal in a call; returns the error.
+__attribute__((format(printf, 3, 4))) int note_refusal(int error, const void* site,
+                                                       const char* words, ...);
+void stop_grid();  // ends a launch
 
 void forget_errors();
 void watch_call(bool begins);  // installs or removes what looks after a call of a launcher

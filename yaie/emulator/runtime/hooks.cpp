@@ -2,6 +2,7 @@
 // replace the sanitizer's own library, which is not linked.
 #include <string.h>
 
+#include "calls.h"
 #include "checker.h"
 
 using namespace emulator;
@@ -13,7 +14,10 @@ constexpr size_t least_room = 4096;  // bytes of stack that the checker needs
 inline void report(void* address, size_t size, Access kind, const void* site,
                    Manner manner = Manner::plain) {
     Core* core = this_core;
-    if (!core || !core->checking || !core->current) return;  // a launcher on the host
+    if (!core && observer && in_launcher()) {
+        checker.host_access(reinterpret_cast<uintptr_t>(address), size, kind, site);
+    }
+    if (!core || !core->checking || !core->current) return;
     if (core->attention) core->attend(site);
     if (core->room(__builtin_frame_address(0)) < least_room) {
         core->busy = 0;

@@ -48,9 +48,16 @@ Allowance& allowance(const char* file, const char* name) {
     return known.back();
 }
 
-// Keeps the words of the first refusal, and returns the error.
-__attribute__((format(printf, 3, 4))) int note(int error, const void* site, const char* words,
-                                               ...) {
+void words_of(const Launch& launch, char* words, size_t size) {
+    const uint3 g = launch.grid, b = launch.thread_block;
+    snprintf(words, size, "%.40s<<<(%u, %u, %u), (%u, %u, %u), %zu>>> is refused",
+             base_name(launch.name).c_str(), g.x, g.y, g.z, b.x, b.y, b.z, launch.shared_bytes);
+}
+
+}  // namespace
+
+int note_refusal(int error, const void* site, const char* words, ...) {
+    set_error(error);
     if (refusal.error) return error;
     refusal.kind = Kind::refused;
     refusal.error = error;
@@ -61,14 +68,6 @@ __attribute__((format(printf, 3, 4))) int note(int error, const void* site, cons
     va_end(values);
     return error;
 }
-
-void words_of(const Launch& launch, char* words, size_t size) {
-    const uint3 g = launch.grid, b = launch.thread_block;
-    snprintf(words, size, "%.40s<<<(%u, %u, %u), (%u, %u, %u), %zu>>> is refused",
-             base_name(launch.name).c_str(), g.x, g.y, g.z, b.x, b.y, b.z, launch.shared_bytes);
-}
-
-}  // namespace
 
 void forget_refusals() {
     refusal = {};
@@ -82,37 +81,39 @@ int refuse(const Launch& launch, const void* site) {
     words_of(launch, launched, sizeof(launched));
     launched_at = site;
     const uint64_t threads = (uint64_t)b.x * b.y * b.z;
-    if (threads == 0) return note(9, site, "%s: a thread block needs threads", launched);
+    if (threads == 0) return note_refusal(9, site, "%s: a thread block needs threads", launched);
     if (threads > 1024 || b.x > 1024 || b.y > 1024) {
-        return note(9, site, "%s: %llu threads per thread block, at most 1024 are allowed", launched,
-                    (unsigned long long)threads);
+        return note_refusal(9, site, "%s: %llu threads per thread block, at most 1024 are allowed",
+                            launched, (unsigned long long)threads);
     }
-    if (b.z > 64) return note(9, site, "%s: blockDim.z is %u, at most 64", launched, b.z);
+    if (b.z > 64) return note_refusal(9, site, "%s: blockDim.z is %u, at most 64", launched, b.z);
     if (g.x == 0 || g.y == 0 || g.z == 0) {
-        return note(9, site, "%s: a grid needs thread blocks", launched);
+        return note_refusal(9, site, "%s: a grid needs thread blocks", launched);
     }
     if (g.x > 0x7fffffffu) {
-        return note(9, site, "%s: gridDim.x is %u, at most 2147483647", launched, g.x);
+        return note_refusal(9, site, "%s: gridDim.x is %u, at most 2147483647", launched, g.x);
     }
     if (g.y > 65535 || g.z > 65535) {
         const char axis = g.y > 65535 ? 'y' : 'z';
         const unsigned given = g.y > 65535 ? g.y : g.z;
-        return note(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
+        return note_refusal(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
     }
     const size_t fixed = static_bytes(kernel);
     if (launch.shared_bytes + fixed <= without_asking) return 0;
     const size_t allowed = allowance(launch.file, launch.name).bytes;
     if (allowed == without_asking && launch.shared_bytes <= allowed) {
-        return note(1, site,
-                    "%s: %zu bytes of dynamic shared memory and %zu of static are more than %zu; "
-                    "cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
-                    launched, launch.shared_bytes, fixed, allowed);
+        return note_refusal(1, site,
+                            "%s: %zu bytes of dynamic shared memory and %zu of static are more than "
+                            "%zu; cudaFuncSetAttribute with "
+                            "cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
+                            launched, launch.shared_bytes, fixed, allowed);
     }
     if (launch.shared_bytes <= allowed) return 0;
-    return note(1, site,
-                "%s: %zu bytes of dynamic shared memory, %zu are allowed; cudaFuncSetAttribute with "
-                "cudaFuncAttributeMaxDynamicSharedMemorySize allows more",
-                launched, launch.shared_bytes, allowed);
+    return note_refusal(1, site,
+                        "%s: %zu bytes of dynamic shared memory, %zu are allowed; "
+                        "cudaFuncSetAttribute with cudaFuncAttributeMaxDynamicSharedMemorySize allows "
+                        "more",
+                        launched, launch.shared_bytes, allowed);
 }
 
 }  // namespace emulator
@@ -124,11 +125,10 @@ extern "C" {
 int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
     const size_t fixed = static_bytes(base_name(kernel));
     if (bytes + fixed > most_shared) {
-        set_error(1);
-        return note(1, __builtin_return_address(0),
-                    "cudaFuncSetAttribute asks for %zu bytes of dynamic shared memory for %.40s, at "
-                    "most %zu are allowed",
-                    bytes, base_name(kernel).c_str(), most_shared - fixed);
+        return note_refusal(1, __builtin_return_address(0),
+                            "cudaFuncSetAttribute asks for %zu bytes of dynamic shared memory for "
+                            "%.40s, at most %zu are allowed",
+                            bytes, base_name(kernel).c_str(), most_shared - fixed);
     }
     allowance(file, kernel).bytes = bytes;
     return 0;
@@ -145,9 +145,9 @@ void emulator_launch_bounds(unsigned most) {
         std::lock_guard<std::mutex> lock(one_core);
         char launched[128];
         words_of(launch, launched, sizeof(launched));
-        note(1, launched_at, "%s: %u threads per thread block, its __launch_bounds__ allow %u", launched,
-             b.x * b.y * b.z, most);
-        grid_refused(1);
+        note_refusal(1, launched_at, "%s: %u threads per thread block, its __launch_bounds__ allow %u",
+                     launched, b.x * b.y * b.z, most);
+        stop_grid();
     }
     this_core->busy = 0;
     this_core->leave();

@@ -8,6 +8,7 @@
 namespace emulator {
 
 class Core;
+struct Allocation;
 struct Copy;
 struct Failure;
 struct Flight;
@@ -57,9 +58,10 @@ class Observer {
     virtual void found(Core& core, const Failure& failure) = 0;
 
     // Calls of the host.
-    virtual void allocated(void* begin, size_t size) = 0;
-    virtual void freed(void* begin) = 0;
-    virtual bool host_range_is_valid(const void* begin, size_t size) = 0;
+    virtual void allocated(const Allocation& memory) = 0;
+    virtual bool freed(const Allocation& memory) = 0;  // whether it keeps the memory for a while
+    // Whether bytes that begin in device memory end in it; they are read or written.
+    virtual bool host_copies(const void* begin, size_t size, bool writes) = 0;
 
     // Whether an instruction belongs to the observer's own code.
     virtual bool holds_code(const void* instruction) const = 0;

@@ -145,11 +145,12 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     };
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
+    const uint32_t since = in_shared ? next_block_ : range.since;
     if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
     for (; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
-        const bool written = cell.store.block == next_block_ || cell.strong.block == next_block_;
-        if (in_shared && !written && reads) uninitialized = true;
+        const bool written = cell.store.block >= since || cell.strong.block >= since;
+        if (!written && reads) uninitialized = true;
         compare(cell.store);
         compare(cell.strong);
         compare(cell.other_strong);

@@ -71,7 +71,7 @@ void emulator_trap(void);
 int emulator_get_last_error(void);
 int emulator_peek_last_error(void);
 int emulator_allow_shared(const char* file, const char* kernel, size_t bytes);
-int emulator_allocate(void** pointer, size_t bytes);
+int emulator_allocate(void** pointer, size_t bytes, int on_host);
 int emulator_free(void* pointer);
 int emulator_copy(void* to, const void* from, size_t bytes, int kind);
 int emulator_set(void* to, int value, size_t bytes);

@@ -147,7 +147,7 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* threads, Kernel k
 
 template <class T>
 cudaError_t cudaMalloc(T** pointer, size_t bytes) {
-    return (cudaError_t)emulator_allocate((void**)pointer, bytes);
+    return (cudaError_t)emulator_allocate((void**)pointer, bytes, false);
 }
 template <class T>
 cudaError_t cudaMallocAsync(T** pointer, size_t bytes, cudaStream_t) {
@@ -158,15 +158,15 @@ inline cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(
 
 template <class T>
 cudaError_t cudaMallocManaged(T** pointer, size_t bytes, unsigned = 1) {
-    return cudaMalloc(pointer, bytes);
+    return (cudaError_t)emulator_allocate((void**)pointer, bytes, true);
 }
 template <class T>
 cudaError_t cudaMallocHost(T** pointer, size_t bytes, unsigned = 0) {
-    return cudaMalloc(pointer, bytes);
+    return cudaMallocManaged(pointer, bytes);
 }
 template <class T>
 cudaError_t cudaHostAlloc(T** pointer, size_t bytes, unsigned) {
-    return cudaMalloc(pointer, bytes);
+    return cudaMallocManaged(pointer, bytes);
 }
 inline cudaError_t cudaFreeHost(void* pointer) { return cudaFree(pointer); }
 
