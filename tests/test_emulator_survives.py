@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -121,3 +122,37 @@ def test_a_thread_that_waits_in_a_loop_lets_the_others_run():
 def test_a_thread_that_waits_is_preempted_in_checked_mode_too():
     (waits,) = results(True, ["waits", [], 20, 0])
     assert waits[1] == "" and waits[2][:2] == [7, 7]
+
+
+COMPILER = """#!/bin/sh
+case "$*" in *--version*) echo slow 1.0; exit;; esac
+sleep 1000 &
+echo $! >> "$PIDS"
+wait
+"""
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from yaie.emulator import Module
+def send():
+    while not Path(os.environ["PIDS"]).exists():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+threading.Thread(target=send, daemon=True).start()
+source = 'extern "C" cudaError_t f(int n) { return cudaSuccess; }'
+Module(source, "slow.cu", apart=sys.argv[1] == "apart").f(1)
+"""
+
+
+@pytest.mark.parametrize("whole", ["whole", "apart"])
+def test_ctrl_c_ends_a_compiler(tmp_path, whole):
+    (tmp_path / "cc").write_text(COMPILER)
+    (tmp_path / "cc").chmod(0o755)
+    names = {"CXX": tmp_path / "cc", "PIDS": tmp_path / "pids", "YAIE_CACHE": tmp_path / "cache"}
+    environment = {**os.environ, **{name: str(path) for name, path in names.items()}}
+    command = [sys.executable, "-c", INTERRUPTED, whole]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode and "KeyboardInterrupt" in done.stderr, done.stderr
+    for process in (tmp_path / "pids").read_text().split():
+        state = Path(f"/proc/{process}/stat")
+        assert not state.exists() or state.read_text().split()[2] == "Z", "what it started ended"

@@ -107,7 +107,7 @@ extern "C" cudaError_t kernel_aborts(const float* x) {
 }
 
 extern "C" cudaError_t follows_null(float* x) {
-    *(volatile float*)nullptr = x[0];  // follows_null
+    *(volatile float*)nullptr = 1;  // follows_null
     return cudaGetLastError();
 }
 extern "C" cudaError_t sets_nowhere(float* x) {
@@ -124,7 +124,8 @@ float deeper_on_host(int n, volatile float* x) {
     return deeper_on_host(n + 1, x) + own[n % 7];  // launcher_recurses
 }
 extern "C" cudaError_t launcher_recurses(float* x) {
-    x[0] = deeper_on_host(0, x);
+    volatile float own[1] = {};
+    own[0] = deeper_on_host(0, own);
     return cudaGetLastError();
 }
 extern "C" cudaError_t launcher_loops(float* x) {

@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -128,7 +131,7 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         return built
 
     target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
-    with ThreadPoolExecutor() as pool:
+    with workers() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
         if not target.exists():
             shared.append(pool.submit(precompile, checked))
@@ -240,15 +243,50 @@ def _headers() -> str:
     return "\0".join(p.read_text() for p in sorted(INCLUDE.rglob("*")) if p.is_file())
 
 
+_jobs: set[subprocess.Popen[str]] = set()  # that have not ended
+_one_start = threading.Lock()
+_interrupted = False
+
+
+@contextmanager
+def workers() -> Iterator[ThreadPoolExecutor]:
+    """Threads that compile. Ctrl-C ends what they do."""
+    global _interrupted
+    try:
+        with ThreadPoolExecutor() as pool:
+            try:
+                yield pool
+            except KeyboardInterrupt:
+                with _one_start:
+                    _interrupted = True
+                    for job in _jobs:
+                        with suppress(ProcessLookupError):
+                            os.killpg(job.pid, signal.SIGKILL)
+                raise
+    except KeyboardInterrupt:
+        _interrupted = False  # all have ended
+        raise
+
+
 def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     environment = {**os.environ, "LC_ALL": "C"}
-    return subprocess.Popen(
-        [compiler(), *arguments], stderr=subprocess.PIPE, text=True, env=environment
-    )
+    with _one_start:
+        if _interrupted:
+            raise CompileError("interrupted")
+        job = subprocess.Popen(
+            [compiler(), *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,  # a group of its own: g++ starts processes
+        )
+        _jobs.add(job)
+    return job
 
 
 def _finish(job: subprocess.Popen[str]) -> None:
     _, errors = job.communicate()
+    _jobs.discard(job)
     if job.returncode:
         raise CompileError(_only_the_message(errors))
 

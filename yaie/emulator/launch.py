@@ -9,7 +9,6 @@ import re
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from yaie.build.cache import Built
 from yaie.emulator import runtime
 from yaie.emulator.advice import no_launcher
 from yaie.emulator.arena import Guarded, moved, spans
-from yaie.emulator.build import build
+from yaie.emulator.build import build, workers
 from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.elements import Memory
 from yaie.emulator.lines import Lines
@@ -105,7 +104,7 @@ class Module:
         if name not in self._libraries:
             others = [n for n in self._launchers if n not in self._libraries]
             wanted = others if self._libraries else [name]
-            with ThreadPoolExecutor() as pool:
+            with workers() as pool:
                 self._libraries.update(zip(wanted, pool.map(self._load, wanted), strict=True))
         return self._libraries[name]
 

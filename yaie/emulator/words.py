@@ -144,8 +144,8 @@ def _out_of_bounds(raw, here: Place, there: Place, memories) -> str:
         return f"{_verb(raw)} through a null pointer"
     if raw.range == -1:
         return (
-            f"{_verb(raw)} outside every argument: a host pointer, one kept from an earlier call, or "
-            "an index far off"
+            f"{_verb(raw)} outside every argument: a host pointer, one kept from an earlier "
+            "call, or an index far off"
         )
     name = name_of(raw.range, memories)
     if raw.range == FREE:

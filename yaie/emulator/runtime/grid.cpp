@@ -229,6 +229,14 @@ uint32_t emulator_active_lanes() {
 
 int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels
+    Kind why;
+    if (in_launcher() && must_stop(why)) {
+        Failure failure = {};
+        failure.kind = why;
+        failure.error = 702;
+        failure.site = __builtin_return_address(0);
+        abandon_call(failure);
+    }
     std::lock_guard<std::mutex> lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;

@@ -46,7 +46,7 @@ int emulator_free(void* pointer) {
         return 0;
     }
     return note_refusal(1, __builtin_return_address(0),
-                        "cudaFree of a pointer that no cudaMalloc has returned, or that is free");
+                        "cudaFree of a pointer that no cudaMalloc has returned, or that was freed");
 }
 
 int emulator_copy(void* to, const void* from, size_t bytes, int kind) {
@@ -56,7 +56,7 @@ int emulator_copy(void* to, const void* from, size_t bytes, int kind) {
         return 0;
     }
     return note_refusal(1, __builtin_return_address(0),
-                        "cudaMemcpy of %zu bytes from or to memory that has fewer, or is free", bytes);
+                        "cudaMemcpy of %zu bytes from or to memory that has fewer, or was freed", bytes);
 }
 
 int emulator_set(void* to, int value, size_t bytes) {
@@ -65,6 +65,6 @@ int emulator_set(void* to, int value, size_t bytes) {
         return 0;
     }
     return note_refusal(1, __builtin_return_address(0),
-                        "cudaMemset of %zu bytes of memory that has fewer, or is free", bytes);
+                        "cudaMemset of %zu bytes of memory that has fewer, or was freed", bytes);
 }
 }
