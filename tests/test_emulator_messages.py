@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ import torch
 from yaie.build.jit import load
 from yaie.emulator import KernelError, Module
 from yaie.emulator.advice import no_launcher
-from yaie.emulator.build import build_runtime
+from yaie.emulator.build import CompileError, build_runtime
 
 KERNEL = "__global__ void fill(float* x) { x[0] = 1; }\n"
 BODY = "(float* x) {\n    fill<<<1, 1>>>(x);\n    return cudaGetLastError();\n}\n"
@@ -147,3 +148,40 @@ def test_a_kept_build_needs_no_compiler(tmp_path, monkeypatch):
     assert come_of(tmp_path, SOURCE) == ["ran 1.0"]
     (mine / "compiler.txt").unlink()
     assert come_of(tmp_path, SOURCE) == [said]
+
+
+WARNED = """template <typename T>
+__global__ void countdown(T* x, int n) {
+    for (unsigned i = n - 1; i >= 0; --i) x[i % 8] = 1;
+    if (n = 3) x[0] = 2;
+    x[1] == 5;
+}
+extern "C" cudaError_t go(float* x, int* y, int n) {
+    countdown<<<1, 1>>>(x, n);
+    countdown<<<1, 1>>>(y, n);
+    return cudaGetLastError();
+}
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["plain", "checked"])
+def test_what_the_compiler_warns_of_is_told_once_and_again_of_a_kept_build(tmp_path, checked):
+    path = tmp_path / "warned.cu"
+    for _ in range(2):
+        with pytest.warns(UserWarning) as told:
+            Module(WARNED, path, checked)
+        assert [(w.filename, w.lineno) for w in told] == [(str(path), line) for line in (3, 4, 5)]
+        said = "comparison of unsigned expression in '>= 0' is always true"
+        assert str(told[0].message) == said
+    right = (
+        WARNED.replace("i >= 0", "i < 8").replace("n = 3", "n == 3").replace("x[1] ==", "x[1] =")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Module(right, path, checked)
+
+
+def test_an_error_is_told_without_warnings(tmp_path):
+    with pytest.raises(CompileError) as error:
+        Module(WARNED.replace("x[0] = 2", "x[0] = y"), tmp_path / "warned.cu")
+    assert "'y' was not declared" in str(error.value) and "warning" not in str(error.value)

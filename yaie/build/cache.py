@@ -145,7 +145,7 @@ def _clean(folder: Path) -> None:
     files = []
     for path in folder.iterdir():
         with suppress(FileNotFoundError):  # another process was faster
-            if path.suffix in (".so", ".seconds", ".gch"):
+            if path.suffix in (".so", ".seconds", ".warnings", ".gch"):
                 files.append((path.stat().st_mtime, path.stat().st_size, path))
             elif path.name.startswith("building-") and time.time() - path.stat().st_mtime > 3600:
                 shutil.rmtree(path, ignore_errors=True)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -28,8 +29,14 @@ RUNTIME = HERE / "runtime"
 
 _COMMON = ["-std=c++17", "-fPIC", "-pthread"]
 _RUNTIME = ["-O2", "-ftls-model=global-dynamic"]
+# Warnings each of which most often tells of a mistake. The compiler's others are silent.
+WARNINGS = (
+    *("uninitialized", "return-type", "parentheses", "tautological-compare", "type-limits"),
+    *("unused-value", "div-by-zero", "shift-count-overflow", "shift-count-negative", "overflow"),
+    *("sequence-point", "misleading-indentation", "int-in-bool-context", "empty-body"),
+)
 _KERNEL = [
-    "-w",
+    *(f"-W{name}" for name in WARNINGS),
     "-g1",
     "-gdwarf-4",  # in version 5 the assembler takes the first header's lines for the unit's own
     "-fno-optimize-sibling-calls",  # else a barrier at a function's end is its caller's line
@@ -55,6 +62,7 @@ _GNU_CHECKED = [
     "-finline-limit=100000",
 ]
 _CLANG_KERNEL = [
+    "-Wno-unknown-warning-option",
     "-fno-delete-null-pointer-checks",  # a load from address 0 is a fault to be told
     # Calls at the ends of two branches stay two: a barrier in each is at two places.
     *("-mllvm", "-simplifycfg-sink-common=false", "-mllvm", "-simplifycfg-hoist-common=false"),
@@ -100,6 +108,8 @@ def compile(source: str, path: str | Path, checked: bool, launcher: str = "") ->
 
     Raises:
         CompileError: with the compiler's messages.
+
+    What the compiler warns of is a UserWarning, see `WARNINGS`.
     """
     return build(source, path, checked, launcher).path
 
@@ -122,15 +132,18 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
-        _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
+        said = _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
         _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
         if "__shared__" in code and (
             problem := too_much(shared_arrays(built, checked), source, path)
         ):
             raise CompileError(problem)
+        if found := _warnings_in(said, path):
+            note.write_text(found)
         return built
 
     target = _folder() / f"{path.stem or 'kernel'}-{'checked-' * checked}{key}.so"
+    note = target.with_suffix(".warnings")
     with workers() as pool:
         shared = [pool.submit(build_runtime, part) for part in PARTS[: 1 + checked]]
         if not target.exists():
@@ -138,6 +151,10 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         built = build_once(target, compile_in)
         for part in shared:
             part.result()
+    if note.exists():
+        for row in note.read_text().splitlines():
+            line, _, text = row.partition(" ")
+            warnings.warn_explicit(text, UserWarning, str(path), int(line))
     return built
 
 
@@ -284,29 +301,47 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     return job
 
 
-def _finish(job: subprocess.Popen[str]) -> None:
+def _finish(job: subprocess.Popen[str]) -> str:
     _, errors = job.communicate()
     _jobs.discard(job)
     if job.returncode:
         raise CompileError(_only_the_message(errors))
+    return errors
 
 
-def _run(arguments: Sequence[str]) -> None:
-    _finish(_start(arguments))
+def _run(arguments: Sequence[str]) -> str:
+    """Returns what the compiler warns of."""
+    return _finish(_start(arguments))
+
+
+_WARNING = re.compile(r"^(.+):(\d+):\d+: warning: (.+) \[-W([\w-]+)=?\]$", re.MULTILINE)
+
+
+def _warnings_in(said: str, path: Path) -> str:
+    """Those of the source itself, with their lines; what all instances of a template have, once."""
+    found = [
+        f"{line} {text}"
+        for file, line, text, name in _WARNING.findall(said)
+        if file == str(path) and name in WARNINGS
+    ]
+    return "\n".join(dict.fromkeys(found))
 
 
 # Lines that say how the compiler came to an error: through our headers and templates.
 _ON_THE_WAY = re.compile(
     r"\s*(In file included|from )|.*: In instantiation of |.*:\s+(recursively )?required (from|by) "
 )
+_HEAD = re.compile(r".*: (warning|error|fatal error): |.*: (?:In .*|At global scope):$")
 
 
 def _only_the_message(errors: str) -> str:
-    """Without the lines that speak of our own headers and temporary files, and without marks
-    under a launch that point at what it was replaced by."""
-    kept, width = [], 0
+    """Without warnings, lines that speak of our own headers and temporary files, and marks under
+    a launch that point at what it was replaced by."""
+    kept, width, warns = [], 0, False
     for line in errors.splitlines():
-        if str(INCLUDE) in line or _ON_THE_WAY.match(line):
+        if head := _HEAD.match(line):
+            warns = head[1] == "warning"
+        if warns or str(INCLUDE) in line or _ON_THE_WAY.match(line):
             continue
         if re.match(r"\s*\d+ \|", line):
             width = len(line)
