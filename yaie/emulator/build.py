@@ -74,6 +74,10 @@ _CLANG_CHECKED = [  # it loads a float4 in four parts, for which there is no swi
 ]
 
 
+# Functions of the C library that store through pointers: what calls them calls the checker instead.
+_STORING = (*("modff", "modf", "frexpf", "frexp", "sincosf", "sincos"), "remquof", "remquo")
+_WRAP = [f"-Wl,--wrap={name}" for name in _STORING]
+
 # No library names another: what is loaded first is found by what comes after it.
 _LINK = ["-shared", "-pthread", "-Wl,-Bsymbolic"]
 PARTS = ("core", "checker")
@@ -84,7 +88,7 @@ _SOURCES = {
     ),
     "checker": (
         *("async_checks", "checker", "counters", "happens", "hooks", "shadow", "races"),
-        "undefined",
+        *("undefined", "unset"),
     ),
 }
 
@@ -120,7 +124,7 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
-    code = rewrite(source, path).code
+    code = rewrite(source, path, checked).code
     options = _options(checked)
     if launcher:
         code += _ONLY.format(launcher)
@@ -133,7 +137,7 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         unit.write_text(code)
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
         said = _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
-        _run([*_LINK, str(folder / "unit.o"), "-o", str(built)])
+        _run([*_LINK, *(_WRAP if checked else ()), str(folder / "unit.o"), "-o", str(built)])
         if "__shared__" in code and (
             problem := too_much(shared_arrays(built, checked), source, path)
         ):

@@ -18,7 +18,8 @@ from yaie.emulator.macros import Macros
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
 from yaie.emulator.refused import refuse
-from yaie.emulator.text import closing, functions, hide, without_comments
+from yaie.emulator.text import closing, functions, hide, split_commas, without_comments
+from yaie.emulator.unset import declare_unset, report_bytes
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"\n]+)"[^\n]*$', re.MULTILINE)
 _EXTERN_SHARED = re.compile(
@@ -59,16 +60,17 @@ class Rewritten:
     files: tuple[Path, ...]
 
 
-def rewrite(source: str, path: str | Path) -> Rewritten:
+def rewrite(source: str, path: str | Path, checked: bool = False) -> Rewritten:
     """Turn CUDA C++ into C++ for the emulator; `path` names the source in messages.
 
     Headers included with quotes are looked for beside the file that includes them, then in csrc/.
+    In checked mode the checker knows of local variables without a first value, see unset.py.
     Raises SyntaxError, with path and line, for a launch that has no end, for a kernel that is
     called as a function, and for what `refused.py` finds.
     """
     path = Path(path)
     files: list[Path] = [path]
-    code = _inline(source, path, files, Macros())
+    code = _inline(source, path, files, Macros(), checked)
     hidden = hide(code)
     refuse(code, hidden)
     kernels = tuple(dict.fromkeys(KERNEL.findall(hidden)))
@@ -89,13 +91,14 @@ def read_source(path: Path) -> str:
         return content.decode("latin-1").replace("\r\n", "\n")
 
 
-def _inline(source: str, path: Path, files: list[Path], macros: Macros) -> str:
+def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked: bool) -> str:
     """One file, rewritten, with the headers it shares in place of their #include lines."""
     parts, end, text = [_line_mark(1, path)], 0, without_comments(source)
 
     def rewritten(begin: int, end: int) -> str:
         macros.read(text[begin:end])
-        return _rewrite_file(source[begin:end], path, source, begin, macros)
+        code = _rewrite_file(source[begin:end], path, source, begin, macros)
+        return report_bytes(declare_unset(code)) if checked else code
 
     for found in _INCLUDE.finditer(text):
         candidates = (path.parent / found[1], CSRC / found[1])
@@ -106,7 +109,7 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros) -> str:
         included = read_source(header)
         if header not in files or "#pragma once" not in included:
             files.append(header)
-            parts.append("\n" + _inline(included, header, files, macros))
+            parts.append("\n" + _inline(included, header, files, macros, checked))
         line = source.count("\n", 0, found.end()) + 2  # of what follows
         parts.append("\n" + _line_mark(line, path).rstrip("\n"))
         end = found.end()
@@ -193,23 +196,11 @@ def _static(found: re.Match[str], inside: bool) -> str:
 def declared_variables(text: str) -> Iterator[tuple[str, str, str]]:
     """(type, name, bounds) of each variable of a declaration such as `float a[4][8], *b`."""
     kind = ""
-    for part in _split_commas(_ALIGNMENT.sub("", text).strip()):
+    for part in split_commas(_ALIGNMENT.sub("", text).strip()):
         if found := re.fullmatch(r"(.*?)(\w+)\s*((?:\[.*)?)", part.strip(), re.DOTALL):
             before, name, bounds = found.groups()
             kind = kind.rstrip("* \n") + before if kind else before
             yield kind, name, bounds
-
-
-def _split_commas(text: str) -> list[str]:
-    """The parts between commas that stand in no bracket."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([{<") - (character in ")]}>")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts
 
 
 def _replace_attributes(source: str) -> str:

@@ -60,3 +60,15 @@ def find(hidden: str, position: int, wanted: str) -> int:
             return -1
         position += 1
     return -1
+
+
+def split_commas(text: str) -> list[str]:
+    """The parts between commas that stand in no bracket."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "([{<") - (character in ")]}>")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts

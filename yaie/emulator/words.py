@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from yaie.emulator import runtime
 from yaie.emulator.elements import DYNAMIC, FREE, Memory, element, indexed, name_of
 from yaie.emulator.lines import Place
+from yaie.emulator.text import hide
 
 
 def sentence(
@@ -26,10 +28,7 @@ def sentence(
     if kind in _BETWEEN:
         return f"{_BETWEEN[kind](raw, here, there, memories, source)}{often}."
     if kind == "uninitialized":
-        what = element(raw, memories, source)
-        words = f"reads {what}, which no thread of the thread block has written"
-        if runtime.MEMORIES[raw.memory] == "global":
-            words = f"reads {what}, which neither a kernel nor a copy has written"
+        words = _uninitialized(raw, memories, source)
     elif kind == "out_of_bounds" and raw.text:
         words = indexed(raw, here, source)
     elif kind in _ABOUT or (kind == "deadlock" and raw.text):
@@ -225,6 +224,22 @@ def _text(raw: runtime.RawFailure) -> str:
 
 def _plain(raw: runtime.RawFailure) -> str:
     return _text(raw).replace("'", "")
+
+
+def _uninitialized(raw, memories, source: str) -> str:
+    if not raw.text:
+        what = element(raw, memories, source)
+        if runtime.MEMORIES[raw.memory] == "global":
+            return f"reads {what}, which neither a kernel nor a copy has written"
+        return f"reads {what}, which no thread of the thread block has written"
+    name = _text(raw)
+    if raw.extent > raw.size:
+        name += f"[{raw.offset // raw.size}]" if _is_flat(name, source) else ", an element of it"
+    return f"reads {name}, to which the thread has given no value"
+
+
+def _is_flat(name: str, source: str) -> bool:
+    return not re.search(rf"\b{name}\s*\[[^\]]*\]\s*\[", hide(source))
 
 
 _BETWEEN = {

@@ -45,6 +45,9 @@ void Async::release(WarpGroup& group) {
 
 void Async::issue_product(const Product& mine, const void* site) {
     tick();
+    for (size_t i = 0; core_.checking && i < mine.num_accumulators; ++i) {
+        observer->filled(core_, mine.accumulators[i].begin, mine.accumulators[i].size);
+    }
     if (!meet(&mine, site)) return;
     const uint32_t number = core_.current->linear / warp_group_size;
     WarpGroup& group = groups_[number];

@@ -233,6 +233,8 @@ void Checker::begin_block(Core& core) {
     order_.begin_block(core.count);
     begin_async(core);
     if (loaded_.size() < core.count) loaded_.resize(core.count);
+    if (own_.size() < core.count) own_.resize(core.count), unset_.resize(core.count);
+    any_unset_ = false;
     counters.begin_block(core.count);
     for (const Range& range : ranges_) {
         if (range.memory != Memory::shared) continue;
@@ -290,8 +292,10 @@ void Checker::add(const Failure& finding) {
 // The access would corrupt memory, so its thread ends here. What the thread no longer does is not
 // reported.
 void Checker::refuse(Core& core, Failure finding) {
+    if (any_unset_) settle_own(core.current->linear);
     add(finding);
     threads_were_killed_ = true;
+    forget_unset(core, core.current->linear);
     core.busy = 0;
     core.kill_current();
 }
@@ -319,6 +323,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     Thread& thread = *core.current;
     if (core.stacks.holds(thread.stack, reinterpret_cast<void*>(address))) {
         if (any_products_) touch_registers(core, address, size, kind, site);
+        if (any_unset_) touch_own(core, address, size, kind, site);
         return;
     }
     if (address - reinterpret_cast<uintptr_t>(core.launch->arguments) <
@@ -327,6 +332,7 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
     }
     Busy busy(core);
     if (stored_.open) settle_store();
+    if (any_unset_ && kind != Access::load) settle_own(thread.linear);
     const Range* range = find(address, size);
     if (!range || range->id == is_free || (kind != Access::load && !range->writable)) {
         refuse(core, out_of_bounds(core, address, size, kind, site));

@@ -50,6 +50,13 @@ struct Doubt {
 // stores.
 enum class Manner { plain, copying, bulk, is_volatile, comparing, storing };
 
+// A local variable of a thread that has no value yet, or not all of it.
+struct Unset {
+    uintptr_t begin;
+    size_t size, item;
+    const char* name;
+};
+
 struct Agent {  // what accesses memory for a thread, and the time of its operation; 0: the thread
     uint32_t thread = 0, time = 0;
 };
@@ -82,6 +89,7 @@ class Checker final : public Observer {
     void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
     void fence(Core& core, bool device) override;
     void outside_own_mask(Core& core) override;
+    void collective(Core& core) override;
     void inactive_lane(Core& core, const Thread& thread, uint32_t source) override;
     void start_copy(Core& core, const Copy& copy) override;
     void land_copy(Core& core, const Copy& copy) override;
@@ -100,6 +108,8 @@ class Checker final : public Observer {
     void product_issued(Core& core, uint32_t first, const void* const* parts) override;
     void product_fence(Core& core) override;
     void product_waited(Core& core, size_t groups_in_flight) override;
+    void unset(Core& core, void* variable, size_t size, size_t item, const char* name) override;
+    void filled(Core& core, const void* begin, size_t size) override;
     void locate(Failure& failure) override;
     void found(Core& core, const Failure& failure) override;
     void allocated(const Allocation& memory) override;
@@ -183,6 +193,9 @@ class Checker final : public Observer {
     void use_registers(Core& core, const Span* spans, size_t count, bool accumulates,
                        const void* site);
     void touch_registers(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
+    void touch_own(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
+    void settle_own(uint32_t thread);
+    void forget_unset(Core& core, uint32_t thread);
     void add_shared(const Launch& launch);
     Shadow* take_shadow(size_t bytes);
     Shadow* variable_shadow(const Range& segment);
@@ -206,6 +219,9 @@ class Checker final : public Observer {
     Doubt stored_;                // the latest store, which has not happened yet
     std::vector<Doubt> loaded_;   // per thread
     bool any_loaded_ = false;
+    std::vector<std::vector<Unset>> unset_;  // per thread
+    std::vector<Doubt> own_;                 // per thread: a read of one, unless a shuffle's
+    bool any_unset_ = false;
     Table<Meeting> meetings_;     // at mbarriers, by their address
     Meeting named_[num_named];
     std::vector<AgentState> agents_;

@@ -1,5 +1,6 @@
 // The functions that code compiled with -fsanitize=thread calls before each load and store. They
 // replace the sanitizer's own library, which is not linked.
+#include <math.h>
 #include <string.h>
 
 #include "calls.h"
@@ -68,7 +69,8 @@ void __tsan_read_range(void* address, size_t size) {
 void __tsan_write_range(void* address, size_t size) {
     report(address, size, Access::store, __builtin_return_address(0));
 }
-// clang's, for a struct that is copied as a whole.
+// clang's, for a struct that is copied as a whole; the rewriter puts them in place of calls, since g++
+// would replace those by stores that it does not report.
 #define COPY(name)                                                                            \
     void* name(void* to, const void* from, size_t size) {                                     \
         report(const_cast<void*>(from), size, Access::load, __builtin_return_address(0));     \
@@ -81,6 +83,31 @@ void* __tsan_memset(void* to, int value, size_t size) {
     report(to, size, Access::store, __builtin_return_address(0));
     return memset(to, value, size);
 }
+// The linker gives calls of the C library's functions these names.
+#define PART(function, T, Part)                                                               \
+    T __wrap_##function(T x, Part* part) {                                                    \
+        report(part, sizeof(Part), Access::store, __builtin_return_address(0));               \
+        return function(x, part);                                                             \
+    }
+PART(modff, float, float)
+PART(modf, double, double)
+PART(frexpf, float, int)
+PART(frexp, double, int)
+#define REMQUO(function, T)                                                                    \
+    T __wrap_##function(T x, T y, int* part) {                                                \
+        report(part, sizeof(int), Access::store, __builtin_return_address(0));                \
+        return function(x, y, part);                                                          \
+    }
+REMQUO(remquof, float)
+REMQUO(remquo, double)
+#define SINCOS(function, T)                                                                   \
+    void __wrap_##function(T x, T* sine, T* cosine) {                                         \
+        report(sine, sizeof(T), Access::store, __builtin_return_address(0));                  \
+        report(cosine, sizeof(T), Access::store, __builtin_return_address(0));                \
+        function(x, sine, cosine);                                                            \
+    }
+SINCOS(sincosf, float)
+SINCOS(sincos, double)
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

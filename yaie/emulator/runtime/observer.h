@@ -27,6 +27,7 @@ class Observer {
     virtual void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) = 0;
     virtual void fence(Core& core, bool device) = 0;
     virtual void outside_own_mask(Core& core) = 0;
+    virtual void collective(Core& core) = 0;  // the current thread arrives at one
     virtual void inactive_lane(Core& core, const Thread& thread, uint32_t source) = 0;
 
     // Asynchronous copies of the current thread.
@@ -52,6 +53,10 @@ class Observer {
     virtual void product_issued(Core& core, uint32_t first, const void* const* parts) = 0;
     virtual void product_fence(Core& core) = 0;
     virtual void product_waited(Core& core, size_t groups_in_flight) = 0;
+
+    // Local variables of the current thread; an item of 0 bytes: its scope ends.
+    virtual void unset(Core& core, void* variable, size_t size, size_t item, const char* name) = 0;
+    virtual void filled(Core& core, const void* begin, size_t size) = 0;  // by the runtime
 
     // Findings of the runtime itself.
     virtual void locate(Failure& failure) = 0;  // names the memory at its address

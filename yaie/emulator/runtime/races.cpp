@@ -240,6 +240,7 @@ void Checker::settle_all() {
     if (stored_.open) settle_store();
     for (uint32_t thread = 0; any_loaded_ && thread < loaded_.size(); ++thread) settle_load(thread);
     any_loaded_ = false;
+    for (uint32_t thread = 0; any_unset_ && thread < own_.size(); ++thread) settle_own(thread);
 }
 
 // An atomicCAS follows a plain load of the same thread: if another thread has written meanwhile, the

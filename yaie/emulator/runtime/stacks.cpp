@@ -75,14 +75,14 @@ Context Stacks::start(int stack, void (*function)()) {
 #endif
 
 Stacks::~Stacks() {
-    if (memory_) munmap(memory_, stride * count_);
+    if (memory_) munmap(memory_, 2 * stride * count_);
     for (void* context : contexts_) free(context);
 }
 
 void Stacks::reserve(int count) {
     if (count > count_) {
-        if (memory_) munmap(memory_, stride * count_);
-        void* memory = mmap(nullptr, stride * count, PROT_NONE,
+        if (memory_) munmap(memory_, 2 * stride * count_);
+        void* memory = mmap(nullptr, 2 * stride * count, PROT_NONE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (memory == MAP_FAILED) {
             perror("emulator: no address space for the stacks");
@@ -91,6 +91,7 @@ void Stacks::reserve(int count) {
         memory_ = static_cast<char*>(memory);
         count_ = count;
         for (int i = 0; i < count; ++i) mprotect(low(i), bytes, PROT_READ | PROT_WRITE);
+        mprotect(memory_ + stride * count, stride * count, PROT_READ | PROT_WRITE);
 #ifdef EMULATOR_UCONTEXT
         while ((int)contexts_.size() < count) contexts_.push_back(malloc(sizeof(ucontext_t)));
 #endif

@@ -29,6 +29,10 @@ class Stacks {
         return (size_t)((uintptr_t)address - (uintptr_t)low(stack)) < bytes;
     }
     bool in_guard(const void* address) const;  // just below one of the stacks
+    // Of each byte of a stack, another one; they are 0 unless they are written.
+    unsigned char* marks(const void* address) const {
+        return (unsigned char*)address + stride * count_;
+    }
 
   private:
     static constexpr size_t guard = 4096 * 4;  // inaccessible, so that an overflow faults

@@ -93,6 +93,7 @@ uint64_t Core::collective(Collective operation, uint32_t mask, uint64_t value, i
     me->width = width;
     me->site = site;
     me->outside_mask = !(mask & bit);
+    if (checking && operation != Collective::sync) observer->collective(*this);
     if (checking && me->outside_mask) observer->outside_own_mask(*this);
     me->mask = mask | bit;
     me->state = State::at_collective;

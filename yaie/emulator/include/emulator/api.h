@@ -49,6 +49,13 @@ int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
+// In checked mode: a local variable that has no value yet, of elements of so many bytes; its end.
+void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)
+    __attribute__((nothrow));
+void emulator_end_unset(void* variable) __attribute__((nothrow));
+void* __tsan_memcpy(void* to, const void* from, size_t size);
+void* __tsan_memmove(void* to, const void* from, size_t size);
+void* __tsan_memset(void* to, int value, size_t size);
 void emulator_launch_bounds(unsigned most_threads);  // refuses the launch if it has more
 void emulator_fence(int device);  // 0: for the thread block only
 // Lets other threads run; with an address, only if the thread polled the same address just before.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "vector_types.h"
@@ -60,6 +61,16 @@ template <class... Others>
 inline __attribute__((always_inline)) void launch_bounds(unsigned most_threads, Others...) {
     emulator_launch_bounds(most_threads);
 }
+
+// Stands after the declaration of a local variable without a value; see yaie/emulator/unset.py.
+struct Unset {
+    void* variable;
+    ~Unset() { emulator_end_unset(variable); }
+};
+#define EMULATOR_UNSET(name)                                                                  \
+    ::emulator::Unset emulator_unset_##name{(void*)&name};                                    \
+    emulator_begin_unset((void*)&name, sizeof(name),                                          \
+                         sizeof(std::remove_all_extents_t<decltype(name)>), #name)
 
 // Memory for a `__shared__` variable, whose constructor is not called.
 template <class T>
