@@ -84,11 +84,12 @@ PARTS = ("core", "checker")
 _SOURCES = {
     "core": (
         *("async", "async_barriers", "async_products", "boxes", "calls", "copies", "core"),
-        *("engines", "failure", "grid", "limits", "memory", "products", "stacks", "warp"),
+        *("engines", "failure", "grid", "limits", "memory", "products", "stacks", "together"),
+        "warp",
     ),
     "checker": (
         *("async_checks", "checker", "counters", "happens", "hooks", "shadow", "races"),
-        *("undefined", "unset"),
+        *("host_checks", "undefined", "unset"),
     ),
 }
 

@@ -273,6 +273,7 @@ _ERRORS = {
     717: "cudaErrorInvalidAddressSpace",
     718: "cudaErrorInvalidPc",
     719: "cudaErrorLaunchFailure",
+    720: "cudaErrorCooperativeLaunchTooLarge",
 }
 
 

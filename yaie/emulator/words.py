@@ -234,7 +234,8 @@ def _uninitialized(raw, memories, source: str) -> str:
         return f"reads {what}, which no thread of the thread block has written"
     name = _text(raw)
     if raw.extent > raw.size:
-        name += f"[{raw.offset // raw.size}]" if _is_flat(name, source) else ", an element of it"
+        flat = _is_flat(name, source)
+        name = f"{name}[{raw.offset // raw.size}]" if flat else f"an element of {name}"
     return f"reads {name}, to which the thread has given no value"
 
 

@@ -1,4 +1,4 @@
-// Replaces NVIDIA's cooperative_groups.h: the thread block, tiles of up to one warp, and the lanes that
+// Replaces NVIDIA's cooperative_groups.h: the grid, the thread block, tiles of up to one warp, and the lanes that
 // run the same code at the moment.
 #pragma once
 
@@ -20,6 +20,27 @@ class thread_block {
 };
 
 EMULATOR_INLINE thread_block this_thread_block() { return {}; }
+
+// All threads of a grid that cudaLaunchCooperativeKernel has launched.
+class grid_group {
+  public:
+    EMULATOR_INLINE void sync() const { emulator_sync_grid(); }
+    bool is_valid() const { return emulator_is_cooperative(); }
+    unsigned long long num_blocks() const { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
+    unsigned long long block_rank() const {
+        return (1ull * blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    }
+    unsigned long long num_threads() const { return num_blocks() * thread_block().size(); }
+    unsigned long long size() const { return num_threads(); }
+    unsigned long long thread_rank() const {
+        return block_rank() * thread_block().size() + thread_block().thread_rank();
+    }
+    dim3 dim_blocks() const { return gridDim; }
+    dim3 group_dim() const { return gridDim; }
+    dim3 block_index() const { return blockIdx; }
+};
+
+EMULATOR_INLINE grid_group this_grid() { return {}; }
 
 // A tile of `Size` adjacent lanes of one warp; Size is a power of two.
 template <unsigned int Size, class Parent = thread_block>

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "calls.h"
 #include "grid.h"
 #include "memory.h"
 
@@ -22,8 +21,6 @@ Checker checker;
 namespace {
 
 constexpr size_t most_findings = 256;
-constexpr size_t most_kept = 1 << 28;    // bytes of memory that is free
-constexpr size_t most_marked = 1 << 20;  // bytes that the host writes into larger memory
 constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was probably meant for it
 
 // The segments in memory of the compiled file that contains `code`.
@@ -104,27 +101,6 @@ void Checker::add_range(void* begin, size_t size, int id, bool on_host, uint32_t
     last_found_ = 0;
 }
 
-// Its cells may hold older thread blocks. What the host writes counts as written by this number.
-void Checker::allocated(const Allocation& memory) {
-    memset(memory.begin, 0xff, memory.bytes);  // NaN
-    add_range(memory.begin, memory.bytes, from_malloc, memory.on_host,
-              memory.on_host ? 0 : next_block_++);
-}
-
-// The memory is kept until the call ends, so that no other takes its place.
-bool Checker::freed(const Allocation& memory) {
-    const bool keep = bytes_kept_ + memory.bytes <= most_kept;
-    if (keep) kept_.push_back(memory.begin), bytes_kept_ += memory.bytes;
-    last_found_ = 0;
-    for (size_t i = 0; i < ranges_.size(); ++i) {
-        if (ranges_[i].begin != reinterpret_cast<uintptr_t>(memory.begin)) continue;
-        ranges_[i].id = is_free;
-        if (!keep) ranges_.erase(ranges_.begin() + i);
-        break;
-    }
-    return keep;
-}
-
 void Checker::add_symbol(size_t offset, size_t size, const char* kernel, int id) {
     symbols_.push_back({offset, size, kernel, id});
 }
@@ -145,36 +121,6 @@ const Range* Checker::find(uintptr_t address, size_t size) {
         if (after->end != after->begin) break;  // an empty range may hide the one before it
     }
     return nullptr;
-}
-
-bool Checker::host_copies(const void* begin, size_t size, bool writes) {
-    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
-    if (!find(address, 1)) return true;
-    if (!find(address, size) || ranges_[last_found_].id == is_free) return false;
-    Range& range = ranges_[last_found_];
-    if (!writes || !range.since) return true;
-    if (size == range.end - range.begin || size > most_marked) return range.since = 0, true;
-    const Shadow::Cells cells = cells_of(range, address, size);
-    for (size_t i = 0; i < cells.count; ++i) {
-        if (cells.first[i].store.block < range.since) cells.first[i].store = {range.since, 0, 0, 0, 0};
-    }
-    return true;
-}
-
-// Of the launcher itself.
-void Checker::host_access(uintptr_t address, size_t size, Access kind, const void* site) {
-    const Range* range = find(address, 1);
-    if (!range || range->memory != Memory::global || range->on_host) return;
-    Failure failure = {};
-    failure.kind = Kind::launcher_fault;
-    failure.error = 700;
-    failure.site = site;
-    failure.memory = range->memory;
-    failure.range = range->id;
-    failure.offset = (int64_t)(address - range->begin);
-    failure.access = kind;
-    failure.size = (int)size;
-    abandon_call(failure);
 }
 
 bool Checker::holds_code(const void* instruction) const {
@@ -226,8 +172,9 @@ Shadow* Checker::variable_shadow(const Range& segment) {
     return variables_.back().second;
 }
 
-void Checker::begin_block(Core& core) {
-    if (next_block_ == first_block_) add_shared(*core.launch);
+void Checker::begin_block(Core& core, bool again) {
+    if (next_block_ == first_block_ || core.launch->cooperative) add_shared(*core.launch);
+    again_ = again;
     block_indices_.push_back(core.block);
     first_arrived_ = nullptr;
     order_.begin_block(core.count);
@@ -237,13 +184,14 @@ void Checker::begin_block(Core& core) {
     any_unset_ = false;
     counters.begin_block(core.count);
     for (const Range& range : ranges_) {
-        if (range.memory != Memory::shared) continue;
+        if (again || range.memory != Memory::shared) continue;
         memset(reinterpret_cast<void*>(range.begin), 0xff, range.end - range.begin);  // NaN
     }
 }
 
 void Checker::end_block(Core& core) {
     settle_all();
+    for (uint32_t i = 0; any_unset_ && i < core.count; ++i) forget_unset(core, i);
     end_async(core);
     for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
     ++next_block_;

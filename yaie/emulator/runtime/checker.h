@@ -82,7 +82,7 @@ class Checker final : public Observer {
     void host_access(uintptr_t address, size_t size, Access kind, const void* site);
 
     void begin_launch() override;
-    void begin_block(Core& core) override;
+    void begin_block(Core& core, bool again) override;
     void end_block(Core& core) override;
     void arrive(Core& core, bool first) override;
     void pass_barrier(Core& core) override;
@@ -215,6 +215,7 @@ class Checker final : public Observer {
     uintptr_t shared_base_ = 0;  // of the file's static shared arrays
     std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
+    bool again_ = false;  // the thread block had run before it waited for the grid
     const Thread* first_arrived_ = nullptr;
     Doubt stored_;                // the latest store, which has not happened yet
     std::vector<Doubt> loaded_;   // per thread

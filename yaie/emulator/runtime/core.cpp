@@ -44,7 +44,7 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     if (threads_wanted > threads.size()) threads.resize(threads_wanted);
     stacks.reserve((int)threads.size());
     count = alive_ = threads_wanted;
-    started_ = arrived_ = 0;
+    started_ = arrived_ = at_grid_ = 0;
     votes_ = 0;
     launch = &launch_;
     dynamic_shared = shared_end_ - (launch_.shared_bytes + 1023) / 1024 * 1024;
@@ -92,13 +92,48 @@ void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_n
     block_number = block_number_;
     prepare(launch_, schedule);
     async.begin_block(schedule.order, schedule.seed);
-    if (checking) observer->begin_block(*this);
+    if (checking) observer->begin_block(*this, false);
     Thread* first = &threads[order_[started_++]];
     start(first);
     become(first);
     switch_context(&main_, first->context);
     current = nullptr;
     if (checking) observer->end_block(*this);
+}
+
+void Core::go_on() {
+    for (uint32_t i = 0; i < count; ++i) {
+        if (threads[i].state == State::at_grid) threads[i].state = State::ready;
+    }
+    at_grid_ = 0;
+    emulator_place = {{}, block, launch->thread_block, launch->grid};
+    if (checking) observer->begin_block(*this, true);
+    switch_context(&main_, paused_);
+    current = nullptr;
+    if (checking) observer->end_block(*this);
+}
+
+// All threads wait for the other thread blocks.
+void Core::pause() {
+    Thread* me = std::exchange(current, nullptr);
+    switch_context(&paused_, main_);
+    become(me);
+}
+
+void Core::sync_grid(const void* site) {
+    if (!launch->cooperative) {
+        fault(*this, Kind::deadlock, site, nullptr,
+              "the grid, which cudaLaunchCooperativeKernel has not launched");
+    }
+    ++at_grid_;
+    suspend(State::at_grid, site);
+}
+
+const Thread* Core::waits_for_grid() const {
+    for (uint32_t i = 0; at_grid_ && i < count; ++i) {
+        if (threads[i].state == State::at_grid) return &threads[i];
+    }
+    return nullptr;
 }
 
 void Core::become(Thread* thread) {
@@ -185,7 +220,9 @@ Thread* Core::pick(Thread* after) {
 Thread* Core::pick_or_advance(Thread* after) {
     for (;;) {
         if (Thread* next = pick(after)) return next;
-        if (!async.advance()) stuck();
+        if (async.advance()) continue;
+        if (at_grid_ == 0 || at_grid_ < alive_) stuck();
+        pause();
     }
 }
 

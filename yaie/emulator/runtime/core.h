@@ -27,7 +27,7 @@ struct Code {  // the instructions of one shared object
 };
 
 enum class State : uint8_t {
-    fresh, ready, at_barrier, at_collective, converging, at_mbarrier, at_named, at_group, at_registers,
+    fresh, ready, at_barrier, at_collective, converging, at_grid, at_mbarrier, at_named, at_group, at_registers,
     done,
 };
 
@@ -84,8 +84,13 @@ class Core {
   public:
     Core();
 
-    // Runs one thread block to its end, or to the first failure.
+    // Runs one thread block to its end, or to the first failure; or until all its threads wait for the
+    // other thread blocks of the grid, from where `go_on` takes it further.
     void run(const Launch& launch, const Schedule& schedule, uint64_t block_number);
+    void go_on();
+    void sync_grid(const void* site);
+    // One of those that wait for the other thread blocks; null: the thread block has ended.
+    const Thread* waits_for_grid() const;
 
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
@@ -137,6 +142,7 @@ class Core {
     Thread* pick_or_advance(Thread* after);
     void yield();
     void end_thread(Thread* thread);
+    void pause();
     void release_barrier();
     void try_collective(uint32_t warp, uint32_t mask);
     void evaluate(uint32_t warp, uint32_t lanes);
@@ -144,10 +150,10 @@ class Core {
     [[noreturn]] void stuck();
 
     std::vector<uint32_t> order_;
-    uint32_t started_ = 0, alive_ = 0, arrived_ = 0;
+    uint32_t started_ = 0, alive_ = 0, arrived_ = 0, at_grid_ = 0;
     int votes_ = 0, released_votes_ = 0, released_count_ = 0;
     Warp warps_[32];
-    Context main_ = nullptr;
+    Context main_ = nullptr, paused_ = nullptr;
     unsigned char* shared_end_;  // the memory behind it is not accessible
 };
 

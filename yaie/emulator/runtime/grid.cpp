@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,18 @@ namespace emulator {
 
 Settings settings;
 Observer* observer = nullptr;
+
+uint64_t nth_block(const Grid& grid, uint64_t n) {
+    switch (grid.schedule.order) {
+        case Order::forward: return n;
+        case Order::reverse: return grid.num_blocks - 1 - n;
+        case Order::random: break;
+    }
+    // A stride that shares no factor with the number of thread blocks visits each of them once.
+    uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_blocks + 1;
+    while (std::gcd(stride, grid.num_blocks) != 1) ++stride;
+    return (n * stride + grid.schedule.seed) % grid.num_blocks;
+}
 
 namespace {
 
@@ -38,36 +51,7 @@ Failure first_failure;
 std::mutex text_mutex;
 std::string text;  // what kernels printed
 
-struct Grid {
-    const Launch* launch;
-    Schedule schedule;
-    uint64_t num_blocks;
-    uint64_t num_running;  // how many of them run, the first in the order
-    std::atomic<uint64_t> next{0};
-    std::atomic<bool> stop{false};
-};
-
 Grid* present = nullptr;
-
-uint64_t nth_block(const Grid& grid, uint64_t n) {
-    switch (grid.schedule.order) {
-        case Order::forward: return n;
-        case Order::reverse: return grid.num_blocks - 1 - n;
-        case Order::random: break;
-    }
-    // A stride that shares no factor with the number of thread blocks visits each of them once.
-    uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_blocks + 1;
-    auto common = [](uint64_t a, uint64_t b) {
-        while (b) {
-            const uint64_t rest = a % b;
-            a = b;
-            b = rest;
-        }
-        return a;
-    };
-    while (common(stride, grid.num_blocks) != 1) ++stride;
-    return (n * stride + grid.schedule.seed) % grid.num_blocks;
-}
 
 // What each core does in a launch: takes thread blocks until none are left.
 void work(Grid& grid) {
@@ -162,7 +146,9 @@ void run_grid(const Launch& launch) {
     present = &grid;
     launching(true);
     if (checking) observer->begin_launch();
-    if (cores > 1) {
+    if (launch.cooperative) {
+        work_together(grid);
+    } else if (cores > 1) {
         pool()->run(grid, (int)cores - 1);
     } else {
         work(grid);
@@ -248,6 +234,9 @@ int emulator_launch(const Launch* launch) {
 int emulator_sync_threads(Vote vote, int predicate) {
     return this_core->sync_threads(vote, predicate, __builtin_return_address(0));
 }
+
+void emulator_sync_grid() { this_core->sync_grid(__builtin_return_address(0)); }
+int emulator_is_cooperative() { return this_core->launch->cooperative; }
 
 uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
                              int width) {

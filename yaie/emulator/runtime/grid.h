@@ -1,6 +1,7 @@
 // A launch: distributes its thread blocks over the cores, and keeps its errors and settings.
 #pragma once
 
+#include <atomic>
 #include <string>
 
 #include "core.h"
@@ -16,6 +17,18 @@ struct Settings {
 };
 
 extern Settings settings;
+
+struct Grid {
+    const Launch* launch;
+    Schedule schedule;
+    uint64_t num_blocks;
+    uint64_t num_running;  // how many of them run, the first in the order
+    std::atomic<uint64_t> next{0};
+    std::atomic<bool> stop{false};
+};
+
+uint64_t nth_block(const Grid& grid, uint64_t n);  // in the order of the schedule
+void work_together(Grid& grid);  // a cooperative launch
 
 std::string base_name(const char* kernel);  // "fill" for "a::fill<float, 4>, 1"
 void grid_failed(const Failure& failure);

@@ -28,6 +28,7 @@ struct Static {  // the static shared memory of a kernel
 };
 
 constexpr size_t without_asking = 48 * 1024;
+constexpr uint64_t most_together = 8192;  // threads: each takes two entries of the kernel's map of memory
 std::vector<Static> statics;  // of the file whose launcher is called
 const void* launched_at;      // the site of the latest launch
 
@@ -97,6 +98,12 @@ int refuse(const Launch& launch, const void* site) {
         const char axis = g.y > 65535 ? 'y' : 'z';
         const unsigned given = g.y > 65535 ? g.y : g.z;
         return note_refusal(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
+    }
+    const uint64_t all = threads * g.x * g.y * g.z;
+    if (launch.cooperative && all > most_together) {
+        return note_refusal(720, site, "%s: the threads of a cooperative launch run at once, here at "
+                            "most %llu, not %llu", launched, (unsigned long long)most_together,
+                            (unsigned long long)all);
     }
     const size_t fixed = static_bytes(kernel);
     if (launch.shared_bytes + fixed <= without_asking) return 0;

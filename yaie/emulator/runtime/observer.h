@@ -18,7 +18,7 @@ struct Thread;
 class Observer {
   public:
     virtual void begin_launch() = 0;
-    virtual void begin_block(Core& core) = 0;
+    virtual void begin_block(Core& core, bool again) = 0;  // after it has waited for the grid
     virtual void end_block(Core& core) = 0;
 
     // Barriers and collectives.

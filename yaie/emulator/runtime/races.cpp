@@ -145,7 +145,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     };
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
-    const uint32_t since = in_shared ? next_block_ : range.since;
+    const uint32_t since = in_shared && !again_ ? next_block_ : range.since;
     if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
     for (; i < cells.count; ++i) {
         Cell& cell = cells.first[i];

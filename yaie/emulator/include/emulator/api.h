@@ -18,6 +18,7 @@ struct Launch {
     const char* file;  // an address that identifies the file
     const char* name;
     bool checked;  // whether the file reports its loads and stores
+    bool cooperative;  // all thread blocks run at once, and may wait for each other
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.
@@ -49,6 +50,8 @@ int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
+void emulator_sync_grid(void);
+int emulator_is_cooperative(void);
 // In checked mode: a local variable that has no value yet, of elements of so many bytes; its end.
 void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)
     __attribute__((nothrow));

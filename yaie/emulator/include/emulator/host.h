@@ -18,6 +18,7 @@ typedef enum cudaError {
     cudaErrorAssert = 710,
     cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
+    cudaErrorCooperativeLaunchTooLarge = 720,
 } cudaError_t;
 
 typedef enum cudaMemcpyKind {
@@ -42,6 +43,7 @@ typedef enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 } cudaDeviceAttr;
 
@@ -71,6 +73,7 @@ inline const char* cudaGetErrorName(cudaError_t error) {
         case cudaErrorAssert: return "cudaErrorAssert";
         case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
         case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+        case cudaErrorCooperativeLaunchTooLarge: return "cudaErrorCooperativeLaunchTooLarge";
     }
     return "unrecognized error code";
 }
@@ -90,6 +93,7 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrComputeCapabilityMajor: *value = 9; return cudaSuccess;
         case cudaDevAttrComputeCapabilityMinor: *value = 0; return cudaSuccess;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = 228 * 1024; return cudaSuccess;
+        case cudaDevAttrCooperativeLaunch: *value = 1; return cudaSuccess;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 * 1024; return cudaSuccess;
     }
     return cudaErrorInvalidValue;
@@ -223,7 +227,9 @@ cudaError_t cudaMemcpyFromSymbol(void* to, T& symbol, size_t bytes, size_t offse
 }
 
 // A launch as a function call. The rewriter has removed the cast of the kernel to `void*`.
-#define cudaLaunchKernel(...) emulator::launch_kernel(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
+#define cudaLaunchKernel(...) emulator::launch_kernel<false>(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
+#define cudaLaunchCooperativeKernel(...)                                                      \
+    emulator::launch_kernel<true>(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
 
 namespace emulator {
 template <class... Parameters, size_t... Index>
@@ -231,11 +237,12 @@ void launch_with(const Configuration& configured, void (*kernel)(Parameters...),
                  std::index_sequence<Index...>) {
     Configuration(configured).run(kernel, *(std::decay_t<Parameters>*)arguments[Index]...);
 }
-template <class... Parameters>
+template <bool cooperative, class... Parameters>
 cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 grid,
                           dim3 thread_block, void** arguments, size_t shared_bytes = 0,
                           cudaStream_t stream = nullptr) {
-    const auto configured = configure(name, grid, thread_block, shared_bytes, stream);
+    auto configured = configure(name, grid, thread_block, shared_bytes, stream);
+    configured.launch.cooperative = cooperative;
     launch_with(configured, kernel, arguments, std::index_sequence_for<Parameters...>());
     return cudaPeekAtLastError();
 }

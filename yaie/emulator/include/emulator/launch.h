@@ -53,7 +53,7 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
     const bool checked = false;
 #endif
     return {{grid, thread_block, shared_bytes, nullptr, nullptr, 0, &this_file, name,
-             checked}};
+             checked, false}};
 }
 
 // What __launch_bounds__ says, where the kernel's body begins.

@@ -1,0 +1,45 @@
+// Cooperative launches: all thread blocks of a grid wait for each other.
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+
+//: phases
+//= (out[:96] == torch.arange(1, 97).view(3, 32).flip(0).flatten() + torch.tensor([32., 64, 96]).repeat_interleave(32)).all()
+__global__ void k(const float* x, float* out, float* scratch) {
+    __shared__ float own[32];
+    auto grid = cooperative_groups::this_grid();
+    int t = threadIdx.x, b = blockIdx.x, last = gridDim.x - 1;
+    float mine;
+    own[t] = x[b * 32 + t];
+    scratch[b * 32 + t] = own[t];  // @store
+    if (b != last) mine = 0;
+    grid.sync();
+    //! race @store: __syncthreads();
+    //! race @store: __threadfence();
+    //! deadlock: if (b == 0) return; grid.sync();
+    out[b * 32 + t] = scratch[(last - b) * 32 + t];  // @out
+    grid.sync();  // @second
+    //! deadlock: if (t < 16) grid.sync(); else __syncthreads();
+    __syncthreads();
+    mine = own[31 - t];
+    if (grid.thread_rank() < grid.num_threads()) out[b * 32 + t] += mine - x[b * 32 + 31 - t] + own[31];
+    if (t == 0) scratch[b] = 0;
+}
+RUN
+    float* scratch;
+    cudaMalloc(&scratch, 96 * sizeof(float));
+    cudaMemsetAsync(scratch, 0, 96 * sizeof(float), stream);
+    void* arguments[] = {&x, &out, &scratch};
+    cudaLaunchCooperativeKernel((void*)k, dim3(3), dim3(32), arguments, 0, stream);
+    //! refused: cudaLaunchCooperativeKernel((void*)k, dim3(8193), dim3(32), arguments, 0, stream);
+    cudaFree(scratch);
+END
+
+//: not_together
+//= (out[:64] == x[:64]).all()
+__global__ void k(const float* x, float* out) {
+    auto grid = cooperative_groups::this_grid();
+    if (grid.is_valid()) grid.sync();
+    //! deadlock: grid.sync();
+    out[blockIdx.x * 32 + threadIdx.x] = x[blockIdx.x * 32 + threadIdx.x];
+}
+RUN k<<<2, 32, 0, stream>>>(x, out);

@@ -1,0 +1,67 @@
+// What the host does with the device's memory: cudaMalloc, cudaFree, copies, and accesses of its own.
+#include <string.h>
+
+#include "calls.h"
+#include "checker.h"
+#include "memory.h"
+
+namespace emulator {
+namespace {
+
+constexpr size_t most_kept = 1 << 28;    // bytes of memory that is free
+constexpr size_t most_marked = 1 << 20;  // bytes that the host writes into larger memory
+
+}  // namespace
+
+// Its cells may hold older thread blocks. What the host writes counts as written by this number.
+void Checker::allocated(const Allocation& memory) {
+    memset(memory.begin, 0xff, memory.bytes);  // NaN
+    add_range(memory.begin, memory.bytes, from_malloc, memory.on_host,
+              memory.on_host ? 0 : next_block_++);
+}
+
+// The memory is kept until the call ends, so that no other takes its place.
+bool Checker::freed(const Allocation& memory) {
+    const bool keep = bytes_kept_ + memory.bytes <= most_kept;
+    if (keep) kept_.push_back(memory.begin), bytes_kept_ += memory.bytes;
+    last_found_ = 0;
+    for (size_t i = 0; i < ranges_.size(); ++i) {
+        if (ranges_[i].begin != reinterpret_cast<uintptr_t>(memory.begin)) continue;
+        ranges_[i].id = is_free;
+        if (!keep) ranges_.erase(ranges_.begin() + i);
+        break;
+    }
+    return keep;
+}
+
+bool Checker::host_copies(const void* begin, size_t size, bool writes) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(begin);
+    if (!find(address, 1)) return true;
+    if (!find(address, size) || ranges_[last_found_].id == is_free) return false;
+    Range& range = ranges_[last_found_];
+    if (!writes || !range.since) return true;
+    if (size == range.end - range.begin || size > most_marked) return range.since = 0, true;
+    const Shadow::Cells cells = cells_of(range, address, size);
+    for (size_t i = 0; i < cells.count; ++i) {
+        if (cells.first[i].store.block < range.since) cells.first[i].store = {range.since, 0, 0, 0, 0};
+    }
+    return true;
+}
+
+// Of the launcher itself.
+void Checker::host_access(uintptr_t address, size_t size, Access kind, const void* site) {
+    const Range* range = find(address, 1);
+    if (!range || range->memory != Memory::global || range->on_host) return;
+    Failure failure = {};
+    failure.kind = Kind::launcher_fault;
+    failure.error = 700;
+    failure.site = site;
+    failure.memory = range->memory;
+    failure.range = range->id;
+    failure.offset = (int64_t)(address - range->begin);
+    failure.access = kind;
+    failure.size = (int)size;
+    abandon_call(failure);
+}
+
+}  // namespace emulator
