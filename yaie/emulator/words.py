@@ -54,6 +54,11 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
         names = [f"{thread} of {block}" for thread, block in pairs]
     kinds = [runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]]
     what = element(raw, memories, source)
+    if raw.text:
+        return (
+            f"In {here} {names[0]} writes {what}, which {names[1]} has written in {there} after "
+            f"{names[0]} has read it: an update is lost"
+        )
     if kinds == ["store", "store"] and here == there:
         return f"In {here} {names[0]} and {names[1]} both write {what}"
     sides = list(zip(names, kinds, (here, there), strict=True))

@@ -127,6 +127,7 @@ __global__ void k(const float* x, float* out) {
     auto block = cg::this_thread_block();
     if (block.thread_rank() == 0) init(&ready, block.size());
     //! deadlock @wait: if (block.thread_rank() == 0) init(&ready, block.size() + 1);
+    //! pending_copy|deadlock @read: if (block.thread_rank() == 0) init(&ready, block.size() - 1);
     block.sync();
     cuda::memcpy_async(block, tile, x, sizeof(tile), ready);
     ready.arrive_and_wait();  // @wait

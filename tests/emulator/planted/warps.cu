@@ -232,3 +232,29 @@ __global__ void k(const float* x, float* out) {
     out[1 + threadIdx.x] = old;
 }
 RUN cudaMemsetAsync(out, 0, 4, stream); k<<<1, 64, 0, stream>>>(x, out);
+
+//: updates
+//= (out[:3] == torch.tensor([64., 63, 1])).all()
+__global__ void k(const float* x, volatile float* out, int n) {
+    __shared__ int lock;
+    __shared__ volatile float turn;
+    if (threadIdx.x == 0) lock = 0, turn = 0;
+    __syncthreads();
+    float mine = threadIdx.x;
+    while (atomicExch(&lock, 1)) __nanosleep(20);
+    __threadfence();
+    out[0] = out[0] + 1;
+    //! race: atomicExch(&lock, 0); out[0] = out[0] + 1;
+    __threadfence();
+    atomicExch(&lock, 0);
+    if (out[2] == 0) out[2] = 1;  // the same value of all
+    if (threadIdx.x % 32 == 0) {  // two warps take turns
+        for (int i = 0; i < 2; ++i) {
+            while ((int)turn % 2 != threadIdx.x / 32);
+            turn = turn + 1;
+        }
+    }
+    atomicAdd((float*)&out[1], mine == 63 ? 63.f : 0.f);
+    //! race?: if (out[1] < mine) out[1] = mine;
+}
+RUN k<<<1, 64, 0, stream>>>(x, out, n);

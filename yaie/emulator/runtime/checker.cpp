@@ -179,7 +179,7 @@ void Checker::begin_block(Core& core, bool again) {
     first_arrived_ = nullptr;
     order_.begin_block(core.count);
     begin_async(core);
-    if (loaded_.size() < core.count) loaded_.resize(core.count);
+    if (loaded_.size() < core.count) loaded_.resize(core.count), updates_.resize(core.count);
     if (own_.size() < core.count) own_.resize(core.count), unset_.resize(core.count);
     any_unset_ = false;
     counters.begin_block(core.count);

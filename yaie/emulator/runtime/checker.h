@@ -57,6 +57,11 @@ struct Unset {
     const char* name;
 };
 
+struct Update {  // what a thread has read through a volatile pointer, and who had written it
+    uintptr_t address = 0;
+    Stamp writer = {};
+};
+
 struct Agent {  // what accesses memory for a thread, and the time of its operation; 0: the thread
     uint32_t thread = 0, time = 0;
 };
@@ -132,6 +137,8 @@ class Checker final : public Observer {
                        Access kind, uint16_t index, Manner manner, Agent agent = {});
     bool is_ordered(const Core& core, const Stamp& earlier, bool in_shared) const;
     bool conflicts(const Core& core, const Stamp& earlier, Touch touch, bool in_shared) const;
+    bool loses_update(uint32_t thread, uintptr_t address, const Stamp& last, Access kind,
+                      Manner manner);
     void settle_store();
     void settle_load(uint32_t thread);
     void settle_all();
@@ -220,6 +227,7 @@ class Checker final : public Observer {
     Doubt stored_;                // the latest store, which has not happened yet
     std::vector<Doubt> loaded_;   // per thread
     bool any_loaded_ = false;
+    std::vector<Update> updates_;  // per thread
     std::vector<std::vector<Unset>> unset_;  // per thread
     std::vector<Doubt> own_;                 // per thread: a read of one, unless a shuffle's
     bool any_unset_ = false;

@@ -27,10 +27,17 @@ inline void report(void* address, size_t size, Access kind, const void* site,
     checker.access(*core, reinterpret_cast<uintptr_t>(address), size, kind, site, manner);
 }
 
-// A thread that reads a volatile address again waits for another thread, which may run first.
+// A thread that reads a volatile address again waits for another thread, which may run first. So may
+// others before one in two threads writes where it has read: then their updates are lost, several of
+// them, so that the value tells.
 void report_volatile(void* address, size_t size, Access kind, const void* site) {
     Core* core = this_core;
-    if (core && core->checking && core->current && kind == Access::load) core->poll(address, site);
+    if (core && core->checking && core->current) {
+        const Thread& me = *core->current;
+        const bool updates = kind != Access::load && me.polled == address;
+        const bool delayed = updates && (me.linear ^ me.linear >> 5) & 1;
+        for (int i = kind == Access::load ? 1 : delayed ? 8 : 0; i > 0; --i) core->poll(address, site);
+    }
     report(address, size, kind, site, Manner::is_volatile);
 }
 

@@ -1,4 +1,5 @@
 // Finds races, which are unordered accesses to one address, and reads of uninitialized memory.
+#include <stdio.h>
 #include <string.h>
 
 #include <algorithm>
@@ -116,6 +117,18 @@ bool Checker::conflicts(const Core& core, const Stamp& earlier, Touch touch, boo
     return !is_ordered(core, earlier, in_shared);
 }
 
+// Whether a thread's volatile store follows its volatile load of the same address, and another
+// thread's store came between the two. `last` is the latest there.
+bool Checker::loses_update(uint32_t thread, uintptr_t address, const Stamp& last, Access kind,
+                           Manner manner) {
+    Update& mine = updates_[thread];
+    if (kind == Access::load && manner == Manner::is_volatile) return mine = {address, last}, false;
+    if (mine.address != address) return false;
+    mine.address = 0;
+    return manner == Manner::is_volatile && last.block == next_block_ && last.thread != thread &&
+           last.touch() != Touch::atomic && memcmp(&last, &mine.writer, sizeof(last)) != 0;
+}
+
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
                             Access kind, uint16_t index, Manner manner, Agent agent) {
     const Thread& me = *core.current;
@@ -146,6 +159,9 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
     const uint32_t since = in_shared && !again_ ? next_block_ : range.since;
+    const bool updates = cells.count && (manner == Manner::is_volatile || kind == Access::atomic);
+    const Stamp last = updates ? cells.first[0].strong : Stamp();
+    const bool lost = updates && loses_update(me.linear, address, last, kind, manner);
     if (manner == Manner::comparing) forget_loads(me.linear, cells, address, size);
     for (; i < cells.count; ++i) {
         Cell& cell = cells.first[i];
@@ -178,6 +194,12 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     const void* site = counters.sites[index].address;
     if (uninitialized && !threads_were_killed_) {
         add(describe(core, Kind::uninitialized, site, range, address, size, kind));
+    }
+    if (lost && size <= sizeof(stored_.before)) {
+        stored_ = {true, address, size, {}, finding_of(core, Kind::race, site, range, address, size,
+                                                       kind, last)};
+        snprintf(stored_.finding.text, sizeof(stored_.finding.text), "lost");
+        memcpy(stored_.before, reinterpret_cast<const void*>(address), size);
     }
     const Stamp& earlier = conflict.earlier;
     const bool pending = conflict.found && earlier.block == next_block_ &&
