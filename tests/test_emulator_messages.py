@@ -185,3 +185,54 @@ def test_an_error_is_told_without_warnings(tmp_path):
     with pytest.raises(CompileError) as error:
         Module(WARNED.replace("x[0] = 2", "x[0] = y"), tmp_path / "warned.cu")
     assert "'y' was not declared" in str(error.value) and "warning" not in str(error.value)
+
+
+TOLD = """constexpr int COLUMNS = 17;
+__global__ void row(const float* x, float* out) {
+    __shared__ float s[4][COLUMNS];
+    s[0][threadIdx.x] = x[threadIdx.x];
+    out[threadIdx.x] = s[0][threadIdx.x + 14];
+}
+__global__ void sum(const float* x, float* out) {
+    float total, last[2];
+    total += x[threadIdx.x];
+    if (total < 0) out[threadIdx.x] = last[1];
+}
+extern "C" cudaError_t rows(const float* x, float* out) {
+    row<<<1, 4>>>(x, out);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t sums(const float* x, float* out) {
+    sum<<<1, 4>>>(x, out);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t freed(const float* x, float* out) {
+    float* scratch;
+    cudaMalloc(&scratch, 64);
+    cudaFree(scratch);
+    row<<<1, 1>>>(x, scratch);
+    return cudaGetLastError();
+}
+extern "C" cudaError_t host(const float* x, float* out) {
+    return x[3] > 0 ? cudaSuccess : cudaGetLastError();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("rows", "line 5: s[0][threadIdx.x + 14] with the index 17, where 0 to 16 are allowed"),
+        ("sums", "line 9: reads total, to which the thread has given no value"),
+        ("sums", "line 10: reads last[1], to which the thread has given no value"),
+        ("freed", "line 5: a store of 4 bytes in memory that cudaFree has freed"),
+        ("host", "line 28, in the launcher: a load of 4 bytes in x, memory of the device"),
+    ],
+)
+def test_what_is_said_of_memory_that_is_not_the_threads_to_use(tmp_path, name, said):
+    module = Module(TOLD, tmp_path / "told.cu", checked=True)
+    try:
+        getattr(module, name)(-torch.ones(32), torch.zeros(32))
+    except KernelError as error:
+        assert name == "host" and said in str(error)
+    assert any(finding.message.startswith(said) for finding in module.report.findings)
