@@ -101,7 +101,7 @@ int refuse(const Launch& launch, const void* site) {
     }
     const uint64_t all = threads * g.x * g.y * g.z;
     if (launch.cooperative && all > most_together) {
-        return note_refusal(720, site, "%s: the threads of a cooperative launch run at once, here at "
+        return note_refusal(720, site, "%s: the threads of a cooperative launch run together, here at "
                             "most %llu, not %llu", launched, (unsigned long long)most_together,
                             (unsigned long long)all);
     }

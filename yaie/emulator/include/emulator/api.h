@@ -18,7 +18,7 @@ struct Launch {
     const char* file;  // an address that identifies the file
     const char* name;
     bool checked;  // whether the file reports its loads and stores
-    bool cooperative;  // all thread blocks run at once, and may wait for each other
+    bool cooperative;  // all thread blocks run together, and may wait for each other
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.
@@ -52,7 +52,7 @@ uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint
 uint32_t emulator_active_lanes(void);
 void emulator_sync_grid(void);
 int emulator_is_cooperative(void);
-// In checked mode: a local variable that has no value yet, of elements of so many bytes; its end.
+// In checked mode: a local variable without a value, of elements of `item` bytes; its end.
 void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)
     __attribute__((nothrow));
 void emulator_end_unset(void* variable) __attribute__((nothrow));

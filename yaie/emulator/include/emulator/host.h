@@ -201,8 +201,7 @@ template <class T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {
     if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
-    memcpy((char*)&symbol + offset, from, bytes);
-    return cudaSuccess;
+    return (cudaError_t)emulator_copy((char*)&symbol + offset, from, bytes, cudaMemcpyDefault);
 }
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, size_t offset = 0,
@@ -222,8 +221,7 @@ template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* to, T& symbol, size_t bytes, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
-    memcpy(to, (char*)&symbol + offset, bytes);
-    return cudaSuccess;
+    return (cudaError_t)emulator_copy(to, (char*)&symbol + offset, bytes, cudaMemcpyDefault);
 }
 
 // A launch as a function call. The rewriter has removed the cast of the kernel to `void*`.
