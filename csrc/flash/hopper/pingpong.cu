@@ -23,26 +23,27 @@
 //             queries and keys while the consumers store the last.
 #include "tiles.cuh"
 
-// How large everything is, for head_dim padded to DIM.
-template <int DIM>
+// How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, but blocks of a
+// cache do not divide them, and they leave no place for the next queries.
+template <int DIM, bool WIDE>
 struct Sizes {
-    static constexpr int KEYS = DIM <= 128 ? 128 : 64;  // per tile
+    static constexpr int KEYS = DIM > 128 ? 64 : WIDE ? 176 : 128;  // per tile
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
-    static constexpr int STAGES = DIM <= 64 ? 8 : 5;    // places of the ring
+    static constexpr int STAGES = DIM <= 64 ? 8 : WIDE ? 4 : 5;  // places of the ring
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
-    static constexpr int Q_STAGES = DIM <= 128 ? 2 : 1; // places for queries
+    static constexpr int Q_STAGES = DIM > 128 || WIDE ? 1 : 2;  // places for queries
     static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;
     static constexpr int SHARED = (Q_STAGES * Q_TILE + STAGES * KV_TILE) * 2 + BARRIERS * 8 +
                                   Q_STAGES * (int)sizeof(Work);
 };
 
-template <typename T, int DIM>
-__global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
+template <typename T, int DIM, bool WIDE = false>
+__global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     flash_pingpong(const Flash<T> flash, const __grid_constant__ Maps maps, int all) {
-    using Size = Sizes<DIM>;
+    using Size = Sizes<DIM, WIDE>;
     constexpr int KEYS = Size::KEYS, STAGES = Size::STAGES, CONSUMERS = Size::CONSUMERS;
     constexpr int Q_STAGES = Size::Q_STAGES;
     constexpr int TURN = 1, STORE = TURN + CONSUMERS;  // named barriers, one per consumer each
@@ -190,13 +191,13 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
     if (consumer == 0) begin_turn();  // as many as have ended
 }
 
-template <typename T, int DIM>
+template <typename T, int DIM, bool WIDE = false>
 static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
-    using Size = Sizes<DIM>;
+    using Size = Sizes<DIM, WIDE>;
     Maps maps;
     cudaError_t error = make_maps(&maps, flash, Size::KEYS);
     if (error != cudaSuccess) return error;
-    error = cudaFuncSetAttribute(flash_pingpong<T, DIM>,
+    error = cudaFuncSetAttribute(flash_pingpong<T, DIM, WIDE>,
                                  cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
     if (error != cudaSuccess) return error;
     int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;
@@ -205,7 +206,7 @@ static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
     error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return error;
     int blocks = min(sms, all);
-    flash_pingpong<T, DIM><<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
+    flash_pingpong<T, DIM, WIDE><<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
     return cudaGetLastError();
 }
 
@@ -213,6 +214,8 @@ template <typename T>
 static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
     return checked(flash, 256, [=](const Flash<T>& flash) {
         if (flash.head_dim <= 64) return launch<T, 64>(flash, stream);
+        bool wide = !flash.block_tables;
+        if (flash.head_dim <= 128 && wide) return launch<T, 128, true>(flash, stream);
         if (flash.head_dim <= 128) return launch<T, 128>(flash, stream);
         return launch<T, 256>(flash, stream);
     });

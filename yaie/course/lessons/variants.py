@@ -210,11 +210,8 @@ VARIANTS = {
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
         "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
-        "pingpong, 16 heads together": {f"{TOGETHER}8;": f"{TOGETHER}16;"},
-        "pingpong, tiles of 64 keys": {"DIM <= 128 ? 128 : 64;": "64;",
-                                       "DIM <= 64 ? 8 : 5;": "8;"},
-        "pingpong, tiles of 176 keys": {"DIM <= 128 ? 128 : 64;": "DIM == 128 ? 176 : 64;",
-                                        "DIM <= 128 ? 2 : 1;": "1;", "DIM <= 64 ? 8 : 5;": "4;"},
+        "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
+        "pingpong, tiles of 128 keys": {"bool wide = !flash.block_tables;": "bool wide = false;"},
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
