@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 AUTO = "auto"
-ORDER = {"cuda": ("cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
+ORDER = {"cuda": ("cuda_hopper", "cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
 
 # Operator -> back end -> the module of `yaie.ops.<back end>` that has a function of the operator's
 # name, or module:function if the function has another name. All functions of a row take the
