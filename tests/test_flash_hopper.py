@@ -97,7 +97,7 @@ PLANTED = {
     "the other phase": (
         "mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);",
         "mbarrier_wait(&empty[stage], turn / STAGES % 2);",
-        "mbarrier_wait", "deadlock: waits for .* lacks 12 of 12 arrivals",
+        "mbarrier_wait|named_barrier_sync", "deadlock: waits for .* 12 of 12|128 of 256 threads",
     ),
     "arrivals of threads, not of warps": (
         "mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP / WARP);",
