@@ -102,7 +102,7 @@ PLANTED = {
     "arrivals of threads, not of warps": (
         "mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP / WARP);",
         "mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP);",
-        "mbarrier_wait", "deadlock: waits for .* lacks 372 of 384 arrivals",
+        "mbarrier_wait|named_barrier_sync", "deadlock: waits for .* 372 of 384|128 of 256 threads",
     ),
     "zeros that do not wait for the values": (
         "mbarrier_wait(tail, tails++ % 2);", "", "zero_values|load_tile",

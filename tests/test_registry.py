@@ -149,6 +149,8 @@ def test_the_best_rung_that_fits_is_taken(card, size, dtype, launched, on_card):
     paged.paged_attention(*operands, None)
     tensor_cores = card >= (8, 0) and dtype != torch.float32
     product = "mma" if tensor_cores else "register_tile"
+    if tensor_cores and card == (9, 0):
+        product = "hopper/shares"
     if dtype == torch.float16 and card == (7, 5):
         product = "wmma"
     tiles = "shared_tile" if size <= 128 else "row"
