@@ -229,19 +229,24 @@ def run(
     values = [next(places).begin if p.pointer else v
               for p, v in zip(launcher.wanted, values, strict=True)]  # fmt: skip
     thread = threading.Thread(target=function, args=values, daemon=True)
-    thread.start()
-    for _ in range(int(SECONDS / 0.02)):
-        thread.join(0.02)
-        if not thread.is_alive() or watch.kind >= 100:
-            break
-    else:
-        _ABANDONED.append(arena)
-        _found(see, functions, "time_limit", 0, f"{name} did not end within {SECONDS:g} s", explain)
-    if watch.kind:
-        _tell(see, functions, launcher, watch, explain)
-    for place, tensor in zip(watch.arguments, tensors.values(), strict=False):
-        ctypes.memmove(tensor.data_ptr(), place.begin, tensor.nbytes)
-    del arena
+    try:
+        thread.start()
+        for _ in range(int(SECONDS / 0.02)):
+            thread.join(0.02)
+            if not thread.is_alive() or watch.kind >= 100:
+                break
+        if thread.is_alive():  # it sleeps or never ends, and others of its team may go on
+            _ABANDONED.append(arena)
+            thread.join(0.1)  # in which those that crash as well do so
+            if watch.kind < 100:
+                problem = f"{name} did not end within {SECONDS:g} s"
+                _found(see, functions, "time_limit", 0, problem, explain)
+        if watch.kind:
+            _tell(see, functions, launcher, watch, explain)
+        for place, tensor in zip(watch.arguments, tensors.values(), strict=False):
+            ctypes.memmove(tensor.data_ptr(), place.begin, tensor.nbytes)
+    finally:
+        functions.library.watch_no_more()
     return {name: Traffic(*(getattr(place, f) for f in Traffic.__dataclass_fields__))
             for place, name in zip(watch.arguments, tensors, strict=False)}  # fmt: skip
 

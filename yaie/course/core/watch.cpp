@@ -10,8 +10,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <initializer_list>
-
 namespace {
 constexpr int MOST = 16;  // arguments
 struct Argument {
@@ -49,8 +47,16 @@ void access(const void* at, size_t size, bool is_store, void* site) {
     note(is_store ? 2 : 1, (uint64_t)site, address, size);
 }
 
-// The thread that crashed sleeps for ever; the one that waits for it sees the fault.
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+struct sigaction before[NSIG];  // what happened at a signal before this call
+
+// The thread that crashed sleeps for ever; the one that waits for it sees the fault. A crash when no
+// call is watched is another's: it happens again, and goes where it went before.
 void crashed(int number, siginfo_t* info, void* context) {
+    if (!watch.begin) {
+        sigaction(number, &before[number], nullptr);
+        return;
+    }
     auto& machine = ((ucontext_t*)context)->uc_mcontext;
 #if defined(__x86_64__)
     uint64_t site = machine.gregs[REG_RIP] + 1;
@@ -68,8 +74,13 @@ extern "C" __attribute__((visibility("default"))) Watch* watch_calls() {
     struct sigaction action = {};
     action.sa_sigaction = crashed;
     action.sa_flags = SA_SIGINFO;
-    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigaction(number, &action, nullptr);
+    for (int number : SIGNALS) sigaction(number, &action, &before[number]);
     return &watch;
+}
+
+extern "C" __attribute__((visibility("default"))) void watch_no_more() {
+    watch.begin = watch.end = watch.count = 0;
+    for (int number : SIGNALS) sigaction(number, &before[number], nullptr);
 }
 
 #define HOOK(name, is_store, size) \
