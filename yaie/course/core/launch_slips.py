@@ -41,7 +41,10 @@ def other_size(finding: Finding, source: str, launcher: str, arguments: Sequence
     names = [parameter.name for parameter in find_launchers(source)[launcher].wanted]
     if finding.kind != "out_of_bounds" or not touched or finding.name not in names:
         return ""
-    own = arguments[names.index(finding.name)].element_size()
+    argument = arguments[names.index(finding.name)]
+    if isinstance(argument, (list, tuple)):  # the addresses of tensors: of any types
+        return ""
+    own = argument.element_size()
     if int(touched[2]) <= own:
         return ""
     return (
