@@ -324,7 +324,7 @@ PICTURES = {
         lambda: viz.draw_trace([viz.TraceRecord(f"r{i}", i, 200 - i) for i in range(150)]), set(),
     ),
     "lengths": (lambda: draw_lengths([3, 5], [2, 9], 20), {"reserved (20), empty"}),
-    "map": (lambda: viz.draw_course_map(), {"Scheduler", "26"}),
+    "map": (lambda: viz.draw_course_map(), {"Scheduler", "29"}),
     "map of 03": (lambda: viz.draw_course_map(3), {"KV blocks"}),
     "readme": (viz.draw_readme_strip, {"two chats share blocks of memory"}),
     "film strip": (lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")), {"e"}),
@@ -358,14 +358,14 @@ PICTURES = {
     ),
     "arrivals": (lambda: viz.draw_arrivals({"even": [1.0, 2.0], "none": []}), {"even", "none"}),
     "benchmark": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "25_engine_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(json.loads((DATA / "28_engine_cpu.json").read_text())),
         {
             "Throughput, prompt → output", "Under way, by requests sent per second",
             "no prefix cache", "Prefix cache: first token",
         },
     ),
     "homework": (
-        lambda: viz.draw_benchmark(json.loads((DATA / "25_course_cpu.json").read_text())),
+        lambda: viz.draw_benchmark(json.loads((DATA / "28_course_cpu.json").read_text())),
         {"Whole requests, p99", "KV memory", "Attention", "this engine", "FlashAttention", "math"},
     ),
     "counts": (

@@ -266,18 +266,18 @@ def test_the_readme_says_what_was_measured():
     tokens = ms("21_sampling_h200", "256 × 128256, top-k 50")
     steps = {
         (row["batch"], row["context"]): 1 / row["step over floor"]
-        for row in kept("24_engine_h200")["steps"]
+        for row in kept("27_engine_h200")["steps"]
     }
     small, large = (
         [row["ratio"] for row in kept(name)["results"]["transformers"]]
-        for name in ("25_engine_h200", "25_engine_h200_llama8b")
+        for name in ("28_engine_h200", "28_engine_h200_llama8b")
     )
     cached = [
         row["cold over cached"]
-        for row in kept("24_engine_h200")["first token"]
+        for row in kept("27_engine_h200")["first token"]
         if len(row["graphs of prompts"]) > 1
     ]
-    few, many = (row["ratio"] for row in kept("25_serve_cpu")["results"]["transformers"])
+    few, many = (row["ratio"] for row in kept("28_serve_cpu")["results"]["transformers"])
     told = [
         f"{kept('19_paged_h200')['decode']['B64 ctx4096']['rows']['mma']['of_flashinfer']:.2f} and "
         f"{paged['FlashInfer, tensor cores'] / paged['triton']:.2f} times",

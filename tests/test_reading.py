@@ -1,4 +1,4 @@
-"""What notebook 26 reads: a kernel, of which the answers are true, and the rules for a change."""
+"""What notebook 29 reads: a kernel, of which the answers are true, and the rules for a change."""
 
 from __future__ import annotations
 

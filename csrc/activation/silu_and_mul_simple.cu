@@ -13,7 +13,7 @@
 
 constexpr int THREADS = 256;
 
-// exercise 24.1 begin: the kernel
+// exercise 27.1 begin: the kernel
 template <typename T>
 __global__ void silu_and_mul_simple(const T* x, T* out, int rows, int size) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -23,14 +23,14 @@ __global__ void silu_and_mul_simple(const T* x, T* out, int rows, int size) {
     float gate = to_float(x_row[column]), up = to_float(x_row[size + column]);
     out[i] = from_float<T>(gate / (1.0f + expf(-gate)) * up);
 }
-// exercise 24.1 end
+// exercise 27.1 end
 
 template <typename T>
 static cudaError_t launch(const T* x, T* out, int rows, int size, cudaStream_t stream) {
     if (rows == 0 || size == 0) return cudaSuccess;
-    // exercise 24.1 begin: its launch
+    // exercise 27.1 begin: its launch
     silu_and_mul_simple<<<ceil_div(rows * size, THREADS), THREADS, 0, stream>>>(x, out, rows, size);
-    // exercise 24.1 end
+    // exercise 27.1 end
     return cudaGetLastError();
 }
 

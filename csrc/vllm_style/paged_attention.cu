@@ -6,7 +6,7 @@
 // Shapes    q, out [num_seqs, num_heads, 64]; the caches in blocks of 16 tokens, as the comments on
 //           the parameters say; workspace of version 2: exp_sums, max_logits and tmp_out, for at
 //           most max_num_partitions of 512 tokens; float32 or float16
-// Owns      what a thread owns is asked in exercise 26.4
+// Owns      what a thread owns is asked in exercise 29.4
 // Moves     keys and values of a context once per query head
 // Oracle    attention in float64, in tests/test_reading.py
 // Idea      version 1 gives a sequence and a head to one thread block. What does version 2 add?

@@ -116,7 +116,7 @@ def bench_engine(
     ] = False,
     course: Annotated[
         bool,
-        typer.Option("--course", help="Measure what notebook 25 draws, in minutes."),
+        typer.Option("--course", help="Measure what notebook 28 draws, in minutes."),
     ] = False,
     peer: Annotated[
         str | None, typer.Option(help="Only beside this engine, on a CPU: llama.cpp.")
@@ -137,7 +137,7 @@ def bench_engine(
         from yaie.engine.device import choose_device
 
         output = context.params["output"] = own_path(choose_device(device).type)
-        typer.echo(f"notebook 25 draws what this measures: {output}", err=True)
+        typer.echo(f"notebook 28 draws what this measures: {output}", err=True)
     with measuring(output, alone=not cpu_time):
         from yaie.bench import engine
 

@@ -100,7 +100,7 @@ def run(
         rounds: of each case, in place of what the sizes say.
         cpu_time: on a CPU, count the seconds that one thread computes, not those that pass: for a
             machine that others use.
-        course: what notebook 25 draws, if `only` names nothing else; on a CPU with smaller sizes.
+        course: what notebook 28 draws, if `only` names nothing else; on a CPU with smaller sizes.
         output: where the record is kept row by row. If the file is there, what it lacks is
             measured; the model, the sizes, the options, the code and the machine must be the same.
 

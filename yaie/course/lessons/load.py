@@ -1,4 +1,4 @@
-"""Load that changes, and limits that answers have to meet: what notebook 25 adds."""
+"""Load that changes, and limits that answers have to meet: what notebook 28 adds."""
 
 from __future__ import annotations
 

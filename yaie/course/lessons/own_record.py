@@ -1,4 +1,4 @@
-"""The learner's own record of `yaie bench engine --course`, beside those of notebook 25."""
+"""The learner's own record of `yaie bench engine --course`, beside those of notebook 28."""
 
 from __future__ import annotations
 

@@ -162,20 +162,20 @@ All kernels of a step become twice as fast, and the step takes as long as before
 compute-sanitizer finds nothing in a program of torch. What may it have missed?
     Reads past a tensor that stay within the allocator's own memory, shapes that were not run, and
     faults between two kernels.
-# 24_back_ends
+# 27_back_ends
 A back end cannot compute what it is asked for. What should happen?
     It says so before it has written anything; the next one computes it, and the user is told
     once. If it was asked for by name, it is an error.
 How do you know that a kernel of your own carries the model?
     kernel_info() names the back end of each operator, and the tokens are those of the reference.
-# 25_serving_and_benchmarks
+# 28_serving_and_benchmarks
 Why does throughput grow with the batch, and why by less and less?
     The weights are read once for all sequences of a step. The keys and values that are read grow
     with the batch, and in the end arithmetic does too.
 Requests arrive faster than they are served. What does the time to first token do?
     It grows without end, for the queue does. Open-loop arrivals show that; a benchmark that waits
     for its answers cannot.
-# 26_where_next
+# 29_where_next
 Where does a layer of a model on two ranks send something?
     After the attention's output projection and after the MLP's down projection: an all-reduce
     of the hidden states each.

@@ -33,7 +33,7 @@ COURSE = (
     ("notebooks 07 to 10", style.GREEN, "one pass over memory"),
     ("notebooks 11 to 13", style.ORANGE, "Triton"),
     ("notebooks 14 to 23", style.VERMILION, "CUDA C++"),
-    ("notebooks 24 to 26", style.PINK, "the engine"),
+    ("notebooks 27 to 29", style.PINK, "the engine"),
 )
 
 
@@ -65,7 +65,7 @@ PARTS = {
     "batch": Part("Batch", ("positions, slots,", "block tables"), "notebooks 03, 06", 2, 0),
     "model": Part("Model", ("tokens to logits,", "layer by layer"), "notebook 01", 3, 0),
     "sampler": Part("Sampler", ("logits to", "the next token"), "notebooks 05, 21", 4, 0),
-    "stream": Part("Stream", ("token ids to text,", "piece by piece"), "notebook 25", 5, 0),
+    "stream": Part("Stream", ("token ids to text,", "piece by piece"), "notebook 28", 5, 0),
     "radix": Part("Radix cache", ("prefixes already", "computed"), "notebooks 02, 04, 20", 1, 1),
     "blocks": Part("KV blocks", ("keys and values", "in pages"), "notebooks 03, 17", 2, 1),
     "attention": Part(
@@ -77,12 +77,12 @@ PARTS = {
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24",
+        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 27",
         1,
         2,
         4,
     ),
-    "next": Part("Where next", ("several GPUs",), "notebook 26", 5, 2),
+    "next": Part("Where next", ("several GPUs",), "notebook 29", 5, 2),
 }
 
 

@@ -1,0 +1,35 @@
+"""Solution of exercise 27.2: Who computes an operator.
+
+The heart of the registry. Any backend but AUTO is a demand.
+
+Generated from compute in yaie/ops/registry.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yaie.ops.registry import AUTO, Declined, Unsupported, announce, order, resolve
+
+
+def compute(operator: str, backend: str, device: str, *arguments: Any) -> Any:
+    """Compute an operator with a back end, or with the first that can if it is "auto".
+
+    Raises ValueError if `backend` cannot, or is unknown. A back end that `auto` passes over is
+    announced by a FallbackWarning.
+    """
+    if backend != AUTO:
+        try:
+            return resolve(operator, backend)(*arguments)
+        except Unsupported as reason:
+            raise ValueError(f"{operator}: backend {backend!r} cannot: {reason}") from reason
+    *better, last = order(operator, device)
+    for name in better:
+        try:
+            return resolve(operator, name)(*arguments)
+        except Declined:
+            continue
+        except Unsupported as reason:
+            announce(operator, name, str(reason))
+    return resolve(operator, last)(*arguments)

@@ -1,0 +1,3 @@
+"""Notebook 29: a layer split among ranks, heads and files split, drafts accepted."""
+
+NOTEBOOK = "29_where_next"
