@@ -37,6 +37,25 @@ for device in sys.argv[2:]:
     print(device, "right")
 """
 
+BOTH = """
+import sys, torch
+from yaie.course.lessons.inline import load_inline
+classic = load_inline("classic_vector_add", sys.argv[1])
+load_inline("lean_vector_add", sys.argv[2], no_implicit_headers=True, is_python_module=False)
+for add in (classic.vector_add, torch.ops.yaie_extension.vector_add):
+    for n in (0, 1, 1025):
+        x, y = torch.randn(2, n)
+        assert torch.equal(add(x, y), x + y), n
+    for wrong, words in ((y.double(), "float32"), (y[1:], "shape"), (y.view(5, 205).T, "")):
+        try:
+            add(wrong if not words else x, wrong)
+        except RuntimeError as error:
+            assert (words or "contiguous") in str(error), error
+        else:
+            raise AssertionError(words)
+print("both right")
+"""
+
 
 def python(*words: object, folder: Path | None = None) -> str:
     command = [sys.executable, "-X", "faulthandler", "-u", *map(str, words)]
@@ -68,6 +87,13 @@ def test_on_a_gpu_it_adds_there_too(tmp_path):
 
 
 @pytest.mark.slow
+def test_both_forms_of_load_inline_in_notebook_14_add_on_a_cpu():
+    """Under the notebook's names, so that each is compiled once for both."""
+    lean = (FOLDER / "vector_add_host.cpp").read_text(encoding="utf-8")
+    assert "both right" in python("-c", BOTH, "\n" + classic("CLASSIC"), lean)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no CUDA header")
 def test_the_binding_compiles_against_torchs_own_headers():
     """The exercise's check has small ones in their place; CUDA's come with triton."""
@@ -82,7 +108,7 @@ def test_the_binding_compiles_against_torchs_own_headers():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(CUDA_HOME is None, reason="no CUDA toolkit")
-def test_the_classic_form_of_notebook_13_runs_on_a_gpu():
+def test_the_classic_form_of_notebook_14_runs_on_a_gpu():
     declared = "torch::Tensor vector_add(torch::Tensor x, torch::Tensor y);"
     source = classic("CLASSIC_CUDA")
     made = inline.load_inline("classic_cuda", declared, source, functions=["vector_add"])

@@ -36,6 +36,9 @@ def test_committed_notebooks_are_in_normal_form(path):
     imported = re.findall(r"^from yaie\.course import (.*)$", code, re.MULTILINE)
     if "card(" in code:
         assert {"card", "check", "hint", "solution"} <= set(", ".join(imported).split(", "))
+    # A skipped cell shows no error: its exercises are the notebook's own, too.
+    own = re.findall(r"\b(?:card|check)\(\"(\d\d)\.|\bf\"(\d\d)\.\{", code)
+    assert {"".join(found) for found in own} <= {path.name[:2]}
 
 
 def test_every_notebook_has_a_number_of_its_own():

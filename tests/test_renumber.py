@@ -28,13 +28,15 @@ def course(numbers: list[str]) -> dict[str, str]:
         "csrc/k.cu": f"    // exercise {d}.1 begin: 14 threads\n// as notebook\n// {e} says\n",
         "figures.md": FIGURES,
         "tests/test_nb.py": f'find("{d}.1"), use("{e}.1", \'{f}.2\'), yaie.nb{d}.x, "{c}_c"\n'
+        f'[use(f"{a}.{{k}}") for k in (1, 2)]\n'
         f'"as in exercise "\n    "{e}.1 with 14.1 times", nb{b}  # author run {e}\n',
     }
     for letter, n in zip("abcdef", numbers, strict=True):
         files[f"notebooks/{n}_{letter}.ipynb"] = (
             f'"# {n} Title {letter}\\n",\n"| Exercises | {n}.1 a, of 14 bytes · {n}.2 `b` |\\n",\n'
             f'"Next: [{e} Title e, 14](../{e}_e.ipynb) and notebooks\\n",\n   "{b} and {c}\\n",\n'
-            f'"card(\\"{d}.1\\")\\n",\n"{d}.1 Title: not started.\\n", "<b>{a} Title a</b>"\n'
+            f'"card(\\"{d}.1\\")\\n", "use(f\\"{e}.{{k}}\\")\\n",\n'
+            f'"{d}.1 Title: not started.\\n", "<b>{a} Title a</b>"\n'
             f'"image/png": "{"AAAA/nb14/" * 30}",\n"{e}.1  rms  14.1 us"\n'
         )
         files[f"notebooks/data/{n}_{letter}.json"] = "14.1\n"

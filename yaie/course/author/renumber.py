@@ -65,6 +65,7 @@ class Numbers:
             rf"\b[Ee]xercises{GAP}{id_}(?:{AND}{id_})*|\b[Ee]xercise{GAP}{id_}",
             rf"\b(?:yaie|author) [a-z]+(?: {either})+|\bmeasure(?: {id_})+",
             rf"(?<=\bmine: ){id_}(?:{AND}{id_})*",  # a row of the learner's times
+            rf"(?:(?<=\bf\")|(?<=\bf\\\")){number}(?=\.\{{)",  # f"14.{k}"
             rf"\bMistakes of {id_}|(?<=\"\"\"){id_}(?=: )|(?<=[\"'`]){id_}(?=\\?[\"'`])",
             rf"{id_}(?= [^\n]{{1,80}}: (?:{STATE}))|(?<=\"){id_}(?=  [a-z]\w*  )",  # reports
             rf"(?<=[a-z*] )\((?:{number}, )*0\d(?:(?:, | and | to ){number})*\)",
