@@ -3,6 +3,10 @@ of it finds, and its kept figures."""
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
 import pytest
 import torch
 from gguf import GGMLQuantizationType
@@ -10,6 +14,7 @@ from gguf.quants import dequantize, quantize
 
 from yaie.course.core import native
 from yaie.course.core.cuda import poisoned
+from yaie.course.core.limit import TimeUp, time_limit
 from yaie.course.core.observe import Case, first_wrong, observed
 from yaie.course.exercises.nb10.ex3_add_rms_norm import normalize
 from yaie.course.lessons import data_nb10, own_roof
@@ -176,6 +181,29 @@ def test_a_loop_without_end_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "SECONDS", 0.2)
     wrong, _, _ = finding(tmp_path, "for (volatile int64_t i = 0; i < n;) out[0] = x[i];")
     assert "did not end within 0.2 s" in wrong
+
+
+STORES = "for (volatile int64_t i = 0; i < n;) out[i & 7] += 1;"
+COMPUTES = 'for (int64_t i = 0; n; ++i) asm volatile("");'
+
+
+@pytest.mark.parametrize("body", [STORES, COMPUTES])
+def test_a_call_that_is_interrupted_stores_no_more_and_sleeps(tmp_path, body):
+    native.build(HEAD + SIGNATURE + body + "\n}\n", tmp_path / "f.cpp", checked=True)
+    before = set(os.listdir("/proc/self/task"))
+    with pytest.raises(TimeUp), time_limit(0.2):
+        finding(tmp_path, body)
+    new = set(os.listdir("/proc/self/task")) - before
+    stats = [Path(f"/proc/self/task/{thread}/stat") for thread in new]
+    for _ in range(1000):  # 10 s, where it takes a millisecond
+        if "R" not in [stat.read_text().rpartition(")")[2].split()[0] for stat in stats]:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("it goes on")
+    assert native._ABANDONED, "its memory is kept"
+    kept = native._ABANDONED[-1]
+    assert torch.equal(kept, kept.clone())
 
 
 def test_a_compiler_that_is_missing_is_named_with_what_to_install(monkeypatch, tmp_path):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SECONDS = 3.0  # that one call may take: those of a check take milliseconds
 GAP = 1 << 20  # unused bytes around every argument
 WATCH = Path(__file__).with_name("watch.cpp")
-_ABANDONED: list[Any] = []  # memory that calls which never ended go on to use
+_ABANDONED: list[Any] = []  # memory of calls that never ended: their threads may still use it
 
 _CHECKED = ["-O1", "-g1", "-gdwarf-4", "-fsanitize=kernel-address", "-Wl,-Bsymbolic"]
 _POISON = "-ftrivial-auto-var-init=pattern"  # a variable that nothing initialized holds -1.7e38
@@ -228,16 +228,20 @@ def run(
     places = iter(watch.arguments)
     values = [next(places).begin if p.pointer else v
               for p, v in zip(launcher.wanted, values, strict=True)]  # fmt: skip
-    thread = threading.Thread(target=function, args=values, daemon=True)
+    done = threading.Event()
+
+    def work() -> None:
+        function(*values)
+        done.set()
+
+    thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
         for _ in range(int(SECONDS / 0.02)):
-            thread.join(0.02)
-            if not thread.is_alive() or watch.kind >= 100:
+            if done.wait(0.02) or watch.kind >= 100:
                 break
-        if thread.is_alive():  # it sleeps or never ends, and others of its team may go on
-            _ABANDONED.append(arena)
-            thread.join(0.1)  # in which those that crash as well do so
+        if not done.is_set():
+            done.wait(0.1)  # in which others of its team that crash as well do so
             if watch.kind < 100:
                 problem = f"{name} did not end within {SECONDS:g} s"
                 _found(see, functions, "time_limit", 0, problem, explain)
@@ -246,6 +250,11 @@ def run(
         for place, tensor in zip(watch.arguments, tensors.values(), strict=False):
             ctypes.memmove(tensor.data_ptr(), place.begin, tensor.nbytes)
     finally:
+        # Not `is_alive`: to Python 3.11 a thread has ended whose `join` an alarm has interrupted.
+        if not done.is_set():
+            _ABANDONED.append(arena)
+            if thread.ident:  # it sleeps from now on; others of its team do at their next access
+                signal.pthread_kill(thread.ident, signal.SIGRTMIN + 7)
         functions.library.watch_no_more()
     return {name: Traffic(*(getattr(place, f) for f in Traffic.__dataclass_fields__))
             for place, name in zip(watch.arguments, tensors, strict=False)}  # fmt: skip

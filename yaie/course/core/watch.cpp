@@ -23,6 +23,12 @@ struct Watch {
     Argument arguments[MOST];
     Fault fault;
 } watch;
+uint64_t calls = 1;         // that were watched, and the one that is
+thread_local uint64_t own;  // the call in which this thread made its first access
+
+[[noreturn]] void sleep_for_ever(int = 0) {
+    for (;;) pause();
+}
 
 void note(uint64_t kind, uint64_t site, uint64_t address, uint64_t size) {
     uint64_t none = 0;
@@ -35,6 +41,9 @@ void note(uint64_t kind, uint64_t site, uint64_t address, uint64_t size) {
 }
 
 void access(const void* at, size_t size, bool is_store, void* site) {
+    const uint64_t now = __atomic_load_n(&calls, __ATOMIC_RELAXED);
+    if (!own) own = now;
+    if (own != now) sleep_for_ever();  // its call was abandoned
     uint64_t address = (uint64_t)at;
     if (address + size <= watch.begin || address >= watch.end || !size) return;
     for (uint64_t i = 0; i < watch.count; ++i) {
@@ -66,7 +75,7 @@ void crashed(int number, siginfo_t* info, void* context) {
     uint64_t site = (uint64_t)&machine & 0;
 #endif
     note(100 + number, site, (uint64_t)info->si_addr, 0);
-    for (;;) pause();
+    sleep_for_ever();
 }
 }  // namespace
 
@@ -75,10 +84,12 @@ extern "C" __attribute__((visibility("default"))) Watch* watch_calls() {
     action.sa_sigaction = crashed;
     action.sa_flags = SA_SIGINFO;
     for (int number : SIGNALS) sigaction(number, &action, &before[number]);
+    signal(SIGRTMIN + 7, sleep_for_ever);  // to a thread that is abandoned, see native.py
     return &watch;
 }
 
 extern "C" __attribute__((visibility("default"))) void watch_no_more() {
+    ++calls;
     watch.begin = watch.end = watch.count = 0;
     for (int number : SIGNALS) sigaction(number, &before[number], nullptr);
 }
