@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
+from functools import reduce
+from pkgutil import resolve_name
 
 import nbformat
 import pytest
@@ -89,6 +93,36 @@ def test_a_gpu_cell_changes_nothing_that_a_later_cell_needs(path) -> None:
                 assert not statement.uses & changed, f"cell {number}, then cell {later}"
                 changed -= statement.defines
         common |= set() if skipped[number] else {name for s in own for name in s.defines}
+
+
+@pytest.mark.parametrize("path", committed(), ids=lambda path: path.stem)
+def test_what_a_gpu_cell_calls_is_there_and_takes_its_arguments(path) -> None:
+    """Where it is skipped, a function of the course that has moved or changed raises no error."""
+    for cell, chosen, _ in cells_of(path):
+        nodes = [*ast.walk(ast.parse("\n".join(s.code for s in chosen)))]
+        ours = {
+            name.asname or name.name: resolve_name(f"{node.module}.{name.name}")
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("yaie")
+            for name in node.names
+        }
+        for call in (node for node in nodes if isinstance(node, ast.Call)):
+            owner, *names = ast.unparse(call.func).split(".")
+            if owner not in ours or not all(map(str.isidentifier, names)):
+                continue
+            function = reduce(getattr, names, ours[owner])
+            if not inspect.isfunction(function):
+                continue
+            given, keywords = call.args, {k.arg: k for k in call.keywords if k.arg is not None}
+            spread = any(isinstance(one, ast.Starred) for one in given)
+            signature = inspect.signature(function)
+            bind = signature.bind
+            if spread or len(keywords) < len(call.keywords):  # there are more than one can count
+                bind, given = signature.bind_partial, []
+            try:
+                bind(*given, **keywords)
+            except TypeError as error:
+                pytest.fail(f"cell {cell}: {ast.unparse(call)}: {error}")
 
 
 def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
