@@ -24,38 +24,30 @@ import torch
 AUTO = "auto"
 ORDER = {"cuda": ("cuda_hopper", "cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
 
-# Operator -> back end -> the module of `yaie.ops.<back end>` that has a function of the operator's
-# name, or module:function if the function has another name. All functions of a row take the
-# operator's arguments, which `yaie.ops` has checked.
-_MODULES = {
-    "silu_and_mul": {"reference": "elementwise", "triton": "elementwise", "cuda": "elementwise"},
-    "rms_norm": {"reference": "norm", "triton": "norm", "cuda": "norm"},
-    "add_rms_norm": {"reference": "norm", "triton": "norm", "cuda": "norm"},
-    "rotary": {"reference": "rotary:apply_rotary", "triton": "rotary", "cuda": "rotary"},
-    "attention": {
-        "reference": "attention:contiguous_attention",
-        "triton": "flash",
-        "cuda": "flash",
-    },
-    "ragged_attention": {"reference": "attention", "triton": "flash", "cuda": "flash"},
-    "paged_attention": {"reference": "attention", "triton": "paged", "cuda": "paged"},
-    "shared_prefix_attention": {"reference": "attention", "cuda": "paged"},
-    "reshape_and_cache": {"reference": "kv", "triton": "kv", "cuda": "kv"},
-    "copy_blocks": {"reference": "kv", "cuda": "kv"},
-    "sample": {"reference": "sampling", "cuda": "sampling"},
+# Operator -> the modules of `yaie.ops` that have a function of its name, or module:function if the
+# function has another name; all take the operator's arguments, which `yaie.ops` has checked. A
+# module's folder is the back end's name, unless `_BACKENDS` has it.
+_PLACES = {
+    "silu_and_mul": "reference.elementwise triton.elementwise cuda.elementwise cpp.operators",
+    "rms_norm": "reference.norm triton.norm cuda.norm cpp.operators",
+    "add_rms_norm": "reference.norm triton.norm cuda.norm cpp.operators",
+    "rotary": "reference.rotary:apply_rotary triton.rotary cuda.rotary cpp.operators",
+    "attention": "reference.attention:contiguous_attention triton.flash cuda.flash cuda.hopper",
+    "ragged_attention": "reference.attention triton.flash cuda.flash cuda.hopper",
+    "paged_attention": "reference.attention triton.paged cuda.paged cpp.operators cuda.hopper",
+    "shared_prefix_attention": "reference.attention cuda.paged",
+    "reshape_and_cache": "reference.kv triton.kv cuda.kv cpp.operators",
+    "copy_blocks": "reference.kv cuda.kv",
+    "sample": "reference.sampling cuda.sampling",
 }
-_IN_CPP = ("silu_and_mul", "rms_norm", "add_rms_norm", "rotary")
-for _operator in (*_IN_CPP, "reshape_and_cache", "paged_attention"):
-    _MODULES[_operator]["cpp"] = "operators"
+_BACKENDS = {"cuda.hopper": "cuda_hopper"}
 _FUNCTIONS: dict[str, dict[str, str | Callable]] = {
     operator: {
-        backend: f"yaie.ops.{backend}.{place if ':' in place else f'{place}:{operator}'}"
-        for backend, place in places.items()
+        _BACKENDS.get(module, module.partition(".")[0]): f"yaie.ops.{module}:{name or operator}"
+        for module, _, name in (place.partition(":") for place in places.split())
     }
-    for operator, places in _MODULES.items()
+    for operator, places in _PLACES.items()
 }
-for _operator in ("attention", "ragged_attention", "paged_attention"):
-    _FUNCTIONS[_operator]["cuda_hopper"] = f"yaie.ops.cuda.hopper:{_operator}"
 _preferred: dict[str, str] = {}
 _announced: set[tuple[str, str, str]] = set()
 
