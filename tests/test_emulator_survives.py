@@ -133,6 +133,7 @@ wait
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from pathlib import Path
+from yaie.course.core import native
 from yaie.emulator import Module
 def send():
     while not Path(os.environ["PIDS"]).exists():
@@ -140,17 +141,19 @@ def send():
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=send, daemon=True).start()
 source = 'extern "C" cudaError_t f(int n) { return cudaSuccess; }'
+if sys.argv[1] == "for the CPU":
+    native.build('extern "C" void f() {}', Path("slow.cpp"), checked=False)
 Module(source, "slow.cu", apart=sys.argv[1] == "apart").f(1)
 """
 
 
-@pytest.mark.parametrize("whole", ["whole", "apart"])
-def test_ctrl_c_ends_a_compiler(tmp_path, whole):
+@pytest.mark.parametrize("what", ["whole", "apart", "for the CPU"])
+def test_ctrl_c_ends_a_compiler(tmp_path, what):
     (tmp_path / "cc").write_text(COMPILER)
     (tmp_path / "cc").chmod(0o755)
     names = {"CXX": tmp_path / "cc", "PIDS": tmp_path / "pids", "YAIE_CACHE": tmp_path / "cache"}
     environment = {**os.environ, **{name: str(path) for name, path in names.items()}}
-    command = [sys.executable, "-c", INTERRUPTED, whole]
+    command = [sys.executable, "-c", INTERRUPTED, what]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode and "KeyboardInterrupt" in done.stderr, done.stderr
     for process in (tmp_path / "pids").read_text().split():

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from yaie.build.cache import build_once, cache_root, content_hash
 from yaie.emulator import CompileError
-from yaie.emulator.build import compiler, compiler_version
+from yaie.emulator.build import compiler_version, run_compiler
 from yaie.emulator.rewrite import CSRC
 
 FOLDER = CSRC / "cpu"
@@ -29,10 +28,7 @@ def library() -> ctypes.CDLL:
 
     def compile_in(folder: Path) -> Path:
         built = folder / "step.so"
-        command = [compiler(), *OPTIONS, str(FOLDER / "step.cpp"), "-o", str(built)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise CompileError(f"csrc/cpu/step.cpp: {done.stderr.strip()}")
+        run_compiler([*OPTIONS, str(FOLDER / "step.cpp"), "-o", str(built)])
         return built
 
     return ctypes.CDLL(str(build_once(target(), compile_in).path))

@@ -137,8 +137,10 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(code)
         # Compiled and linked apart, so that the sanitizers' libraries stay out.
-        said = _run([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
-        _run([*_LINK, *(_WRAP if checked else ()), str(folder / "unit.o"), "-o", str(built)])
+        said = run_compiler([*options, *search, "-c", str(unit), "-o", str(folder / "unit.o")])
+        run_compiler(
+            [*_LINK, *(_WRAP if checked else ()), str(folder / "unit.o"), "-o", str(built)]
+        )
         if "__shared__" in code and (
             problem := too_much(shared_arrays(built, checked), source, path)
         ):
@@ -186,7 +188,7 @@ def build_runtime(part: str) -> Path:
             jobs.append(_start([*options, "-c", str(source), "-o", str(objects[-1])]))
         for job in jobs:
             _finish(job)
-        _run([*_LINK, *map(str, objects), "-o", str(folder / name), "-lrt"])
+        run_compiler([*_LINK, *map(str, objects), "-o", str(folder / name), "-lrt"])
         return folder / name
 
     return build_once(_folder() / name, compile_in).path
@@ -200,7 +202,7 @@ def precompile(checked: bool) -> Path:
     def compile_in(folder: Path) -> Path:
         header.write_text(f'#include "{INCLUDE / "cuda_runtime.h"}"\n')
         options = [*_options(checked), f"-I{INCLUDE}"]
-        _run([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
+        run_compiler([*options, "-x", "c++-header", str(header), "-o", str(folder / "prelude.gch")])
         return folder / "prelude.gch"
 
     return build_once(header.with_name(f"{header.name}.gch"), compile_in).path
@@ -282,8 +284,7 @@ def workers() -> Iterator[ThreadPoolExecutor]:
                 with _one_start:
                     _interrupted = True
                     for job in _jobs:
-                        with suppress(ProcessLookupError):
-                            os.killpg(job.pid, signal.SIGKILL)
+                        _kill(job)
                 raise
     except KeyboardInterrupt:
         _interrupted = False  # all have ended
@@ -306,16 +307,28 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     return job
 
 
+def _kill(job: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(job.pid, signal.SIGKILL)
+
+
 def _finish(job: subprocess.Popen[str]) -> str:
-    _, errors = job.communicate()
+    try:
+        _, errors = job.communicate()
+    except KeyboardInterrupt:
+        _kill(job)
+        raise
     _jobs.discard(job)
     if job.returncode:
         raise CompileError(_only_the_message(errors))
     return errors
 
 
-def _run(arguments: Sequence[str]) -> str:
-    """Returns what the compiler warns of."""
+def run_compiler(arguments: Sequence[str]) -> str:
+    """Run the compiler, and return what it warns of. Ctrl-C ends it.
+
+    Raises CompileError with its messages if it refuses, or if there is none.
+    """
     return _finish(_start(arguments))
 
 

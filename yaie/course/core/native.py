@@ -16,9 +16,8 @@ from __future__ import annotations
 import ctypes
 import importlib
 import signal
-import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,7 +28,7 @@ from yaie.build.cache import build_once
 from yaie.course.core import cuda
 from yaie.course.core.observe import Found
 from yaie.emulator import CompileError
-from yaie.emulator.build import compiler, compiler_version
+from yaie.emulator.build import compiler_version, run_compiler
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import CSRC, read_source
 from yaie.emulator.signature import Launcher, check_arguments, find_launchers
@@ -66,12 +65,12 @@ def build(source: str, path: Path, checked: bool) -> Path:
     def compile_in(folder: Path) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(f'#line 1 "{path}"\n{source}', encoding="utf-8")
-        command = [compiler(), *options, f"-I{CSRC}", str(unit), "-o", str(built)]
+        command = [*options, f"-I{CSRC}", str(unit), "-o", str(built)]
         if checked:
-            plain = [compiler(), "-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-c"]
-            _run([*plain, str(WATCH), "-o", str(folder / "watch.o")])
+            plain = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-c"]
+            run_compiler([*plain, str(WATCH), "-o", str(folder / "watch.o")])
             command.append(str(folder / "watch.o"))
-        _run(command)
+        run_compiler(command)
         return built
 
     return build_once(target, compile_in).path
@@ -80,14 +79,11 @@ def build(source: str, path: Path, checked: bool) -> Path:
 @lru_cache
 def _accepts(option: str) -> bool:
     """Whether the compiler knows an option, which older ones do not."""
-    command = [compiler(), option, "-fsyntax-only", "-x", "c++", "/dev/null"]
-    return subprocess.run(command, capture_output=True).returncode == 0
-
-
-def _run(command: Sequence[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise CompileError(done.stderr.strip())
+    try:
+        run_compiler([option, "-fsyntax-only", "-x", "c++", "/dev/null"])
+    except CompileError:
+        return False
+    return True
 
 
 class Functions:
