@@ -3,6 +3,7 @@ of it finds, and its kept figures."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from pathlib import Path
@@ -175,6 +176,26 @@ def test_loads_and_stores_are_counted(tmp_path):
 def test_a_fault_is_told_with_its_line(tmp_path, body, words):
     wrong, _, _ = finding(tmp_path, "    out[1] = n;\n    " + body)
     assert words in wrong and "line 5" in wrong and body in wrong
+
+
+def test_signals_go_where_they_went_however_a_call_ends(tmp_path, monkeypatch):
+    def handlers() -> list[bytes]:
+        found = [ctypes.create_string_buffer(1024) for _ in native.SIGNALS]  # for struct sigaction
+        for number, place in zip(native.SIGNALS, found, strict=True):
+            assert ctypes.CDLL(None).sigaction(number, None, place) == 0
+        return [place.raw[:8] for place in found]  # the handler comes first
+
+    def no_memory(*arguments):
+        assert handlers() != before
+        raise MemoryError
+
+    before = handlers()
+    for body in ("out[0] = x[0];", "out[0] = *(volatile float*)8;", "out[n] = 1;"):
+        finding(tmp_path, body)
+        assert handlers() == before
+    monkeypatch.setattr(native, "_arena", no_memory)
+    assert "MemoryError" in finding(tmp_path, "out[0] = x[0];")[0]
+    assert handlers() == before
 
 
 def test_a_loop_without_end_is_left(tmp_path, monkeypatch):

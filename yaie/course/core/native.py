@@ -217,21 +217,21 @@ def run(
     check_arguments(launcher, arguments)
     functions.library.watch_calls.restype = ctypes.POINTER(_Watch)
     watch = functions.library.watch_calls().contents
-    ctypes.memset(ctypes.byref(watch), 0, ctypes.sizeof(watch))
-    tensors = {p.name: a for p, a in zip(launcher.wanted, arguments, strict=True) if p.pointer}
-    arena = _arena(watch, tensors)
-    function, values = launcher.bind(functions.library), launcher.values(arguments)
-    places = iter(watch.arguments)
-    values = [next(places).begin if p.pointer else v
-              for p, v in zip(launcher.wanted, values, strict=True)]  # fmt: skip
-    done = threading.Event()
-
-    def work() -> None:
-        function(*values)
-        done.set()
-
-    thread = threading.Thread(target=work, daemon=True)
+    done, thread = threading.Event(), None
     try:
+        ctypes.memset(ctypes.byref(watch), 0, ctypes.sizeof(watch))
+        tensors = {p.name: a for p, a in zip(launcher.wanted, arguments, strict=True) if p.pointer}
+        arena = _arena(watch, tensors)
+        function, values = launcher.bind(functions.library), launcher.values(arguments)
+        places = iter(watch.arguments)
+        values = [next(places).begin if p.pointer else v
+                  for p, v in zip(launcher.wanted, values, strict=True)]  # fmt: skip
+
+        def work() -> None:
+            function(*values)
+            done.set()
+
+        thread = threading.Thread(target=work, daemon=True)
         thread.start()
         for _ in range(int(SECONDS / 0.02)):
             if done.wait(0.02) or watch.kind >= 100:
@@ -247,7 +247,7 @@ def run(
             ctypes.memmove(tensor.data_ptr(), place.begin, tensor.nbytes)
     finally:
         # Not `is_alive`: to Python 3.11 a thread has ended whose `join` an alarm has interrupted.
-        if not done.is_set():
+        if thread and not done.is_set():
             _ABANDONED.append(arena)
             if thread.ident:  # it sleeps from now on; others of its team do at their next access
                 signal.pthread_kill(thread.ident, signal.SIGRTMIN + 7)

@@ -59,13 +59,8 @@ void access(const void* at, size_t size, bool is_store, void* site) {
 constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction before[NSIG];  // what happened at a signal before this call
 
-// The thread that crashed sleeps for ever; the one that waits for it sees the fault. A crash when no
-// call is watched is another's: it happens again, and goes where it went before.
+// The thread that crashed sleeps for ever; the one that waits for it sees the fault.
 void crashed(int number, siginfo_t* info, void* context) {
-    if (!watch.begin) {
-        sigaction(number, &before[number], nullptr);
-        return;
-    }
     auto& machine = ((ucontext_t*)context)->uc_mcontext;
 #if defined(__x86_64__)
     uint64_t site = machine.gregs[REG_RIP] + 1;
