@@ -180,6 +180,22 @@ def _timed(
     ]
 
 
+def _compared(
+    calls: Mapping[str, Callable[[], object]],
+    out: torch.Tensor,
+    want: torch.Tensor,
+    nbytes: int,
+    rounds: int,
+) -> list[Record]:
+    """A row for each of several ways to write `want` to `out`, for which `nbytes` must move."""
+    rows = {}
+    for name, call in calls.items():
+        out.fill_(torch.nan)
+        error = _checked(name, call, out, want)
+        rows[name] = {"name": name, "bytes": nbytes, "error": error}
+    return _timed(calls, rows, rounds)
+
+
 def _fastest(calls: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
     """Milliseconds of the fastest call, of three in each round."""
     clock, took = CpuClock(), dict.fromkeys(calls, math.inf)
@@ -225,12 +241,7 @@ def measure_norm(mine: Paths | None = None, rounds: int = 4) -> Record:
     for threads in sorted({1, most}):
         name = f"10.3, {count(threads, 'thread')}"
         calls[name] = partial(fused, x, residual, weight, out, total, tokens, SIZE, eps, threads)
-    rows = {}
-    for name, call in calls.items():
-        out.fill_(torch.nan)
-        error = _checked(name, call, out, want)
-        rows[name] = {"name": name, "bytes": 4 * x.nbytes, "error": error}
-    return {"norm": _timed(calls, rows, rounds)}
+    return {"norm": _compared(calls, out, want, 4 * x.nbytes, rounds)}
 
 
 def measure_split(mine: Paths | None = None, rounds: int = 4, length: int = 131_072) -> Record:
@@ -253,12 +264,7 @@ def measure_split(mine: Paths | None = None, rounds: int = 4, length: int = 131_
     for threads in range(1, torch.get_num_threads() + 1):
         name = f"10.4, {count(threads, 'thread')}"
         calls[name] = partial(split, q, keys, values, out, lse, length, size, scale, 0, threads)
-    rows = {}
-    for name, call in calls.items():
-        out.fill_(torch.nan)
-        error = _checked(name, call, out, want)
-        rows[name] = {"name": name, "bytes": 2 * keys.nbytes, "error": error}
-    return {"split": _timed(calls, rows, rounds)}
+    return {"split": _compared(calls, out, want, 2 * keys.nbytes, rounds)}
 
 
 # ------------------------------------------------------------------------------------- a model
