@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -12,7 +14,7 @@ import pytest
 import torch
 
 from yaie.build import jit
-from yaie.emulator import settings
+from yaie.emulator import runtime, settings
 from yaie.ops.cuda import launching
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
@@ -134,6 +136,31 @@ def same_in_each_order(compute: Callable[[], Any]) -> tuple:
     for order, other in zip(ORDERS[1:], others, strict=True):
         assert all(map(same, first, other)), order
     return first
+
+
+def check_planted(
+    path: Path, old: str, new: str, where: str, words: str, call: Callable[[jit.Module], Any]
+) -> None:
+    """A fault planted in a kernel's file is told in each order of its threads, with its line.
+
+    Args:
+        old, new: what is in the file once, and what stands there instead.
+        where, words: patterns of the line that is told first, and of what is said of it.
+        call: calls a launcher of the file.
+    """
+    source = path.read_text()
+    assert source.count(old) == 1
+    source = source.replace(old, new)
+    module = jit.load(source, checked=True, name=str(path))
+    for order in runtime.ORDERS:
+        with settings(order=order, seed=1):
+            try:
+                call(module)
+                told = str(module.report)
+            except jit.KernelError as error:
+                told = str(error)
+        lines = re.findall(rf"line (\d+).*?(?:{words})", told)
+        assert lines and re.search(where, source.splitlines()[int(lines[0]) - 1]), told
 
 
 def captured(compute: Callable[[], Any]) -> tuple[Any, Callable[[], None]]:
