@@ -8,7 +8,7 @@ from typing import Any
 
 from yaie.course.core.observe import Case, Observer
 from yaie.course.exercises.nb06 import pictures
-from yaie.course.exercises.nb06.scene import end_all, names, step_by_reference
+from yaie.course.exercises.nb06.scene import names, observe_trace, step_by_reference
 from yaie.course.lessons.simulate import Simulation, counts
 from yaie.engine.scheduler import Step
 
@@ -109,7 +109,8 @@ def in_words(case: Case) -> str:
 def observe(scheduler_class: type, case: Case, see: Observer) -> None:
     scene = Simulation(scheduler_class, **case.options)
     if case.trace is not None:
-        observe_work(see, scene, case.trace)
+        most = scene.scheduler.max_num_batched_tokens
+        observe_trace(see, scene, case.trace, lambda: observe_schedule(see, scene, most))
         return
     for action in case.work:
         if action == "step":
@@ -177,24 +178,6 @@ def observe_schedule(see: Observer, scene: Simulation, most: int) -> Any:
     because = "No block was free for those that run, so no request is admitted."
     see.equal("the list of preemptions before admit was called", late, [], because)
     return step
-
-
-def observe_work(see: Observer, scene: Simulation, lengths: list[int]) -> None:
-    for number, length in enumerate(lengths):
-        scene.add(f"r{number}", length)
-    scheduler = scene.scheduler
-    for _ in range(400):
-        if not scheduler.has_work:
-            break
-        step = observe_schedule(see, scene, scheduler.max_num_batched_tokens)
-        see.stop_if_wrong()
-        scene.compute(step)
-        for request in list(scheduler.running):
-            if request.num_output_tokens >= 6:
-                scheduler.finish(request, "length")
-    left = names([*scheduler.running, *scheduler.waiting])
-    see.equal("the list of requests left after 400 steps", left, [], "All of them fit, in turn.")
-    end_all(see, scene)
 
 
 draw = pictures.draw_work

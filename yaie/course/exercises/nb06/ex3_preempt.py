@@ -15,6 +15,7 @@ from yaie.course.exercises.nb06.scene import (
     end_all,
     leaving,
     names,
+    observe_trace,
     running_scene,
     state,
     step_by_reference,
@@ -243,11 +244,8 @@ def observe_work(scheduler_class: type, case: Case, see: Observer) -> None:
     options = {"max_num_batched_tokens": 32, "enable_prefix_caching": case.caching}
     scene = Simulation(scheduler_class, num_blocks=case.blocks, **options)
     scheduler = scene.scheduler
-    for number, length in enumerate(case.trace):
-        scene.add(f"r{number}", length)
-    for _ in range(300):
-        if not scheduler.has_work:
-            break
+
+    def schedule() -> Step:
         running = names(scheduler.running)
         with see.call("schedule(), which calls grow and preempt"):
             step = Scheduler.schedule(scheduler)
@@ -256,14 +254,9 @@ def observe_work(scheduler_class: type, case: Case, see: Observer) -> None:
         see.equal("the list of preempted requests", lost, last, because)
         waits = names(scheduler.waiting)[: len(lost)]
         see.equal("the list of those who wait in front", waits, lost[::-1], "They are the oldest.")
-        see.stop_if_wrong()
-        scene.compute(step)
-        for request in list(scheduler.running):
-            if request.num_output_tokens >= 6:
-                scheduler.finish(request, "length")
-    left = names([*scheduler.running, *scheduler.waiting])
-    see.equal("the list of requests left after 300 steps", left, [], "All of them fit, in turn.")
-    end_all(see, scene)
+        return step
+
+    observe_trace(see, scene, case.trace, schedule)
 
 
 draw = pictures.draw_preemption

@@ -6,12 +6,12 @@ a call has to change, and to what; all others must stay.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from yaie.course.core.observe import Observer
 from yaie.course.lessons.simulate import Simulation
-from yaie.engine.scheduler import Scheduler
+from yaie.engine.scheduler import Scheduler, Step
 
 Changes = dict[str, tuple[Any, str]]  # what changes → (the value after the call, why)
 
@@ -115,6 +115,27 @@ def end_all(see: Observer, scene: Simulation, besides: Sequence[Any] = ()) -> No
     see.equal("the number of locked blocks in the end", locked, 0, "Locks are taken back.")
     all_of_them, whole = scene.kv.pool.num_blocks, "Every block is free or in the cache."
     see.equal("the number of free and cached blocks in the end", back, all_of_them, whole)
+
+
+def observe_trace(
+    see: Observer, scene: Simulation, lengths: Sequence[int], schedule: Callable[[], Step]
+) -> None:
+    """Give 6 tokens to each of some prompts of these lengths, in steps that `schedule` notes."""
+    for number, length in enumerate(lengths):
+        scene.add(f"r{number}", length)
+    scheduler = scene.scheduler
+    for _ in range(400):
+        if not scheduler.has_work:
+            break
+        step = schedule()
+        see.stop_if_wrong()
+        scene.compute(step)
+        for request in list(scheduler.running):
+            if request.num_output_tokens >= 6:
+                scheduler.finish(request, "length")
+    left = names([*scheduler.running, *scheduler.waiting])
+    see.equal("the list of requests left after 400 steps", left, [], "All of them fit, in turn.")
+    end_all(see, scene)
 
 
 def running_scene(scheduler_class: type, num_steps: int, **options: Any) -> tuple[Simulation, Any]:
