@@ -19,7 +19,7 @@ import torch
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
-from yaie.model.weights import random_model
+from yaie.bench.drawn import random_model
 from types import SimpleNamespace
 
 config = ModelConfig(

@@ -14,12 +14,13 @@ from tiny import QWEN2, make_tiny_model, tiny_config
 from torch import distributed as dist
 from torch.nn.functional import linear
 
+from yaie.course.lessons.split_linear import column_parallel, row_parallel
 from yaie.engine.llm import LLM
 from yaie.engine.parallel import _check_gpus
 from yaie.engine.ranks import RankFailed, Ranks
 from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
-from yaie.model.shards import Shard, column_parallel, heads_of, piece_of, row_parallel
+from yaie.model.shards import Shard, heads_of, piece_of
 from yaie.model.weights import load_model
 
 PROMPTS = [[5, 6, 7], [9] * 40, [5, 6, 7, 8, 200], [300], list(range(3, 90))]

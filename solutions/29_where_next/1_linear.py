@@ -4,7 +4,7 @@ Compute a rank's part of a linear layer, split by its outputs and split by its i
 split needs what the other ranks have: call `all_reduce` once, at the right place, and mind the
 bias.
 
-Generated from column_parallel, row_parallel in yaie/model/shards.py.
+Generated from column_parallel, row_parallel in yaie/course/lessons/split_linear.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

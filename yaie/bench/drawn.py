@@ -14,7 +14,7 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.model.config import ModelConfig
 from yaie.model.llama import STEP_OPERATORS, Llama
-from yaie.model.weights import random_model
+from yaie.model.weights import parse_dtype
 from yaie.ops.registry import AUTO, choose
 
 LLAMA_8B = {
@@ -64,6 +64,29 @@ def in_transformers(raw: dict[str, Any], model: Llama) -> Any:
     theirs.load_state_dict(model.places(), assign=True)
     theirs.model.rotary_emb = LlamaRotaryEmbedding(config=config).to(model.embed.device)
     return theirs.to(model.dtype).eval()
+
+
+def random_model(
+    config: ModelConfig,
+    dtype: str | torch.dtype = "float32",
+    device: torch.device | str = "cpu",
+    pack: bool = True,
+) -> Llama:
+    """A model of any size that knows nothing, for measuring: its weights are drawn.
+
+    Their scale keeps activations near 1, so that no logit overflows. Without `pack` they stay where
+    `Llama.places` finds them.
+    """
+    model = Llama(config, dtype=parse_dtype(dtype), device=device)
+    generator = torch.Generator(device).manual_seed(0)
+    for name, place in model.places().items():
+        if "norm" in name:
+            place.fill_(1.0)
+        else:
+            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
+    if pack:
+        model.pack()
+    return model.eval()
 
 
 class DrawnBench(Bench):

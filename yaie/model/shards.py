@@ -11,11 +11,8 @@ every rank has all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-
-import torch
-from torch.nn.functional import linear
 
 from yaie.model.config import ModelConfig
 
@@ -124,45 +121,3 @@ def piece_of(
     elif layer == "down_proj":
         piece[1] = part(shape[1], rank, size)
     return tuple(piece)
-
-
-def column_parallel(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, rank: int, size: int
-) -> torch.Tensor:
-    """A rank's columns of `x @ weight.T + bias`. Nothing is sent.
-
-    Args:
-        x: `[tokens, in]`, the same on every rank.
-        weight, bias: the whole layer's, `[out, in]` and `[out]` or None; `size` divides out. Only
-            this rank's part of them may be used: on a real rank there is nothing else.
-
-    Returns:
-        `[tokens, out / size]`: rank 0 has the first columns of the result, rank 1 the next.
-    """
-    own = part(len(weight), rank, size)
-    return linear(x, weight[own], None if bias is None else bias[own])
-
-
-def row_parallel(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    rank: int,
-    size: int,
-    all_reduce: Callable[[torch.Tensor], torch.Tensor],
-) -> torch.Tensor:
-    """`x @ weight.T + bias` on every rank, where each has only some columns of x.
-
-    Args:
-        x: `[tokens, in / size]`: this rank's columns, as `column_parallel` returns them.
-        weight, bias: the whole layer's, `[out, in]` and `[out]` or None; `size` divides in. Only
-            this rank's part of the weight may be used.
-        all_reduce: takes a tensor and returns the sum of all ranks' tensors. It is called once, by
-            every rank: it is what costs time.
-
-    Returns:
-        `[tokens, out]`, the same on every rank.
-    """
-    own = part(weight.shape[1], rank, size)
-    out = all_reduce(linear(x, weight[:, own]))
-    return out if bias is None else out + bias

@@ -93,29 +93,6 @@ def _read(tensors: Any, name: str, config: ModelConfig, shard: Shard) -> torch.T
     return stored[piece_of(name, stored.get_shape(), config, shard.rank, shard.size)]
 
 
-def random_model(
-    config: ModelConfig,
-    dtype: str | torch.dtype = "float32",
-    device: torch.device | str = "cpu",
-    pack: bool = True,
-) -> Llama:
-    """A model of any size that knows nothing, for measuring: its weights are drawn.
-
-    Their scale keeps activations near 1, so that no logit overflows. Without `pack` they stay where
-    `Llama.places` finds them.
-    """
-    model = Llama(config, dtype=parse_dtype(dtype), device=device)
-    generator = torch.Generator(device).manual_seed(0)
-    for name, place in model.places().items():
-        if "norm" in name:
-            place.fill_(1.0)
-        else:
-            place.normal_(0.0, place.shape[-1] ** -0.5, generator=generator)
-    if pack:
-        model.pack()
-    return model.eval()
-
-
 def check_weights(folder: str | Path) -> ModelConfig:
     """The checks of `load_model` that need only the headers; returns the configuration."""
     return _check_headers(Path(folder))[0]

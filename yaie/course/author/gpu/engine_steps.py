@@ -18,7 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from yaie.bench import ceilings, files
-from yaie.bench.drawn import LLAMA_8B
+from yaie.bench.drawn import LLAMA_8B, random_model
 from yaie.bench.machine import head
 from yaie.bench.protocol import CudaClock, InARow, clock_for
 from yaie.course.lessons.costs import kv_bytes_per_token
@@ -29,7 +29,6 @@ from yaie.engine.sampling import SamplingParams
 from yaie.model.batch import Batch
 from yaie.model.config import ModelConfig
 from yaie.model.llama import Llama
-from yaie.model.weights import random_model
 
 SMALL = ModelConfig(
     vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30,

@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from yaie.bench.drawn import random_model
 from yaie.bench.protocol import Call, InARow
 from yaie.course.author.gpu.engine_steps import SMALL, decode_batch
-from yaie.model.weights import random_model
 
 CONTEXT = 512
 BATCHES = (1, 8, 64)
