@@ -24,6 +24,7 @@ from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
 State = tuple[torch.Tensor, torch.Tensor]
+Rung = Callable[..., State]
 _ROW = constants("flash/rows.cuh")
 MOST_HEAD_DIM = _ROW["MOST_PARTS"] * _ROW["WARP"]
 ALIGNED = 16  # bytes of a copy to shared memory
@@ -39,22 +40,48 @@ class Sequences(NamedTuple):
     context_lens: torch.Tensor | None = None
 
 
-def attention(*operands: Any) -> State:
-    """Attention of one sequence; see `reference.attention.attention`."""
-    return best(*operands, Sequences())
+# What follows computes by the best rung, unless one is given; see `reference.attention`.
 
 
-def ragged_attention(*operands: Any) -> State:
-    """Attention of several sequences that lie end to end; see `reference.attention`."""
-    return best(*operands[:3], *operands[5:], Sequences(*operands[3:5]))
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    rung: Rung | None = None,
+) -> State:
+    """Attention of one sequence."""
+    return (rung or best)(q, k, v, causal, scale, Sequences())
 
 
-def paged_prefill(*operands: Any, rung: Callable[..., State] | None = None) -> State:
-    """Attention of several queries per sequence over the paged cache, by the best rung unless one
-    is given; see `reference.attention`."""
-    *qkv, block_tables, context_lens, cu_seqlens, scale = operands
+def ragged_attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    causal: bool,
+    scale: float | None,
+    rung: Rung | None = None,
+) -> State:
+    """Attention of several sequences that lie end to end."""
+    return (rung or best)(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
+
+
+def paged_prefill(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None,
+    rung: Rung | None = None,
+) -> State:
+    """Causal attention of several queries per sequence over the paged cache."""
     sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
-    return (rung or best)(*qkv, True, scale, sequences)
+    return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
 
 
 # ---------------------------------------------------------------------------------------- rungs
@@ -93,7 +120,7 @@ def require_aligned_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mos
             )
 
 
-RUNGS: dict[str, Callable[..., State]] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
+RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (row, shared_tile, mma)}
 
 
 def best(*operands: Any) -> State:

@@ -14,12 +14,12 @@ TILE = 128  # keys: a cache's blocks must divide it, or be multiples of it
 
 def attention(*operands: Any) -> flash.State:
     """Attention of one sequence; see `reference.attention.attention`."""
-    return pingpong(*operands, flash.Sequences())
+    return flash.attention(*operands, rung=pingpong)
 
 
 def ragged_attention(*operands: Any) -> flash.State:
     """Attention of several sequences that lie end to end; see `reference.attention`."""
-    return pingpong(*operands[:3], *operands[5:], flash.Sequences(*operands[3:5]))
+    return flash.ragged_attention(*operands, rung=pingpong)
 
 
 def paged_attention(*operands: Any) -> flash.State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from yaie.ops.cuda.flash import paged_prefill
+from yaie.ops.cuda.flash import Rung, State, paged_prefill
 from yaie.ops.cuda.launching import (
     call,
     constants,
@@ -22,8 +22,6 @@ from yaie.ops.cuda.launching import (
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported, announce
 
-State = tuple[torch.Tensor, torch.Tensor]
-Rung = Callable[..., State]
 _MMA, _CASCADE = constants("paged/mma.cu"), constants("paged/cascade.cu")
 MOST_DIM = constants("paged/team.cuh")["MOST_DIM"]  # of grouped.cu and split.cu
 LEAST_PART = 128  # keys of a part of a context in `split`, at least
@@ -35,14 +33,23 @@ WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be wor
 FEW_QUERIES = 32
 
 
-def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
+def paged_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    cu_seqlens: torch.Tensor,
+    scale: float | None,
+    rung: Rung | None = None,
+) -> State:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
 
     As many queries as sequences are treated as a decode step with one each; the result is right
     even if they are not. So are a few queries, even if several belong to one sequence. More are
     computed by a rung of flash attention, the best unless one is given.
     """
-    q, context_lens = operands[0], operands[4]
+    operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
     if q.shape[0] == context_lens.shape[0]:
         return _decode(*operands)
     if q.shape[0] <= FEW_QUERIES and q.is_cuda:
@@ -51,19 +58,27 @@ def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     return paged_prefill(*operands, rung=rung)
 
 
-def shared_prefix_attention(*operands: Any) -> State:
+def shared_prefix_attention(
+    q: torch.Tensor,
+    key_pool: torch.Tensor,
+    value_pool: torch.Tensor,
+    block_tables: torch.Tensor,
+    context_lens: torch.Tensor,
+    shared_len: int,
+    scale: float | None,
+) -> State:
     """A decode step whose sequences have a prefix in common; see `reference.attention`.
 
     A short prefix is read for every sequence, which takes less time than a second launch.
     """
-    q, key_pool, *_, shared_len, scale = operands
+    operands = (q, key_pool, value_pool, block_tables, context_lens)
     token = 2 * key_pool.shape[2] * key_pool.shape[3] * key_pool.element_size()
     if (q.shape[0] - 1) * shared_len * token >= WORTH:
         try:
-            return cascade(*operands)
+            return cascade(*operands, shared_len, scale)
         except Unsupported as reason:
             announce("shared_prefix_attention", "cuda's cascade", str(reason))
-    return _decode(*operands[:5], None, scale)
+    return _decode(*operands, None, scale)
 
 
 def _decode(*operands: Any) -> State:
