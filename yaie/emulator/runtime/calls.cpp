@@ -1,9 +1,12 @@
 #include "calls.h"
 
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include <vector>
 
@@ -14,6 +17,7 @@ namespace {
 
 thread_local bool calling = false;  // between emulator_begin and emulator_end
 bool runs_kernel = false;           // one call at a time
+volatile sig_atomic_t main_calls = false;  // that call is the main thread's
 Code code;
 
 struct Lookup {
@@ -43,7 +47,7 @@ Code code_around(const void* instruction) {
     return last = search.found;
 }
 
-bool in_call() { return calling; }
+bool main_in_call() { return main_calls; }
 bool in_launcher() { return calling && !runs_kernel; }
 Code launcher_code() { return code; }
 void launching(bool begins) { runs_kernel = begins; }
@@ -203,17 +207,18 @@ const void* emulator_begin(const void* launcher) {
     code = code_around(launcher);
     watch_call(true);
     calling = true;
+    main_calls = getpid() == syscall(SYS_gettid);
 #if defined(__x86_64__)
     emulator_saved.target = launcher;
     return reinterpret_cast<const void*>(emulator_call);
 #else
-    calling = false;
+    calling = main_calls = false;
     return launcher;
 #endif
 }
 
 void emulator_end() {
-    calling = false;
+    calling = main_calls = false;
     watch_call(false);
 }
 

@@ -11,8 +11,8 @@ namespace emulator {
 
 Code code_around(const void* instruction);
 
-bool in_call();  // whether this OS thread is between emulator_begin and emulator_end
-// Whether it is in a launcher, of which no kernel runs.
+bool main_in_call();  // whether Python's main thread is between emulator_begin and emulator_end
+// Whether this OS thread is in a launcher, of which no kernel runs.
 bool in_launcher();
 Code launcher_code();
 void launching(bool begins);  // the launcher runs a kernel, or does so no more

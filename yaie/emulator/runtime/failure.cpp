@@ -195,13 +195,17 @@ void on_tick(int, siginfo_t*, void* context) {
     }
 }
 
-// Ctrl-C: this thread stops now, others when they look. Python is told of it too, if the thread that
-// will raise KeyboardInterrupt is not its main one.
+// Ctrl-C: this thread stops now, others when they look. The system may give the signal to any thread
+// of the process, so the main one gets it in any case. Python is told of it too, unless the call is
+// its main thread's, which raises KeyboardInterrupt by itself.
 void on_interrupt(int signal, siginfo_t* info, void* context) {
     interrupted = 1;
     on_tick(signal, info, context);
+    if (main_in_call()) {
+        if (getpid() != syscall(SYS_gettid)) syscall(SYS_tgkill, getpid(), getpid(), signal);
+        return;
+    }
     const auto& python = before[num_handled - 1];
-    if (in_call() && getpid() == syscall(SYS_gettid)) return;
     if (!(python.sa_flags & SA_SIGINFO)) python.sa_handler(signal);
 }
 
