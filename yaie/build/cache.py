@@ -6,9 +6,9 @@ import errno
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -123,21 +123,26 @@ def _lock(target: Path) -> Iterator[None]:
 
     number = int(content_hash(target.name)[:2], 16) % 64  # so that the files do not add up
     lock = FileLock(target.parent / f".lock-{number:02}")
-    busy = f"{target.name} is being built for {PATIENCE:.0f} s elsewhere: building it here too"
     try:
         try:
             lock.acquire(timeout=PATIENCE / 12, poll_interval=0.02)
         except Timeout:
-            warnings.warn(f"waiting for another process to build {target.name}", stacklevel=4)
+            _tell(f"waiting for another process to build {target.name}")
             lock.acquire(timeout=PATIENCE * 11 / 12, poll_interval=0.02)
     except Timeout:
-        warnings.warn(busy, stacklevel=4)
+        _tell(f"{target.name} is being built for {PATIENCE:.0f} s elsewhere: building it here too")
     except OSError:
         pass  # a file system without locks: then several processes may build the same file
     try:
         yield
     finally:
         lock.release()
+
+
+def _tell(news: str) -> None:
+    """To a terminal only: outputs that are kept, as a notebook's, do not depend on other builds."""
+    if sys.stderr.isatty():
+        print(news, file=sys.stderr)
 
 
 def _clean(folder: Path) -> None:
