@@ -22,7 +22,7 @@ from tiny import make_batch, make_pools
 
 from yaie import LLM, SamplingParams
 from yaie.server.answers import token_text
-from yaie.server.app import Settings
+from yaie.server.app import Settings, build_app
 
 LONG = os.environ.get("YAIE_LONG_TESTS") == "1"
 
@@ -615,6 +615,30 @@ def test_a_client_that_leaves_frees_its_blocks(own, stream):
     server.wait_until_idle()
     pool = server.llm.engine.kv.pool
     assert pool.num_free + server.llm.engine.cache.num_cached == pool.num_blocks
+
+
+def test_a_client_that_leaves_before_its_stream_begins_frees_its_blocks(untied_model):
+    """It reads nothing, so that not even the head of the answer is sent."""
+    sent = body(max_tokens=400, ignore_eos=True, stream=True)
+    messages = [{"type": "http.request", "body": json.dumps(sent).encode()}]
+    app = build_app(LLM(untied_model, num_blocks=64).engine, Settings("tiny"))
+
+    async def receive():
+        return messages.pop() if messages else {"type": "http.disconnect"}
+
+    async def send(message):
+        assert message["type"] == "http.response.start" and message["status"] == 200
+        await asyncio.Event().wait()
+
+    async def ask():
+        scope = {"type": "http", "method": "POST", "client": None, "server": None}
+        scope |= {"path": "/v1/completions", "raw_path": b"/v1/completions", "query_string": b""}
+        scope |= {"headers": [(b"content-type", b"application/json")]}
+        async with app.router.lifespan_context(app):
+            await app(scope, receive, send)
+            assert app.state.worker.num_requests == 0
+
+    asyncio.run(ask())
 
 
 def test_a_full_queue_is_answered_429(untied_model):

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from yaie import __version__
 from yaie.engine.engine import Engine
@@ -277,21 +278,27 @@ class _Server:
         self, call: CompletionCall | ChatCall, body: protocol.Sampling, request: Request
     ) -> Response:
         if body.stream:
-            events = self._closing(stream(call), call.job)
-            return StreamingResponse(events, media_type="text/event-stream")
+            return _Stream(call, self.worker)
         try:
             answer = await unless_gone(call.whole(), request)
         finally:
             self.worker.abort(call.job)
         return JSONResponse(as_json(answer))
 
-    async def _closing(self, events: AsyncIterator[str], job: Job) -> AsyncIterator[str]:
-        """Pass events on; a client that leaves ends the job."""
+
+class _Stream(StreamingResponse):
+    """An answer as it comes. Its job ends with it, even if the client leaves before the first event
+    is asked for."""
+
+    def __init__(self, call: CompletionCall | ChatCall, worker: Worker) -> None:
+        super().__init__(stream(call), media_type="text/event-stream")
+        self._job, self._worker = call.job, worker
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async for event in events:
-                yield event
+            await super().__call__(scope, receive, send)
         finally:
-            self.worker.abort(job)
+            self._worker.abort(self._job)
 
 
 async def unless_gone(work: Coroutine[Any, Any, Any], request: Request) -> Any:
