@@ -19,6 +19,7 @@ SCRIPT = """
 import json, os, signal, sys, threading, time
 import torch
 from yaie.emulator import KernelError, Module, settings
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
 source, checked, calls = sys.argv[1], sys.argv[2] == "checked", json.loads(sys.argv[3])
 module = Module(open(source).read(), source, checked)
 for name, arguments, limit, interrupt in calls:
@@ -132,15 +133,22 @@ echo $! >> "$PIDS"
 wait
 """
 INTERRUPTED = """
-import os, signal, sys, threading, time
+import os, signal, subprocess, sys, time
 from pathlib import Path
 from yaie.course.core import native
 from yaie.emulator import Module
-def send():
-    while not Path(os.environ["PIDS"]).exists():
-        time.sleep(0.05)
-    os.kill(os.getpid(), signal.SIGINT)
-threading.Thread(target=send, daemon=True).start()
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore it
+sent = []
+class Popen(subprocess.Popen):
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        if options.get("start_new_session") and not sent:  # a compiler, which no table has yet
+            sent.append(True)
+            while not Path(os.environ["PIDS"]).exists():
+                time.sleep(0.05)
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+subprocess.Popen = Popen
 source = 'extern "C" cudaError_t f(int n) { return cudaSuccess; }'
 if sys.argv[1] == "for the CPU":
     native.build('extern "C" void f() {}', Path("slow.cpp"), checked=False)
@@ -150,6 +158,7 @@ Module(source, "slow.cu", apart=sys.argv[1] == "apart").f(1)
 
 @pytest.mark.parametrize("what", ["whole", "apart", "for the CPU"])
 def test_ctrl_c_ends_a_compiler(tmp_path, what):
+    """Even if it comes as soon as the compiler has started."""
     (tmp_path / "cc").write_text(COMPILER)
     (tmp_path / "cc").chmod(0o755)
     names = {"CXX": tmp_path / "cc", "PIDS": tmp_path / "pids", "YAIE_CACHE": tmp_path / "cache"}

@@ -284,7 +284,8 @@ def workers() -> Iterator[ThreadPoolExecutor]:
                 with _one_start:
                     _interrupted = True
                     for job in _jobs:
-                        _kill(job)
+                        with suppress(ProcessLookupError):
+                            os.killpg(job.pid, signal.SIGKILL)
                 raise
     except KeyboardInterrupt:
         _interrupted = False  # all have ended
@@ -307,17 +308,8 @@ def _start(arguments: Sequence[str]) -> subprocess.Popen[str]:
     return job
 
 
-def _kill(job: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(job.pid, signal.SIGKILL)
-
-
 def _finish(job: subprocess.Popen[str]) -> str:
-    try:
-        _, errors = job.communicate()
-    except KeyboardInterrupt:
-        _kill(job)
-        raise
+    _, errors = job.communicate()
     _jobs.discard(job)
     if job.returncode:
         raise CompileError(_only_the_message(errors))
@@ -329,7 +321,8 @@ def run_compiler(arguments: Sequence[str]) -> str:
 
     Raises CompileError with its messages if it refuses, or if there is none.
     """
-    return _finish(_start(arguments))
+    with workers() as pool:  # Ctrl-C interrupts the main thread, perhaps before `_jobs` has the job
+        return pool.submit(lambda: _finish(_start(arguments))).result()
 
 
 _WARNING = re.compile(r"^(.+):(\d+):\d+: warning: (.+) \[-W([\w-]+)=?\]$", re.MULTILINE)
