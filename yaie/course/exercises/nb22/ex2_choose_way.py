@@ -29,7 +29,16 @@ SITUATIONS = {
 }
 
 
+# The waits alone decide between these.
+BY_WAITS = [
+    Way("starts soon", 5, 1, False, True, True, None),
+    Way("is built soon", 1, 9, False, True, True, None),
+    Way("neither", 9, 20, False, True, True, None),
+]
+
+
 def cases() -> Iterator[Case]:
+    yield Case("three starts and no edits", ways=BY_WAITS, situation=Situation(starts=3))
     for name, situation in SITUATIONS.items():
         yield Case(name, ways=measured_ways(), situation=situation)
     generator = random.Random(0)
