@@ -139,3 +139,35 @@ def test_run_notes_and_explains_findings_and_errors(tmp_path: Path) -> None:
         with pytest.raises(Stop):
             cuda.run(see, path, "lose_i32", out, threads, explain=explain)
         assert problem in see.facts[-1].problem and because in see.facts[-1].because
+
+
+UNSET_OR_ENDLESS = """
+#include <cuda_runtime.h>
+__global__ void keep(int* out, int step) {
+    int kept[2];
+    if (threadIdx.x > 0) kept[0] = 1;
+    for (int i = 0; i < 4; i += step) out[threadIdx.x] = kept[0];
+}
+extern "C" cudaError_t keep_i32(int* out, int step, cudaStream_t stream) {
+    keep<<<1, 4, 0, stream>>>(out, step);
+    return cudaGetLastError();
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "step, checked, kind, because",
+    [(4, True, "uninitialized", cuda.UNSET), (0, False, "time_limit", "Go on.")],
+)
+def test_a_threads_own_variable_is_not_explained_as_shared_memory_and_an_endless_loop_is_known(
+    tmp_path: Path, monkeypatch, step: int, checked: bool, kind: str, because: str
+) -> None:
+    """The latter without checks as well, where only an error tells of it."""
+    monkeypatch.setattr(cuda, "SECONDS", 0.3)
+    path, see = tmp_path / f"keep_{kind}.cu", Observer()
+    path.write_text(UNSET_OR_ENDLESS)
+    explain = {"uninitialized": "Shared.", "time_limit": "Go on."}
+    with pytest.raises(Stop):
+        out = cuda.poisoned(4, dtype=torch.int32)
+        cuda.run(see, path, "keep_i32", out, step, explain=explain, checked=checked)
+    assert (see.facts[-1].got.kind, see.facts[-1].because) == (kind, because)

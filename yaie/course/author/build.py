@@ -13,6 +13,7 @@ from yaie.course.core import render
 from yaie.course.core.manifest import exercises
 from yaie.course.core.paths import ROOT
 from yaie.course.core.progress import backup
+from yaie.engine.threads import share_processors
 
 
 def generated() -> Iterator[tuple[str, str]]:
@@ -53,11 +54,14 @@ def write_stubs(folder: Path) -> None:
 
 @contextmanager
 def unsolved() -> Iterator[dict[str, str]]:
-    """An environment for processes in which no exercise is solved and no hint taken."""
+    """An environment for processes as `make lab` starts them, in which no exercise is solved and no
+    hint taken."""
     with tempfile.TemporaryDirectory(prefix="yaie-") as folder:
         exercises, state = Path(folder, "exercises"), Path(folder, "state")
         write_stubs(exercises)
-        yield {**os.environ, "YAIE_EXERCISES_DIR": str(exercises), "YAIE_STATE": str(state)}
+        env = {**os.environ, "YAIE_EXERCISES_DIR": str(exercises), "YAIE_STATE": str(state)}
+        share_processors(env)
+        yield env
 
 
 def differences(root: Path = ROOT) -> list[str]:

@@ -57,6 +57,7 @@ EXPLAIN: Explain = {
         "thread block."
     ),
 }
+UNSET = "A thread that skips an assignment keeps what the variable had before: nothing at first."
 
 
 class KernelCase(Case):
@@ -285,7 +286,8 @@ def run(
         size = other_size(finding, kernels.source, name, arguments)
         _note_finding(see, finding, kernels.source, explain, size)
     if error is not None:
-        kind, told = next(((k, t) for k, t in explain.items() if k in str(error)), ("error", ""))
+        known = ((k, t) for k, t in explain.items() if k.replace("_", " ") in str(error))
+        kind, told = next(known, ("error", ""))
         see.found(Found(kind), str(error), told(None) if callable(told) else told)
     if stray := off_the_stream(without_comments(kernels.source)):
         line, text = stray
@@ -314,7 +316,8 @@ def _note_finding(
     lines = source.splitlines()
     inside = 0 < finding.line <= len(lines) and not finding.header
     text = lines[finding.line - 1].strip() if inside else ""
-    told = explain.get(finding.kind, "")
+    unset = finding.kind == "uninitialized" and finding.memory == "none"  # a thread's own variable
+    told = UNSET if unset else explain.get(finding.kind, "")
     told = told(finding) if callable(told) else told
     see.found(Found(finding.kind, text, _where(finding)), finding.message, f"{size}{told}")
 

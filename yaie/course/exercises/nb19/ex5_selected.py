@@ -27,6 +27,10 @@ EXPLAIN = AS_IN_RUNG_2 | {
         "Row t of selected begins at t * most, and has counts[t] valid entries. An entry is a "
         "position in the sequence; find_slot(context, position, paged.block_size) is its slot."
     ),
+    "time_limit": (
+        "Walk over the counts[token] valid entries of a row, not over all `most`, and move on in "
+        "every iteration."
+    ),
 }
 
 
