@@ -34,6 +34,7 @@ _NAMES = {
     "steps": "ScanStep draw_scan Search draw_search Stage draw_reduction Tray draw_tray",
     "matmul": "ProductStep draw_product Part draw_owners draw_places",
     "tensor_core": "draw_fragments pipeline replay draw_pipeline",
+    "ring": "draw_ring draw_box draw_address_bits",
     "building": "Piece draw_binary draw_autograd",
     "benchmark": "draw_benchmark",
     "parallel": "HeadShares draw_head_shares Matrix draw_matrices draw_speculation",
