@@ -389,10 +389,13 @@ CASES = [
         oracle=row_sums, operator=rows.row_sum, atol=1e-4, output_dtype=torch.float32,
     ),
     Case(
-        "row_sum_boxes", "reduce/row_sum_boxes.cu",
+        "row_product", "reduce/row_product.cu",
         ((0, 8), (3, 0), (65, 72), (1, 1032), (130, 520), (1823, 784), (1, 8), (3, 1000)),
-        inputs=lambda shape, draw: (draw(*shape),), outputs=one_per_row, arguments=of_matrix,
-        oracle=row_sums, atol=1e-4, output_dtype=torch.float32, dtypes=HALVES, any_alignment=False,
+        inputs=lambda shape, draw: (draw(*shape), draw(shape[1])),
+        outputs=lambda x, _: [(x.shape[0],)],
+        arguments=lambda inputs, outputs: (*inputs, *outputs, *inputs[0].shape),
+        oracle=lambda x, w: (x.double() @ w.double(),), atol=1e-4, output_dtype=torch.float32,
+        dtypes=HALVES, any_alignment=False,
     ),
     Case(
         "normalize_rows", "reduce/normalize_rows.cu", (*MATRICES, (7, 64)),

@@ -1,21 +1,22 @@
-// Row sums through boxes that TMA copies: one thread asks, 64 others add.
+// A matrix times a vector through boxes that TMA copies: one thread asks, 64 others multiply and add.
 //
-// Needs     sm_90 (TMA, mbarrier)
-// Computes  out[r] = Σ x[r][c] over c, in float32
-// Shapes    x [rows, columns], float16 or bfloat16; out [rows]; columns must be a multiple of 8 and
-//           x aligned to 16 bytes, or the launcher returns cudaErrorMisalignedAddress
+// Needs     sm_90a (TMA, mbarrier)
+// Computes  out[r] = Σ x[r][c] w[c] over c, in float32
+// Shapes    x [rows, columns] and w [columns], float16 or bfloat16; out [rows]; columns must be a
+//           multiple of 8, x and w aligned to 16 bytes, or the launcher returns
+//           cudaErrorMisalignedAddress
 // Owns      each thread block: ROWS rows; each of its first ROWS threads: one of them; the first
 //           thread of the last warp: the copies of all
-// Moves     every element once, in boxes of ROWS × COLUMNS: rows × columns × 2 bytes
-// Compiled  32 registers per thread, none spilled (ptxas 13.0)
-// Oracle    x.double().sum(-1), in tests/test_kernels.py
+// Moves     x once, in boxes of ROWS × COLUMNS: rows × columns × 2 bytes; w once per thread block
+// Compiled  at most 42 registers per thread, none spilled (ptxas 13.0)
+// Oracle    x.double() @ w.double(), in tests/test_kernels.py
 // Idea      STAGES boxes have places in a ring. The mbarrier `full` of a place tells that its box has
 //           arrived, `empty` that all threads have added it. TMA swizzles the box, so that 8 threads
-//           that read 16 bytes of 8 rows read from all banks.
+//           that read 16 bytes of 8 rows read from all banks, and fills in zeros past the edges.
 #include "hopper.cuh"
 
 constexpr int ROWS = 64, COLUMNS = 64;  // of a box; a row of it has 128 bytes
-constexpr int BYTES = ROWS * COLUMNS * 2;
+constexpr int BOX_BYTES = ROWS * COLUMNS * 2, WEIGHT_BYTES = COLUMNS * 2;
 constexpr int STAGES = 4;
 constexpr int THREADS = ROWS + WARP;  // the last warp asks for boxes
 
@@ -24,8 +25,10 @@ __device__ __forceinline__ int swizzled(int byte) { return byte ^ (byte >> 7 & 7
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
-    row_sum_boxes(const __grid_constant__ CUtensorMap map, float* out, int rows, int columns) {
-    __shared__ __align__(1024) unsigned char places[STAGES][BYTES];
+    row_product(const __grid_constant__ CUtensorMap map, const __grid_constant__ CUtensorMap w_map,
+                float* out, int rows, int columns) {
+    __shared__ __align__(1024) unsigned char places[STAGES][BOX_BYTES];
+    __shared__ __align__(128) T weights[STAGES][COLUMNS];
     __shared__ uint64_t full[STAGES], empty[STAGES];
     int first_row = blockIdx.x * ROWS, boxes = ceil_div(columns, COLUMNS);
     // exercise 24.4 begin: how many threads arrive per phase of full[stage] and of empty[stage]
@@ -39,10 +42,11 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) fence_mbarrier_init();
     __syncthreads();
 
-    auto ask = [&](int box, int stage) {  // one thread has TMA copy a box to a place
-        // exercise 24.2 begin: arrive at full[stage], and start the copy
-        mbarrier_arrive_expect(&full[stage], BYTES);
+    auto ask = [&](int box, int stage) {  // one thread has TMA copy a box and its part of w
+        // exercise 24.2 begin: arrive at full[stage], and start both copies
+        mbarrier_arrive_expect(&full[stage], BOX_BYTES + WEIGHT_BYTES);
         tma_load(places[stage], map, &full[stage], box * COLUMNS, first_row);
+        tma_load(weights[stage], w_map, &full[stage], box * COLUMNS);
         // exercise 24.2 end
     };
     float sum = 0.0f;
@@ -50,7 +54,8 @@ __global__ void __launch_bounds__(THREADS)
         for (int chunk = 0; chunk < COLUMNS / Vec<T>::SIZE; ++chunk) {
             int byte = swizzled(threadIdx.x * 128 + chunk * 16);
             Vec<T> held = load16(reinterpret_cast<const T*>(places[stage] + byte));
-            for (int i = 0; i < Vec<T>::SIZE; ++i) sum += to_float(held[i]);
+            Vec<T> factor = load16(&weights[stage][chunk * Vec<T>::SIZE]);  // the same for all
+            for (int i = 0; i < Vec<T>::SIZE; ++i) sum += to_float(held[i]) * to_float(factor[i]);
         }
     };
     // exercise 24.4 begin: thread ROWS asks for all boxes, threads 0 to ROWS - 1 add them
@@ -75,11 +80,12 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static cudaError_t launch(const T* x, float* out, int rows, int columns, cudaStream_t stream) {
+static cudaError_t launch(const T* x, const T* w, float* out, int rows, int columns,
+                          cudaStream_t stream) {
     if (rows == 0) return cudaSuccess;
     if (columns == 0) return cudaMemsetAsync(out, 0, rows * sizeof(float), stream);
-    if (columns % Vec<T>::SIZE || !aligned16(x)) return cudaErrorMisalignedAddress;
-    CUtensorMap map = {};
+    if (columns % Vec<T>::SIZE || !aligned16(x, w)) return cudaErrorMisalignedAddress;
+    CUtensorMap map = {}, w_map = {};
     cudaError_t error = cudaErrorInvalidValue;
     // exercise 24.2 begin: set `error` to what make_tensor_map returns for x
     size_t sizes[] = {static_cast<size_t>(columns), static_cast<size_t>(rows)};
@@ -88,15 +94,18 @@ static cudaError_t launch(const T* x, float* out, int rows, int columns, cudaStr
     error = make_tensor_map(&map, x, sizes, &stride, box, Swizzle::SPAN_128);
     // exercise 24.2 end
     if (error != cudaSuccess) return error;
-    row_sum_boxes<T><<<ceil_div(rows, ROWS), THREADS, 0, stream>>>(map, out, rows, columns);
+    int part[] = {COLUMNS};
+    error = make_tensor_map(&w_map, w, {static_cast<size_t>(columns)}, nullptr, part, Swizzle::NONE);
+    if (error != cudaSuccess) return error;
+    row_product<T><<<ceil_div(rows, ROWS), THREADS, 0, stream>>>(map, w_map, out, rows, columns);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t row_sum_boxes_f16(const __half* x, float* out, int rows, int columns,
-                                         cudaStream_t stream) {
-    return launch(x, out, rows, columns, stream);
+extern "C" cudaError_t row_product_f16(const __half* x, const __half* w, float* out, int rows,
+                                       int columns, cudaStream_t stream) {
+    return launch(x, w, out, rows, columns, stream);
 }
-extern "C" cudaError_t row_sum_boxes_bf16(const __nv_bfloat16* x, float* out, int rows,
-                                          int columns, cudaStream_t stream) {
-    return launch(x, out, rows, columns, stream);
+extern "C" cudaError_t row_product_bf16(const __nv_bfloat16* x, const __nv_bfloat16* w, float* out,
+                                        int rows, int columns, cudaStream_t stream) {
+    return launch(x, w, out, rows, columns, stream);
 }
