@@ -12,6 +12,7 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
+from yaie.course.lessons import asynchrony
 from yaie.course.lessons.data_nb16 import Asked
 from yaie.course.lessons.data_nb16 import owners as fragments
 from yaie.course.lessons.flat_tree import flatten
@@ -93,6 +94,14 @@ STEPS = [
     viz.Step((("a", "decode", 1),), preempted=("b",), finished=("a",), free_blocks=3),
     viz.Step((("b", "prefill", 8), ("c", "idle", 0)), free_blocks=1),
 ]
+
+
+def ring_moments(expect: int = asynchrony.BYTES) -> list:
+    ring = asynchrony.Ring()
+    return ring.run(asynchrony.produce(ring, 3, expect), asynchrony.consume(ring, 3))
+
+
+RING, BROKEN_RING = ring_moments(), ring_moments(expect=0)
 
 
 def many_steps(num_requests: int) -> list[viz.Step]:
@@ -326,6 +335,25 @@ PICTURES = {
     "lengths": (lambda: draw_lengths([3, 5], [2, 9], 20), {"reserved (20), empty"}),
     "map": (lambda: viz.draw_course_map(), {"Scheduler", "29"}),
     "map of 03": (lambda: viz.draw_course_map(3), {"KV blocks"}),
+    "ring": (
+        lambda: viz.draw_ring(RING[9]),
+        {"lacks 1 arrival, 0 bytes", "tile 1", "phase 0, parity 0"},
+    ),
+    "broken ring": (
+        lambda: viz.draw_ring(BROKEN_RING[-1]), {"read: half nothing and half tile 0, tile 1"},
+    ),
+    "box outside": (
+        lambda: viz.draw_box((72, 70), (64, 64), (-8, -8)),
+        {"x = -8, y = -8: 3,136 elements, 960 zeros", "tensor: 70 rows of 72"},
+    ),
+    "box of zeros": (
+        lambda: viz.draw_box((8, 90), (64, 8), (8, -20)),
+        {"x = 8, y = -20: 0 elements, 512 zeros"},
+    ),
+    "address bits": (
+        lambda: viz.draw_address_bits(688, 736, (9, 8, 7), (6, 5, 4)),
+        {"688", "736", "xored: bit 9 into 6, 8 into 5, 7 into 4; red: a bit that differs"},
+    ),
     "readme": (viz.draw_readme_strip, {"two chats share blocks of memory"}),
     "film strip": (lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")), {"e"}),
     "program tiles": (

@@ -162,6 +162,11 @@ All kernels of a step become twice as fast, and the step takes as long as before
 compute-sanitizer finds nothing in a program of torch. What may it have missed?
     Reads past a tensor that stay within the allocator's own memory, shapes that were not run, and
     faults between two kernels.
+# 24_hopper_asynchrony
+A thread waits for parity 0 of an mbarrier that is in phase 1. Does it wait?
+    No. Phase 1 has parity 1, so the phase of parity 0 is the one before, which is complete.
+A box of 64 × 64 numbers of 16 bits lies half outside its tensor. How many bytes are expected?
+    8,192, as for every box: zeros arrive for what lies outside, and TMA counts them too.
 # 27_back_ends
 A back end cannot compute what it is asked for. What should happen?
     It says so before it has written anything; the next one computes it, and the user is told

@@ -55,10 +55,10 @@ class Moment:
 
 
 def tile_name(halves: tuple[int | None, int | None]) -> str:
-    """What was read, in words: "tile 3", "nothing", "half of tile 0 and half of tile 2"."""
+    """What was read, in words: "tile 3", "nothing", "half tile 0 and half tile 2"."""
     if halves[0] == halves[1]:
         return "nothing" if halves[0] is None else f"tile {halves[0]}"
-    return " and ".join(f"half of {tile_name((half, half))}" for half in halves)
+    return " and ".join(f"half {tile_name((half, half))}" for half in halves)
 
 
 def draw_ring(state: Moment, at: Place | None = None) -> Figure:
@@ -113,9 +113,9 @@ def draw_box(
     """
     low = [min(0, corner[i]) for i in (0, 1)]
     high = [max(sizes[i], corner[i] + box[i]) for i in (0, 1)]
-    unit = min(3.0 / (high[0] - low[0]), 2.0 / (high[1] - low[1]))
+    unit = min(2.6 / (high[0] - low[0]), 2.0 / (high[1] - low[1]))
     left, top = MARGIN - low[0] * unit, 0.5 - low[1] * unit
-    page = Page(2 * MARGIN + max(3.0, (high[0] - low[0]) * unit), 0.9 + 2.0, at)
+    page = Page(2 * MARGIN + 2.6, 0.9 + 2.0, at)
     grid = page.grid(left, top, unit, unit)
     grid.area((0, sizes[1]), (0, sizes[0]), tint(SKY, 0.25), edge=FAINT)
     rows, columns = ((corner[i], corner[i] + box[i]) for i in (1, 0))
