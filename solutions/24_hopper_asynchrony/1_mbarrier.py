@@ -6,7 +6,8 @@ threads said that they expect. As soon as it lacks neither, the next phase begin
 one or the one before, is complete; it never waits. Bytes may come before they are expected: then
 the phase lacks a negative number of bytes.
 
-Generated from Mbarrier.arrive, Mbarrier.complete, Mbarrier.finish_phase, Mbarrier.try_wait in yaie/course/lessons/asynchrony.py.
+Generated from Mbarrier.arrive, Mbarrier.complete, Mbarrier.finish_phase, Mbarrier.try_wait in
+yaie/course/lessons/asynchrony.py.
 Edit it there, and run `python -m yaie.course build`.
 """
 

@@ -98,7 +98,7 @@ def _header(exercise: Exercise, solved: bool) -> Iterator[str]:
 
 
 def _for_authors(exercise: Exercise) -> Iterator[str]:
-    yield f"Generated from {exercise.what} in {exercise.source}."
+    yield from textwrap.wrap(f"Generated from {exercise.what} in {exercise.source}.", WIDTH - 2)
     yield "Edit it there, and run `python -m yaie.course build`."
 
 
