@@ -205,6 +205,19 @@ def test_a_fallback_is_said_once_whatever_the_sizes(monkeypatch):
     assert len(registry._announced) == 2
 
 
+@pytest.mark.parametrize(
+    ("card", "words"),
+    [
+        ((8, 0), "paged_attention, sample by cuda"),
+        ((9, 0), "paged_attention by cuda_hopper; sample by cuda"),
+    ],
+)
+def test_a_back_end_for_other_cards_is_not_named(card, words, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: card)
+    chosen = {"paged_attention": "auto", "sample": "auto"}
+    assert registry.in_words(chosen, torch.device("cuda", 0)) == words
+
+
 def test_a_device_without_a_list_has_the_reference():
     assert registry.order("add", "mps") == ["reference"]
     assert registry.compute("add", "auto", "mps", torch.ones(2), torch.ones(2)).tolist() == [2, 2]

@@ -298,7 +298,7 @@ class Engine:
         computed = dict(self.runner.model.backends)
         if not self._samples_on_device():
             del computed["sample"]  # the sampler chooses the tokens
-        return in_words(computed, self.device.type)
+        return in_words(computed, self.device)
 
     def _samples_on_device(self) -> bool:
         """Whether the operator `sample` chooses tokens; the sampler may be replaced at any time."""

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 AUTO = "auto"
+HOPPER = (9, 0)  # the compute capability of the cards that cuda_hopper takes
 ORDER = {"cuda": ("cuda_hopper", "cuda", "triton", "reference"), "cpu": ("cpp", "reference")}
 
 # Operator -> the modules of `yaie.ops` that have a function of its name, or module:function if the
@@ -122,11 +123,14 @@ def plug(operator: str, place: str) -> None:
     register(operator, place, function)
 
 
-def in_words(backends: Mapping[str, str], device: str) -> str:
+def in_words(backends: Mapping[str, str], device: str | torch.device) -> str:
     """Which operators each back end computes on a device, such as "cpu"."""
-    names: dict[str, list[str]] = {}
+    device, names = torch.device(device), {}
     for operator, backend in backends.items():
-        backend = order(operator, device)[0] if backend == AUTO else backend
+        if backend == AUTO:
+            backend, *others = order(operator, device.type)
+            if backend == "cuda_hopper" and torch.cuda.get_device_capability(device) != HOPPER:
+                backend = others[0]
         names.setdefault(backend, []).append(operator)
     return "; ".join(f"{', '.join(who)} by {backend}" for backend, who in names.items())
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from yaie.build import dtypes, jit, nvcc
-from yaie.ops.registry import Declined, Unsupported
+from yaie.ops.registry import HOPPER, Declined, Unsupported
 
 SUFFIXES = {getattr(torch, name): suffix for name, suffix in dtypes.SUFFIXES.items()}
 SINCE_SM_80 = {torch.float16: (8, 0), torch.bfloat16: (8, 0)}  # of mma.sync as csrc/ uses it
@@ -97,7 +97,7 @@ def require_tensor_cores(
 
 def require_hopper(x: torch.Tensor) -> None:
     """Raise Declined unless x's card has wgmma, which takes x's dtype; the emulator has it."""
-    if x.is_cuda and (has := torch.cuda.get_device_capability(x.device)) != (9, 0):
+    if x.is_cuda and (has := torch.cuda.get_device_capability(x.device)) != HOPPER:
         raise Declined(f"wgmma needs sm_90a, this is sm_{has[0]}{has[1]}")
     if x.dtype not in SINCE_SM_80:
         raise Declined(f"tensor cores take float16 and bfloat16 here, got {x.dtype}")
