@@ -85,6 +85,35 @@ __device__ __forceinline__ void increase_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;\n" ::"n"(REGISTERS));
 }
 
+// --------------------------------------------------------------------------------- clusters
+
+// Thread blocks that run together on SMs beside each other, and reach each other's shared memory: a kernel
+// with __cluster_dims__(x, y, z). All have started, and all that their threads have stored is seen,
+// when cluster_sync returns; none may end before the others are done with its shared memory.
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile(
+        "barrier.cluster.arrive.release;\n"
+        "barrier.cluster.wait.acquire;\n" ::
+            : "memory");
+}
+__device__ __forceinline__ int cluster_rank() {  // of this thread block
+    int rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;\n" : "=r"(rank));
+    return rank;
+}
+// Arrive at the mbarrier that another thread block has at the same place in its shared memory. Only
+// its own threads can wait there.
+__device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) {
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %0, %1;\n"
+        "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n"
+        "}\n" ::"r"(shared_address(barrier)),
+        "r"(rank)
+        : "memory");
+}
+
 // -------------------------------------------------------------------------------------- TMA
 
 // How the 16-byte chunks of a row are permuted in shared memory, so that the chunks of one column
@@ -152,6 +181,18 @@ __device__ __forceinline__ void tma_load(void* to, const CUtensorMap& map, uint6
         "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%3, %4, %5}], [%2];\n" ::"r"(shared_address(to)),
         "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+        : "memory");
+}
+
+// Start loading the box into each thread block of the cluster whose bit is set in `blocks`: to the same
+// place in its shared memory, counted by the mbarrier at the same place. It is read only once.
+__device__ __forceinline__ void tma_load_multicast(void* to, const CUtensorMap& map,
+                                                   uint64_t* barrier, int x, int y,
+                                                   uint16_t blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, {%3, %4}], [%2], %5;\n" ::"r"(shared_address(to)),
+        "l"(&map), "r"(shared_address(barrier)), "r"(x), "r"(y), "h"(blocks)
         : "memory");
 }
 

@@ -10,8 +10,8 @@
     RUN k<<<1, 64, 0, stream>>>(x, out);    its launcher; several lines stand between RUN and END
 
 Each wrong line is a fault of its own, the case without any its correct twin, and a case without
-wrong lines an idiom. The report must name the replaced line or, with @NAME, one that ends in
-`// @NAME`. `a+b` are two kinds at once, `a|b` one or the other; after `?` it shows
+wrong lines an idiom. The report must name the replaced line or, with @NAME (or several), one that
+ends in `// @NAME`. `a+b` are two kinds at once, `a|b` one or the other; after `?` it shows
 only where another thread comes first. A launcher gets x = 1 … 97, and out, zeros.
 """
 
@@ -27,7 +27,7 @@ FOLDER = Path(__file__).parent / "emulator" / "planted"
 FILES = sorted(file.stem for file in FOLDER.glob("*.cu"))
 ELEMENTS = 97  # of x and out: no multiple of anything
 _WRONG = re.compile(
-    r"\s*//! (?P<kinds>[\w+|]+)(?P<rare>\?)?(?: @(?P<mark>\w+))?:(?: (?P<code>.*))?"
+    r"\s*//! (?P<kinds>[\w+|]+)(?P<rare>\?)?(?P<marks>(?: @\w+)*):(?: (?P<code>.*))?"
 )
 _BEGIN = (
     'extern "C" cudaError_t run_{}(const float* x, float* out, int n, cudaStream_t stream) {{ {}'
@@ -79,7 +79,7 @@ def _case(name: str, rows: list[str], start: int) -> list[Version]:
     found = [Version(name, _text(name, start, code), value=value)]
     for index, (number, match) in enumerate(edits, start=1):
         own = f"{name}_{index}"
-        lines = marks[match["mark"]] if match["mark"] else {number + 1}
+        lines = set().union(*(marks[m] for m in re.findall(r"\w+", match["marks"]))) or {number + 1}
         wrong = re.match(r"\s*(?:RUN )?", code[number])[0] + (match["code"] or "")
         kinds = frozenset(re.split(r"[+|]", match["kinds"]))
         text = _text(own, start, code | {number: wrong})

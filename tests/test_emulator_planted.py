@@ -81,7 +81,7 @@ def test_the_same_value_is_told_and_is_no_fault():
     assert str(report).startswith(f"no fault found\n  no fault: {note.message}\n")
 
 
-@pytest.mark.parametrize("file", ["shared", "global", "warps", "grid"])
+@pytest.mark.parametrize("file", ["shared", "global", "warps", "grid", "clusters"])
 def test_without_checks_the_same_is_computed(file):
     """Threads that wait for each other end, though nothing else lets them take turns."""
     module = Module(planted.source(file, faults=False), planted.FOLDER / f"{file}.cu")

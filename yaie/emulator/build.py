@@ -84,12 +84,12 @@ PARTS = ("core", "checker")
 _SOURCES = {
     "core": (
         *("async", "async_barriers", "async_products", "boxes", "calls", "copies", "core"),
-        *("engines", "failure", "grid", "limits", "memory", "products", "stacks", "together"),
+        *("engines", "failure", "grid", "limits", "memory", "products", "stacks", "team"),
         "warp",
     ),
     "checker": (
-        *("async_checks", "checker", "counters", "happens", "hooks", "shadow", "races"),
-        *("host_checks", "undefined", "unset"),
+        *("async_checks", "checker", "cluster_checks", "counters", "happens", "hooks", "shadow"),
+        *("races", "host_checks", "undefined", "unset"),
     ),
 }
 

@@ -52,6 +52,11 @@ _SHARED = re.compile(r"(?P<extern>\bextern\s+)?\b__shared__\s+(?P<rest>[^;{}]*);
 
 def element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
     """`tile[1][0]` for a byte of an array, as the file declares it, or else which byte it is."""
+    block = f" of its cluster's thread block {raw.owner - 1}" if raw.owner else ""
+    return _element(raw, memories, source) + block
+
+
+def _element(raw: runtime.RawFailure, memories: Sequence[Memory], source: str) -> str:
     name = name_of(raw.range, memories)
     memory = memories[raw.range] if 0 <= raw.range < len(memories) else Memory(name, 0)
     if memory.item:

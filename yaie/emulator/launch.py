@@ -274,6 +274,7 @@ _ERRORS = {
     718: "cudaErrorInvalidPc",
     719: "cudaErrorLaunchFailure",
     720: "cudaErrorCooperativeLaunchTooLarge",
+    912: "cudaErrorInvalidClusterSize",
 }
 
 

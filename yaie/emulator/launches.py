@@ -11,7 +11,7 @@ _BOUNDS = r"\s*__(?:launch_bounds|block_size|cluster_dims|maxnreg)__\s*\((?:[^()
 KERNEL = re.compile(
     rf"__global__\b(?:\s*(?:static|inline)|{_BOUNDS})*\s*\bvoid\b(?:{_BOUNDS})*\s*(\w+)\s*\("
 )
-_LAUNCH_BOUNDS = re.compile(r"__launch_bounds__\s*\(")
+_CHECKED_BOUNDS = re.compile(r"__(launch_bounds|cluster_dims)__\s*\(")
 _NAME = re.compile(  # of the kernel, past other attributes
     r"\s*(?:(?:void|inline|static|__global__)\s+|__\w+__\s*\((?:[^()]|\([^()]*\))*\)\s*)*\w+\s*\("
 )
@@ -45,15 +45,15 @@ def refuse_calls(source: str, path: Path, first_line: int) -> None:
 
 
 def begin_with_bounds(source: str) -> str:
-    """Let the body of a kernel with `__launch_bounds__` begin with a check of them."""
+    """Let the body of a kernel begin with its `__launch_bounds__` and `__cluster_dims__`."""
     hidden, pieces, end = hide(source), [], 0
-    for found in _LAUNCH_BOUNDS.finditer(hidden):
+    for found in _CHECKED_BOUNDS.finditer(hidden):
         last = closing(hidden, found.end())
         name = _NAME.match(hidden, last + 1)
         body = name and re.compile(r"\)\s*\{").match(hidden, closing(hidden, name.end()))
         if body:
             given = " ".join(hidden[found.end() : last].split())
-            pieces += [source[end : body.end()], f" ::emulator::launch_bounds({given});"]
+            pieces += [source[end : body.end()], f" ::emulator::{found[1]}({given});"]
             end = body.end()
     return "".join([*pieces, source[end:]])
 

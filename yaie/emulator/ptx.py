@@ -13,6 +13,10 @@ from yaie.emulator.ptx_instructions import instruction
 from yaie.emulator.ptx_operands import LITERAL, PTX, Assembly, Unknown, parts, plain, split
 
 _OPERAND = re.compile(r'\s*"([^"]*)"\s*\((.*)\)\s*', re.S)
+_CLUSTER_SYNC = re.compile(
+    r"barrier\.cluster\.arrive(?:\.release)?(?:\.aligned)?\s*;\s*"
+    r"barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?\s*;"
+)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
@@ -42,6 +46,7 @@ def translate(statement: str) -> str:
         before.append(f"uint64_t {variable} = {initial};")
         if number < len(outputs):
             after.append(f"{PTX}put({value}, {variable});")
+    text = _CLUSTER_SYNC.sub("barrier.cluster.sync;", text)
     body = list(_statements(assembly, _COMMENT.sub("", text)))
     body = body or ['__asm__ __volatile__("" ::: "memory");']  # a barrier for the compiler only
     registers = [f"uint64_t reg_{plain(name)} = {PTX}undefined;" for name in assembly.registers]

@@ -59,8 +59,6 @@ def _copy_box(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     is_store = parts.index("global") < next(
         i for i, p in enumerate(parts) if p.startswith("shared")
     )
-    if any(part.startswith("multicast") for part in parts):
-        raise Unknown(f"`{'.'.join(parts)}` is not emulated")
     shared, tensor = (operands[1], operands[0]) if is_store else (operands[0], operands[1])
     barrier = "nullptr" if is_store else assembly.address(operands[2], ["shared"])
     map_, coordinates = split(tensor.strip()[1:-1])
@@ -70,8 +68,11 @@ def _copy_box(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
             f"`{'.'.join(parts)}` with coordinates `{coordinates.strip()}` cannot be read"
         )
     place = assembly.address(shared, ["shared"])
-    call = f"{PTX}copy_box({assembly.value(map_)}, {place}, {str(is_store).lower()}, {barrier}"
-    return f"{call}, {values})"
+    how = str(is_store).lower()
+    if "multicast::cluster" in parts:
+        how = f"(uint32_t)({assembly.value(operands[3])})"
+    function = "multicast_box" if "multicast::cluster" in parts else "copy_box"
+    return f"{PTX}{function}({assembly.value(map_)}, {place}, {how}, {barrier}, {values})"
 
 
 def _copy_bytes(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
@@ -123,6 +124,19 @@ def _elect(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     return f"{assembly.place(lane)} = {call}"
 
 
+def _map_shared(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
+    """mapa: of an address in shared memory, or of a pointer."""
+    function = "map_shared" if "shared::cluster" in parts else "map_pointer"
+    address, rank = map(assembly.value, operands[1:])
+    return f"{assembly.place(operands[0])} = {PTX}{function}({address}, {rank})"
+
+
+def _shared_rank(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
+    space = ["shared"] if "shared::cluster" in parts else []
+    address = assembly.address(f"[{operands[1]}]", space)
+    return f"{assembly.place(operands[0])} = emulator_shared_rank({address})"
+
+
 def _call(text: str) -> Emit:
     """What has no operands, or one number that `{}` stands for."""
     return lambda assembly, _, operands: text.format(*map(assembly.value, operands))
@@ -159,4 +173,6 @@ INSTRUCTIONS: list[tuple[str, Emit]] = [
     (r"fence\.mbarrier_init\.release\.cluster", _call("emulator_fence_async(1)")),
     (r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(::cta)?\.b16", _store_matrix),
     (r"elect\.sync", _elect),
+    (r"mapa(\.shared::cluster)?\.u(32|64)", _map_shared),
+    (r"getctarank(\.shared::cluster)?\.u(32|64)", _shared_rank),
 ]

@@ -232,7 +232,11 @@ def _active(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
 def _barrier(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     if "warp" in parts:
         return f"__syncwarp((unsigned)({assembly.value(operands[0])}))"
-    if "cluster" in parts or not {"sync", "arrive"} & set(parts):
+    if "cluster" in parts:
+        if "sync" in parts:  # arrive and wait in one statement, see ptx.py
+            return "emulator_sync_team(0)"
+        return f"emulator_cluster_{parts[2]}({int('relaxed' not in parts)})"
+    if not {"sync", "arrive"} & set(parts):
         raise Unknown(f"`{'.'.join(parts)}` is not emulated")
     if [operand.strip() for operand in operands] == ["0"]:
         return "__syncthreads()"

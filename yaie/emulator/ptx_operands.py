@@ -34,6 +34,18 @@ _SPECIAL = {
     "lanemask_le": f"(2u << {PTX}lane()) - 1",
     "lanemask_gt": f"~((2u << {PTX}lane()) - 1)",
     "lanemask_ge": f"~((1u << {PTX}lane()) - 1)",
+    "cluster_ctarank": "::emulator::cluster_rank()",
+    "cluster_nctarank": "::emulator::cluster_size()",
+    **{
+        f"{name}.{axis}": value.format(axis)
+        for name, value in (
+            ("cluster_ctaid", "::emulator::block_in_cluster().{}"),
+            ("cluster_nctaid", "emulator_cluster_dim().{}"),
+            ("clusterid", "blockIdx.{0} / emulator_cluster_dim().{0}"),
+            ("nclusterid", "gridDim.{0} / emulator_cluster_dim().{0}"),
+        )
+        for axis in "xyz"
+    },
     **{
         f"{name}.{axis}": f"{built_in}.{axis}"
         for name, built_in in (

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from yaie.emulator.text import functions as in_functions
+
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 _MARK = re.compile(r'^#line (\d+) "((?:[^"\\\n]|\\.)*)"\n?', re.MULTILINE)
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+.*__(?:device|global)__", re.MULTILINE)
@@ -16,6 +18,7 @@ _SHARED = re.compile(
     r"(?:=(?!=)|\{)"
 )
 _CONSTANT = re.compile(rf"\b__constant__\s[^;={{}}()]*?\b(\w+){_ARRAY}[;=]")
+_TOGETHER = re.compile(r"__cluster_dims__|cudaLaunchKernelEx|cudaLaunchCooperativeKernel")
 _HOST = re.compile(
     r"\bstd::(vector|string|to_string|(?:unordered_)?(?:map|set)|list|deque|queue|stack|function|"
     r"thread|mutex|(?:unique|shared)_ptr|max|min|sort|cout|cerr)\b(?!\s*::)"
@@ -45,6 +48,15 @@ def refuse(code: str, hidden: str) -> None:
         problem = f"the __shared__ variable {found[1]} cannot be initialized where it is declared"
         remedy = "let a thread store its value, then call __syncthreads()"
         _fail(code, found.start(), problem, remedy)
+    if _TOGETHER.search(plain):
+        in_function = in_functions(plain)
+        for found in re.finditer(r"__shared__", plain):
+            if not in_function(found.start()):
+                problem = (
+                    "a __shared__ variable outside a function is one for all thread blocks here"
+                )
+                remedy = "in a cluster or a cooperative launch declare it in the kernel"
+                _fail(code, found.start(), problem, remedy)
     functions = list(_functions(plain, macros))
     on_host = {f.name for f in functions if not f.on_device and "constexpr" not in f.header}
     on_host -= {f.name for f in functions if f.on_device}

@@ -32,6 +32,7 @@ _SHARED = re.compile(
 SHARED_SUFFIX = "_in_shared_memory"  # of the variable itself; its own name is a reference
 _ALIGNMENT = re.compile(r"(?:__align__|alignas)\s*\([^()]*\)")
 _PLACE = re.compile(r"(?<![\w.])(?:threadIdx|blockIdx|blockDim|gridDim)\b")
+_MEMBER = re.compile(r"(?:(?<=\.)|(?<=->))(?:blockDim|gridDim)\b")  # of cudaLaunchConfig_t
 _DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
 _DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\s*(?:(?:volatile|__volatile__)\s*)?\(")
@@ -216,7 +217,7 @@ def _replace_attributes(source: str) -> str:
 def _rename_variables(source: str) -> str:
     """Give variables such as `dim3 blockDim(256)` another name: the built-in ones are macros."""
     hidden = hide(source)
-    renamed: dict[int, str] = {}
+    renamed = {found.start(): found[0] for found in _MEMBER.finditer(hidden)}
     for found in _PLACE.finditer(hidden):
         if found.start() not in renamed and _declares(hidden, found.start()):
             end = _end_of_scope(hidden, found.end())

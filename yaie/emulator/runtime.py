@@ -24,7 +24,7 @@ KINDS = (
     *("stack_overflow", "division", "time_limit", "assertion", "trap"),
     *("pending_copy", "conversion", "shift", "same_value", "interrupted", "launcher_fault"),
     *("missing_return", "refused", "mbarrier", "barrier_count", "transaction_bytes"),
-    *("missing_fence", "warp_group", "pending_registers", "register_budget"),
+    *("missing_fence", "warp_group", "pending_registers", "register_budget", "cluster"),
 )
 MEMORIES = ("none", "global", "shared", "global")  # the last: __device__ variables
 ACCESSES = ("load", "store", "atomic")
@@ -47,7 +47,7 @@ class RawFailure(ctypes.Structure):
         *[("block", Index), ("thread", Index), ("other_block", Index), ("other_thread", Index)],
         *[("memory", c_int), ("access", c_int), ("other_access", c_int), ("size", c_int)],
         *[("range", c_int), ("offset", i64), ("address", u64), ("count", u64)],
-        *[("in_kernel", c_int), ("extent", u64)],
+        *[("in_kernel", c_int), ("extent", u64), ("owner", c_int)],
         ("text", c_char * 256),
     ]
 

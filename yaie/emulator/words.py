@@ -65,7 +65,8 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
     sides.sort(key=lambda side: ("load", "store", "atomic").index(side[1]))
     (one, does, line), (other, too, other_line) = sides
     also = "also " if does == too else ""
-    why = "thread blocks run in no order" if across else "no barrier stands between the two"
+    unordered = across and runtime.MEMORIES[raw.memory] == "global"
+    why = "thread blocks run in no order" if unordered else "no barrier stands between the two"
     return (
         f"In {line} {one} {_DOES[does]} {what}, which {other} {also}{_DOES[too]} in {other_line}, "
         f"and {why}"
@@ -198,6 +199,8 @@ def _about(raw, here, there: Place, memories, source: str) -> str:
     """A fault of mbarriers, whose words the runtime has chosen."""
     kind, name = runtime.KINDS[raw.kind], _mbarrier(raw, memories, source)
     also = f"; thread {raw.other_thread} waits in {there}" if there.line else ""
+    if also and kind == "deadlock" and str(raw.other_block) != str(raw.block):
+        also = also.replace(" waits", f" of thread block {raw.other_block} waits")
     if kind == "deadlock" and raw.address:
         return f"deadlock: waits for {name}, whose {_text(raw)}{also}"
     if kind == "deadlock":
@@ -248,7 +251,24 @@ def _is_flat(name: str, source: str) -> bool:
     return not re.search(rf"\b{name}\s*\[[^\]]*\]\s*\[", hide(source))
 
 
+def _cluster(raw, here: Place, there: Place, memories, source: str) -> str:
+    """In line 12 thread 5 reads tile[3] of its cluster's thread block 1, which may not have …"""
+    what = _text(raw)
+    if what not in ("start", "end"):
+        return f"In {here} thread {raw.thread} of thread block {raw.block} {what}"
+    threads = _numbers("thread", [(raw.thread.x, raw.thread.y, raw.thread.z)])[0]
+    block = _numbers("thread block", [(raw.block.x, raw.block.y, raw.block.z)])[0]
+    does = _DOES[runtime.ACCESSES[raw.access]]
+    why = (
+        "which may not have started: no barrier of the cluster stands before"
+        if what == "start"
+        else "which may have ended: it waits for nothing that follows"
+    )
+    return f"In {here} {threads} of {block} {does} {element(raw, memories, source)}, {why}"
+
+
 _BETWEEN = {
+    "cluster": _cluster,
     "pending_copy": _pending_copy,
     "missing_fence": _missing_fence,
     "pending_registers": _pending_registers,

@@ -1,5 +1,5 @@
-// Replaces NVIDIA's cooperative_groups.h: the grid, the thread block, tiles of up to one warp, and the lanes that
-// run the same code at the moment.
+// Replaces NVIDIA's cooperative_groups.h: the grid, the cluster, the thread block, tiles of up to one
+// warp, and the lanes that run the same code at the moment.
 #pragma once
 
 #include "cuda_runtime.h"
@@ -24,7 +24,7 @@ EMULATOR_INLINE thread_block this_thread_block() { return {}; }
 // All threads of a grid that cudaLaunchCooperativeKernel has launched.
 class grid_group {
   public:
-    EMULATOR_INLINE void sync() const { emulator_sync_grid(); }
+    EMULATOR_INLINE void sync() const { emulator_sync_team(1); }
     bool is_valid() const { return emulator_is_cooperative(); }
     unsigned long long num_blocks() const { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
     unsigned long long block_rank() const {
@@ -41,6 +41,30 @@ class grid_group {
 };
 
 EMULATOR_INLINE grid_group this_grid() { return {}; }
+
+// All threads of a cluster, whose thread blocks reach each other's shared memory.
+class cluster_group {
+  public:
+    EMULATOR_INLINE void sync() const { emulator_sync_team(0); }
+    EMULATOR_INLINE void barrier_arrive() const { emulator_cluster_arrive(1); }
+    EMULATOR_INLINE void barrier_wait() const { emulator_cluster_wait(1); }
+    unsigned int block_rank() const { return emulator::cluster_rank(); }
+    unsigned int num_blocks() const { return emulator::cluster_size(); }
+    dim3 block_index() const { return emulator::block_in_cluster(); }
+    dim3 dim_blocks() const { return emulator_cluster_dim(); }
+    unsigned int num_threads() const { return num_blocks() * thread_block().size(); }
+    unsigned int size() const { return num_threads(); }
+    unsigned int thread_rank() const {
+        return block_rank() * thread_block().size() + thread_block().thread_rank();
+    }
+    template <class T>
+    EMULATOR_INLINE T* map_shared_rank(T* address, int rank) const {
+        return (T*)emulator_map_shared((const void*)address, (uint32_t)rank);
+    }
+    unsigned int query_shared_rank(const void* address) const { return emulator_shared_rank(address); }
+};
+
+EMULATOR_INLINE cluster_group this_cluster() { return {}; }
 
 // A tile of `Size` adjacent lanes of one warp; Size is a power of two.
 template <unsigned int Size, class Parent = thread_block>

@@ -28,7 +28,7 @@
 #define __host__
 #define __constant__
 #define __managed__
-// One copy per core, since a core runs one thread block at a time.
+// One copy per core; emulator::Raw finds that of the running thread block of a cluster.
 #define __shared__ static __thread __attribute__((used))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))

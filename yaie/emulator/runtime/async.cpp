@@ -25,7 +25,7 @@ Failure failure_of(Core& core, Kind kind, const void* site, const void* address,
     failure.kind = kind;
     failure.error = 719;
     failure.site = site;
-    failure.block = core.block;
+    failure.block = core.here->index;
     if (core.current) failure.thread = core.current->index;
     failure.range = -1;
     failure.address = (uint64_t)address;
@@ -43,13 +43,12 @@ void note(Core& core, const Failure& failure) {
 
 void Async::begin_block(Order order, uint64_t seed) {
     order_ = order;
-    random_ = seed * 7919 + core_.block_number * 104729 + 1;
+    random_ = seed * 7919 + core_.team_number * 104729 + 1;
     polls_ = 0;
     idle_rounds_ = 0;
     barriers_.clear();
     flights_.clear();
-    for (Named& named : named_) named = {};
-    groups_.assign((core_.count + warp_group_size - 1) / warp_group_size, WarpGroup());
+    groups_.assign((core_.slots + warp_group_size - 1) / warp_group_size, WarpGroup());
     for (WarpGroup& group : groups_) group.registers = launch_registers();
 }
 
@@ -68,7 +67,7 @@ void Async::end_block() {
         if (core_.checking) observer->left(core_, flight);
     }
     core_.current = &core_.threads[0];
-    for (uint32_t i = 0; i < core_.count; ++i) land_copies(core_.threads[i], ~0ull);
+    for (uint32_t i = 0; i < core_.slots; ++i) land_copies(core_.threads[i], ~0ull);
     while (land_one()) {}
 }
 
@@ -97,7 +96,7 @@ bool Async::advance() {
     if (land_one()) return true;
     if (++idle_rounds_ > most_idle_rounds) return false;
     bool any = false;
-    for (uint32_t i = 0; i < core_.count; ++i) {
+    for (uint32_t i = 0; i < core_.slots; ++i) {
         if (core_.threads[i].state != State::at_mbarrier) continue;
         core_.threads[i].state = State::ready;
         any = true;

@@ -126,6 +126,7 @@ class Async {
     void land_batch(WarpGroup& group);
     int others_registers(const WarpGroup& group) const;
     int registers_of_block() const;
+    void check_own(const uint64_t* barrier, const char* does, const void* site);
     int launch_registers() const;
 
     Core& core_;
@@ -133,7 +134,6 @@ class Async {
     uint64_t random_ = 0, polls_ = 0;
     int idle_rounds_ = 0;
     Table<Barrier> barriers_;
-    Named named_[num_named];
     std::vector<Flight> flights_;
     std::vector<WarpGroup> groups_;
 };

@@ -39,6 +39,7 @@ void Async::mbarrier_init(uint64_t* address, uint32_t count, const void* site) {
         fault(core_, Kind::mbarrier, site, address,
               "is initialized for %u arrivals: 1 to %u are possible", count, most);
     }
+    check_own(address, "can initialize it", site);
     bool added;
     Barrier& found = barriers_.at((uint64_t)address, &added);
     if (found.valid && *address == mark_of(address)) {
@@ -104,7 +105,7 @@ void Async::complete_if_done(uint64_t* address, Barrier& found) {
     found.announced = found.issued = 0;
     progress();
     if (core_.checking) observer->mbarrier_complete(core_, address);
-    for (uint32_t i = 0; i < core_.count; ++i) {
+    for (uint32_t i = 0; i < core_.slots; ++i) {
         Thread& thread = core_.threads[i];
         if (thread.state == State::at_mbarrier && thread.awaited == address) {
             thread.state = State::ready;
@@ -112,10 +113,17 @@ void Async::complete_if_done(uint64_t* address, Barrier& found) {
     }
 }
 
+void Async::check_own(const uint64_t* address, const char* does, const void* site) {
+    if (core_.cluster == 1 || core_.owner(address) == core_.here) return;
+    fault(core_, Kind::mbarrier, site, address,
+          "is another thread block's, and only a thread of that block %s", does);
+}
+
 // A thread that asks for the first time is told how things are; a loop waits from the second time on.
 bool Async::mbarrier_wait(uint64_t* address, uint64_t phase, bool by_parity, const void* site) {
     Thread& me = *core_.current;
     tick();
+    check_own(address, "can wait for it", site);
     auto is_complete = [&] {
         const uint64_t present = barrier(address, site).phase;
         return by_parity ? (present & 1) != (phase & 1) : present > phase;
@@ -152,11 +160,11 @@ void Async::named_barrier(int id, int threads, bool waits, const void* site) {
               "barrier %d is to have %d threads, and the thread block has %u", id, threads,
               core_.count);
     }
-    if (id == 0 && waits && threads == all && !named_[0].arrived) {
+    if (id == 0 && waits && threads == all && !me.block->named[0].arrived) {
         core_.sync_threads(Vote::none, 0, site);
         return;
     }
-    Named& here = named_[id];
+    Named& here = me.block->named[id];
     if (here.arrived && here.threads != (uint32_t)threads) {
         Failure failure = failure_of(core_, Kind::barrier_count, site, nullptr,
                                      "barrier %d gets %d threads here and %u at the other place", id,
@@ -177,9 +185,11 @@ void Async::named_barrier(int id, int threads, bool waits, const void* site) {
     here.arrived = 0;
     progress();
     if (core_.checking) observer->named_complete(core_, id);
-    for (uint32_t i = 0; i < core_.count; ++i) {
+    for (uint32_t i = 0; i < core_.slots; ++i) {
         Thread& thread = core_.threads[i];
-        if (thread.state == State::at_named && thread.parameter == id) thread.state = State::ready;
+        if (thread.state == State::at_named && thread.parameter == id && thread.block == me.block) {
+            thread.state = State::ready;
+        }
     }
 }
 
@@ -189,7 +199,7 @@ Failure Async::lack(const Thread& thread) {
     const Kind kind = thread.state == State::at_group ? Kind::warp_group
                       : by_registers                  ? Kind::register_budget
                                                       : Kind::deadlock;
-    const bool at_mbarrier = thread.state == State::at_mbarrier;
+    const bool at_mbarrier = thread.state == State::at_mbarrier, at_team = thread.state == State::at_team;
     char text[200] = "";
     if (at_mbarrier) {
         bool added;
@@ -209,8 +219,11 @@ Failure Async::lack(const Thread& thread) {
         }
         snprintf(text, sizeof(text), "phase %llu (parity %d)%s%s", (unsigned long long)thread.phase,
                  (int)(thread.phase & 1), arrivals, bytes);
+    } else if (at_team) {
+        snprintf(text, sizeof(text), "the %s, to whose barrier not all of its threads come",
+                 core_.launch->cooperative ? "grid" : "cluster");
     } else if (thread.state == State::at_named) {
-        const Named& named = named_[thread.parameter];
+        const Named& named = thread.block->named[thread.parameter];
         snprintf(text, sizeof(text), "barrier %d, which %u of %u threads have reached",
                  thread.parameter, named.arrived, named.threads);
     } else if (thread.state == State::at_group) {

@@ -15,18 +15,21 @@ namespace emulator {
 
 void Checker::begin_async(Core& core) {
     meetings_.clear();
-    for (Meeting& one : named_) one = Meeting();
+    named_.assign(core.blocks.size() * num_named, Meeting());
     agents_.clear();
-    const size_t groups = (core.count + warp_group_size - 1) / warp_group_size;
+    const size_t groups = (core.slots + warp_group_size - 1) / warp_group_size;
     group_agents_.assign(groups, 0);
-    fences_.assign(core.count, {});
-    if (any_products_ || products_.size() < core.count) products_.assign(core.count, {});
+    fences_.assign(core.slots, {});
+    if (any_products_ || products_.size() < core.slots) products_.assign(core.slots, {});
+    team_given_.clear(), team_complete_.clear();
+    reaches_.assign(core.cluster > 1 ? core.slots * core.blocks.size() : 0, Reach());
+    exits_.assign(core.blocks.size(), Seen());
     any_products_ = false;
 }
 
 // A copy that no thread has waited for may write when the memory belongs to another thread block.
 void Checker::end_async(Core& core) {
-    for (uint32_t i = 0; i < core.count; ++i) {
+    for (uint32_t i = 0; i < core.slots; ++i) {
         if (threads_were_killed_ || core.threads[i].state != State::done) return;
     }
     meetings_.each([&](uint64_t address, Meeting& one) {
@@ -34,10 +37,12 @@ void Checker::end_async(Core& core) {
         Failure finding = describe(core, Kind::pending_copy, one.site);
         finding.address = address;
         locate(finding);
-        finding.thread = core.threads[agents_[(one.agent - first_agent) / 32].started_by].index;
+        const Thread& by = core.threads[agents_[(one.agent - first_agent) / 32].started_by];
+        finding.thread = by.index, finding.block = by.block->index;
         snprintf(finding.text, sizeof(finding.text), "end");
         add(finding);
     });
+    end_reaching(core);
 }
 
 void Checker::locate(Failure& failure) {
@@ -46,6 +51,7 @@ void Checker::locate(Failure& failure) {
     failure.memory = range->memory;
     failure.range = range->id;
     failure.offset = (int64_t)(failure.address - range->begin);
+    failure.owner = owner_of(*this_core, *range);
 }
 
 void Checker::found(Core& core, const Failure& failure) {
@@ -115,18 +121,18 @@ void Checker::mbarrier_seen(Core& core, const uint64_t* barrier) {
 
 void Checker::named_arrive(Core& core, int id) {
     Busy busy(core);
-    order_.give(core.current->linear, named_[id].pending);
+    order_.give(core.current->linear, named(core, id).pending);
 }
 
 void Checker::named_complete(Core& core, int id) {
     Busy busy(core);
-    for (uint32_t i = 0; i < core.count; ++i) {
+    for (uint32_t i = core.here->first; i < core.here->first + core.count; ++i) {
         const Thread& thread = core.threads[i];
         if (thread.state == State::at_named && thread.parameter == id) {
-            order_.take(i, named_[id].pending);
+            order_.take(i, named(core, id).pending);
         }
     }
-    named_[id].pending.clear();
+    named(core, id).pending.clear();
 }
 
 // -------------------------------------------------------------------------------- copy engine
@@ -146,7 +152,7 @@ void Checker::issued(Core& core, Flight& flight) {
     const AsyncOperation& what = flight.what;
     Agent agent;
     if (what.mbarrier) {
-        touch(core, what.mbarrier, sizeof(uint64_t), Access::atomic, flight.site, Manner::plain);
+        touch(core, what.mbarrier, sizeof(uint64_t), Access::atomic, flight.site, Manner::issuing);
         Meeting& one = meeting(what.mbarrier);
         const uint32_t me = core.current->linear;
         if (what.perform && !is_made_visible(me, one)) {
@@ -209,6 +215,7 @@ void Checker::left(Core& core, const Flight& flight) {
     finding.address = reinterpret_cast<uintptr_t>(flight.reads[0].begin);
     locate(finding);
     finding.thread = flight.by->index;
+    finding.block = flight.by->block->index;
     snprintf(finding.text, sizeof(finding.text), "left");
     add(finding);
 }
@@ -254,7 +261,7 @@ void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, 
     finding.other_site = other.address;
     finding.other_access = other.access;
     finding.other_thread = core.threads[store.thread].index;
-    finding.other_block = core.block;
+    finding.other_block = core.threads[store.thread].block->index;
     add(finding);
 }
 

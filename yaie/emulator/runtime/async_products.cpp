@@ -14,9 +14,9 @@ bool Async::meet(const void* mine, const void* site) {
     Thread& me = *core_.current;
     const uint32_t first = me.linear / warp_group_size * warp_group_size;
     WarpGroup& group = groups_[me.linear / warp_group_size];
-    if (core_.count < first + warp_group_size) {
+    if (core_.count < first - me.block->first + warp_group_size) {
         fault(core_, Kind::warp_group, site, nullptr,
-              "needs the 128 threads of a warp group: this one has %u", core_.count - first);
+              "needs the 128 threads of a warp group: this one has %u", core_.count - (first - me.block->first));
     }
     if (group.arrived && group.site != site) {
         Failure failure = failure_of(core_, Kind::warp_group, site, nullptr,
@@ -138,7 +138,7 @@ void Async::set_registers(bool increases, int registers, const void* site) {
     group.registers = registers;
     group.changed = true;
     release(group);
-    for (uint32_t i = 0; i < core_.count && !increases; ++i) {
+    for (uint32_t i = 0; i < core_.slots && !increases; ++i) {
         if (core_.threads[i].state == State::at_registers) core_.threads[i].state = State::ready;
     }
 }
@@ -150,12 +150,15 @@ bool Async::waits_for_registers(const Thread& thread) const {
 
 int Async::others_registers(const WarpGroup& group) const {
     int sum = -group.registers;
-    for (const WarpGroup& one : groups_) sum += one.registers;
+    const size_t all = groups_.size() / core_.blocks.size(), number = &group - &groups_[0];
+    for (size_t i = number / all * all; i < number / all * all + all; ++i) sum += groups_[i].registers;
     return sum;
 }
 
 // Those with which the thread block was launched, in registers per thread of one warp group.
-int Async::registers_of_block() const { return launch_registers() * (int)groups_.size(); }
+int Async::registers_of_block() const {
+    return launch_registers() * (int)(groups_.size() / core_.blocks.size());
+}
 
 // As many as fit for all its threads into an SM, which __launch_bounds__(threads, 1) lets it have.
 int Async::launch_registers() const {

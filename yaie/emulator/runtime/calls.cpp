@@ -8,8 +8,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include <vector>
-
 #include "grid.h"
 
 namespace emulator {
@@ -37,6 +35,25 @@ int visit(dl_phdr_info* info, size_t, void* data) {
     return search->found.begin != nullptr;
 }
 
+int visit_module(dl_phdr_info* info, size_t, void* data) {
+    auto* module = static_cast<Module*>(data);
+    Module found = {module->code, {}, 0, 0};
+    bool holds = false;
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
+        const auto& header = info->dlpi_phdr[i];
+        const uintptr_t begin = info->dlpi_addr + header.p_vaddr, end = begin + header.p_memsz;
+        if (header.p_type == PT_LOAD) {
+            holds |= module->code >= begin && module->code < end;
+            found.segments.push_back({begin, end, (header.p_flags & PF_W) != 0});
+        } else if (header.p_type == PT_TLS) {
+            found.shared = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
+            found.shared_size = header.p_memsz;
+        }
+    }
+    if (holds) *module = found;
+    return holds;
+}
+
 }  // namespace
 
 Code code_around(const void* instruction) {
@@ -45,6 +62,13 @@ Code code_around(const void* instruction) {
     Lookup search = {static_cast<const char*>(instruction), {}};
     dl_iterate_phdr(visit, &search);
     return last = search.found;
+}
+
+Module module_around(const void* instruction) {
+    Module module;
+    module.code = reinterpret_cast<uintptr_t>(instruction);
+    dl_iterate_phdr(visit_module, &module);
+    return module;
 }
 
 bool main_in_call() { return main_calls; }

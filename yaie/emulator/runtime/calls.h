@@ -5,11 +5,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <vector>
+
 #include "failure.h"
 
 namespace emulator {
 
 Code code_around(const void* instruction);
+
+struct Module {  // where a compiled file is in memory
+    struct Segment {
+        uintptr_t begin, end;
+        bool writable;
+    };
+    uintptr_t code = 0;
+    std::vector<Segment> segments;
+    uintptr_t shared = 0;  // its thread-local segment, of this OS thread
+    size_t shared_size = 0;
+};
+Module module_around(const void* instruction);
 
 bool main_in_call();  // whether Python's main thread is between emulator_begin and emulator_end
 // Whether this OS thread is in a launcher, of which no kernel runs.

@@ -1,12 +1,12 @@
 #include "checker.h"
 
-#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "calls.h"
 #include "grid.h"
 #include "memory.h"
 
@@ -22,37 +22,6 @@ namespace {
 
 constexpr size_t most_findings = 256;
 constexpr uintptr_t nearby = 1 << 22;  // an address this close to a range was probably meant for it
-
-// The segments in memory of the compiled file that contains `code`.
-struct Module {
-    uintptr_t code = 0;
-    std::vector<Range> segments;
-    uintptr_t shared = 0;  // its thread-local segment, on this thread
-    size_t shared_size = 0;
-};
-
-int visit(dl_phdr_info* info, size_t, void* data) {
-    auto* module = static_cast<Module*>(data);
-    bool ours = false;
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-        const auto& header = info->dlpi_phdr[i];
-        const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
-        if (header.p_type == PT_LOAD && module->code - begin < header.p_memsz) ours = true;
-    }
-    if (!ours) return 0;
-    for (int i = 0; i < info->dlpi_phnum; ++i) {
-        const auto& header = info->dlpi_phdr[i];
-        const uintptr_t begin = info->dlpi_addr + header.p_vaddr;
-        if (header.p_type == PT_LOAD) {
-            module->segments.push_back({begin, begin + header.p_memsz, Memory::module,
-                                        (header.p_flags & PF_W) != 0, variables, nullptr});
-        } else if (header.p_type == PT_TLS) {
-            module->shared = reinterpret_cast<uintptr_t>(info->dlpi_tls_data);
-            module->shared_size = header.p_memsz;
-        }
-    }
-    return 1;
-}
 
 bool by_begin(const Range& a, const Range& b) { return a.begin < b.begin; }
 
@@ -77,7 +46,7 @@ void Checker::end() {
     ranges_.clear();
     symbols_.clear();
     variables_.clear();
-    static_shadow_ = dynamic_shadow_ = nullptr;
+    static_shadows_.clear(), dynamic_shadows_.clear();
     num_shadows_ = 0;
     for (size_t i = 0; i < shadows_.size(); ++i) {
         if (!shadows_[i]->is_large()) continue;
@@ -129,36 +98,38 @@ bool Checker::holds_code(const void* instruction) const {
 
 void Checker::begin_launch() {
     first_block_ = next_block_;
-    block_indices_.clear();
+    teams_.clear();
     threads_were_killed_ = false;
     order_.begin_launch();
 }
 
 // Makes ranges of the shared arrays of this launch. The compiled file holds the arrays of all its
 // kernels side by side, so only those that this kernel can access are added.
-void Checker::add_shared(const Launch& launch) {
+void Checker::add_shared(const Core& core) {
+    const Launch& launch = *core.launch;
     ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(),
                                  [](const Range& range) { return range.memory != Memory::global; }),
                   ranges_.end());
-    Module module;
-    module.code = reinterpret_cast<uintptr_t>(launch.body);
-    dl_iterate_phdr(visit, &module);
-    shared_base_ = module.shared;
-    if (!static_shadow_) static_shadow_ = take_shadow(module.shared_size);
+    const Module module = module_around(reinterpret_cast<const void*>(launch.body));
     const std::string kernel = base_name(launch.name);
-    for (const SharedSymbol& symbol : symbols_) {
-        if (!symbol.kernel.empty() && symbol.kernel != kernel) continue;
-        const uintptr_t begin = module.shared + symbol.offset;
-        ranges_.push_back(
-            {begin, begin + symbol.size, Memory::shared, true, symbol.id, static_shadow_});
+    for (size_t i = 0; i < core.blocks.size(); ++i) {
+        const Block& block = core.blocks[i];
+        if (i == static_shadows_.size()) static_shadows_.push_back(take_shadow(module.shared_size));
+        if (i == dynamic_shadows_.size()) dynamic_shadows_.push_back(take_shadow(most_shared));
+        const uintptr_t base = module.shared + block.shift;
+        for (const SharedSymbol& symbol : symbols_) {
+            if (!symbol.kernel.empty() && symbol.kernel != kernel) continue;
+            const uintptr_t begin = base + symbol.offset;
+            ranges_.push_back({begin, begin + symbol.size, Memory::shared, true, symbol.id,
+                               static_shadows_[i], false, 0, (int)i, base});
+        }
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(block.dynamic_shared);
+        ranges_.push_back({begin, begin + launch.shared_bytes, Memory::shared, true, dynamic_shared,
+                           dynamic_shadows_[i], false, 0, (int)i});
     }
-    if (!dynamic_shadow_) dynamic_shadow_ = take_shadow(most_shared);
-    const uintptr_t begin = reinterpret_cast<uintptr_t>(this_core->dynamic_shared);
-    ranges_.push_back({begin, begin + launch.shared_bytes, Memory::shared, true, dynamic_shared,
-                       dynamic_shadow_});
-    for (Range segment : module.segments) {
-        if (segment.writable) segment.shadow = variable_shadow(segment);
-        ranges_.push_back(segment);
+    for (const Module::Segment& one : module.segments) {
+        ranges_.push_back({one.begin, one.end, Memory::module, one.writable, variables, nullptr});
+        if (one.writable) ranges_.back().shadow = variable_shadow(ranges_.back());
     }
     std::sort(ranges_.begin(), ranges_.end(), by_begin);
     last_found_ = 0;
@@ -172,28 +143,26 @@ Shadow* Checker::variable_shadow(const Range& segment) {
     return variables_.back().second;
 }
 
-void Checker::begin_block(Core& core, bool again) {
-    if (next_block_ == first_block_ || core.launch->cooperative) add_shared(*core.launch);
-    again_ = again;
-    block_indices_.push_back(core.block);
-    first_arrived_ = nullptr;
-    order_.begin_block(core.count);
+void Checker::begin_block(Core& core) {
+    if (next_block_ == first_block_) add_shared(core);
+    teams_.push_back(core.team_number);
+    order_.begin_block(core.slots);
     begin_async(core);
-    if (loaded_.size() < core.count) loaded_.resize(core.count), updates_.resize(core.count);
-    if (own_.size() < core.count) own_.resize(core.count), unset_.resize(core.count);
+    if (loaded_.size() < core.slots) loaded_.resize(core.slots), updates_.resize(core.slots);
+    if (own_.size() < core.slots) own_.resize(core.slots), unset_.resize(core.slots);
     any_unset_ = false;
-    counters.begin_block(core.count);
+    counters.begin_block(core.slots);
     for (const Range& range : ranges_) {
-        if (again || range.memory != Memory::shared) continue;
+        if (range.memory != Memory::shared) continue;
         memset(reinterpret_cast<void*>(range.begin), 0xff, range.end - range.begin);  // NaN
     }
 }
 
 void Checker::end_block(Core& core) {
     settle_all();
-    for (uint32_t i = 0; any_unset_ && i < core.count; ++i) forget_unset(core, i);
+    for (uint32_t i = 0; any_unset_ && i < core.slots; ++i) forget_unset(core, i);
     end_async(core);
-    for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
+    for (uint32_t warp = 0; warp * 32 < core.slots; ++warp) counters.flush(core, warp);
     ++next_block_;
 }
 
@@ -203,7 +172,7 @@ Failure Checker::describe(Core& core, Kind kind, const void* site) const {
     Failure finding = {};
     finding.kind = kind;
     finding.site = site;
-    finding.block = core.block;
+    finding.block = core.here->index;
     if (core.current) finding.thread = core.current->index;
     finding.range = unknown;
     return finding;
@@ -220,7 +189,13 @@ Failure Checker::describe(Core& core, Kind kind, const void* site, const Range& 
     finding.access = access;
     finding.size = (int)size;
     finding.extent = core.launch->shared_bytes;
+    finding.owner = owner_of(core, range);
     return finding;
+}
+
+int Checker::owner_of(const Core& core, const Range& range) {
+    if (core.cluster == 1 || range.block < 0 || core.here == &core.blocks[range.block]) return 0;
+    return 1 + (int)core.rank_of(core.blocks[range.block]);
 }
 
 // Keeps one finding per kind and pair of source locations, and counts the repetitions.
@@ -300,32 +275,39 @@ void Checker::access(Core& core, uintptr_t address, size_t size, Access kind, co
 void Checker::arrive(Core& core, bool first) {
     Busy busy(core);
     if (first) {
-        first_arrived_ = core.current;
+        core.here->first_arrived = core.current;
         return;
     }
-    if (first_arrived_->site == core.current->site) return;
+    const Thread* first_arrived = core.here->first_arrived;
+    if (first_arrived->site == core.current->site) return;
     // Python drops the finding if both sites are on one line: the compiler may have duplicated it.
     Failure finding = describe(core, Kind::divergent_barrier, core.current->site);
-    finding.other_site = first_arrived_->site;
-    finding.other_thread = first_arrived_->index;
-    finding.other_block = core.block;
+    finding.other_site = first_arrived->site;
+    finding.other_thread = first_arrived->index;
+    finding.other_block = core.here->index;
     add(finding);
 }
 
 void Checker::pass_barrier(Core& core) {
     Busy busy(core);
     settle_all();
-    order_.barrier();
-    for (uint32_t i = 0; i < core.count && !threads_were_killed_; ++i) {
+    const uint32_t first = core.here->first, end = first + core.count;
+    if (core.blocks.size() == 1) {
+        order_.barrier();
+    } else {
+        order_.barrier(first, end);
+    }
+    const Thread& arrived = *core.here->first_arrived;
+    for (uint32_t i = first; i < end && !threads_were_killed_; ++i) {
         if (core.threads[i].state != State::done) continue;
-        Failure finding = describe(core, Kind::divergent_barrier, first_arrived_->site);
-        finding.thread = first_arrived_->index;
+        Failure finding = describe(core, Kind::divergent_barrier, arrived.site);
+        finding.thread = arrived.index;
         finding.other_thread = core.threads[i].index;
-        finding.other_block = core.block;
+        finding.other_block = core.here->index;
         add(finding);
         break;
     }
-    for (uint32_t warp = 0; warp * 32 < core.count; ++warp) counters.flush(core, warp);
+    for (uint32_t warp = first / 32; warp * 32 < end; ++warp) counters.flush(core, warp);
 }
 
 void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
@@ -342,7 +324,7 @@ void Checker::meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) {
         finding.thread = thread.index;
         finding.other_site = first.site;
         finding.other_thread = first.index;
-        finding.other_block = core.block;
+        finding.other_block = core.here->index;
         finding.offset = thread.operation != first.operation;
         add(finding);
     }

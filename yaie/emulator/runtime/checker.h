@@ -23,7 +23,9 @@ struct Range {
     int id;          // the number by which Python knows it, or -1
     Shadow* shadow;  // null: not checked for races
     bool on_host = false;  // the host may access it as well
-    uint32_t since = 0;    // number of a thread block: none before it has written there
+    uint32_t since = 0;    // number of a team: none before it has written there
+    int block = -1;        // of shared memory: whose, in the team
+    uintptr_t origin = 0;  // where its cells begin, unless at `begin`
 };
 
 // Ids of ranges that Python does not name; runtime.py has the same numbers.
@@ -47,8 +49,8 @@ struct Doubt {
 
 // How an access is made besides loading, storing or both: by an asynchronous copy, at some time
 // before it lands, or by one of the copy engine; through a volatile pointer; by an atomicCAS, or an atomic that only
-// stores.
-enum class Manner { plain, copying, bulk, is_volatile, comparing, storing };
+// stores; of the mbarrier that an operation completes, when it is issued.
+enum class Manner { plain, copying, bulk, is_volatile, comparing, storing, issuing };
 
 // A local variable of a thread that has no value yet, or not all of it.
 struct Unset {
@@ -87,10 +89,14 @@ class Checker final : public Observer {
     void host_access(uintptr_t address, size_t size, Access kind, const void* site);
 
     void begin_launch() override;
-    void begin_block(Core& core, bool again) override;
+    void begin_block(Core& core) override;
     void end_block(Core& core) override;
     void arrive(Core& core, bool first) override;
     void pass_barrier(Core& core) override;
+    void team_arrive(Core& core, bool releases) override;
+    void team_passes(Core& core, bool all_wait) override;
+    void team_seen(Core& core) override;
+    void thread_ends(Core& core) override;
     void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) override;
     void fence(Core& core, bool device) override;
     void outside_own_mask(Core& core) override;
@@ -129,6 +135,8 @@ class Checker final : public Observer {
     // The same of one that is not ordered after an earlier access.
     Failure finding_of(Core& core, Kind kind, const void* site, const Range& range,
                        uintptr_t address, size_t size, Access access, const Stamp& earlier) const;
+    // 1 + the rank of another thread block whose shared memory it is.
+    static int owner_of(const Core& core, const Range& range);
     void add(const Failure& finding);
     [[noreturn]] void refuse(Core& core, Failure finding);
     Failure out_of_bounds(Core& core, uintptr_t address, size_t size, Access kind,
@@ -155,6 +163,13 @@ class Checker final : public Observer {
         std::vector<uint32_t> in_flight;
         uint32_t made_by = 0, made_at = 0;  // the thread that initialized it, and when
         const void *made = nullptr, *site = nullptr;  // and of the latest operation
+    };
+    struct Reach {  // the last access of a thread to the shared memory of another thread block
+        uint32_t time, size;
+        uintptr_t address;
+        const Range* range;
+        Access kind;
+        const void* site;
     };
     struct AgentState {
         uint32_t started_by;  // the thread that issued its latest operation
@@ -183,6 +198,9 @@ class Checker final : public Observer {
     void begin_async(Core& core);
     void end_async(Core& core);
     Meeting& meeting(const uint64_t* barrier);
+    Meeting& named(const Core& core, int id) {
+        return named_[(core.here - &core.blocks[0]) * num_named + id];
+    }
     Agent new_agent(uint32_t thread, bool is_product);
     const AgentState& agent_of(const Stamp& stamp) const {
         return agents_[(stamp.thread - first_agent) / 32];
@@ -203,7 +221,10 @@ class Checker final : public Observer {
     void touch_own(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
     void settle_own(uint32_t thread);
     void forget_unset(Core& core, uint32_t thread);
-    void add_shared(const Launch& launch);
+    void reach(Core& core, const Range& range, uintptr_t address, size_t size, Access kind,
+               const void* site, bool by_agent);
+    void end_reaching(Core& core);
+    void add_shared(const Core& core);
     Shadow* take_shadow(size_t bytes);
     Shadow* variable_shadow(const Range& segment);
 
@@ -211,19 +232,15 @@ class Checker final : public Observer {
     std::vector<SharedSymbol> symbols_;
     std::vector<Shadow*> shadows_;  // kept between calls; the first `num_shadows_` are in use
     size_t num_shadows_ = 0;
-    Shadow* static_shadow_ = nullptr;
-    Shadow* dynamic_shadow_ = nullptr;
+    std::vector<Shadow*> static_shadows_, dynamic_shadows_;  // for each thread block of a team
     std::vector<std::pair<uintptr_t, Shadow*>> variables_;  // for the file's writable segments
     size_t last_found_ = 0;
     HappensBefore order_;
-    uint32_t next_block_ = 1, first_block_ = 1;  // numbers of thread blocks, over all calls
+    uint32_t next_block_ = 1, first_block_ = 1;  // numbers of teams, over all calls
     std::vector<void*> kept_;  // what cudaFree freed in this call
     size_t bytes_kept_ = 0;
-    uintptr_t shared_base_ = 0;  // of the file's static shared arrays
-    std::vector<uint3> block_indices_;  // of the launch, in the order in which they ran
+    std::vector<uint64_t> teams_;  // of the launch, in the order in which they ran
     bool threads_were_killed_ = false;
-    bool again_ = false;  // the thread block had run before it waited for the grid
-    const Thread* first_arrived_ = nullptr;
     Doubt stored_;                // the latest store, which has not happened yet
     std::vector<Doubt> loaded_;   // per thread
     bool any_loaded_ = false;
@@ -232,7 +249,10 @@ class Checker final : public Observer {
     std::vector<Doubt> own_;                 // per thread: a read of one, unless a shuffle's
     bool any_unset_ = false;
     Table<Meeting> meetings_;     // at mbarriers, by their address
-    Meeting named_[num_named];
+    std::vector<Meeting> named_;  // of each thread block num_named
+    Knowledge team_given_, team_complete_;  // at the barrier of the team
+    std::vector<Reach> reaches_;  // [thread][thread block], in clusters
+    std::vector<Seen> exits_;     // of each thread block: what its threads had seen when they ended
     std::vector<AgentState> agents_;
     std::vector<uint32_t> group_agents_;   // of each warp group; 0: none yet
     std::vector<Fences> fences_;           // per thread

@@ -1,7 +1,6 @@
 #include "core.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <utility>
@@ -19,80 +18,69 @@ __thread Core* this_core __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
-constexpr size_t rounded_shared = 256 * 1024;  // bytes, whole pages of any size
-
-uint3 index_of(uint64_t linear, uint3 extent) {
-    return {(unsigned)(linear % extent.x), (unsigned)(linear / extent.x % extent.y),
-            (unsigned)(linear / extent.x / extent.y)};
-}
-
 void enter() { this_core->thread_main(); }
 
 }  // namespace
 
-Core::Core() {
-    void* memory = mmap(nullptr, rounded_shared + shared_guard, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) abort();
-    shared_end_ = static_cast<unsigned char*>(memory) + rounded_shared;
-    mprotect(shared_end_, shared_guard, PROT_NONE);
-}
-
 void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     const uint3 extent = launch_.thread_block;
-    const uint32_t threads_wanted = extent.x * extent.y * extent.z;
-    if (threads_wanted > threads.size()) threads.resize(threads_wanted);
-    stacks.reserve((int)threads.size());
-    count = alive_ = threads_wanted;
-    started_ = arrived_ = at_grid_ = 0;
-    votes_ = 0;
     launch = &launch_;
-    dynamic_shared = shared_end_ - (launch_.shared_bytes + 1023) / 1024 * 1024;
-    block = index_of(block_number, launch_.grid);
-    emulator_place = {{}, block, extent, launch_.grid};
+    count = extent.x * extent.y * extent.z;
+    prepare_blocks();
+    if (slots > threads.size()) threads.resize(slots);
+    stacks.reserve((int)threads.size());
+    const uint32_t all = alive_ = count * (uint32_t)blocks.size();
+    started_ = at_team_ = left_ = 0;
+    all_sync_ = true;
+    here = nullptr;
+    emulator_place = {{}, {}, extent, launch_.grid};
 
-    order_.resize(count);
-    for (uint32_t i = 0; i < count; ++i) {
-        order_[i] = schedule.order == Order::reverse ? count - 1 - i : i;
+    order_.resize(all);
+    for (uint32_t i = 0; i < all; ++i) {
+        const uint32_t nth = schedule.order == Order::reverse ? all - 1 - i : i;
+        order_[i] = nth / count * pitch + nth % count;
     }
     if (schedule.order == Order::random) {
-        uint64_t random = schedule.seed * 7919 + block_number * 104729 + 1;
-        for (uint32_t i = count; i > 1; --i) {
+        uint64_t random = schedule.seed * 7919 + team_number * 104729 + 1;
+        for (uint32_t i = all; i > 1; --i) {
             random = random * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
             std::swap(order_[i - 1], order_[(random >> 33) % i]);
         }
     }
+    warps_.assign((slots + 31) / 32, Warp());
     uint3 index = {0, 0, 0};
-    for (uint32_t i = 0; i < count; ++i) {
+    Block* block = nullptr;
+    for (uint32_t i = 0; i < slots; ++i) {
         Thread& thread = threads[i];
+        if (!block || i == block->first + pitch) block = &blocks[i / pitch], index = {0, 0, 0};
+        const bool exists = i < block->first + count;
         thread.index = index;
         thread.linear = i;
-        thread.state = State::fresh;
+        thread.block = block;
+        thread.state = exists ? State::fresh : State::done;
         thread.killed = thread.fenced = false;
+        thread.team_phase = 0;
         thread.polled = nullptr;
         thread.next = nullptr;
         thread.copies.clear();
         thread.copies_started = 0;
         thread.groups = thread.bulk_groups = thread.product_groups = 0;
+        if (exists) warps_[i / 32].alive |= 1u << i % 32;
         if (++index.x == extent.x) {
             index.x = 0;
             if (++index.y == extent.y) index.y = 0, ++index.z;
         }
     }
-    for (uint32_t i = 0; i < count; ++i) {
-        threads[order_[i]].next = &threads[order_[i + 1 == count ? 0 : i + 1]];
-    }
-    for (uint32_t warp = 0; warp * 32 < count; ++warp) {
-        const uint32_t lanes = count - warp * 32;
-        warps_[warp] = {lanes >= 32 ? 0xffffffffu : (1u << lanes) - 1, 0, 0};
+    for (uint32_t i = 0; i < all; ++i) {
+        threads[order_[i]].next = &threads[order_[i + 1 == all ? 0 : i + 1]];
     }
 }
 
-void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_number_) {
-    block_number = block_number_;
+void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t team_number_) {
+    team_number = team_number_;
     prepare(launch_, schedule);
     async.begin_block(schedule.order, schedule.seed);
-    if (checking) observer->begin_block(*this, false);
+    if (checking) observer->begin_block(*this);
     Thread* first = &threads[order_[started_++]];
     start(first);
     become(first);
@@ -101,45 +89,13 @@ void Core::run(const Launch& launch_, const Schedule& schedule, uint64_t block_n
     if (checking) observer->end_block(*this);
 }
 
-void Core::go_on() {
-    for (uint32_t i = 0; i < count; ++i) {
-        if (threads[i].state == State::at_grid) threads[i].state = State::ready;
-    }
-    at_grid_ = 0;
-    emulator_place = {{}, block, launch->thread_block, launch->grid};
-    if (checking) observer->begin_block(*this, true);
-    switch_context(&main_, paused_);
-    current = nullptr;
-    if (checking) observer->end_block(*this);
-}
-
-// All threads wait for the other thread blocks.
-void Core::pause() {
-    Thread* me = std::exchange(current, nullptr);
-    switch_context(&paused_, main_);
-    become(me);
-}
-
-void Core::sync_grid(const void* site) {
-    if (!launch->cooperative) {
-        fault(*this, Kind::deadlock, site, nullptr,
-              "the grid, which cudaLaunchCooperativeKernel has not launched");
-    }
-    ++at_grid_;
-    suspend(State::at_grid, site);
-}
-
-const Thread* Core::waits_for_grid() const {
-    for (uint32_t i = 0; at_grid_ && i < count; ++i) {
-        if (threads[i].state == State::at_grid) return &threads[i];
-    }
-    return nullptr;
-}
-
 void Core::become(Thread* thread) {
     current = thread;
     ++switches;
     emulator_place.thread = thread->index;
+    if (here == thread->block) return;
+    here = thread->block;
+    emulator_place.block = here->index;
 }
 
 void Core::start(Thread* thread) {
@@ -154,7 +110,7 @@ void Core::thread_main() {
         launch->body(launch->arguments);
         Thread* ended = current;
         end_thread(ended);
-        if (started_ < count) {  // the next thread takes over this stack
+        if (started_ < order_.size()) {  // the next thread takes over this stack
             become(&threads[order_[started_++]]);
             current->stack = ended->stack;
             current->state = State::ready;
@@ -168,7 +124,7 @@ void Core::thread_main() {
 }
 
 void Core::leave() {
-    if (alive_ == 0 && started_ == count) async.end_block();
+    if (alive_ == 0 && started_ == order_.size()) async.end_block();
     Context abandoned;
     current = nullptr;
     switch_context(&abandoned, main_);
@@ -179,7 +135,7 @@ void Core::kill_current() {
     Thread* killed = current;
     killed->killed = true;
     end_thread(killed);
-    if (alive_ == 0 && started_ == count) leave();
+    if (alive_ == 0 && started_ == order_.size()) leave();
     stacks.give(killed->stack);
     resume(pick_or_advance(killed));
     abort();
@@ -193,19 +149,19 @@ void Core::resume(Thread* thread) {
 
 bool Core::can_run(const Thread* thread) const {
     return thread->state == State::ready ||
-           (thread->state == State::at_barrier && thread->epoch != epoch);
+           (thread->state == State::at_barrier && thread->epoch != thread->block->epoch);
 }
 
 // The thread to run next: one that has not started, or else the next in the ring that can run.
 // Threads that have ended are removed from the ring here.
 Thread* Core::pick(Thread* after) {
-    if (started_ < count) {
+    if (started_ < order_.size()) {
         Thread* fresh = &threads[order_[started_++]];
         start(fresh);
         return fresh;
     }
     Thread* before = after;
-    for (uint32_t steps = 0; steps <= count; ++steps) {
+    for (uint32_t steps = 0; steps <= order_.size(); ++steps) {
         Thread* thread = before->next;
         if (can_run(thread)) return thread;
         if (thread->state == State::done) {
@@ -221,8 +177,7 @@ Thread* Core::pick_or_advance(Thread* after) {
     for (;;) {
         if (Thread* next = pick(after)) return next;
         if (async.advance()) continue;
-        if (at_grid_ == 0 || at_grid_ < alive_) stuck();
-        pause();
+        stuck();
     }
 }
 
@@ -252,10 +207,15 @@ void Core::poll(const void* address, const void* site) {
 void Core::end_thread(Thread* thread) {
     thread->state = State::done;
     async.progress();
+    if (checking && cluster > 1) observer->thread_ends(*this);
+    if (thread->team_phase == team_phase_) ++left_;
     --alive_;
+    Block& block = *thread->block;
+    --block.alive;
     const uint32_t warp = thread->linear / 32;
     warps_[warp].alive &= ~(1u << thread->lane());
-    if (arrived_ && arrived_ == alive_) release_barrier();
+    if (block.arrived && block.arrived == block.alive) release_barrier(block);
+    release_team();
     // Lanes that waited for this one need not wait any longer.
     for (uint32_t lanes = warps_[warp].waiting; lanes; lanes &= lanes - 1) {
         const uint32_t lane = __builtin_ctz(lanes);
@@ -268,45 +228,46 @@ int Core::sync_threads(Vote vote, int predicate, const void* site) {
     if (attention) attend(site);
     Thread* me = current;
     me->site = site;
-    me->epoch = epoch;
+    Block& block = *me->block;
+    me->epoch = block.epoch;
     me->state = State::at_barrier;
-    votes_ += predicate != 0;
-    ++arrived_;
-    if (checking) observer->arrive(*this, arrived_ == 1);
-    if (arrived_ == alive_) release_barrier();
+    block.votes += predicate != 0;
+    ++block.arrived;
+    if (checking) observer->arrive(*this, block.arrived == 1);
+    if (block.arrived == block.alive) release_barrier(block);
     try_converge(me->linear / 32);
     yield();
     me->state = State::ready;
     switch (vote) {
-        case Vote::count: return released_votes_;
-        case Vote::both: return released_votes_ == released_count_;
-        case Vote::either: return released_votes_ != 0;
+        case Vote::count: return block.released_votes;
+        case Vote::both: return block.released_votes == block.released_count;
+        case Vote::either: return block.released_votes != 0;
         case Vote::none: break;
     }
     return 0;
 }
 
-void Core::release_barrier() {
+void Core::release_barrier(Block& block) {
     async.progress();
     if (checking) observer->pass_barrier(*this);
-    released_votes_ = votes_;
-    released_count_ = (int)arrived_;
-    votes_ = 0;
-    arrived_ = 0;
-    ++epoch;
+    block.released_votes = block.votes;
+    block.released_count = (int)block.arrived;
+    block.votes = 0;
+    block.arrived = 0;
+    ++block.epoch;
 }
 
 // No thread can run and some are waiting: reports each place in which they do, beside another one.
 // Those whose lack can be told come first: registers, threads of a warp group, arrivals at an mbarrier
 // or a named barrier.
 void Core::stuck() {
-    std::vector<const Thread*> places;
+    std::vector<Thread*> places;
     auto is_same = [](const Thread& a, const Thread& b) {
         return a.site == b.site && a.state == b.state &&
                (a.state != State::at_mbarrier || a.awaited == b.awaited);
     };
-    for (uint32_t i = 0; i < count; ++i) {
-        const Thread& thread = threads[i];
+    for (uint32_t i = 0; i < slots; ++i) {
+        Thread& thread = threads[i];
         bool known = thread.state == State::done || async.waits_for_registers(thread);
         for (const Thread* other : places) known = known || is_same(thread, *other);
         if (!known && places.size() < 16) places.push_back(&thread);
@@ -315,11 +276,13 @@ void Core::stuck() {
         return a->state > b->state && a->state >= State::at_mbarrier;
     });
     for (size_t i = places.size(); i-- > 0;) {
+        become(places[i]);
         Failure failure = async.lack(*places[i]);
         if (places.size() > 1) {
             const Thread& other = *places[i == 0];
             failure.other_site = other.site;
             failure.other_thread = other.index;
+            failure.other_block = other.block->index;
         }
         if (i == 0) fail(*this, failure);
         if (failure.text[0]) note(*this, failure);

@@ -1,4 +1,5 @@
-// A CPU core runs one thread block at a time, by switching between its threads.
+// A CPU core runs one team at a time, by switching between its threads: the thread blocks that live
+// together, which are one, those of a cluster or, of a cooperative launch, those of the grid.
 //
 // A thread runs until it ends or must wait, at a barrier or for the lanes of its warp. Then the
 // core switches directly to the next thread that can run. Threads that never wait use the same
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdint.h>
 
+#include <memory>
 #include <vector>
 
 #include "../include/emulator/api.h"
@@ -27,7 +29,7 @@ struct Code {  // the instructions of one shared object
 };
 
 enum class State : uint8_t {
-    fresh, ready, at_barrier, at_collective, converging, at_grid, at_mbarrier, at_named, at_group, at_registers,
+    fresh, ready, at_barrier, at_collective, converging, at_team, at_mbarrier, at_named, at_group, at_registers,
     done,
 };
 
@@ -40,9 +42,22 @@ struct Copy {  // an asynchronous copy (cp.async) that has not been waited for
     bool landed;
 };
 
+struct Block {  // a thread block of the team
+    uint3 index;                    // blockIdx
+    unsigned char* shared_end;      // the memory behind it is not accessible
+    unsigned char* dynamic_shared;
+    ptrdiff_t shift;                // from the file's static shared arrays to its own
+    uint32_t first, alive, arrived; // threads: the first, those that have not returned, at the barrier
+    uint64_t epoch;                 // barriers passed
+    int votes, released_votes, released_count;
+    const Thread* first_arrived;    // at the barrier, for the checker
+    Named named[num_named];
+};
+
 struct Thread {
     uint3 index;      // threadIdx
-    uint32_t linear;  // its index in the thread block, counted along x, y, z
+    uint32_t linear;  // its index in the team; each thread block begins with a warp group
+    Block* block;
     State state;
     bool killed;      // ended by the checker; its absence is not a fault of the kernel
     bool fenced;      // has executed a fence since its last store
@@ -52,6 +67,7 @@ struct Thread {
     Thread* next;       // in the ring of threads, in the order of the schedule
     const void* site;   // return address of the call in which it waits
     uint64_t epoch;     // of the barrier at which it waits
+    uint64_t team_phase;  // 1 + that of the team's barrier at which it has arrived; 0: at none
     Collective operation;
     uint32_t mask;
     bool outside_mask;  // passed a mask that does not include itself
@@ -73,6 +89,10 @@ struct Warp {
     uint32_t converging;  // lanes that ask which others are active
 };
 
+inline uint3 team_of(const Launch& launch) {  // its extent, in thread blocks
+    return launch.cooperative ? launch.grid : launch.cluster;
+}
+
 enum class Order : int { forward, reverse, random };
 
 struct Schedule {
@@ -82,15 +102,12 @@ struct Schedule {
 
 class Core {
   public:
-    Core();
-
-    // Runs one thread block to its end, or to the first failure; or until all its threads wait for the
-    // other thread blocks of the grid, from where `go_on` takes it further.
-    void run(const Launch& launch, const Schedule& schedule, uint64_t block_number);
-    void go_on();
-    void sync_grid(const void* site);
-    // One of those that wait for the other thread blocks; null: the thread block has ended.
-    const Thread* waits_for_grid() const;
+    // Runs one team to its end, or to the first failure.
+    void run(const Launch& launch, const Schedule& schedule, uint64_t team_number);
+    // The barrier of the cluster's threads, or of the grid's.
+    void team_arrive(bool releases, const void* site, bool waits = false);
+    void team_wait(bool acquires, const void* site);
+    void team_sync(bool of_grid, const void* site);
 
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
@@ -110,14 +127,15 @@ class Core {
     void thread_main();
 
     const Launch* launch = nullptr;
-    uint3 block = {};            // blockIdx
-    uint64_t block_number = 0;   // its index in the grid, counted along x, y, z
+    uint64_t team_number = 0;    // its index in the grid, counted along x, y, z
+    std::vector<Block> blocks;   // of the team
+    uint32_t cluster = 1;        // how many of them are a cluster
+    Block* here = nullptr;       // that of the current thread
     Thread* current = nullptr;
-    std::vector<Thread> threads;
-    uint32_t count = 0;          // threads of the thread block
-    uint64_t epoch = 0;          // barriers passed
+    std::vector<Thread> threads; // of the team; what does not belong to a thread block is `done`
+    uint32_t count = 0;          // threads of a thread block
+    uint32_t pitch = 0, slots = 0;  // of `threads`: for each thread block, for all
     Stacks stacks;
-    unsigned char* dynamic_shared = nullptr;
     uint64_t switches = 0;       // between threads; unchanged while one computes
     bool checking = false;
     Async async{*this};
@@ -127,13 +145,19 @@ class Core {
 
     // Whether an address is in the memory just past the end of dynamic shared memory.
     bool past_shared(const void* address) const {
-        return (uintptr_t)address - (uintptr_t)shared_end_ < shared_guard;
+        return (uintptr_t)address - (uintptr_t)here->shared_end < shared_guard;
     }
+    Block* owner(const void* address);  // of shared memory; null: it is none
+    // What the same address is in another thread block of the cluster.
+    void* mapped(const void* address, uint32_t rank, const void* site);
+    uint32_t rank_of(const Block& block) const { return uint32_t(&block - &blocks[0]) % cluster; }
+    uint3 index_of_block(uint64_t team, uint32_t thread) const;  // of that team's thread
     // How many bytes the current thread's stack has below an address in it.
     size_t room(const void* top) const { return (const char*)top - stacks.low(current->stack); }
 
   private:
     void prepare(const Launch& launch, const Schedule& schedule);
+    void prepare_blocks();
     void become(Thread* thread);
     void start(Thread* thread);
     void resume(Thread* thread);
@@ -142,19 +166,24 @@ class Core {
     Thread* pick_or_advance(Thread* after);
     void yield();
     void end_thread(Thread* thread);
-    void pause();
-    void release_barrier();
+    void release_barrier(Block& block);
+    void release_team();
     void try_collective(uint32_t warp, uint32_t mask);
     void evaluate(uint32_t warp, uint32_t lanes);
     void try_converge(uint32_t warp);
     [[noreturn]] void stuck();
 
     std::vector<uint32_t> order_;
-    uint32_t started_ = 0, alive_ = 0, arrived_ = 0, at_grid_ = 0;
-    int votes_ = 0, released_votes_ = 0, released_count_ = 0;
-    Warp warps_[32];
-    Context main_ = nullptr, paused_ = nullptr;
-    unsigned char* shared_end_;  // the memory behind it is not accessible
+    uint32_t started_ = 0, alive_ = 0;
+    uint32_t at_team_ = 0, left_ = 0;  // threads that have arrived there; those of them that ended
+    uint64_t team_phase_ = 1;
+    bool all_sync_ = true;             // none has arrived there and gone on
+    std::vector<Warp> warps_;
+    Context main_ = nullptr;
+    std::vector<unsigned char*> shared_;  // the end of each thread block's
+    std::unique_ptr<unsigned char[]> arrays_;  // static shared memory of all but the first
+    uintptr_t statics_ = 0;  // where the file has it, of how many bytes
+    size_t statics_size_ = 0, arrays_size_ = 0;
 };
 
 // The core that this OS thread represents while it runs a kernel.

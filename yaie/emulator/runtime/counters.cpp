@@ -146,7 +146,7 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
     if (units <= site.worst_units) return;
     site.worst_units = (uint32_t)units;
     site.worst_lanes = request.lanes;
-    site.worst_block = core.block;
+    site.worst_block = core.threads[warp * 32].block->index;
     site.worst_thread = core.threads[warp * 32 + lanes[0]].index;
     for (uint32_t rest = request.lanes; rest; rest &= rest - 1) {
         const uint32_t lane = __builtin_ctz(rest);
@@ -157,7 +157,7 @@ void Counters::count(const Core& core, uint32_t warp, const Request& request) {
 
 void Counters::flush(const Core& core, uint32_t warp) {
     flush_apart(core, warp, flush_together(core, warp));
-    for (uint32_t thread = warp * 32; thread < warp * 32 + 32 && thread < core.count; ++thread) {
+    for (uint32_t thread = warp * 32; thread < warp * 32 + 32 && thread < core.slots; ++thread) {
         logged_ -= logs_[thread].size();
         logs_[thread].clear();
     }
@@ -166,7 +166,7 @@ void Counters::flush(const Core& core, uint32_t warp) {
 // As long as the lanes of a warp execute the same instructions, their n-th accesses are one
 // request. Returns how many entries were counted.
 size_t Counters::flush_together(const Core& core, uint32_t warp) {
-    const uint32_t begin = warp * 32, end = std::min(begin + 32, core.count);
+    const uint32_t begin = warp * 32, end = std::min(begin + 32, core.slots);
     for (size_t n = 0;; ++n) {
         Request request;
         for (uint32_t thread = begin; thread < end; ++thread) {
@@ -187,7 +187,7 @@ size_t Counters::flush_together(const Core& core, uint32_t warp) {
 // Where lanes have diverged, the k-th execution of an instruction by each lane since they last
 // synchronized counts as one request.
 void Counters::flush_apart(const Core& core, uint32_t warp, size_t from) {
-    const uint32_t begin = warp * 32, end = std::min(begin + 32, core.count);
+    const uint32_t begin = warp * 32, end = std::min(begin + 32, core.slots);
     std::vector<Request> requests;
     Table<uint32_t> numbers;  // of requests, by site and k
     for (uint32_t thread = begin; thread < end; ++thread) {

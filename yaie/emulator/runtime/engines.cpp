@@ -19,7 +19,7 @@ namespace {
     failure.error = 716;
     failure.site = site;
     failure.thread = core.current->index;
-    failure.block = core.block;
+    failure.block = core.here->index;
     failure.range = -1;
     failure.in_kernel = 1;
     snprintf(failure.text, sizeof(failure.text), "%s %s", what, why);
@@ -27,8 +27,9 @@ namespace {
 }
 
 bool past_dynamic(const char* from, size_t bytes) {
-    const Core& core = *this_core;
-    const auto offset = (uintptr_t)from - (uintptr_t)core.dynamic_shared;
+    Core& core = *this_core;
+    const Block* owner = core.owner(from);
+    const auto offset = (uintptr_t)from - (uintptr_t)(owner ? owner : core.here)->dynamic_shared;
     return offset < (256 << 10) && offset + bytes > core.launch->shared_bytes;
 }
 
@@ -65,6 +66,9 @@ const AsyncOperation* emulator_box_copy(const void* map, int rank, const int* at
     if (box.map.rank != rank) refuse(what, "has other dimensions than its tensor map", site);
     if ((uintptr_t)shared % 128) {
         refuse(what, "needs an address in shared memory that is a multiple of 128", site);
+    }
+    if (!store && this_core->cluster > 1 && this_core->owner(shared) != this_core->owner(barrier)) {
+        refuse(what, "needs an mbarrier of the thread block into whose shared memory it goes", site);
     }
     memcpy(box.at, at, rank * sizeof(int));
     box.shared = static_cast<char*>(shared);
@@ -115,7 +119,7 @@ void emulator_prepare_product(ProductCall* call) {
     ProductPart& part = call->part;
     Product& operation = call->operation;
     const int count = part.product.n / 2;
-    part.shared = reinterpret_cast<const char*>(core.dynamic_shared);
+    part.shared = reinterpret_cast<const char*>(core.here->dynamic_shared);
     if (core.current->linear % warp_group == 0) {
         const char* problem = product_problem(part.product, core.launch->shared_bytes);
         if (problem) refuse("a descriptor of wgmma", problem, site);

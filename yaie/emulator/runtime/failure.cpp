@@ -141,7 +141,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
         failure.memory = Memory::shared;
         failure.range = -2;
         failure.extent = core->launch->shared_bytes;
-        failure.offset = (char*)info->si_addr - (char*)core->dynamic_shared;
+        failure.offset = (char*)info->si_addr - (char*)core->here->dynamic_shared;
         failure.access = is_store(context) ? Access::store : Access::load;
     } else {
         failure = failure_at(Kind::segmentation_fault, 700, context);
@@ -247,7 +247,7 @@ thread_local std::unique_ptr<PerThread> per_thread;
 }  // namespace
 
 void fail(Core& core, Failure failure) {
-    failure.block = core.block;
+    failure.block = core.here->index;
     failure.in_kernel = 1;
     if (failure.count == 0) failure.count = 1;
     core.busy = 1;

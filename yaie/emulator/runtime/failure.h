@@ -13,7 +13,7 @@ enum class Kind : int {
     wrong_mask, divergent_collective, segmentation_fault, stack_overflow, division, time_limit,
     assertion, trap, pending_copy, conversion, shift, same_value, interrupted, launcher_fault,
     missing_return, refused, mbarrier, barrier_count, transaction_bytes, missing_fence, warp_group,
-    pending_registers, register_budget,
+    pending_registers, register_budget, cluster,
 };
 
 enum class Memory : int { none, global, shared, module };
@@ -34,6 +34,7 @@ struct Failure {
     uint64_t count;  // occurrences
     int in_kernel;    // 0: in the launcher
     uint64_t extent;  // of dynamic shared memory: how many bytes the launch gave
+    int owner;        // 1 + the rank of another thread block whose shared memory it is, or 0
     char text[256];  // an assertion's expression, a fault of the host
 };
 

@@ -25,16 +25,16 @@ namespace emulator {
 Settings settings;
 Observer* observer = nullptr;
 
-uint64_t nth_block(const Grid& grid, uint64_t n) {
+uint64_t nth_team(const Grid& grid, uint64_t n) {
     switch (grid.schedule.order) {
         case Order::forward: return n;
-        case Order::reverse: return grid.num_blocks - 1 - n;
+        case Order::reverse: return grid.num_teams - 1 - n;
         case Order::random: break;
     }
-    // A stride that shares no factor with the number of thread blocks visits each of them once.
-    uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_blocks + 1;
-    while (std::gcd(stride, grid.num_blocks) != 1) ++stride;
-    return (n * stride + grid.schedule.seed) % grid.num_blocks;
+    // A stride that shares no factor with the number of teams visits each of them once.
+    uint64_t stride = (grid.schedule.seed * 2654435761u + 1) % grid.num_teams + 1;
+    while (std::gcd(stride, grid.num_teams) != 1) ++stride;
+    return (n * stride + grid.schedule.seed) % grid.num_teams;
 }
 
 namespace {
@@ -52,8 +52,9 @@ std::mutex text_mutex;
 std::string text;  // what kernels printed
 
 Grid* present = nullptr;
+uint3 wanted_cluster;  // by the kernel that runs
 
-// What each core does in a launch: takes thread blocks until none are left.
+// What each core does in a launch: takes teams of thread blocks until none are left.
 void work(Grid& grid) {
     static thread_local std::unique_ptr<Core> core(new Core);
     Watch watch;
@@ -64,7 +65,7 @@ void work(Grid& grid) {
     for (;;) {
         const uint64_t n = grid.next.fetch_add(1, std::memory_order_relaxed);
         if (n >= grid.num_running || grid.stop.load(std::memory_order_relaxed)) break;
-        core->run(*grid.launch, grid.schedule, nth_block(grid, n));
+        core->run(*grid.launch, grid.schedule, nth_team(grid, n));
     }
     this_core = nullptr;
 }
@@ -135,20 +136,22 @@ int num_cores() {
 
 void run_grid(const Launch& launch) {
     const uint3 g = launch.grid, b = launch.thread_block;
-    const uint64_t all = (uint64_t)g.x * g.y * g.z, most = settings.most_blocks;
+    const uint3 t = team_of(launch);
+    const uint64_t team = (uint64_t)t.x * t.y * t.z, all = (uint64_t)g.x * g.y * g.z / team;
+    const uint64_t most = (settings.most_blocks + team - 1) / team;
     Grid grid{&launch, settings.schedule, all, most && most < all ? most : all};
     const bool checking = launch.checked && observer;
     const uint64_t threads = grid.num_running * b.x * b.y * b.z;
-    // The checker needs a single order of events, so it runs on one core.
-    uint64_t cores = checking || threads < worth_waking ? 1 : (uint64_t)num_cores();
+    // The checker needs a single order of events; where the shared arrays of several thread blocks
+    // are is known of the OS thread that launches.
+    const bool one = checking || team > 1 || threads < worth_waking;
+    uint64_t cores = one ? 1 : (uint64_t)num_cores();
     if (cores > grid.num_running) cores = grid.num_running;
     Handlers handlers;
     present = &grid;
     launching(true);
     if (checking) observer->begin_launch();
-    if (launch.cooperative) {
-        work_together(grid);
-    } else if (cores > 1) {
+    if (cores > 1) {
         pool()->run(grid, (int)cores - 1);
     } else {
         work(grid);
@@ -208,7 +211,36 @@ uint3 emulator_thread_index() { return emulator_place.thread; }
 uint3 emulator_block_index() { return emulator_place.block; }
 uint3 emulator_block_dim() { return emulator_place.block_dim; }
 uint3 emulator_grid_dim() { return emulator_place.grid_dim; }
-void* emulator_dynamic_shared() { return this_core->dynamic_shared; }
+void* emulator_dynamic_shared() { return this_core->here->dynamic_shared; }
+ptrdiff_t emulator_shared_shift() { return this_core->here->shift; }
+uint3 emulator_cluster_dim() { return this_core->launch->cluster; }
+void* emulator_map_shared(const void* address, uint32_t rank) {
+    return this_core->mapped(address, rank, __builtin_return_address(0));
+}
+uint32_t emulator_shared_rank(const void* address) {
+    Core& core = *this_core;
+    const Block* owner = core.owner(address);
+    return core.rank_of(owner ? *owner : *core.here);
+}
+void emulator_cluster_arrive(int releases) {
+    this_core->team_arrive(releases, __builtin_return_address(0));
+}
+void emulator_cluster_wait(int acquires) {
+    this_core->team_wait(acquires, __builtin_return_address(0));
+}
+// What a kernel with __cluster_dims__ calls first: the launch begins anew as one of such clusters.
+void emulator_cluster_dims(unsigned x, unsigned y, unsigned z) {
+    const uint3 given = this_core->launch->cluster;
+    if (given.x == x && given.y == y && given.z == z) return;
+    this_core->busy = 1;
+    {
+        std::lock_guard<std::mutex> lock(failure_mutex);
+        wanted_cluster = {x, y, z};
+    }
+    stop_grid();
+    this_core->busy = 0;
+    this_core->leave();
+}
 uint32_t emulator_active_lanes() {
     return this_core->active_lanes(__builtin_return_address(0));
 }
@@ -227,7 +259,14 @@ int emulator_launch(const Launch* launch) {
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
     if (int error = refuse(*launch, __builtin_return_address(0))) return error;
     if (!last_error) refusal = {};  // the launcher has asked for that error, and goes on without it
+    wanted_cluster = launch->cluster;
     run_grid(*launch);
+    const uint3 given = launch->cluster, wanted = wanted_cluster;
+    if (wanted.x == given.x && wanted.y == given.y && wanted.z == given.z) return last_error;
+    Launch again = *launch;
+    again.cluster = wanted;
+    if (int error = refuse(again, __builtin_return_address(0))) return error;
+    run_grid(again);
     return last_error;
 }
 
@@ -235,7 +274,7 @@ int emulator_sync_threads(Vote vote, int predicate) {
     return this_core->sync_threads(vote, predicate, __builtin_return_address(0));
 }
 
-void emulator_sync_grid() { this_core->sync_grid(__builtin_return_address(0)); }
+void emulator_sync_team(int of_grid) { this_core->team_sync(of_grid, __builtin_return_address(0)); }
 int emulator_is_cooperative() { return this_core->launch->cooperative; }
 
 uint64_t emulator_collective(Collective operation, uint32_t mask, uint64_t value, int parameter,

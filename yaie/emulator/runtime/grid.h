@@ -21,14 +21,13 @@ extern Settings settings;
 struct Grid {
     const Launch* launch;
     Schedule schedule;
-    uint64_t num_blocks;
+    uint64_t num_teams;
     uint64_t num_running;  // how many of them run, the first in the order
     std::atomic<uint64_t> next{0};
     std::atomic<bool> stop{false};
 };
 
-uint64_t nth_block(const Grid& grid, uint64_t n);  // in the order of the schedule
-void work_together(Grid& grid);  // a cooperative launch
+uint64_t nth_team(const Grid& grid, uint64_t n);  // in the order of the schedule
 
 std::string base_name(const char* kernel);  // "fill" for "a::fill<float, 4>, 1"
 void grid_failed(const Failure& failure);

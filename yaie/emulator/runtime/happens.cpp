@@ -121,6 +121,26 @@ void HappensBefore::barrier() {
     highest_ = floor_ + 2;
 }
 
+void HappensBefore::barrier(uint32_t first, uint32_t end) {
+    More all;
+    for (uint32_t thread = first; thread < end; ++thread) {
+        join(all.acquired, seen_by(thread));
+        if (!used_[thread]) continue;
+        join(all.acquired, more_[thread].pending);
+        join(all.fenced, more_[thread].fenced);
+        all.fenced_here.join(more_[thread].fenced_here);
+    }
+    for (uint32_t thread = first; thread < end; ++thread) more(thread) = all, advance(thread);
+}
+
+bool HappensBefore::has_met(uint32_t thread, uint32_t first, uint32_t end) const {
+    if (floor_) return true;
+    if (!used_[thread]) return false;
+    const auto& seen = more_[thread].acquired.here.above;
+    const auto found = std::lower_bound(seen.begin(), seen.end(), std::make_pair(first, 0u));
+    return found != seen.end() && found->first < end;
+}
+
 // After __syncwarp each lane has seen all that any of them had seen; its next accesses are unseen.
 void HappensBefore::join(uint32_t warp, uint32_t lanes) {
     uint32_t joined[32] = {};

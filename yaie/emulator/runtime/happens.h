@@ -10,7 +10,7 @@
 //    its address; a thread that reads the address by an atomic or a volatile load acquires it at its own next
 //    fence or barrier.
 // A fence for the thread block alone, __threadfence_block, releases nothing to other thread blocks.
-// Thread blocks of a checked launch run one after another.
+// Teams of a checked launch, most often single thread blocks, run one after another.
 #pragma once
 
 #include <stddef.h>
@@ -25,7 +25,7 @@ namespace emulator {
 
 // Agents do what is asynchronous: one for each mbarrier and each warp group. They are numbered after
 // the threads, and their times count their operations.
-constexpr uint32_t first_agent = 1024;
+constexpr uint32_t first_agent = 16384;
 
 // What was seen of the threads of one thread block: all up to a time, and of some threads and agents
 // more.
@@ -72,6 +72,9 @@ class HappensBefore {
     bool has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time) const;
 
     void barrier();
+    void barrier(uint32_t first, uint32_t end);  // of these threads only
+    // Whether a thread has seen anything of these threads: so that they have started.
+    bool has_met(uint32_t thread, uint32_t first, uint32_t end) const;
     void join(uint32_t warp, uint32_t lanes);
     void fence(uint32_t thread, bool device, bool stored);  // since its last one
     // At a barrier that some threads pass, which keeps what was given.

@@ -99,11 +99,18 @@ int refuse(const Launch& launch, const void* site) {
         const unsigned given = g.y > 65535 ? g.y : g.z;
         return note_refusal(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
     }
-    const uint64_t all = threads * g.x * g.y * g.z;
-    if (launch.cooperative && all > most_together) {
-        return note_refusal(720, site, "%s: the threads of a cooperative launch run together, here at "
-                            "most %llu, not %llu", launched, (unsigned long long)most_together,
-                            (unsigned long long)all);
+    const uint3 c = launch.cluster, t = team_of(launch);
+    const uint64_t all = threads * t.x * t.y * t.z, cluster = (uint64_t)c.x * c.y * c.z;
+    if (all > most_together) {
+        return note_refusal(720, site, "%s: the threads of a %s run together, here at most %llu, not "
+                            "%llu", launched, launch.cooperative ? "cooperative launch" : "cluster",
+                            (unsigned long long)most_together, (unsigned long long)all);
+    }
+    if (cluster < 1 || cluster > 8 || g.x % c.x || g.y % c.y || g.z % c.z ||
+        (cluster > 1 && launch.cooperative)) {
+        return note_refusal(912, site, "%s: clusters of (%u, %u, %u): at most 8 thread blocks, of which "
+                            "the grid is a multiple in each dimension%s", launched, c.x, c.y, c.z,
+                            launch.cooperative ? "; not in a cooperative launch" : "");
     }
     const size_t fixed = static_bytes(kernel);
     if (launch.shared_bytes + fixed <= without_asking) return 0;

@@ -18,12 +18,17 @@ struct Thread;
 class Observer {
   public:
     virtual void begin_launch() = 0;
-    virtual void begin_block(Core& core, bool again) = 0;  // after it has waited for the grid
+    virtual void begin_block(Core& core) = 0;  // or several that live together
     virtual void end_block(Core& core) = 0;
 
     // Barriers and collectives.
     virtual void arrive(Core& core, bool first) = 0;
     virtual void pass_barrier(Core& core) = 0;
+    // At the barrier of a cluster or a grid; `all_wait`: none does anything between the two.
+    virtual void team_arrive(Core& core, bool releases) = 0;
+    virtual void team_passes(Core& core, bool all_wait) = 0;
+    virtual void team_seen(Core& core) = 0;
+    virtual void thread_ends(Core& core) = 0;  // of a cluster
     virtual void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) = 0;
     virtual void fence(Core& core, bool device) = 0;
     virtual void outside_own_mask(Core& core) = 0;

@@ -46,8 +46,7 @@ Touch touch_of(Access kind, Manner manner, bool fenced) {
 }  // namespace
 
 Shadow::Cells Checker::cells_of(const Range& range, uintptr_t address, size_t size) const {
-    const bool is_static = range.memory == Memory::shared && range.id != dynamic_shared;
-    return range.shadow->at(address - (is_static ? shared_base_ : range.begin), size);
+    return range.shadow->at(address - (range.origin ? range.origin : range.begin), size);
 }
 
 // A copy reads and writes at any time between its start and the wait for it. So its accesses are
@@ -145,6 +144,10 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     if (!cells.count && std::find(untracked.begin(), untracked.end(), range.id) == untracked.end()) {
         untracked.push_back(range.id);
     }
+    if (core.cluster > 1 && owner_of(core, range)) {
+        reach(core, range, address, size, kind, counters.sites[index].address,
+              by_agent || manner == Manner::issuing);
+    }
     Conflict conflict;
     size_t i = 0;  // of the granule
     const bool bulk = by_agent || manner == Manner::bulk;
@@ -158,7 +161,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
     };
     const bool reads = kind != Access::store && manner != Manner::storing;
     bool uninitialized = false;
-    const uint32_t since = in_shared && !again_ ? next_block_ : range.since;
+    const uint32_t since = in_shared ? next_block_ : range.since;
     const bool updates = cells.count && (manner == Manner::is_volatile || kind == Access::atomic);
     const Stamp last = updates ? cells.first[0].strong : Stamp();
     const bool lost = updates && loses_update(me.linear, address, last, kind, manner);
@@ -234,10 +237,10 @@ Failure Checker::finding_of(Core& core, Kind kind, const void* site, const Range
     const Site& other = counters.sites[earlier.site];
     finding.other_site = other.address;
     finding.other_access = other.access;
-    const uint32_t thread = of_agent ? agent_of(earlier).started_by : earlier.thread % first_agent;
+    const uint32_t thread =
+        of_agent ? agent_of(earlier).started_by : earlier.thread % first_agent % core.slots;
     finding.other_thread = core.threads[thread].index;
-    finding.other_block =
-        earlier.block == next_block_ ? core.block : block_indices_[earlier.block - first_block_];
+    finding.other_block = core.index_of_block(teams_[earlier.block - first_block_], thread);
     if (of_agent) name_agent(earlier, finding);
     return finding;
 }

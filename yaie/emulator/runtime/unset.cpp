@@ -10,7 +10,7 @@ namespace emulator {
 
 void Checker::unset(Core& core, void* variable, size_t size, size_t item, const char* name) {
     Thread& thread = *core.current;
-    if (!core.stacks.holds(thread.stack, variable) || core.launch->cooperative) return;
+    if (!core.stacks.holds(thread.stack, variable)) return;
     Busy busy(core);
     std::vector<Unset>& all = unset_[thread.linear];
     const uintptr_t begin = reinterpret_cast<uintptr_t>(variable);

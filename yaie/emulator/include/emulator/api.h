@@ -19,6 +19,7 @@ struct Launch {
     const char* name;
     bool checked;  // whether the file reports its loads and stores
     bool cooperative;  // all thread blocks run together, and may wait for each other
+    uint3 cluster;     // those that do so otherwise
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.
@@ -50,7 +51,16 @@ int emulator_sync_threads(emulator::Vote vote, int predicate);
 uint64_t emulator_collective(emulator::Collective operation, uint32_t mask, uint64_t value,
                              int parameter, int width);
 uint32_t emulator_active_lanes(void);
-void emulator_sync_grid(void);
+void emulator_sync_team(int of_grid);  // or of the cluster
+// The extent of a cluster; an address in another thread block of it; whose shared memory one is in;
+// from the file's static shared arrays to those of this thread block.
+uint3 emulator_cluster_dim(void) __attribute__((const));
+void* emulator_map_shared(const void* address, uint32_t rank);
+uint32_t emulator_shared_rank(const void* address);
+ptrdiff_t emulator_shared_shift(void) __attribute__((const));
+void emulator_cluster_dims(unsigned x, unsigned y, unsigned z);
+void emulator_cluster_arrive(int releases);
+void emulator_cluster_wait(int acquires);
 int emulator_is_cooperative(void);
 // In checked mode: a local variable without a value, of elements of `item` bytes; its end.
 void emulator_begin_unset(void* variable, size_t size, size_t item, const char* name)

@@ -19,6 +19,7 @@ typedef enum cudaError {
     cudaErrorMisalignedAddress = 716,
     cudaErrorLaunchFailure = 719,
     cudaErrorCooperativeLaunchTooLarge = 720,
+    cudaErrorInvalidClusterSize = 912,
 } cudaError_t;
 
 typedef enum cudaMemcpyKind {
@@ -74,6 +75,7 @@ inline const char* cudaGetErrorName(cudaError_t error) {
         case cudaErrorMisalignedAddress: return "cudaErrorMisalignedAddress";
         case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
         case cudaErrorCooperativeLaunchTooLarge: return "cudaErrorCooperativeLaunchTooLarge";
+        case cudaErrorInvalidClusterSize: return "cudaErrorInvalidClusterSize";
     }
     return "unrecognized error code";
 }
@@ -242,6 +244,52 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(Parameters...), dim3 
     auto configured = configure(name, grid, thread_block, shared_bytes, stream);
     configured.launch.cooperative = cooperative;
     launch_with(configured, kernel, arguments, std::index_sequence_for<Parameters...>());
+    return cudaPeekAtLastError();
+}
+}  // namespace emulator
+
+typedef enum cudaLaunchAttributeID {
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeClusterDimension = 4,
+} cudaLaunchAttributeID;
+typedef union cudaLaunchAttributeValue {
+    struct {
+        unsigned int x, y, z;
+    } clusterDim;
+    int cooperative;
+} cudaLaunchAttributeValue;
+typedef struct cudaLaunchAttribute {
+    cudaLaunchAttributeID id;
+    cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_t {
+    dim3 gridDim_of_host, blockDim_of_host;  // as the rewriter calls them
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute* attrs;
+    unsigned int numAttrs;
+} cudaLaunchConfig_t;
+
+#define cudaLaunchKernelEx(...) emulator::launch_kernel_ex(EMULATOR_NAME(__VA_ARGS__), __VA_ARGS__)
+
+namespace emulator {
+template <class... Parameters, class... Arguments>
+inline __attribute__((always_inline)) cudaError_t launch_kernel_ex(
+    const char* text, const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+    Arguments&&... arguments) {
+    const char* name = strchr(text, ',') + 1;  // after the configuration
+    auto configured = configure(name, config->gridDim_of_host, config->blockDim_of_host,
+                                config->dynamicSmemBytes);
+    for (unsigned i = 0; i < config->numAttrs; ++i) {
+        const cudaLaunchAttribute& one = config->attrs[i];
+        const auto& extent = one.val.clusterDim;
+        if (one.id == cudaLaunchAttributeCooperative) {
+            configured.launch.cooperative = one.val.cooperative != 0;
+        } else {
+            configured.launch.cluster = {extent.x, extent.y, extent.z};
+        }
+    }
+    configured.run(kernel, Parameters(arguments)...);
     return cudaPeekAtLastError();
 }
 }  // namespace emulator

@@ -53,13 +53,16 @@ inline Configuration configure(const char* name, dim3 grid, dim3 thread_block,
     const bool checked = false;
 #endif
     return {{grid, thread_block, shared_bytes, nullptr, nullptr, 0, &this_file, name,
-             checked, false}};
+             checked, false, {1, 1, 1}}};
 }
 
 // What __launch_bounds__ says, where the kernel's body begins.
 template <class... Others>
 inline __attribute__((always_inline)) void launch_bounds(unsigned most_threads, Others...) {
     emulator_launch_bounds(most_threads);
+}
+inline __attribute__((always_inline)) void cluster_dims(unsigned x, unsigned y = 1, unsigned z = 1) {
+    emulator_cluster_dims(x, y, z);
 }
 
 // Stands after the declaration of a local variable without a value; see yaie/emulator/unset.py.
@@ -79,7 +82,7 @@ struct alignas(alignof(T)) Raw {
 
     // The variable, at an address that the compiler must not recompute.
     inline __attribute__((always_inline)) T& once() {
-        unsigned char* address = bytes;
+        unsigned char* address = bytes + emulator_shared_shift();
         asm("" : "+r"(address));
         return reinterpret_cast<T&>(*address);
     }
@@ -104,18 +107,45 @@ struct DynamicShared {
     }
 };
 
-// Shared memory in 32 bits: the dynamic part counts from 0, a `__shared__` variable from 1 GiB on,
-// relative to the file's thread-local segment.
-constexpr uint32_t static_shared = 1u << 30;
+// Shared memory in 32 bits: the dynamic part counts from 0, a `__shared__` variable from 1 GiB and 1 MiB
+// on, relative to the file's thread-local segment. Bits 24 to 28 are 1 + the rank of the thread block
+// in its cluster, or 0 for the running one.
+constexpr uint32_t static_shared = (1u << 30) + (1u << 20);
 
 inline uint32_t to_shared(const void* pointer) {
     const ptrdiff_t dynamic = (const char*)pointer - (const char*)emulator_dynamic_shared();
     if (dynamic >= 0 && dynamic < 256 * 1024) return (uint32_t)dynamic;
-    return static_shared + (uint32_t)((const char*)pointer - &shared_anchor);
+    const ptrdiff_t fixed = (const char*)pointer - &shared_anchor - emulator_shared_shift();
+    if (fixed >= -(1 << 20) && fixed < 1 << 20) return static_shared + (uint32_t)fixed;
+    const uint32_t rank = emulator_shared_rank(pointer);
+    const uint32_t own = emulator_shared_rank(emulator_dynamic_shared());
+    if (rank == own) return static_shared + (uint32_t)fixed;
+    return to_shared(emulator_map_shared(pointer, own)) | (rank + 1) << 24;
 }
 inline void* from_shared(uint32_t address) {
     if (address < 256 * 1024) return (char*)emulator_dynamic_shared() + address;
-    return &shared_anchor + (int32_t)(address - static_shared);
+    const uint32_t rank = address >> 24 & 31, local = address & ~(31u << 24);
+    if (rank) return emulator_map_shared(from_shared(local), rank - 1);
+    return &shared_anchor + emulator_shared_shift() + (int32_t)(address - static_shared);
+}
+
+// What mapa does; a rank past the cluster is a fault.
+EMULATOR_INLINE uint32_t map_shared_address(uint32_t address, uint32_t rank) {
+    return emulator_map_shared(from_shared(address), rank), (address & ~(31u << 24)) | (rank + 1) << 24;
+}
+
+// The running thread block in its cluster.
+inline uint3 block_in_cluster() {
+    const uint3 b = emulator_block_index(), c = emulator_cluster_dim();
+    return {b.x % c.x, b.y % c.y, b.z % c.z};
+}
+inline uint32_t cluster_rank() {
+    const uint3 b = block_in_cluster(), c = emulator_cluster_dim();
+    return (b.z * c.y + b.y) * c.x + b.x;
+}
+inline uint32_t cluster_size() {
+    const uint3 c = emulator_cluster_dim();
+    return c.x * c.y * c.z;
 }
 
 }  // namespace emulator

@@ -15,6 +15,20 @@ EMULATOR_INLINE void copy_box(uint64_t map, void* shared, bool store, void* barr
     emulator_issue(emulator_box_copy(reinterpret_cast<const void*>(map), sizeof...(at), coordinates,
                                      shared, store, barrier_at(barrier)));
 }
+// To each thread block of the mask, at the same place in its shared memory, counted by its mbarrier.
+template <class... At>
+EMULATOR_INLINE void multicast_box(uint64_t map, void* shared, uint32_t mask, void* barrier, At... at) {
+    for (uint32_t rank = 0; mask >> rank; ++rank) {
+        if (!(mask >> rank & 1)) continue;
+        copy_box(map, emulator_map_shared(shared, rank), false, emulator_map_shared(barrier, rank), at...);
+    }
+}
+EMULATOR_INLINE uint64_t map_shared(uint64_t address, uint64_t rank) {
+    return map_shared_address((uint32_t)address, (uint32_t)rank);
+}
+EMULATOR_INLINE uint64_t map_pointer(uint64_t address, uint64_t rank) {
+    return (uint64_t)emulator_map_shared(reinterpret_cast<void*>(address), (uint32_t)rank);
+}
 EMULATOR_INLINE void copy_bytes(void* to, const void* from, uint64_t bytes, void* barrier) {
     emulator_issue(emulator_bytes_copy(to, from, (uint32_t)bytes, barrier_at(barrier)));
 }

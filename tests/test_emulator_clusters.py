@@ -1,0 +1,122 @@
+"""Clusters: what reaches another thread block's shared memory, and how faults of it are told."""
+
+from __future__ import annotations
+
+import re
+
+import planted
+import pytest
+import torch
+from emulated import launcher
+from test_emulator_planted import run
+
+from yaie.build import jit
+from yaie.emulator import KernelError
+from yaie.emulator.runtime import ORDERS, settings
+
+CASES = {v.name: v for v in planted.versions("clusters")}
+MESSAGES = {  # in order "forward"
+    "exchange_1": r"In line \d+ thread 0 of thread block 0 reads own\[31\] of its cluster's thread "
+    r"block 1, which may not have started: no barrier of the cluster stands before",
+    "exchange_5": r"reads own\[0\] of its cluster's thread block 1, which may have ended: it waits",
+    "exchange_7": r"deadlock: waits for the cluster, to whose barrier not all of its threads come",
+    "sums_1": r"of thread block 1 changes atomically sum\[0\] of its cluster's thread block 0",
+    "split_2": r"waits at the cluster's barrier, where it has not arrived",
+    "handshake_7": r"is another thread block's, and only a thread of that block can wait for it",
+    "multicast_2": r"full\[0\] gets 64 bytes in this phase, of which its threads expect 32; thread "
+    r"block \(1, 0, 0\)",
+    "multicast_5": r"of thread block \(0, 0, 0\) names thread block 2 of a cluster of 2",
+    "multicast_8": r"writes row\[0\] of its cluster's thread block 1 before the asynchronous copy",
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_the_message_says_whose_memory_it_is(name):
+    report, *_ = run("clusters", CASES[name], "forward")
+    assert re.search(MESSAGES[name], "\n".join(map(str, report.findings))), report
+
+
+SOURCE = """
+#include "hopper.cuh"
+constexpr int TURNS = 6, STAGES = 2;
+__global__ void __cluster_dims__(2, 1, 1)
+    ring(const __grid_constant__ CUtensorMap map, float* out) {
+    extern __shared__ __align__(128) float rows[];
+    __shared__ uint64_t full[STAGES], empty[STAGES];
+    int t = threadIdx.x, rank = cluster_rank(), cluster = blockIdx.x / 2;
+    for (int i = t; i < STAGES; i += 64) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 2);
+    fence_mbarrier_init();
+    cluster_sync();
+    if (t == 0) {
+        for (int i = 0; i < TURNS; ++i) {
+            mbarrier_wait(&empty[i % STAGES], (i / STAGES & 1) ^ 1);
+            mbarrier_arrive_expect(&full[i % STAGES], 256);
+            float* half = rows + i % STAGES * 64 + rank * 32;
+            tma_load_multicast(half, map, &full[i % STAGES], rank * 32, cluster * TURNS + i, 3);
+        }
+    } else if (t >= 32) {
+        for (int i = 0; i < TURNS; ++i) {
+            mbarrier_wait(&full[i % STAGES], i / STAGES & 1);
+            float value = rows[i % STAGES * 64 + t - 32] + rows[i % STAGES * 64 + t];
+            __syncwarp();
+            if (t < 34) mbarrier_arrive_at(&empty[i % STAGES], t - 32);
+            out[(blockIdx.x * TURNS + i) * 32 + t - 32] = value;
+        }
+    }
+    cluster_sync();
+}
+"""
+LAUNCH = """
+    CUtensorMap map;
+    size_t sizes[] = {64, 12}, stride = 64;
+    int box[] = {32, 1};
+    cudaError_t error = make_tensor_map(&map, x, sizes, &stride, box, Swizzle::NONE);
+    if (error != cudaSuccess) return error;
+    ring<<<4, 64, 512, stream>>>(map, out);
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_ring_is_right_whenever_its_copies_land(checked):
+    module = jit.load(SOURCE + launcher("run", "const float* x, float* out", LAUNCH), checked)
+    x = torch.randn(12, 64, generator=torch.Generator().manual_seed(0))
+    wanted = (x[:, :32] + x[:, 32:]).view(2, 1, 6, 32).expand(2, 2, 6, 32)
+    for order in ORDERS:
+        for seed in range(12 if order == "random" else 1):
+            out = torch.full((2, 2, 6, 32), torch.nan)
+            with settings(order=order, seed=seed, time_limit=5):
+                module.run(x, out)
+            assert torch.equal(out, wanted), (order, seed)
+            assert not checked or module.report.clean, (order, seed, module.report)
+
+
+REFUSED = {
+    "a grid that is no multiple": (
+        "k<<<3, 32, 0, stream>>>(out);",
+        r"912.*k<<<\(3, 1, 1\), .* \(2, 1",
+    ),
+    "a mask of a launch without clusters": (
+        "j<<<1, 32, 0, stream>>>(out);",
+        "block 1 of a cluster of 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_what_cannot_run_is_told(fault):
+    body, words = REFUSED[fault]
+    kernels = """#include <cooperative_groups.h>
+        __global__ void __cluster_dims__(2) k(float* out) {}
+        __global__ void j(float* out) {
+            __shared__ float own;
+            *cooperative_groups::this_cluster().map_shared_rank(&own, 1) = 0;
+        }
+    """
+    with pytest.raises(KernelError, match=words):
+        jit.load(kernels + launcher("run", "float* out", body)).run(torch.zeros(32))
+
+
+def test_shared_arrays_outside_functions_are_refused():
+    code = "__shared__ float own[32];\n__global__ void __cluster_dims__(2) k(float* out) {}\n"
+    with pytest.raises(jit.CompileError, match=r":1: a __shared__ variable outside a function"):
+        jit.load(code + launcher("run", "float* out", "k<<<2, 32, 0, stream>>>(out);"))
