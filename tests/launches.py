@@ -158,7 +158,7 @@ def check_planted(
                 call(module)
                 told = str(module.report)
             except jit.KernelError as error:
-                told = str(error)
+                told = f"{error}\n{module.report}"
         lines = re.findall(rf"line (\d+).*?(?:{words})", told)
         assert lines and re.search(where, source.splitlines()[int(lines[0]) - 1]), told
 

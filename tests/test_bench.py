@@ -536,7 +536,7 @@ def test_every_variant_still_applies():
 
 def test_what_is_skipped_is_not_built():
     built = {module.path.stem for module in ladders.modules("hopper", "tma, stages,persistent")}
-    assert built == {"wgmma", "producer", "consumers", "store", "shares"}
+    assert built == {"wgmma", "producer", "consumers", "store", "cluster", "shares"}
     assert len(ladders.modules("hopper", None)) == len(ladders.modules("hopper", "stages")) + 2
     assert ladders.modules("metadata", None) == []
 

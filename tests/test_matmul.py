@@ -289,6 +289,32 @@ PLANTED = {
         "store", "if (thread == 0) tma_store_wait_read<0>();", "", "stmatrix",
         "writes .* before the asynchronous copy from it, which .* has been waited for",
     ),
+    "the other thread block may not have started": (
+        "cluster", "cluster_sync();  // the other", "__syncthreads();  // the other",
+        "tma_load_multicast|mbarrier_arrive_at", "may not have started: no barrier of the cluster",
+    ),
+    "a thread block that the cluster has not": (
+        "cluster", "(1 << BLOCKS) - 1", "(2 << BLOCKS) - 1", "tma_load_multicast",
+        "names thread block 2 of a cluster of 2",
+    ),
+    "released by one thread block only": (
+        "cluster", "mbarrier_arrive_at(barrier, threadIdx.x % WARP)",
+        "mbarrier_arrive_at(barrier, cluster_rank())", "tma_load_multicast",
+        "writes .* before the (?:wgmma that reads|asynchronous copy to) it, which .* been waited",
+    ),
+    "too few bytes in one thread block": (
+        "cluster", "(&full[stage], STAGE)", "(&full[stage], STAGE - rank * 64)",
+        "mbarrier_wait|tma_load|expect",
+        "deadlock: waits for .* more than it expects|bytes in this phase, of which its threads",
+    ),
+    "half of b to one thread block": (
+        "cluster", "(1 << BLOCKS) - 1", "1 << rank", "mbarrier_wait",
+        "deadlock: waits for .* lacks 16384 of 49152 bytes",
+    ),
+    "ends while the other arrives": (
+        "cluster", "    cluster_sync();  // until here", "    // until here", "mbarrier_arrive_at",
+        "may have ended: it waits for nothing that follows",
+    ),
 }  # fmt: skip
 
 

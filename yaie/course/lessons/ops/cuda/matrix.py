@@ -134,7 +134,7 @@ def _zeros(device: torch.device, stream: int | None) -> torch.Tensor:
 # Those whose grid has rows of tiles take the tiles' height.
 HOPPER = {
     **{rung: _hopper(rung, 128) for rung in ("wgmma", "tma", "stages", "producer", "consumers")},
-    **{rung: _hopper(rung, None) for rung in ("persistent", "store")},
+    **{rung: _hopper(rung, None) for rung in ("persistent", "store", "cluster")},
     "shares": shares,
 }
 TILES = ("128 × 256", "128 × 192", "128 × 128", "64 × 128")  # of shares.cu, in its order
