@@ -1,4 +1,4 @@
-"""Figures that the text of notebooks 11, 16, 18, 19, 22 and 23 names are those of their data."""
+"""Figures that the text of notebooks names (11, 16, 18, 19, 22, 23, 26) are those of their data."""
 
 from __future__ import annotations
 
@@ -21,6 +21,13 @@ BLOCKS, FLASH, NAIVE, PAGED, EIGHT, SPARSE, BUILT, PROFILED = (
         *("22_tools", "23_tools"),
     )
 )
+HOPPER = {
+    name: problem["rows"]
+    for name, problem in json.loads((DATA / "18_flash_hopper_h100.json").read_text())[
+        "problems"
+    ].items()
+}
+HOPPER_128 = [rows for name, rows in HOPPER.items() if "d128" in name]
 FA2, CUDNN = "SDPA, FlashAttention-2", "SDPA, cuDNN"
 
 
@@ -87,6 +94,7 @@ def of_18() -> list[tuple]:
              for p in NAIVE["problems"].values()]  # fmt: skip
     return [
         ("{:.1f} TFLOP/s", FULL["row"]),
+        ("{:.2f} of cuDNN", HOPPER["B4 H32 S4096 d128 full"]["Triton"]["of_cudnn"]),
         ("{:.1f}", FULL["shared_tile"] / FULL["row"]),
         ("{:.0f}", FULL["mma"] / FULL["shared_tile"]),
         *[("{:.2f}", ratio) for ratio in ours],
@@ -182,7 +190,22 @@ def of_23() -> list[tuple]:
     ]
 
 
-FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "22": of_22, "23": of_23}
+def of_26() -> list[tuple]:
+    wide = [rows["pingpong, tiles of 176 keys"]["of_cudnn"] for rows in HOPPER_128]
+    for rows in HOPPER_128:
+        speed = {who: row["tflop_s"] / rows["pingpong"]["tflop_s"] for who, row in rows.items()}
+        assert 0.72 < speed["pingpong, no turns"] < 0.76  # "a quarter"
+        assert 0.62 < speed["pingpong, tiles of 64 keys"] < 0.69  # "a third"
+        assert 0.97 < speed["producer"] < 1.01
+    for name, rows in HOPPER.items():
+        if "d64" in name:
+            assert min(rows[who]["of_cudnn"] for who in ("Triton", CUDNN)) > 0.95
+            assert rows["pingpong"]["of_cudnn"] < 0.9
+    return [("{:.2f} and {:.2f} of cuDNN", *wide[:2]), *[("{:.2f} with one", x) for x in wide[2:]]]
+
+
+FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "22": of_22, "23": of_23,
+           "26": of_26}  # fmt: skip
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())

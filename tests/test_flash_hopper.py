@@ -74,7 +74,7 @@ PLANTED = {
         "rescale", "(?:reads|writes) accumulators of the wgmma of .* before",
     ),
     "no fence before the product": (
-        "begin_turn();\n                wgmma_fence();", "begin_turn();",
+        "26.2 end\n                wgmma_fence();", "26.2 end",
         "multiply_keys", "no wgmma.fence follows line .*, which writes its accumulators",
     ),
     "the turn given to itself": (

@@ -21,7 +21,7 @@
 //             one, the other computes weights. Without turns both would do the same at the same time.
 //           - A thread block stays for many tiles. The producer finds the next one and loads its
 //             queries and keys while the consumers store the last.
-#include "tiles.cuh"
+#include "flash/hopper/tiles.cuh"
 
 // How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, but blocks of a
 // cache do not divide them, and they leave no place for the next queries.
@@ -83,6 +83,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if (found.rows <= 0) continue;
             int place = count % Q_STAGES;
             mbarrier_wait(&q_empty[place], count++ / Q_STAGES % 2 ^ 1);  // the first time immediately
+            __syncwarp();  // all lanes have read what was there
             if (lane == 0) works[place] = found;
             __syncwarp();
             const Work& work = works[place];  // read there, as the producer has few registers
@@ -124,9 +125,19 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     auto release = [&](int turn) {
         if (lane == 0) mbarrier_arrive(&empty[turn % STAGES]);
     };
-    auto begin_turn = [&] { named_barrier_sync(TURN + consumer, 2 * WARP_GROUP); };
-    auto end_turn = [&](int next) { named_barrier_arrive(TURN + next, 2 * WARP_GROUP); };
+    auto begin_turn = [&] {
+        // exercise 26.2 begin: wait for this consumer's turn
+        named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);
+        // exercise 26.2 end
+    };
+    auto end_turn = [&](int next) {
+        // exercise 26.2 begin: give the turn to consumer `next`
+        named_barrier_arrive(TURN + next, 2 * WARP_GROUP);
+        // exercise 26.2 end
+    };
+    // exercise 26.2 begin: who begins
     if (consumer == CONSUMERS - 1) end_turn(0);
+    // exercise 26.2 end
     for (;; ++count) {
         int place = count % Q_STAGES;
         mbarrier_wait(&q_full[place], count / Q_STAGES % 2);
@@ -156,7 +167,9 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             pack<T, KEYS>(weights, scores);
             for (int tile = 1; tile < work.tiles; ++tile, turn += 2) {
                 k_tile = wait_for(turn + 1);
+                // exercise 26.2 begin: before the products
                 begin_turn();
+                // exercise 26.2 end
                 wgmma_fence();
                 multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
                 wgmma_commit();
@@ -164,7 +177,9 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 wgmma_fence();
                 add_values<T, DIM, KEYS>(out, weights, v_tile);
                 wgmma_commit();
+                // exercise 26.2 begin: after the last of them
                 end_turn((consumer + 1) % CONSUMERS);
+                // exercise 26.2 end
                 wgmma_wait<1>();
                 release(turn + 1);
                 mask(tile);
@@ -188,7 +203,9 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         fence_proxy_async();  // before TMA writes where the output was
         mbarrier_arrive(&q_empty[place]);
     }
+    // exercise 26.2 begin: at the end of the kernel
     if (consumer == 0) begin_turn();  // as many as have ended
+    // exercise 26.2 end
 }
 
 template <typename T, int DIM, bool WIDE = false>

@@ -15,7 +15,7 @@
 // Idea      the producer fills a ring of tiles, of keys and of values in turns, as far ahead as there
 //           are places. Its consumers share each tile, and none of them waits for memory. While one
 //           computes weights, another may multiply, if they happen to be out of step.
-#include "tiles.cuh"
+#include "flash/hopper/tiles.cuh"
 
 // How large everything is, for head_dim padded to DIM.
 template <int DIM>

@@ -57,10 +57,12 @@ struct Softmax {
 
     // Hide the keys that a row does not see; `first` is the tile's first.
     __device__ __forceinline__ void mask(float (&scores)[KEYS / 2], int first) const {
+        // exercise 26.1 begin: -INFINITY for each score of a key that its row does not see
         first += threadIdx.x % 4 * 2;
 #pragma unroll
         for (int i = 0; i < KEYS / 2; ++i)
             if (first + i / 4 * 8 + i % 2 >= seen[i / 2 % 2]) scores[i] = -INFINITY;
+        // exercise 26.1 end
     }
     // Raise the maxima to those of the scores, if one of the warp has grown by more than LAZY, and
     // return whether it has: then what was summed so far is multiplied by `factors`.
@@ -115,9 +117,11 @@ __device__ __forceinline__ void rescale(float (&out)[COUNT], const float (&facto
 template <typename T, int KEYS>
 __device__ __forceinline__ void pack(uint32_t (&weights)[KEYS / 16][4],
                                      const float (&scores)[KEYS / 2]) {
+    // exercise 26.1 begin: pairs of weights, where wgmma takes them as a
 #pragma unroll
     for (int i = 0; i < KEYS / 4; ++i)
         weights[i / 4][i % 4] = pack2<T>(scores[i * 2], scores[i * 2 + 1]);
+    // exercise 26.1 end
 }
 
 // ------------------------------------------------------------------------------------- tiles

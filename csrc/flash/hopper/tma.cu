@@ -18,7 +18,7 @@
 //           become the weights that multiply 16 values without leaving the registers. Nothing
 //           overlaps yet: while the warp group waits for a tile or computes weights, the tensor cores
 //           have nothing to do.
-#include "tiles.cuh"
+#include "flash/hopper/tiles.cuh"
 
 template <typename T, int DIM, int KEYS>
 __global__ void __launch_bounds__(WARP_GROUP)

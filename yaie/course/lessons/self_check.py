@@ -167,6 +167,12 @@ A thread waits for parity 0 of an mbarrier that is in phase 1. Does it wait?
     No. Phase 1 has parity 1, so the phase of parity 0 is the one before, which is complete.
 A box of 64 × 64 numbers of 16 bits lies half outside its tensor. How many bytes are expected?
     8,192, as for every box: zeros arrive for what lies outside, and TMA counts them too.
+# 26_hopper_flash_attention
+What does the softmax cost beside the products of attention, and where does it go?
+    One exponential per score, half as long as the products with heads of 128. It runs while the
+    tensor cores add the tile before to the output, and while they multiply for another consumer.
+When may the output be rescaled, if its product is asynchronous?
+    After the wait for that product: until then the accumulators belong to the tensor cores.
 # 27_back_ends
 A back end cannot compute what it is asked for. What should happen?
     It says so before it has written anything; the next one computes it, and the user is told

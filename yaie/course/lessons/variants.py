@@ -31,9 +31,10 @@ def variant(file: str, name: str, changes: Changes) -> jit.Module:
     kernel = re.sub(r'extern "C" cudaError_t \w+_f(16|32)\(.*?\n}\n', "", kernel, flags=re.DOTALL)
     for beside in (CSRC / file).parent.glob("*.cuh"):
         text = beside.read_text(encoding="utf-8").replace("#pragma once", "")
-        if not any(old in text for old in changes):  # it is found from csrc/ too
-            text = f'#include "{beside.relative_to(CSRC).as_posix()}"'
-        kernel = kernel.replace(f'#include "{beside.name}"', text)
+        name = f'#include "{beside.relative_to(CSRC).as_posix()}"'  # which is found anywhere
+        kernel = kernel.replace(f'#include "{beside.name}"', name)
+        if any(old in text for old in changes):
+            kernel = kernel.replace(name, text)
     place = Path(_home().name, re.sub(r"\W", "_", f"{file} {name}"))
     place.mkdir(exist_ok=True)
     for old, new in changes.items():
@@ -149,8 +150,10 @@ EARLY = {
     "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
 }
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
-BEGIN = "auto begin_turn = [&] { named_barrier_sync(TURN + consumer, 2 * WARP_GROUP); };"
-END = "auto end_turn = [&](int next) { named_barrier_arrive(TURN + next, 2 * WARP_GROUP); };"
+TURNS = dict.fromkeys(
+    ("named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);",
+     "named_barrier_arrive(TURN + next, 2 * WARP_GROUP);"), "",
+)  # fmt: skip
 EXPONENTIAL = "exp2_approx(power)"
 POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2 to this
     power = fmaxf(power, -127.0f);
@@ -204,8 +207,7 @@ VARIANTS = {
         "mma, all of head_dim unrolled": {"#pragma unroll 4  // not 8": "#pragma unroll  // not 8"},
     }),
     "flash_hopper": Variants("flash/hopper/pingpong.cu", _attention, {
-        "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
-                               END: "auto end_turn = [](int) {};"},
+        "pingpong, no turns": TURNS,
         "pingpong, weights after the products": {"                softmax.settle();\n": "",
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
         "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
@@ -214,8 +216,7 @@ VARIANTS = {
         "pingpong, tiles of 128 keys": {"bool wide = !flash.block_tables;": "bool wide = false;"},
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
-        "pingpong, no turns": {BEGIN: "auto begin_turn = [] {};",
-                               END: "auto end_turn = [](int) {};"},
+        "pingpong, no turns": TURNS,
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
         "pingpong, a quarter by a polynomial": {
             "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",

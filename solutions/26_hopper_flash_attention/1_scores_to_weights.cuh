@@ -1,0 +1,298 @@
+// Solution of exercise 26.1: A mask, and weights as an operand.
+//
+// A wgmma leaves 64 × KEYS scores in the registers of a warp group. Write two functions on them.
+// `mask` replaces each score by -INFINITY whose key its row does not see. `pack` rounds weights to T
+// and puts them where the next wgmma takes its operand a from registers: KEYS / 16 times 16 keys in
+// four registers. The file has no kernel; the check puts the first rung after it.
+//
+// Generated from mask, pack in csrc/flash/hopper/tiles.cuh.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Shared by the rungs of flash attention on Hopper: tiles in shared memory as TMA leaves them and
+// wgmma reads them, the online softmax of a warp group's scores in registers, and the tensor maps.
+//
+// A line of a tile is 64 elements, 128 bytes, which SPAN_128 swizzles. A tile of `rows` rows consists
+// of DIM / 64 parts, one after another; a part has one line per row. Queries and keys are K-major:
+// the sums of q kᵀ run along a line. Values are MN-major: the sums of weights v run down the rows.
+#pragma once
+
+#include "flash/flash.cuh"
+#include "hopper.cuh"
+
+constexpr int LINE = 64;               // elements
+constexpr int PATTERN = 8 * LINE * 2;  // bytes of 8 lines
+constexpr int ROWS = 64;               // queries of a warp group
+constexpr int HEADS_TOGETHER = 16;     // heads that consecutive tiles of queries alternate between
+constexpr float LOWEST = -3.0e38f;     // the initial maximum: finite, as inf - inf is NaN
+constexpr float LAZY = 8.0f;           // a weight may reach 2 to this power
+constexpr float LOG2_E = 1.44269504f, LN_2 = 0.693147181f;
+
+// --------------------------------------------------------------------------------- products
+
+// scores = q kᵀ for the ROWS queries of a warp group and the KEYS keys of a tile.
+template <typename T, int DIM, int KEYS>
+__device__ __forceinline__ void multiply_keys(float (&scores)[KEYS / 2], const T* q_tile,
+                                              const T* k_tile) {
+    uint64_t q = matrix_descriptor(q_tile, 0, PATTERN, Swizzle::SPAN_128);
+    uint64_t k = matrix_descriptor(k_tile, 0, PATTERN, Swizzle::SPAN_128);
+#pragma unroll
+    for (int d = 0; d < DIM; d += 16) {
+        int part = d / LINE, along = d % LINE * 2;
+        wgmma<T, KEYS>(scores, advance(q, part * ROWS * LINE * 2 + along),
+                       advance(k, part * KEYS * LINE * 2 + along), d > 0);
+    }
+}
+
+// out += weights v, where the weights are in registers as wgmma takes a: 16 keys in four of them.
+template <typename T, int DIM, int KEYS>
+__device__ __forceinline__ void add_values(float (&out)[DIM / 2],
+                                           const uint32_t (&weights)[KEYS / 16][4],
+                                           const T* v_tile) {
+    uint64_t v = matrix_descriptor(v_tile, KEYS * LINE * 2, PATTERN, Swizzle::SPAN_128);
+#pragma unroll
+    for (int step = 0; step < KEYS / 16; ++step)
+        wgmma<T, DIM, true>(out, weights[step], advance(v, step * 2 * PATTERN));
+}
+
+// ---------------------------------------------------------------------------------- softmax
+
+// Of the two rows whose scores a thread holds a quarter of: row lane / 4 of its warp, and 8 further
+// down. Scores times scale are exponents of 2.
+template <int KEYS>
+struct Softmax {
+    float scale, maximum[2] = {LOWEST, LOWEST}, total[2] = {};
+    int seen[2];  // keys
+
+    __device__ explicit Softmax(float scale_) : scale(scale_) {}
+
+    // Hide the keys that a row does not see; `first` is the tile's first.
+    __device__ __forceinline__ void mask(float (&scores)[KEYS / 2], int first) const {
+        // exercise 26.1 begin: -INFINITY for each score of a key that its row does not see
+        first += threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; ++i)
+            if (first + i / 4 * 8 + i % 2 >= seen[i / 2 % 2]) scores[i] = -INFINITY;
+        // exercise 26.1 end
+    }
+    // Raise the maxima to those of the scores, if one of the warp has grown by more than LAZY, and
+    // return whether it has: then what was summed so far is multiplied by `factors`.
+    __device__ __forceinline__ bool raise(const float (&scores)[KEYS / 2], float (&factors)[2]) {
+        float tops[2];
+        bool higher = false;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float top = -INFINITY;
+#pragma unroll
+            for (int i = half * 2; i < KEYS / 2; i += 4)
+                top = fmaxf(top, fmaxf(scores[i], scores[i + 1]));
+            tops[half] = top * scale;
+            higher |= tops[half] > maximum[half] + LAZY;
+        }
+        if (!__any_sync(ALL_LANES, higher)) return false;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float top = tops[half];  // of the four lanes that share the row
+            top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(ALL_LANES, top, 2));
+            top = fmaxf(top, maximum[half]);
+            factors[half] = exp2_approx(maximum[half] - top);
+            maximum[half] = top;
+            total[half] *= factors[half];
+        }
+        return true;
+    }
+    // Scores become weights.
+    __device__ __forceinline__ void weigh(float (&scores)[KEYS / 2]) {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; ++i) {
+            float power = scores[i] * scale - maximum[i / 2 % 2];
+            scores[i] = exp2_approx(power);
+            total[i / 2 % 2] += scores[i];
+        }
+    }
+    // Computes all weights before what comes next: ptxas would move exponentials past a wait for
+    // products that do not need them. It cannot move them past a branch that needs their sums.
+    __device__ __forceinline__ void settle() const {
+        if (total[0] + total[1] < 0.0f) __trap();  // never
+    }
+};
+
+template <int COUNT>
+__device__ __forceinline__ void rescale(float (&out)[COUNT], const float (&factors)[2]) {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) out[i] *= factors[i / 2 % 2];
+}
+
+// Where wgmma leaves the scores of 16 keys is where it takes their weights.
+template <typename T, int KEYS>
+__device__ __forceinline__ void pack(uint32_t (&weights)[KEYS / 16][4],
+                                     const float (&scores)[KEYS / 2]) {
+    // exercise 26.1 begin: pairs of weights, where wgmma takes them as a
+#pragma unroll
+    for (int i = 0; i < KEYS / 4; ++i)
+        weights[i / 4][i % 4] = pack2<T>(scores[i * 2], scores[i * 2 + 1]);
+    // exercise 26.1 end
+}
+
+// ------------------------------------------------------------------------------------- tiles
+
+// What a thread block does at a time: one head of a sequence's queries from first_row on.
+struct Work {
+    Sequence sequence;
+    int head;   // -1: there is no more work
+    int rows;   // queries: at most as many as the tile has; none if it is empty
+    int tiles;  // of keys that at least one of them sees
+};
+
+// Number `index` of them. All tiles of HEADS_TOGETHER heads come before the next heads: more would
+// have more keys and values than the L2 cache holds. If causal, the tiles of a sequence from first to
+// last see more and more keys. They come in this order for one sequence and in the other for the
+// next, at the end in the other: so any thread block that takes every n-th gets about as many keys.
+template <typename T>
+__device__ Work find_work(const Flash<T>& flash, int index, int height, int keys_per_tile) {
+    int tiles_q = most_tiles(flash, height), together = HEADS_TOGETHER * tiles_q;
+    int group = index / together, within = index % together;
+    int width = min(HEADS_TOGETHER, flash.heads - group * HEADS_TOGETHER);
+    Work work;
+    work.sequence = find_sequence(flash, tiles_q - 1 - within / width, height);
+    work.head = group * HEADS_TOGETHER + within % width;
+    int queries = work.sequence.num_queries, &first = work.sequence.first_row;
+    int groups_after = (flash.heads - 1) / HEADS_TOGETHER - group;
+    if ((groups_after * flash.batch + work.sequence.number) % 2 && first < queries)
+        first = (ceil_div(queries, height) - 1) * height - first;
+    work.rows = min(height, queries - first);
+    work.tiles =
+        ceil_div(work.sequence.seen_by(first + work.rows - 1, flash.causal), keys_per_tile);
+    return work;
+}
+
+// Start loading the queries of all warp groups. One thread calls it.
+template <typename T, int DIM, int GROUPS>
+__device__ __forceinline__ void load_queries(T* to, const CUtensorMap& map, uint64_t* full,
+                                             const Work& work) {
+    mbarrier_arrive_expect(full, GROUPS * ROWS * DIM * 2);
+    for (int i = 0; i < GROUPS * (DIM / LINE); ++i)
+        tma_load(to + i * ROWS * LINE, map, full, i % (DIM / LINE) * LINE, work.head,
+                 work.sequence.first_query + work.sequence.first_row + i / (DIM / LINE) * ROWS);
+}
+
+// Start loading the keys from `first` on, or their values. A warp calls it: each lane loads one box.
+// A tile of a cache has as many boxes in a part as blocks. Those past the sequence's end are loaded
+// from its last block: no block need exist there, and the bytes to wait for are always the same.
+template <typename T, int DIM, int KEYS>
+__device__ __forceinline__ void load_tile(T* to, const CUtensorMap& map, uint64_t* full,
+                                          const Flash<T>& flash, const Work& work, int first) {
+    int lane = threadIdx.x % WARP, kv_head = work.head / flash.group();
+    int height = flash.block_tables ? min(flash.block_size, KEYS) : KEYS;
+    if (lane == 0) mbarrier_arrive_expect(full, KEYS * DIM * 2);
+    __syncwarp();
+#pragma unroll 1  // the producer has few registers
+    for (int i = lane; i < KEYS / height * (DIM / LINE); i += WARP) {
+        int part = i % (DIM / LINE), down = i / (DIM / LINE) * height;
+        int key = min(first + down, (work.sequence.num_keys - 1) / height * height);
+        tma_load(to + (part * KEYS + down) * LINE, map, full, part * LINE, kv_head,
+                 work.sequence.place(key, flash.block_size));
+    }
+}
+
+// Values past the end of a sequence are another's, or what was there before: NaN times weight 0 is
+// NaN, so they become zeros. A whole warp or thread block calls it.
+template <typename T, int DIM, int KEYS>
+__device__ __forceinline__ void zero_values(T* tile, int first_row, int thread, int threads) {
+#pragma unroll 1
+    for (int i = first_row * (LINE / 8) + thread; i < KEYS * (LINE / 8); i += threads)
+#pragma unroll
+        for (int part = 0; part < DIM / LINE; ++part)
+            store16(tile + part * KEYS * LINE + i * 8, Vec<T>{});
+    fence_proxy_async();
+}
+
+// ------------------------------------------------------------------------------------ output
+
+// Divide the sums of a warp group by their totals and store them, through the place of its queries,
+// in 16 bytes per lane. Its threads meet at named barrier `barrier`. `row` is its first in the tile.
+template <typename T, int DIM, int KEYS>
+__device__ __forceinline__ void store_rows(const Flash<T>& flash, const Work& work, T* place,
+                                           const float (&out)[DIM / 2], const Softmax<KEYS>& softmax,
+                                           int row, int barrier) {
+    int thread = threadIdx.x % WARP_GROUP, lane = thread % WARP, first = thread / WARP * 16;
+    int64_t begin = work.sequence.first_query + work.sequence.first_row + row;
+    float factors[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        float sum = softmax.total[half];
+        sum += __shfl_xor_sync(ALL_LANES, sum, 1);
+        sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+        factors[half] = sum == 0.0f ? 0.0f : 1.0f / sum;
+        int mine = first + half * 8 + lane / 4;
+        if (lane % 4 == 0 && row + mine < work.rows)
+            flash.lse[(begin + mine) * flash.heads + work.head] =
+                (softmax.maximum[half] + log2f(sum)) * LN_2;
+    }
+    named_barrier_sync(barrier, WARP_GROUP);  // all products have read the queries
+    int line = first + lane % 16;             // whose address this lane passes to stmatrix
+#pragma unroll
+    for (int i = 0; i < DIM / 16; ++i) {  // 16 columns: two 16-byte chunks of a line
+        const float* held = &out[i * 8];
+        int chunk = (i * 2 + lane / 16) % 8;
+        stmatrix_x4(place + i / 4 * ROWS * LINE + line * LINE + (chunk ^ line % 8) * 8,
+                    pack2<T>(held[0] * factors[0], held[1] * factors[0]),
+                    pack2<T>(held[2] * factors[1], held[3] * factors[1]),
+                    pack2<T>(held[4] * factors[0], held[5] * factors[0]),
+                    pack2<T>(held[6] * factors[1], held[7] * factors[1]));
+    }
+    __syncwarp();
+    for (int i = lane; i < 16 * (DIM / 8); i += WARP) {
+        int mine = first + i / (DIM / 8), chunk = i % (DIM / 8);
+        if (row + mine < work.rows && chunk * 8 < flash.head_dim)
+            store16(flash.out + ((begin + mine) * flash.heads + work.head) * flash.head_dim + chunk * 8,
+                    load16(place + chunk / 8 * ROWS * LINE + mine * LINE + (chunk % 8 ^ mine % 8) * 8));
+    }
+}
+
+// ---------------------------------------------------------------------------------- launching
+
+struct Maps {
+    CUtensorMap q, k, v;
+};
+
+// Tensor maps of [rows, heads, head_dim]: a box is one line of `height` rows of a head. Columns past
+// head_dim are loaded as zeros.
+template <typename T>
+cudaError_t make_map(CUtensorMap* map, const T* data, int rows, int heads, int head_dim,
+                     int64_t row_stride, int height) {
+    size_t sizes[] = {(size_t)head_dim, (size_t)heads, (size_t)rows};
+    size_t strides[] = {(size_t)head_dim, (size_t)row_stride};
+    int box[] = {LINE, 1, height};
+    return make_tensor_map(map, data, sizes, strides, box, Swizzle::SPAN_128);
+}
+
+// For tiles of `keys` keys. The boxes of a cache are its blocks, or parts of them: their sizes must
+// divide each other, and be whole patterns of the swizzle.
+template <typename T>
+cudaError_t make_maps(Maps* maps, const Flash<T>& flash, int keys) {
+    int block_size = flash.block_tables ? flash.block_size : keys;
+    if (block_size % 8 || (keys % block_size && block_size % keys)) return cudaErrorInvalidValue;
+    int height = min(block_size, keys), dim = flash.head_dim;
+    cudaError_t error =
+        make_map(&maps->q, flash.q, flash.tokens, flash.heads, dim, flash.q_stride, ROWS);
+    if (error != cudaSuccess) return error;
+    bool none = flash.keys == 0;  // then no tile is loaded, but a map needs a tensor
+    error = make_map(&maps->k, none ? flash.q : flash.k, none ? 1 : flash.keys, flash.kv_heads, dim,
+                     none ? flash.q_stride : flash.k_stride, height);
+    if (error != cudaSuccess) return error;
+    return make_map(&maps->v, none ? flash.q : flash.v, none ? 1 : flash.keys, flash.kv_heads, dim,
+                    none ? flash.q_stride : flash.v_stride, height);
+}
+
+// Checks the arguments and calls launch(flash) with the scale of powers of 2.
+template <typename T, typename Launch>
+cudaError_t checked(Flash<T> flash, int most_dim, Launch launch) {
+    if (flash.tokens == 0 || flash.heads == 0 || flash.batch == 0) return cudaSuccess;
+    if (flash.head_dim > most_dim) return cudaErrorInvalidValue;
+    if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % 8 ||
+        !aligned16(flash.q, flash.k, flash.v, flash.out))
+        return cudaErrorMisalignedAddress;
+    flash.scale *= LOG2_E;
+    return launch(flash);
+}

@@ -1,0 +1,275 @@
+// Solution of exercise 26.2: Turns of the consumers.
+//
+// The kernel computes the right numbers, but its consumers start products whenever they can. Let
+// them take turns: in its turn a consumer starts the two products of a tile and nothing else, then
+// it is the next consumer's turn; after the last consumer comes consumer 0, which also has the first
+// turn. Write how a turn is waited for (`begin_turn`) and given (`end_turn`), call both in the loop,
+// and see to it that the first turn is there and that every turn which was given has been taken when
+// the kernel ends.
+//
+// Generated from flash_pingpong in csrc/flash/hopper/pingpong.cu.
+// Edit it there, and run `python -m yaie.course build`.
+
+// Flash attention on Hopper, rung 3 of 3: weights computed under the products of others.
+//
+// Needs     sm_90a (wgmma, TMA)
+// Computes  softmax(q kᵀ · scale) v and the log-sum-exp of each row, as specified in flash.cuh.
+//           Weights are rounded to the dtype of v; all sums are float32.
+// Shapes    as specified in flash.cuh, float16 or bfloat16; head_dim at most 256, and the blocks of a
+//           cache a multiple of 8 keys that divides the tile's or is a multiple of it, else
+//           cudaErrorInvalidValue; head_dim and the strides multiples of 8, and q, k, v and out at
+//           multiples of 16 bytes, else cudaErrorMisalignedAddress
+// Owns      each thread block, one per SM: every gridDim.x-th tile of 128 queries of a head, 192 if
+//           head_dim is at most 64; each of its consumers, which are warp groups: 64 of them
+// Moves     q and out once; keys and values once per 128 or 192 queries, straight into shared memory
+// Compiled  128 registers per thread with head_dim 64, else 168, none spilled (ptxas 13.0)
+// Oracle    attention in float64, in tests/test_flash_kernels.py
+// Idea      the exponentials of a tile take about half as long as its products, on other units. Three
+//           measures keep the tensor cores busy meanwhile:
+//           - A consumer starts the product of its queries with the next keys, then that of its
+//             weights with the values of this tile. When the first is complete it computes the next
+//             weights; the second still runs.
+//           - Consumers take turns to start products (ping-pong): while the tensor cores multiply for
+//             one, the other computes weights. Without turns both would do the same at the same time.
+//           - A thread block stays for many tiles. The producer finds the next one and loads its
+//             queries and keys while the consumers store the last.
+#include "flash/hopper/tiles.cuh"
+
+// How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, but blocks of a
+// cache do not divide them, and they leave no place for the next queries.
+template <int DIM, bool WIDE>
+struct Sizes {
+    static constexpr int KEYS = DIM > 128 ? 64 : WIDE ? 176 : 128;  // per tile
+    static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
+    static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
+    static constexpr int STAGES = DIM <= 64 ? 8 : WIDE ? 4 : 5;  // places of the ring
+    static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
+    static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
+    static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
+    static constexpr int Q_STAGES = DIM > 128 || WIDE ? 1 : 2;  // places for queries
+    static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;
+    static constexpr int SHARED = (Q_STAGES * Q_TILE + STAGES * KV_TILE) * 2 + BARRIERS * 8 +
+                                  Q_STAGES * (int)sizeof(Work);
+};
+
+template <typename T, int DIM, bool WIDE = false>
+__global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
+    flash_pingpong(const Flash<T> flash, const __grid_constant__ Maps maps, int all) {
+    using Size = Sizes<DIM, WIDE>;
+    constexpr int KEYS = Size::KEYS, STAGES = Size::STAGES, CONSUMERS = Size::CONSUMERS;
+    constexpr int Q_STAGES = Size::Q_STAGES;
+    constexpr int TURN = 1, STORE = TURN + CONSUMERS;  // named barriers, one per consumer each
+    extern __shared__ __align__(1024) unsigned char shared[];
+    T* q_tiles = reinterpret_cast<T*>(shared);
+    T* ring = q_tiles + Q_STAGES * Size::Q_TILE;
+    uint64_t* full = reinterpret_cast<uint64_t*>(ring + STAGES * Size::KV_TILE);
+    uint64_t *empty = full + STAGES, *q_full = empty + STAGES, *q_empty = q_full + Q_STAGES;
+    uint64_t* tail = q_empty + Q_STAGES;
+    Work* works = reinterpret_cast<Work*>(tail + 1);  // of the queries in each place
+    int lane = threadIdx.x % WARP;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; ++i) {
+            mbarrier_init(&full[i], 1);
+            mbarrier_init(&empty[i], CONSUMERS * WARP_GROUP / WARP);
+        }
+        for (int i = 0; i < Q_STAGES; ++i) {
+            mbarrier_init(&q_full[i], 1);
+            mbarrier_init(&q_empty[i], CONSUMERS * WARP_GROUP);
+        }
+        mbarrier_init(tail, 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    int turn = 0;   // tiles of keys and of values so far: places of the ring
+    int count = 0;  // pieces of work so far
+    if (threadIdx.x < WARP_GROUP) {  // the producer, of which one warp is enough
+        decrease_registers<Size::PRODUCER_REGISTERS>();
+        if (threadIdx.x >= WARP) return;
+        int tails = 0;
+        for (int round = 0; round * gridDim.x < all; ++round) {
+            // To and fro, so that no thread block always gets the longest of a round.
+            int index = round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            if (index >= all) continue;
+            Work found = find_work(flash, index, Size::HEIGHT, KEYS);
+            if (found.rows <= 0) continue;
+            int place = count % Q_STAGES;
+            mbarrier_wait(&q_empty[place], count++ / Q_STAGES % 2 ^ 1);  // the first time immediately
+            __syncwarp();  // all lanes have read what was there
+            if (lane == 0) works[place] = found;
+            __syncwarp();
+            const Work& work = works[place];  // read there, as the producer has few registers
+            if (lane == 0) {
+                if (work.tiles > 0)
+                    load_queries<T, DIM, CONSUMERS>(q_tiles + place * Size::Q_TILE, maps.q,
+                                                    &q_full[place], work);
+                else
+                    mbarrier_arrive(&q_full[place]);
+            }
+            for (int i = 0; i < 2 * work.tiles; ++i, ++turn) {
+                // In the order of use: k0, k1, v0, k2, v1, ...
+                bool values = i > 0 && (i % 2 == 0 || i == 2 * work.tiles - 1);
+                int stage = turn % STAGES, first = (values ? i - 1 : i + 1) / 2 * KEYS;
+                int left = work.sequence.num_keys - first;
+                bool cut = values && left < KEYS;  // values of which the last become zeros
+                T* tile = ring + stage * Size::KV_TILE;
+                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);
+                load_tile<T, DIM, KEYS>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
+                                        flash, work, first);
+                if (!cut) continue;
+                mbarrier_wait(tail, tails++ % 2);
+                zero_values<T, DIM, KEYS>(tile, left, lane, WARP);
+                __syncwarp();
+                if (lane == 0) mbarrier_arrive(&full[stage]);
+            }
+        }
+        int place = count % Q_STAGES;
+        mbarrier_wait(&q_empty[place], count / Q_STAGES % 2 ^ 1);
+        if (lane == 0) works[place].head = -1, mbarrier_arrive(&q_full[place]);
+        return;
+    }
+    increase_registers<Size::REGISTERS>();
+    int consumer = threadIdx.x / WARP_GROUP - 1, warp = threadIdx.x % WARP_GROUP / WARP;
+    auto wait_for = [&](int turn) {
+        mbarrier_wait(&full[turn % STAGES], turn / STAGES % 2);
+        return ring + turn % STAGES * Size::KV_TILE;
+    };
+    auto release = [&](int turn) {
+        if (lane == 0) mbarrier_arrive(&empty[turn % STAGES]);
+    };
+    auto begin_turn = [&] {
+        // exercise 26.2 begin: wait for this consumer's turn
+        named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);
+        // exercise 26.2 end
+    };
+    auto end_turn = [&](int next) {
+        // exercise 26.2 begin: give the turn to consumer `next`
+        named_barrier_arrive(TURN + next, 2 * WARP_GROUP);
+        // exercise 26.2 end
+    };
+    // exercise 26.2 begin: who begins
+    if (consumer == CONSUMERS - 1) end_turn(0);
+    // exercise 26.2 end
+    for (;; ++count) {
+        int place = count % Q_STAGES;
+        mbarrier_wait(&q_full[place], count / Q_STAGES % 2);
+        if (works[place].head < 0) break;
+        Work work = works[place];
+        T* q_tile = q_tiles + place * Size::Q_TILE + consumer * ROWS * DIM;
+        float out[DIM / 2] = {}, scores[KEYS / 2] = {}, factors[2];
+        uint32_t weights[KEYS / 16][4];
+        Softmax<KEYS> softmax(flash.scale);
+        int row = work.sequence.first_row + consumer * ROWS + warp * 16 + lane / 4;
+        for (int half = 0; half < 2; ++half)
+            softmax.seen[half] = work.sequence.seen_by(row + half * 8, flash.causal);
+        auto mask = [&](int tile) {
+            if ((tile + 1) * KEYS > min(softmax.seen[0], softmax.seen[1]))
+                softmax.mask(scores, tile * KEYS);
+        };
+        if (work.tiles > 0) {
+            const T* k_tile = wait_for(turn);
+            wgmma_fence();
+            multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
+            wgmma_commit();
+            wgmma_wait<0>();
+            release(turn);
+            mask(0);
+            softmax.raise(scores, factors);  // there is no output yet
+            softmax.weigh(scores);
+            pack<T, KEYS>(weights, scores);
+            for (int tile = 1; tile < work.tiles; ++tile, turn += 2) {
+                k_tile = wait_for(turn + 1);
+                // exercise 26.2 begin: before the products
+                begin_turn();
+                // exercise 26.2 end
+                wgmma_fence();
+                multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
+                wgmma_commit();
+                const T* v_tile = wait_for(turn + 2);
+                wgmma_fence();
+                add_values<T, DIM, KEYS>(out, weights, v_tile);
+                wgmma_commit();
+                // exercise 26.2 begin: after the last of them
+                end_turn((consumer + 1) % CONSUMERS);
+                // exercise 26.2 end
+                wgmma_wait<1>();
+                release(turn + 1);
+                mask(tile);
+                bool raised = softmax.raise(scores, factors);
+                softmax.weigh(scores);
+                softmax.settle();
+                wgmma_wait<0>();
+                release(turn + 2);
+                if (raised) rescale(out, factors);
+                pack<T, KEYS>(weights, scores);
+            }
+            const T* v_tile = wait_for(turn + 1);
+            wgmma_fence();
+            add_values<T, DIM, KEYS>(out, weights, v_tile);
+            wgmma_commit();
+            wgmma_wait<0>();
+            release(turn + 1);
+            turn += 2;
+        }
+        store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
+        fence_proxy_async();  // before TMA writes where the output was
+        mbarrier_arrive(&q_empty[place]);
+    }
+    // exercise 26.2 begin: at the end of the kernel
+    if (consumer == 0) begin_turn();  // as many as have ended
+    // exercise 26.2 end
+}
+
+template <typename T, int DIM, bool WIDE = false>
+static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+    using Size = Sizes<DIM, WIDE>;
+    Maps maps;
+    cudaError_t error = make_maps(&maps, flash, Size::KEYS);
+    if (error != cudaSuccess) return error;
+    error = cudaFuncSetAttribute(flash_pingpong<T, DIM, WIDE>,
+                                 cudaFuncAttributeMaxDynamicSharedMemorySize, Size::SHARED);
+    if (error != cudaSuccess) return error;
+    int device, sms, all = most_tiles(flash, Size::HEIGHT) * flash.heads;
+    error = cudaGetDevice(&device);
+    if (error != cudaSuccess) return error;
+    error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
+    if (error != cudaSuccess) return error;
+    int blocks = min(sms, all);
+    flash_pingpong<T, DIM, WIDE><<<blocks, Size::THREADS, Size::SHARED, stream>>>(flash, maps, all);
+    return cudaGetLastError();
+}
+
+template <typename T>
+static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
+    return checked(flash, 256, [=](const Flash<T>& flash) {
+        if (flash.head_dim <= 64) return launch<T, 64>(flash, stream);
+        bool wide = !flash.block_tables;
+        if (flash.head_dim <= 128 && wide) return launch<T, 128, true>(flash, stream);
+        if (flash.head_dim <= 128) return launch<T, 128>(flash, stream);
+        return launch<T, 256>(flash, stream);
+    });
+}
+
+extern "C" cudaError_t flash_pingpong_f16(
+    const __half* q, const __half* k, const __half* v, __half* out, float* lse,
+    const int* starts_q, const int* starts_k, const int* block_tables, const int* context_lens,
+    int batch, int tokens, int keys, int heads, int kv_heads, int head_dim, int64_t q_stride,
+    int64_t k_stride, int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    return launch(Flash<__half>{q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens,
+                                batch, tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride,
+                                v_stride, block_size, max_blocks, scale, causal},
+                  stream);
+}
+extern "C" cudaError_t flash_pingpong_bf16(
+    const __nv_bfloat16* q, const __nv_bfloat16* k, const __nv_bfloat16* v, __nv_bfloat16* out,
+    float* lse, const int* starts_q, const int* starts_k, const int* block_tables,
+    const int* context_lens, int batch, int tokens, int keys, int heads, int kv_heads,
+    int head_dim, int64_t q_stride, int64_t k_stride, int64_t v_stride, int block_size,
+    int max_blocks, float scale, int causal, cudaStream_t stream) {
+    return launch(Flash<__nv_bfloat16>{q, k, v, out, lse, starts_q, starts_k, block_tables,
+                                       context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
+                                       q_stride, k_stride, v_stride, block_size, max_blocks, scale,
+                                       causal},
+                  stream);
+}

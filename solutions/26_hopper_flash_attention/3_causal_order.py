@@ -1,0 +1,35 @@
+"""Solution of exercise 26.3: Causal tiles, dealt out to and fro.
+
+A thread block that stays on its SM computes several pieces of work, one after another. A piece is
+a tile of queries and a head, and with a causal mask tile t sees t + 1 tiles of keys. Write the
+list of a thread block's pieces, in its order. Number all pieces from 0: the tiles that see the
+most keys come first, and all heads of a tile follow each other. Then deal them out in rounds of
+one piece per thread block, forwards in rounds 0, 2, 4, … and backwards in the others.
+
+Generated from pieces_of in yaie/course/lessons/causal_order.py.
+Edit it there, and run `python -m yaie.course build`.
+"""
+
+from __future__ import annotations
+
+from yaie.course.lessons.causal_order import Piece
+
+
+def pieces_of(block: int, blocks: int, tiles: int, heads: int) -> list[Piece]:
+    """The pieces of work of one of `blocks` thread blocks that stay, in its order.
+
+    A piece is a tile of queries and a head. The tiles that see the most keys come first, and all
+    heads of a tile follow each other. A round gives one piece to each thread block: in rounds 0, 2,
+    4, ... the first piece to the first of them, in the others to the last.
+
+    Args:
+        block: which thread block, from 0.
+        tiles: of queries; tile t sees t + 1 tiles of keys.
+    """
+    pieces = []
+    for first in range(0, tiles * heads, blocks):
+        is_back = first // blocks % 2 == 1
+        index = first + (blocks - 1 - block if is_back else block)
+        if index < tiles * heads:
+            pieces.append((tiles - 1 - index // heads, index % heads))
+    return pieces
