@@ -185,6 +185,12 @@ void stop_grid() {
 
 bool grid_stopped() { return present && present->stop; }
 
+bool given_up() {
+    std::lock_guard<std::mutex> lock(failure_mutex);
+    const Kind kind = first_failure.kind;
+    return has_failed && (kind == Kind::time_limit || kind == Kind::interrupted);
+}
+
 void set_error(int error) {
     std::lock_guard<std::mutex> lock(failure_mutex);
     if (!last_error) last_error = error;

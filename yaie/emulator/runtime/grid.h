@@ -32,6 +32,7 @@ uint64_t nth_team(const Grid& grid, uint64_t n);  // in the order of the schedul
 std::string base_name(const char* kernel);  // "fill" for "a::fill<float, 4>, 1"
 void grid_failed(const Failure& failure);
 bool grid_stopped();  // since it failed, perhaps on another core
+bool given_up();      // for its time limit or Ctrl-C
 void set_error(int error);
 
 extern Failure refusal;  // the first launch that was refused in this call; of error 0 if none
