@@ -35,15 +35,25 @@ class Place:
 
 NOWHERE = Place("", 0)
 
+_known: dict[Path, dict[int, Place]] = {}  # of each library, by return address
+
 
 class Lines:
-    """The lines of some return addresses, looked up together."""
+    """The lines of some return addresses, looked up together.
+
+    Those of a library are kept: it stays where it is in this process, and the calls of a kernel
+    have the same addresses again and again.
+    """
 
     def __init__(self, library: Path, addresses: Iterable[int]) -> None:
-        self._places: dict[int, Place] = {}
+        self._places = _known.setdefault(library, {})
+        new = set(addresses) - self._places.keys()
+        if not new or not shutil.which("addr2line"):
+            return
         base, end = _mapped(library)
-        inside = sorted(a for a in addresses if base <= a - 1 < end)
-        if not inside or not shutil.which("addr2line"):
+        inside = sorted(a for a in new if base <= a - 1 < end)
+        self._places.update(dict.fromkeys(new, NOWHERE))
+        if not inside:
             return
         # The instruction before a return address is the one that is meant.
         asked = [hex(address - 1 - base) for address in inside]
