@@ -148,12 +148,12 @@ def _tell(news: str) -> None:
 def _clean(folder: Path) -> None:
     """Remove what exceeds the limit, and what killed builds left."""
     files = []
-    for path in folder.iterdir():
+    for found in os.scandir(folder):
         with suppress(FileNotFoundError):  # another process was faster
-            if path.suffix in (".so", ".seconds", ".warnings", ".gch"):
-                files.append((path.stat().st_mtime, path.stat().st_size, path))
-            elif path.name.startswith("building-") and time.time() - path.stat().st_mtime > 3600:
-                shutil.rmtree(path, ignore_errors=True)
+            if found.name.endswith((".so", ".seconds", ".warnings", ".gch")):
+                files.append((found.stat().st_mtime, found.stat().st_size, Path(found.path)))
+            elif found.name.startswith("building-") and time.time() - found.stat().st_mtime > 3600:
+                shutil.rmtree(found.path, ignore_errors=True)
     used = 0
     for _, size, path in sorted(files, reverse=True):
         used += size

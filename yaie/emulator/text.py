@@ -17,7 +17,7 @@ OPEN, CLOSE = "([{", ")]}"
 
 def hide(source: str) -> str:
     """The source with comments and literals blanked: same length, same lines."""
-    return _SKIPPED.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source)
+    return _SKIPPED.sub(lambda found: _blank(found[0]), source)
 
 
 def without_comments(source: str) -> str:
@@ -25,7 +25,11 @@ def without_comments(source: str) -> str:
 
 
 def _blank_comment(found: re.Match[str]) -> str:
-    return re.sub(r"[^\n]", " ", found[0]) if found[0].startswith("/") else found[0]
+    return _blank(found[0]) if found[0].startswith("/") else found[0]
+
+
+def _blank(text: str) -> str:
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def functions(hidden: str) -> Callable[[int], bool]:
