@@ -31,6 +31,8 @@ STEPS = {
         "tests",
         "-m",
         "not browser",
+        "-p",
+        "no:nbval",  # imported where notebooks are tested
         WORKERS,
         "--dist=loadscope",
         BY_NAME,

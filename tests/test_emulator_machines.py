@@ -41,7 +41,8 @@ def test_clang_compiles_every_kernel_of_the_course():
 def test_kernels_compiled_by_clang_compute_the_same(tmp_path):
     """The emulator's own tests of values, with clang++ as the compiler."""
     files = ("test_emulator", "test_emulator_groups", "test_emulator_host", "test_emulator_ptx")
-    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "-k", "plain"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
+    command += ["-p", "no:nbval", "-p", "no:schemathesis", "-k", "plain"]
     run = subprocess.run(
         [*command, *(str(TESTS / f"{name}.py") for name in files)],
         env={**os.environ, "CXX": CLANG, "YAIE_CACHE": str(tmp_path)},
