@@ -33,7 +33,7 @@ COURSE = (
     ("notebooks 07 to 10", style.GREEN, "one pass over memory"),
     ("notebooks 11 to 13", style.ORANGE, "Triton"),
     ("notebooks 14 to 23", style.VERMILION, "CUDA C++"),
-    ("notebook 24", style.SKY, "Hopper"),
+    ("notebooks 24 to 26", style.SKY, "Hopper"),
     ("notebooks 27 to 29", style.PINK, "the engine"),
 )
 
@@ -78,7 +78,7 @@ PARTS = {
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24, 27",
+        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24, 26, 27",
         1,
         2,
         4,
