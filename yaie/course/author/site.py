@@ -93,7 +93,9 @@ class Stage:
             for part, output in enumerate(cell.get("outputs", [])):
                 data = output.get("data", {})
                 if "text/markdown" in data:  # an exercise's card
-                    data["text/markdown"] = self.links(data["text/markdown"], path.parent)
+                    linked = self.links(data["text/markdown"], path.parent)
+                    # MyST leaves the links of outputs as they are.
+                    data["text/markdown"] = re.sub(r"(\]\([^)\s:]+)\.md\)", r"\1.html)", linked)
                 if PNG in data:
                     name = f"_static/pictures/{path.stem[:2]}-{number}-{part}.png"
                     (self.folder / name).write_bytes(base64.b64decode(output.data[PNG]))
