@@ -15,6 +15,8 @@ from yaie.course import viz
 from yaie.course.lessons import asynchrony
 from yaie.course.lessons.data_nb16 import Asked
 from yaie.course.lessons.data_nb16 import owners as fragments
+from yaie.course.lessons.data_nb25 import Event, budgets, replay
+from yaie.course.lessons.data_nb25 import Trace as Events
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.trie import TokenTrie
 from yaie.course.viz.attention_programs import (
@@ -32,6 +34,7 @@ from yaie.course.viz.splits import Part, draw_splits
 from yaie.course.viz.steps import MergeNode, draw_merge
 from yaie.course.viz.tensor_core import draw_overlap, draw_pipeline, overlap, pipeline
 from yaie.course.viz.tiles import draw_key_tiles
+from yaie.course.viz.waves import Waves
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.radix import RadixTree
 from yaie.model.shards import heads_of
@@ -355,6 +358,29 @@ PICTURES = {
         {"688", "736", "xored: bit 9 into 6, 8 into 5, 7 into 4; red: a bit that differs"},
     ),
     "readme": (viz.draw_readme_strip, {"two chats share blocks of memory"}),
+    "descriptor": (
+        lambda: viz.draw_descriptor(0x4000004000010040),
+        {"address: 1,024", "stride bytes: 1,024", "leading bytes: 16", "mode 1: 128 bytes"},
+    ),
+    "reads": (
+        lambda: viz.draw_reads(viz.Reads(1, 0x4000004000000042, 0x40000040020004C0, 1024, 17_408)),
+        {"step 1: k = 16 to 31", "8,192 bytes further on (leading bytes)", "k 28"},
+    ),
+    "registers": (
+        lambda: viz.draw_registers(budgets()),
+        {"128 sums", "producer: 168 per thread", "40", "consumer 1: 232 per thread"},
+    ),
+    "roles": (
+        lambda: viz.draw_roles(
+            replay(Events(1, ((Event("expect", 0, 0), Event("commit", 0, 0)),)), product=1.5)
+        ),
+        {"place 0", "tensor cores", "tensor cores busy 50% of the time"},
+    ),
+    "waves": (
+        lambda: viz.draw_waves(Waves("one", [[(0, 0, 4)], [(1, 0, 4), (2, 0, 2)]], 4)),
+        {"one: 6 steps, busy 83%", "SM 1"},
+    ),
+    "132 SMs": (lambda: viz.draw_waves(Waves("$", [[(0, 0, 4)]] * 132, 4, 9)), {"SM 131"}),
     "film strip": (lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")), {"e"}),
     "program tiles": (
         lambda: draw_program_tiles(ProgramTiles(8, 16, TILES, causal=True)),

@@ -1,4 +1,4 @@
-"""Figures that the text of notebooks names (11, 16, 18, 19, 22, 23, 26) are those of their data."""
+"""Figures that texts of notebooks 11, 16, 18, 19, 22, 23, 25 and 26 name are those of their data."""
 
 from __future__ import annotations
 
@@ -190,6 +190,38 @@ def of_23() -> list[tuple]:
     ]
 
 
+def of_25() -> list[tuple]:
+    record = json.loads((DATA / "16_hopper_h100.json").read_text())
+    shapes = json.loads((DATA / "16_shapes_h100.json").read_text())["products"]
+    square, large = (
+        column(record["products"][f"{n} × {n} × {n}"], "of_library") for n in (4096, 8192)
+    )
+    speeds = [column(record["products"][f"{n} × {n} × {n}"], "tflop_s") for n in (4096, 8192)]
+    deep, flat = (column(shapes[f"512 × 4096 × {k}"], "of_library") for k in (14336, 4096))
+    fast = ("persistent", "store", "Triton", "cuBLAS")
+    assert not record["faults"] and all(speeds[1][who] < speeds[0][who] for who in fast)
+    assert record["machine"]["multiprocessors"] == 132
+    causes = [
+        (f"`{rung}` | {{:.2f}}", square[rung])
+        for rung in ("wgmma", "tma", "stages", "producer", "consumers", "persistent", "store")
+    ]
+    return [
+        *causes,
+        ("only {:.2f} of cuBLAS", square["mma"]),
+        ("reaches {:.2f} of cuBLAS", large["store"]),
+        (
+            "nothing, and reaches {:.2f}",
+            column(shapes["4096 × 4096 × 4096"], "of_library")["shares"],
+        ),
+        (
+            "{:.2f} of cuBLAS instead of {:.2f}",
+            deep["shares, 128 × 256, split"],
+            deep["shares, 128 × 256"],
+        ),
+        ("{:.2f} against {:.2f}", flat["shares, 128 × 128"], flat["shares, 128 × 256, split"]),
+    ]
+
+
 def of_26() -> list[tuple]:
     wide = [rows["pingpong, tiles of 176 keys"]["of_cudnn"] for rows in HOPPER_128]
     for rows in HOPPER_128:
@@ -205,7 +237,7 @@ def of_26() -> list[tuple]:
 
 
 FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "22": of_22, "23": of_23,
-           "26": of_26}  # fmt: skip
+           "25": of_25, "26": of_26}  # fmt: skip
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())

@@ -14,7 +14,7 @@
 //           product: 256 columns are the most that an instruction takes. Their sums are 128
 //           registers per thread and 64 rows; 128 rows take two warp groups. Three warp groups get
 //           168 registers per thread, of which the producer gives away most (setmaxnreg).
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256;
 constexpr int STAGES = 4;

@@ -14,7 +14,7 @@
 //           loaded its first tiles. Here one stays on each SM: while the consumers store a tile,
 //           the producer already loads the next. Tiles that run at the same time lie close together
 //           in c: they share rows of a and columns of b in the L2 cache.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256;
 constexpr int STAGES = 4;

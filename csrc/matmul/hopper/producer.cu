@@ -13,7 +13,7 @@
 // Idea      a warp group that loads never waits for products, and one that multiplies never waits
 //           for an empty place: the consumer's loop has nothing left but products, and the producer
 //           is always STAGES tiles ahead of it.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 128;
 constexpr int STAGES = 6;
@@ -44,12 +44,14 @@ __global__ void __launch_bounds__(THREADS)
             int stage = tile % STAGES;
             T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
             T* b_tile = a_tile + TILE_M * TILE_K;
+            // exercise 25.3 begin: load this tile once its place is empty
             mbarrier_wait(&empty[stage], tile / STAGES % 2 ^ 1);  // the first time immediately
             mbarrier_arrive_expect(&full[stage], STAGE);
             tma_load(a_tile, a_map, &full[stage], tile * TILE_K, first_row);
             for (int column = 0; column < TILE_N; column += LINE)
                 tma_load(b_tile + column * TILE_K, b_map, &full[stage], first_column + column,
                          tile * TILE_K);
+            // exercise 25.3 end
         }
         return;
     }
@@ -58,6 +60,7 @@ __global__ void __launch_bounds__(THREADS)
         int stage = tile % STAGES;
         const T* a_tile = reinterpret_cast<const T*>(shared + stage * STAGE);
         const T* b_tile = a_tile + TILE_M * TILE_K;
+        // exercise 25.3 begin: multiply this tile once it is there, and release the one before
         mbarrier_wait(&full[stage], tile / STAGES % 2);
         wgmma_fence();
 #pragma unroll
@@ -66,11 +69,14 @@ __global__ void __launch_bounds__(THREADS)
         wgmma_commit();
         wgmma_wait<1>();  // the product of the tile before is complete
         if (tile > 0) mbarrier_arrive(&empty[(tile - 1) % STAGES]);
+        // exercise 25.3 end
     }
+    // exercise 25.3 begin: store the sums
     wgmma_wait<0>();
 #pragma unroll
     for (int i = 0; i < TILE_M / 64; ++i)
         store_sums<T, TILE_N>(c, sums[i], first_row + i * 64, first_column, m, n);
+    // exercise 25.3 end
 }
 
 template <typename T>

@@ -21,7 +21,7 @@
 //           equal shares of all steps (stream-K) balance better, but spread over k, and on an H100
 //           they were mostly slower than a round that is not full. Parts travel through the L2 cache,
 //           so smaller tiles are sometimes better than split ones.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int CONSUMERS = 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
 constexpr int GROUP = 16;  // rows of tiles that consecutive tiles share

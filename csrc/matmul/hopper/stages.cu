@@ -14,7 +14,7 @@
 //           its tiles have arrived, an mbarrier `empty` that all threads are done with them, and
 //           the next may. Neither is a barrier for all: a thread waits only for what it needs.
 //           The product of a tile runs while the threads start that of the next.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 128;
 constexpr int STAGES = 3;  // two thread blocks fit into the shared memory of an SM

@@ -14,7 +14,7 @@
 //           waits until the memory system has taken all of them. stmatrix lays them in shared memory
 //           as a map of c describes it, and one thread has TMA store whole lines: the consumers are
 //           back at the products when the bytes are on their way.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256;
 constexpr int STAGES = 4;

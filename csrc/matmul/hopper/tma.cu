@@ -14,7 +14,7 @@
 //           TMA computes the addresses, fills in zeros past the edges, swizzles, and counts the
 //           bytes on an mbarrier. No registers hold tiles, and no proxy fence is needed: both TMA
 //           and wgmma use the asynchronous proxy.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 128;
 constexpr int A_BYTES = TILE_M * TILE_K * 2, B_BYTES = TILE_K * TILE_N * 2;

@@ -13,7 +13,7 @@
 // Idea      wgmma takes both matrices from shared memory and holds only the sums in registers: no
 //           ldmatrix, and one instruction per 64 × 128 × 16 products instead of 64. It runs beside
 //           the threads, which wait for it before they touch the sums.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 128;
 constexpr int CHUNK = 8;  // elements in 16 bytes
@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(WARP_GROUP)
         for (int column = 0; column < TILE_N; column += LINE)
             copy_tile(b_tile + column * TILE_K, b + (size_t)done * n + first_column + column, n,
                       TILE_K, k - done, n - first_column - column);
+        // exercise 25.2 begin: sums[i] += the products of 64 rows of a_tile with b_tile
         fence_proxy_async();  // wgmma reads what these threads have stored
         __syncthreads();
         wgmma_fence();
@@ -56,10 +57,13 @@ __global__ void __launch_bounds__(WARP_GROUP)
         wgmma_commit();
         wgmma_wait<0>();
         __syncthreads();
+        // exercise 25.2 end
     }
+    // exercise 25.2 begin: store the sums
 #pragma unroll
     for (int i = 0; i < TILE_M / 64; ++i)
         store_sums<T, TILE_N>(c, sums[i], first_row + i * 64, first_column, m, n);
+    // exercise 25.2 end
 }
 
 template <typename T>

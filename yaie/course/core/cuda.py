@@ -327,7 +327,10 @@ def _where(finding: Finding) -> str:
     name = finding.name if finding.memory == "global" else ""
     threads = finding.thread, finding.thread_block, finding.other_thread, finding.other_thread_block
     how = finding.access, finding.other_access
-    return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count)))
+    lacks = re.findall(
+        r"phase \d+ [^;]* lacks [^;]*", finding.message
+    )  # the barrier that a thread waits for
+    return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count, *lacks)))
 
 
 def in_every_order(*cases: KernelCase, orders: Sequence[str] = ORDERS) -> Iterator[KernelCase]:

@@ -167,6 +167,13 @@ A thread waits for parity 0 of an mbarrier that is in phase 1. Does it wait?
     No. Phase 1 has parity 1, so the phase of parity 0 is the one before, which is complete.
 A box of 64 × 64 numbers of 16 bits lies half outside its tensor. How many bytes are expected?
     8,192, as for every box: zeros arrive for what lies outside, and TMA counts them too.
+# 25_hopper_matmul
+A wgmma reads tiles that TMA has brought. Which fence does it need? And after stores of threads?
+    wgmma_fence for the sums that the threads have written. Stores by threads to shared memory would
+    need fence_proxy_async by each of them, then a barrier; TMA uses wgmma's own proxy.
+64 tiles of c on 132 SMs: what can be done?
+    Smaller tiles, which read more for each product; or each tile split along k in two parts, whose
+    sums are added at the end. The rest of the SMs' time is lost either way if steps are few.
 # 26_hopper_flash_attention
 What does the softmax cost beside the products of attention, and where does it go?
     One exponential per score, half as long as the products with heads of 128. It runs while the

@@ -35,6 +35,8 @@ _NAMES = {
     "matmul": "ProductStep draw_product Part draw_owners draw_places",
     "tensor_core": "draw_fragments pipeline replay draw_pipeline",
     "ring": "draw_ring draw_box draw_address_bits",
+    "wgmma": "draw_descriptor Reads draw_reads draw_registers draw_roles",
+    "waves": "Waves draw_waves",
     "building": "Piece draw_binary draw_autograd",
     "benchmark": "draw_benchmark",
     "parallel": "HeadShares draw_head_shares Matrix draw_matrices draw_speculation",

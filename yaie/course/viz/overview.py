@@ -78,7 +78,7 @@ PARTS = {
     "backends": Part(
         "Kernels",
         ("the same operators in Python, in Triton and in CUDA C++, on a GPU or without one",),
-        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24, 26, 27",
+        "notebooks 09, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 24, 25, 26, 27",
         1,
         2,
         4,

@@ -97,7 +97,7 @@ bool Checker::holds_code(const void* instruction) const {
 }
 
 void Checker::begin_launch() {
-    first_block_ = next_block_;
+    first_block_ = ++next_block_;  // a crash may have ended the last launch before its end
     teams_.clear();
     threads_were_killed_ = false;
     order_.begin_launch();
