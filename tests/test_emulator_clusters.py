@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import planted
 import pytest
@@ -12,6 +13,7 @@ from test_emulator_planted import run
 
 from yaie.build import jit
 from yaie.emulator import KernelError
+from yaie.emulator.launch import Module
 from yaie.emulator.runtime import ORDERS, settings
 
 CASES = {v.name: v for v in planted.versions("clusters")}
@@ -120,3 +122,38 @@ def test_shared_arrays_outside_functions_are_refused():
     code = "__shared__ float own[32];\n__global__ void __cluster_dims__(2) k(float* out) {}\n"
     with pytest.raises(jit.CompileError, match=r":1: a __shared__ variable outside a function"):
         jit.load(code + launcher("run", "float* out", "k<<<2, 32, 0, stream>>>(out);"))
+
+
+GRID = """
+#include <cooperative_groups.h>
+#include <cuda_runtime.h>
+__global__ void turned(const float* x, float* out, float* scratch) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, last = gridDim.x * blockDim.x - 1;
+    scratch[i] = x[i];
+    cooperative_groups::this_grid().sync();
+    out[i] = scratch[last - i];
+}
+extern "C" cudaError_t run(const float* x, float* out, float* scratch, int blocks, int threads,
+                           cudaStream_t stream) {
+    void* arguments[] = {&x, &out, &scratch};
+    return cudaLaunchCooperativeKernel((void*)turned, dim3(blocks), dim3(threads), arguments, 0,
+                                       stream);
+}
+"""
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("blocks, threads", [(132, 32), (256, 5), (20, 200)])
+def test_a_cooperative_grid_of_many_small_thread_blocks(blocks, threads, checked):
+    module = Module(GRID, Path("grid.cu"), checked)
+    x = torch.arange(blocks * threads, dtype=torch.float32)
+    out, scratch = torch.zeros_like(x), torch.zeros_like(x)
+    module.run(x, out, scratch, blocks, threads)
+    assert torch.equal(out, x.flip(0))
+    assert module.report is None or module.report.clean, module.report
+
+
+def test_a_cooperative_grid_that_cannot_run_together_is_refused():
+    many = torch.zeros(65 * 129)
+    with pytest.raises(KernelError, match="run together, here at most 8192, not 16640"):
+        Module(GRID, Path("grid.cu"), False).run(many, many.clone(), many.clone(), 65, 129)

@@ -52,8 +52,8 @@ class Lines:
             return
         base, end = _mapped(library)
         inside = sorted(a for a in new if base <= a - 1 < end)
-        self._places.update(dict.fromkeys(new, NOWHERE))
         if not inside:
+            self._places.update(dict.fromkeys(new, NOWHERE))
             return
         # The instruction before a return address is the one that is meant.
         asked = [hex(address - 1 - base) for address in inside]
@@ -62,8 +62,11 @@ class Lines:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         groups = re.split(r"^0x[0-9a-f]+\n", done.stdout, flags=re.MULTILINE)[1:]
-        for address, group in zip(inside, groups, strict=True):
-            self._places[address] = _first_of_the_learner(group.splitlines())
+        found = [_first_of_the_learner(group.splitlines()) for group in groups]
+        # Only now, so that a lookup that was interrupted is made again.
+        self._places.update(
+            {**dict.fromkeys(new, NOWHERE), **dict(zip(inside, found, strict=True))}
+        )
 
     def place(self, address: int) -> Place:
         """The line of a return address that was given to the constructor."""

@@ -16,6 +16,8 @@ __global__ void k(const float* x, float* out, float* scratch) {
     //! race @store: __syncthreads();
     //! race @store: __threadfence();
     //! deadlock: if (b == 0) return; grid.sync();
+    //! out_of_bounds: if (t == 5) scratch[96 + b] = 1; grid.sync();
+    //! deadlock: cooperative_groups::this_cluster().barrier_arrive(); grid.sync();
     out[b * 32 + t] = scratch[(last - b) * 32 + t];  // @out
     grid.sync();  // @second
     //! deadlock: if (t < 16) grid.sync(); else __syncthreads();

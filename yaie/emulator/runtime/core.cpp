@@ -28,9 +28,9 @@ void Core::prepare(const Launch& launch_, const Schedule& schedule) {
     count = extent.x * extent.y * extent.z;
     prepare_blocks();
     if (slots > threads.size()) threads.resize(slots);
-    stacks.reserve((int)threads.size());
+    stacks.reserve((int)(count * blocks.size()));
     const uint32_t all = alive_ = count * (uint32_t)blocks.size();
-    started_ = at_team_ = left_ = 0;
+    started_ = at_team_ = left_ = killed_ = 0;
     all_sync_ = true;
     here = nullptr;
     emulator_place = {{}, {}, extent, launch_.grid};
@@ -134,6 +134,7 @@ void Core::leave() {
 void Core::kill_current() {
     Thread* killed = current;
     killed->killed = true;
+    ++killed_;
     end_thread(killed);
     if (alive_ == 0 && started_ == order_.size()) leave();
     stacks.give(killed->stack);

@@ -89,6 +89,13 @@ struct Warp {
     uint32_t converging;  // lanes that ask which others are active
 };
 
+// How many places a thread block has among a team's threads: with others, whole warps or warp groups.
+inline uint32_t pitch_of(const Launch& launch, uint32_t threads, bool alone) {
+    if (alone) return threads;
+    const uint32_t unit = launch.cooperative && threads < warp_group_size ? 32 : warp_group_size;
+    return (threads + unit - 1) / unit * unit;
+}
+
 inline uint3 team_of(const Launch& launch) {  // its extent, in thread blocks
     return launch.cooperative ? launch.grid : launch.cluster;
 }
@@ -108,6 +115,7 @@ class Core {
     void team_arrive(bool releases, const void* site, bool waits = false);
     void team_wait(bool acquires, const void* site);
     void team_sync(bool of_grid, const void* site);
+    void need_cluster(const void* site);  // a cooperative launch has none
 
     int sync_threads(Vote vote, int predicate, const void* site);
     uint64_t collective(Collective operation, uint32_t mask, uint64_t value, int parameter,
@@ -176,6 +184,7 @@ class Core {
     std::vector<uint32_t> order_;
     uint32_t started_ = 0, alive_ = 0;
     uint32_t at_team_ = 0, left_ = 0;  // threads that have arrived there; those of them that ended
+    uint32_t killed_ = 0;              // threads that the checker has ended
     uint64_t team_phase_ = 1;
     bool all_sync_ = true;             // none has arrived there and gone on
     std::vector<Warp> warps_;

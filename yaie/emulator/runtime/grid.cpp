@@ -229,9 +229,11 @@ uint32_t emulator_shared_rank(const void* address) {
     return core.rank_of(owner ? *owner : *core.here);
 }
 void emulator_cluster_arrive(int releases) {
+    this_core->need_cluster(__builtin_return_address(0));
     this_core->team_arrive(releases, __builtin_return_address(0));
 }
 void emulator_cluster_wait(int acquires) {
+    this_core->need_cluster(__builtin_return_address(0));
     this_core->team_wait(acquires, __builtin_return_address(0));
 }
 // What a kernel with __cluster_dims__ calls first: the launch begins anew as one of such clusters.

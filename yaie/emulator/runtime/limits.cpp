@@ -100,10 +100,12 @@ int refuse(const Launch& launch, const void* site) {
         return note_refusal(9, site, "%s: gridDim.%c is %u, at most 65535", launched, axis, given);
     }
     const uint3 c = launch.cluster, t = team_of(launch);
-    const uint64_t all = threads * t.x * t.y * t.z, cluster = (uint64_t)c.x * c.y * c.z;
+    const uint64_t blocks = (uint64_t)t.x * t.y * t.z, cluster = (uint64_t)c.x * c.y * c.z;
+    const uint64_t all = blocks * pitch_of(launch, (uint32_t)threads, blocks == 1);
     if (all > most_together) {
         return note_refusal(720, site, "%s: the threads of a %s run together, here at most %llu, not "
-                            "%llu", launched, launch.cooperative ? "cooperative launch" : "cluster",
+                            "%llu (a thread block of several counts in whole warps, or warp groups)",
+                            launched, launch.cooperative ? "cooperative launch" : "cluster",
                             (unsigned long long)most_together, (unsigned long long)all);
     }
     if (cluster < 1 || cluster > 8 || g.x % c.x || g.y % c.y || g.z % c.z ||

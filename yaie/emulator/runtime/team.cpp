@@ -43,7 +43,7 @@ void Core::prepare_blocks() {
     blocks.resize(t.x * t.y * t.z);
     cluster = c.x * c.y * c.z;
     while (shared_.size() < blocks.size()) shared_.push_back(end_of_new_memory());
-    pitch = blocks.size() == 1 ? count : (count + warp_group_size - 1) / warp_group_size * warp_group_size;
+    pitch = pitch_of(*launch, count, blocks.size() == 1);
     slots = pitch * (uint32_t)blocks.size();
     size_t room = statics_size_ = 0;
     if (blocks.size() > 1) {
@@ -90,11 +90,17 @@ void* Core::mapped(const void* address, uint32_t rank, const void* site) {
     return (char*)address + (is_static ? to.shift - from->shift : to.shared_end - from->shared_end);
 }
 
+void Core::need_cluster(const void* site) {
+    if (!launch->cooperative) return;
+    fault(*this, Kind::deadlock, site, nullptr,
+          "the cluster, which a cooperative launch does not have here");
+}
+
 void Core::team_sync(bool of_grid, const void* site) {
-    if (of_grid != launch->cooperative) {
+    if (!of_grid) need_cluster(site);
+    if (of_grid && !launch->cooperative) {
         fault(*this, Kind::deadlock, site, nullptr,
-              of_grid ? "the grid, which cudaLaunchCooperativeKernel has not launched"
-                      : "the cluster, which a cooperative launch does not have here");
+              "the grid, which cudaLaunchCooperativeKernel has not launched");
     }
     team_arrive(true, site, true);
     team_wait(true, site);
@@ -126,12 +132,14 @@ void Core::team_wait(bool acquires, const void* site) {
     if (checking && acquires) observer->team_seen(*this);
 }
 
-// A cluster's barrier is that of the threads that have not ended, a grid's that of all.
+// A cluster's barrier is that of the threads that have not ended, a grid's that of all but those that
+// the checker has ended.
 void Core::release_team() {
-    const uint32_t awaited = launch->cooperative ? (uint32_t)order_.size() : alive_ + left_;
+    const uint32_t all = (uint32_t)order_.size();
+    const uint32_t awaited = launch->cooperative ? all - killed_ : alive_ + left_;
     if (!at_team_ || at_team_ < awaited) return;
     async.progress();
-    if (checking) observer->team_passes(*this, all_sync_ && at_team_ == order_.size());
+    if (checking) observer->team_passes(*this, all_sync_ && at_team_ + killed_ == all);
     ++team_phase_;
     at_team_ = left_ = 0;
     all_sync_ = true;

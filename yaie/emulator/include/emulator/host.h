@@ -289,7 +289,9 @@ inline __attribute__((always_inline)) cudaError_t launch_kernel_ex(
             configured.launch.cluster = {extent.x, extent.y, extent.z};
         }
     }
-    configured.run(kernel, Parameters(arguments)...);
+    // What the kernel's parameters convert to by themselves, as for nvcc; no cast.
+    [&](Parameters... given) { configured.run(kernel, given...); }(
+        std::forward<Arguments>(arguments)...);
     return cudaPeekAtLastError();
 }
 }  // namespace emulator
