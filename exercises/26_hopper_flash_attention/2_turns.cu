@@ -124,6 +124,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         }
         int place = count % Q_STAGES;
         mbarrier_wait(&q_empty[place], count / Q_STAGES % 2 ^ 1);
+        __syncwarp();  // after the last lane has read the work that was there
         if (lane == 0) works[place].head = -1, mbarrier_arrive(&q_full[place]);
         return;
     }

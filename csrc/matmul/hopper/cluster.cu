@@ -15,7 +15,7 @@
 //           memory of both: what leaves the L2 cache falls by a third. A place of the ring is now
 //           free only when the consumers of both thread blocks have read it, since either producer
 //           writes to both; and neither may end while the other still writes or arrives there.
-#include "tiles.cuh"
+#include "matmul/hopper/tiles.cuh"
 
 constexpr int TILE_M = 128, TILE_N = 256;
 constexpr int STAGES = 4;

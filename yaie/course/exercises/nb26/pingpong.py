@@ -27,8 +27,9 @@ def followed(see: Observer, path: Path, case: KernelCase, explain: cuda.Explain)
     try:
         return events(path, TILES, case.head_dim, case.how["order"])
     except KernelError as error:
-        kind = next((k for k in cuda.EXPLAIN if k in str(error)), "error")
-        see.found(Found(kind), str(error), {**cuda.EXPLAIN, **explain}.get(kind, ""))
+        told = {**cuda.EXPLAIN, **explain}
+        kind = next((k for k in told if k.replace("_", " ") in str(error)), "error")
+        see.found(Found(kind), str(error), told.get(kind, ""))
         return []
 
 
