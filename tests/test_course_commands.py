@@ -96,7 +96,8 @@ def test_solution_is_shown_without_the_lines_for_authors() -> None:
     for exercise in exercises():
         shown, whole = render.shown_solution(exercise), render.solution(exercise)
         left_out = [line for line in whole.splitlines() if line not in shown.splitlines()]
-        assert [line.lstrip("/ ").split()[0] for line in left_out] == ["Generated", "Edit"]
+        first, *_, last = [line.lstrip("/ ").split()[0] for line in left_out]
+        assert (first, last) == ("Generated", "Edit") and len(left_out) <= 3  # one may be wrapped
 
 
 def test_reset_restores_keeps_copies_and_begins_the_hints_again(folders: Path) -> None:

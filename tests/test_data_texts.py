@@ -1,4 +1,4 @@
-"""Figures that texts of notebooks 11, 16, 18, 19, 22, 23, 25 and 26 name are those of their data."""
+"""Figures that texts of notebooks 11, 16, 18, 19, 22, 23, 25, 26 name are those of their data."""
 
 from __future__ import annotations
 

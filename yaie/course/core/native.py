@@ -228,8 +228,10 @@ def run(
                   for p, v in zip(launcher.wanted, values, strict=True)]  # fmt: skip
 
         def work() -> None:
-            function(*values)
-            done.set()
+            try:
+                function(*values)
+            finally:
+                done.set()
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
