@@ -24,7 +24,7 @@ from yaie.course.core.observe import Case, Found, Stop
 
 if TYPE_CHECKING:
     from yaie.course.core.observe import Observer
-    from yaie.emulator import Module, Report
+    from yaie.emulator import KernelError, Module, Report
     from yaie.emulator.checks import Access, Finding
     from yaie.emulator.signature import Launcher
 
@@ -286,13 +286,18 @@ def run(
         size = other_size(finding, kernels.source, name, arguments)
         _note_finding(see, finding, kernels.source, explain, size)
     if error is not None:
-        known = ((k, t) for k, t in explain.items() if k.replace("_", " ") in str(error))
-        kind, told = next(known, ("error", ""))
-        see.found(Found(kind), str(error), told(None) if callable(told) else told)
+        note_error(see, error, explain)
     if stray := off_the_stream(without_comments(kernels.source)):
         line, text = stray
         see.found(Found("stream", text), f"line {line}: a launch that is not on `stream`", STREAM)
     return kernels.report
+
+
+def note_error(see: Observer, error: KernelError, explain: Explain) -> None:
+    """Note an error that a launcher has raised, which ends the case; `explain` as for `run`."""
+    known = ((k, t) for k, t in _completed(explain).items() if k.replace("_", " ") in str(error))
+    kind, told = next(known, ("error", ""))
+    see.found(Found(kind), str(error), told(None) if callable(told) else told)
 
 
 def _completed(explain: Explain) -> Explain:

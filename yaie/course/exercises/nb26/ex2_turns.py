@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from yaie.course.core import cuda
 from yaie.course.core.cuda import KernelCase, in_every_order
 from yaie.course.core.observe import Observer
-from yaie.course.exercises.nb18.attention import Problem
-from yaie.course.exercises.nb26.pingpong import TILES, batches, followed, see_pingpong, traced
-from yaie.course.lessons.data_nb26 import Event
+from yaie.course.exercises.nb18.attention import Problem, see_attention
+from yaie.course.lessons.data_nb26 import Event, cycles, events, replay
+from yaie.emulator import KernelError
+
+NAME = "flash_pingpong"
+TILES = 3  # of keys, where consumers are followed
 
 BECAUSE = "Turns decide when products are started. The numbers are right with and without them."
 TURNS = (
@@ -28,15 +32,28 @@ WIDE = Problem(((130, 360),), dim=128, suffix="f16")
 def cases() -> Iterator[KernelCase]:
     yield from in_every_order(traced(64, 3), orders=("forward", "random"))
     yield from in_every_order(traced(128, 2), orders=("reverse",))
-    yield from in_every_order(*batches(BATCH))
-    yield from in_every_order(*batches(WIDE), orders=("random",))
+    yield from in_every_order(attention(BATCH))
+    yield from in_every_order(attention(WIDE), orders=("random",))
+
+
+def traced(head_dim: int, consumers: int) -> KernelCase:
+    words = f"{consumers} consumers (head_dim {head_dim}), {TILES} tiles of keys"
+    return KernelCase(words, problem=None, head_dim=head_dim, consumers=consumers)
+
+
+def attention(problem: Problem) -> KernelCase:
+    return KernelCase(str(problem), problem=problem, head_dim=None)
 
 
 def observe(path: Path, case: KernelCase, see: Observer) -> None:
     if case.problem:
-        see_pingpong(see, path, case, EXPLAIN, BECAUSE)
+        see_attention(see, path, NAME, case, EXPLAIN, BECAUSE)
         return
-    did = followed(see, path, case, EXPLAIN)
+    try:
+        did = events(path, TILES, case.head_dim, case.how["order"])
+    except KernelError as error:
+        cuda.note_error(see, error, EXPLAIN)
+        did = []
     see_turns(see, did, case.consumers)
 
 
@@ -78,7 +95,6 @@ def of_turns(mine: Sequence[Event]) -> list[str]:
 
 
 def draw(path: Path) -> object:
-    from yaie.course.lessons.data_nb26 import cycles, events, replay
     from yaie.course.viz.turns import draw_turns
 
     need = cycles(128, 128)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from yaie.course.core.observe import Case, Observer
+from yaie.course.lessons.causal_order import load
 
 SIZES = ((1, 1, 1), (2, 4, 1), (3, 6, 1), (2, 3, 2), (3, 4, 2), (4, 3, 1), (5, 3, 4), (132, 32, 16))
 ORDER = "The tiles that see the most keys come first, and all heads of a tile follow each other."
@@ -50,4 +51,4 @@ def draw(pieces_of: Callable[..., Any]) -> Any:
     from yaie.course.viz.turns import draw_order
 
     every = [pieces_of(block, 8, 10, 4) for block in range(8)]
-    return draw_order(every, max(sum(tile + 1 for tile, _ in pieces) for pieces in every))
+    return draw_order(every, max(load(pieces) for pieces in every))
