@@ -141,6 +141,13 @@ def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
     assert needed(["", "%%gpu\nprint(nowhere)"], 1)[1] == {"nowhere"}
 
 
+def test_what_an_earlier_cell_registers_is_there() -> None:
+    imports = "from yaie.ops.registry import register, resolve"
+    own = "def own(x):\n    return x\n\nregister('add_relu', 'own', own)"
+    chosen, missing = needed([imports, own, "%%gpu\nresolve('add_relu', 'own')(1)"], 2)
+    assert [s.cell for s in chosen] == [0, 1, 1, 2] and not missing
+
+
 SIMULATED = """
 import sys, torch
 torch.cuda.is_available = lambda: True

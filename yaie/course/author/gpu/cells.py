@@ -74,6 +74,10 @@ def statements(cell: int, source: str) -> tuple[Statement, ...]:
     for node, plain in zip(apart.body, ast.parse(source).body, strict=True):
         uses, defines = set[str](), set[str]()
         _follow([node], uses, defines)
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="register"))):
+                both = {"resolve"}  # which finds more from here on
+                uses, defines = uses | both, defines | both
         changed = {
             part.value.id
             for target in getattr(node, "targets", [])
