@@ -141,7 +141,10 @@ def test_of_earlier_cells_only_what_a_cell_needs_is_run() -> None:
     assert needed(["", "%%gpu\nprint(nowhere)"], 1)[1] == {"nowhere"}
 
 
-def test_what_an_earlier_cell_registers_is_there() -> None:
+def test_what_an_earlier_cell_writes_or_registers_is_there() -> None:
+    written = "from pathlib import Path\nfile = Path('a')\nfile.write_text('b')\nfile.exists()"
+    chosen, missing = needed([written, "%%gpu\nprint(file)"], 1)
+    assert [s.code[:6] for s in chosen] == ["from p", "file =", "file.w", "print("] and not missing
     imports = "from yaie.ops.registry import register, resolve"
     own = "def own(x):\n    return x\n\nregister('add_relu', 'own', own)"
     chosen, missing = needed([imports, own, "%%gpu\nresolve('add_relu', 'own')(1)"], 2)

@@ -39,6 +39,13 @@ def _shell(command: str) -> None:
         raise RuntimeError(f"{command} returned {done.returncode}\n{done.stdout[-2000:]}")
 
 
+CHANGING = {
+    "add",
+    "append",
+    "extend",
+    "update",
+    "write_text",
+}  # methods; what they return is unused
 GIVEN = {"display": print, "_shell": _shell}  # what IPython defines
 
 
@@ -74,16 +81,18 @@ def statements(cell: int, source: str) -> tuple[Statement, ...]:
     for node, plain in zip(apart.body, ast.parse(source).body, strict=True):
         uses, defines = set[str](), set[str]()
         _follow([node], uses, defines)
-        match node:
-            case ast.Expr(value=ast.Call(func=ast.Name(id="register"))):
-                both = {"resolve"}  # which finds more from here on
-                uses, defines = uses | both, defines | both
         changed = {
             part.value.id
             for target in getattr(node, "targets", [])
             for part in ast.walk(target)
             if isinstance(part, ast.Subscript | ast.Attribute) and isinstance(part.value, ast.Name)
         }
+        match node:
+            case ast.Expr(value=ast.Call(func=ast.Name(id="register"))):
+                both = {"resolve"}  # which finds more from here on
+                uses, defines = uses | both, defines | both
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method))):
+                changed |= {name} if method in CHANGING else set()
         whole = not changed and not isinstance(node, ast.AugAssign) and not hasattr(node, "body")
         whole |= isinstance(node, ast.FunctionDef | ast.ClassDef)
         defined = frozenset(defines | changed)
