@@ -12,13 +12,15 @@ import torch
 
 from yaie.bench.load import Trace
 from yaie.course import viz
-from yaie.course.lessons import asynchrony
+from yaie.course.lessons import asynchrony, data_nb18
 from yaie.course.lessons.data_nb16 import Asked
 from yaie.course.lessons.data_nb16 import owners as fragments
 from yaie.course.lessons.data_nb25 import Event, budgets, replay
 from yaie.course.lessons.data_nb25 import Trace as Events
 from yaie.course.lessons.flat_tree import flatten
 from yaie.course.lessons.trie import TokenTrie
+from yaie.course.viz import tile_order
+from yaie.course.viz.attention import OnlineStep, draw_online
 from yaie.course.viz.attention_programs import (
     Occupied,
     ProgramTiles,
@@ -29,13 +31,16 @@ from yaie.course.viz.charts import draw_lengths, draw_tile_bytes
 from yaie.course.viz.draws import draw_bits, draw_rounds, draw_shares, rounds
 from yaie.course.viz.lanes import Timeline, draw_timeline
 from yaie.course.viz.matmul import draw_asked
+from yaie.course.viz.memory import draw_access
 from yaie.course.viz.paged import Prefix, Readers, draw_prefix, draw_readers, draw_slots
 from yaie.course.viz.splits import Part, draw_splits
 from yaie.course.viz.steps import MergeNode, draw_merge
 from yaie.course.viz.tensor_core import draw_overlap, draw_pipeline, overlap, pipeline
-from yaie.course.viz.tiles import draw_key_tiles
+from yaie.course.viz.tiles import TileStep, draw_key_tiles, draw_tile_owners, draw_tiles
+from yaie.course.viz.turns import Span, draw_accumulator, draw_order, draw_turns
 from yaie.course.viz.waves import Waves
 from yaie.engine.kv_cache import KVCacheManager
+from yaie.engine.prefix_cache import RadixCache
 from yaie.engine.radix import RadixTree
 from yaie.model.shards import heads_of
 
@@ -107,6 +112,14 @@ def ring_moments(expect: int = asynchrony.BYTES) -> list:
 RING, BROKEN_RING = ring_moments(), ring_moments(expect=0)
 
 
+def cache_state():
+    manager = KVCacheManager(num_blocks=12, block_size=4, num_heads=1, head_dim=1)
+    manager.allocate_blocks("a", 10)
+    cache = RadixCache(manager.pool, 4)
+    cache.insert(list(range(8)), manager.block_tables["a"][:2])
+    return viz.snapshot_cache(manager, cache, matched=range(4))
+
+
 def many_steps(num_requests: int) -> list[viz.Step]:
     ids = [f"request {i}" for i in range(num_requests)]
     kinds = ["decode" if i % 5 else "prefill" for i in range(num_requests)]
@@ -130,6 +143,11 @@ def sampling_state(vocab: int, num_tokens: int = 20):
 def causal(queries: int, keys: int) -> list[list[float]]:
     past = keys - queries
     return [[1 / (i + past + 1) * (j <= i + past) for j in range(keys)] for i in range(queries)]
+
+
+def access(memory: str, worst: dict[int, int]):
+    named = {"name": "x", "kind": "load", "line": 7, "size": 4}
+    return SimpleNamespace(memory=memory, worst=worst, **named)
 
 
 def column(pitch: int, size: int = 4) -> viz.TileAccess:
@@ -252,6 +270,8 @@ SPLITS = [Part(0, tuple(range(80, 96)) + tuple(range(16))), Part(32, (48, 49))]
 PIECES = [viz.Piece("host", 900, "host"), viz.Piece("sm_80", 500), viz.Piece("PTX", 9, "PTX")]
 BUILDS = [viz.Build("slow", 33.7, 212_000), viz.Build("kept", 0.004, None, True)]
 ROWS = {"add": {"dram": 93.2, "l2": 40.0}, "scan": {"dram": 0.1, "l2": 0.4}}
+TURNS = [Span(0, "scores", 0, 0, 2), Span(0, "weights", 0, 2, 3), Span(1, "scores", 0, 2, 3)]
+TURNS += [Span(1, "weights", 1, 3, 4), Span(0, "output", 0, 4, 5)]
 TABLE = [[math.cos(p / 10**d) for d in range(4)] for p in range(16)]
 ROUNDS = [(["a", "b", "c"], ["a", "x"]), ([], ["y"]), (["d", "e"], ["d", "e", "z"])]
 
@@ -355,7 +375,7 @@ PICTURES = {
     ),
     "address bits": (
         lambda: viz.draw_address_bits(688, 736, (9, 8, 7), (6, 5, 4)),
-        {"688", "736", "xored: bit 9 into 6, 8 into 5, 7 into 4; red: a bit that differs"},
+        {"688", "736", "xored: bit 9 into 6, 8 into 5, 7 into 4; red below: a bit that differs"},
     ),
     "readme": (viz.draw_readme_strip, {"two chats share blocks of memory"}),
     "descriptor": (
@@ -463,6 +483,30 @@ PICTURES = {
         {"3 requests, 16.3 of 32 lanes active"},
     ),
     "reduction": (lambda: viz.draw_reduction(reduction(16), "place"), {"120", "half = 1"}),
+    "sectors": (
+        lambda: draw_access(access("global", {lane: 8 * lane + 2 for lane in range(20)})),
+        {"line 7: global load of x", "5 sectors of 32 bytes for 80 bytes that are used", "31"},
+    ),
+    "bank conflicts": (
+        lambda: draw_access(access("shared", {lane: 64 * lane for lane in range(32)})),
+        {"16 words in the fullest of 32 banks", "above: lanes; below: banks"},
+    ),
+    "two costs": (
+        lambda: viz.draw_costs(report(2), most=64),
+        {"1 of 2 accesses costs more than its bytes need"},
+    ),
+    "programs": (
+        lambda: viz.draw_programs(
+            viz.Programs("x", 5, tuple((p, tuple((4 * p + i, i < 3) for i in range(4)))
+                                       for p in range(2)))
+        ),
+        {"2 programs on x, 5 elements", "2 lanes outside (red)"},
+    ),
+    "traffic": (
+        lambda: viz.draw_traffic({"two": {"read": 30, "written": 20}, "one": dict.fromkeys(
+            ("read", "written"), 10)}),
+        {"two", "20"},
+    ),
     "costs": (lambda: viz.draw_costs(report()), {"4 sectors", "32 sectors", "a $load$;"}),
     "scan": (
         lambda: viz.draw_scan(
@@ -501,6 +545,10 @@ PICTURES = {
         lambda: viz.draw_head_shares(viz.HeadShares(4, 2, [([0, 1], [0])])), {"3"},
     ),
     "matrices": (matrices, {"sum", "a", "+", "b", "=", "c"}),
+    "cuts": (
+        lambda: viz.draw_cuts(viz.Cuts(3, 8, 12, 2)), {"rank 1", "down.T", "8 × 12", "all-reduce"},
+    ),
+    "cuts of four": (lambda: viz.draw_cuts(viz.Cuts(1, 2, 8, 4)), {"rank 3", "1 × 2"}),
     "zeros": (
         lambda: viz.draw_matrices([("zero", [viz.Matrix("zero", torch.zeros(1, 1))])]), {"zero"},
     ),
@@ -578,6 +626,19 @@ PICTURES = {
         lambda: viz.draw_places(torch.arange(32).view(8, 4), chunk=3),
         {"7.3", "chunk 3 of rows 0 to 7: 4 wavefronts"},
     ),
+    "a step along k": (
+        lambda: tile_order.draw_product(
+            tile_order.ProductStep(40, 56, 40, 1, ((16, 32), (0, 16)), ((0, 16), (0, 16)),
+                                   ((16, 32), (0, 16)), (((0, 16), (0, 16)),), 1792)
+        ),
+        {"program 1, k from 0 to 15", "b  40 × 56"},
+    ),
+    "waves of programs": (
+        lambda: tile_order.draw_waves(
+            tile_order.record_waves({"rows": [divmod(i, 6) for i in range(36)]}, 6, 6, 9)[1]
+        ),
+        {"programs 9 to 17: 2 + 6 = 8 strips"},
+    ),
     "asked": (
         lambda: draw_asked([Asked("a", 8, 1, lane, 0) for lane in (0, 31)], range(8, 16), 4),
         {"1 ldmatrix", "31", "8"},
@@ -586,6 +647,38 @@ PICTURES = {
         lambda: draw_pipeline(pipeline(2, 4)), {"2 stages: tensor cores busy 44% of the time"},
     ),
     "overlap": (lambda: draw_overlap(overlap(2, 7)), {"copies, thread block 1", "tensor cores"}),
+    "turns": (
+        lambda: draw_turns(TURNS),
+        {"consumer 1: multiplies", "w1", "5 cycles; the tensor cores multiply for 80% of them"},
+    ),
+    "order": (
+        lambda: draw_order([[(9, 0), (0, 1)], [(5, 0)]], 11),
+        {"thread block 1", "the last is done after 11 tiles of keys, the first after 6; thread "
+         "blocks wait 23% of the time"},
+    ),
+    "accumulator": (
+        lambda: draw_accumulator(5, 16, lambda row, column: column > row), {"warp 3, rows 48 to 63"}
+    ),
+    "tile": (
+        lambda: draw_tiles(
+            TileStep(6, 8, True, ((3, 6), (0, 4)), (((0, 3), (0, 4)),), (("q", 96), ("out", 9)), 99)
+        ),
+        {"Q read", "99", "105"},
+    ),
+    "owners of a tile": (
+        lambda: viz.film_strip(list(data_nb18.owners()), draw_tile_owners), {"q", "of one lane"},
+    ),
+    "a row by tiles": (
+        lambda: draw_online(OnlineStep((1.0, 3.0, -math.inf, 2.0, 5.0), 2, 4, 3.0, 1.5, 3.0)),
+        {"4 of 5 scores", "3.000"},
+    ),
+    "bench": (
+        lambda: viz.draw_bench(
+            json.loads((DATA / "bench_kernels_h200.json").read_text()), ["silu_and_mul"]
+        ),
+        {"the ceiling", "triton", "cuda"},
+    ),
+    "cache": (lambda: viz.draw_cache(cache_state()), {"root", "free"}),
     "ladder": (
         lambda: viz.draw_ladder([viz.Rung("x", 0.004, "3 GB/s"), viz.Rung("lib", 1.2, "y")], "lib"),
         {"3 GB/s, 0.4%", "y, 120%"},

@@ -5,14 +5,19 @@ from __future__ import annotations
 import base64
 import gc
 import io
+import re
 import warnings
 import weakref
 from functools import cache, partial
 from html.parser import HTMLParser
+from pathlib import Path
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
+import pictures
 import pytest
+from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyBboxPatch, Rectangle
 from pictures import (
     AWKWARD,
@@ -35,6 +40,8 @@ from yaie.course.viz.tree_state import compare
 from yaie.engine.kv_cache import KVCacheManager
 from yaie.engine.radix import RadixTree
 
+SMALLEST = 5.5  # points: 7 pixels of a page that is not scaled
+INNER = {"draw_title", "draw_frame", "draw_mask", "draw_banks", "draw_sectors"}  # parts of others
 pytestmark = pytest.mark.filterwarnings("error")
 
 
@@ -73,6 +80,57 @@ def test_words_do_not_overlap(name):
             across = min(a.x1, b.x1) - max(a.x0, b.x0)
             down = min(a.y1, b.y1) - max(a.y0, b.y0)
             assert across <= 1 or down <= 2, (texts[i].get_text(), texts[j].get_text())
+
+
+def surfaces(figure) -> list:
+    """The face of every box and bar that is one color."""
+    patches = figure.findobj(lambda a: isinstance(a, Rectangle | FancyBboxPatch))
+    faces = [tuple(patch.get_facecolor()) for patch in patches]
+    return [face[:3] for face in faces if face[3] > 0]
+
+
+def is_tint(face, color) -> bool:
+    """Whether `face` is `color`, mixed into the paper as far as one likes."""
+    paper, face, color = (np.array(to_rgb(c)) for c in (style.PAPER, face, color))
+    way = color - paper
+    share = float((face - paper) @ way / (way @ way))
+    return -0.01 <= share <= 1.01 and bool(np.allclose(paper + share * way, face, atol=0.008))
+
+
+PALETTE = (*style.SERIES, style.PINK, style.INK, style.MUTED, style.FAINT, style.WASH, "#ffffff")
+SCALE = [tuple(matplotlib.colormaps["Blues"](i)[:3]) for i in range(256)]  # of numbers
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_colors_are_those_of_the_course(name):
+    for face in set(surfaces(picture(name))):
+        assert any(is_tint(face, color) for color in PALETTE) or face in SCALE, face
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_words_can_be_read(name):
+    figure = PICTURES[name][0]()
+    texts = [text for ax in figure.axes for text in ax.texts if text.get_text().strip()]
+    bounds = [text.get_window_extent() for text in texts]
+    for text in texts:
+        text.set_visible(False)
+    with Image.open(io.BytesIO(page.png(figure))) as drawn:
+        below = np.asarray(drawn.convert("RGB")) / 255
+    for text, box in zip(texts, bounds, strict=True):
+        assert text.get_fontsize() >= SMALLEST, text.get_text()
+        rows = slice(max(0, int(below.shape[0] - box.y1)), int(below.shape[0] - box.y0) + 1)
+        patch = below[rows, max(0, int(box.x0)) : int(box.x1) + 1].reshape(-1, 3)
+        ground = np.median(patch, axis=0)
+        readable = style.contrast(text.get_color(), ground)
+        assert readable >= style.READABLE - 0.05, (text.get_text(), round(readable, 2), ground)
+
+
+def test_every_drawing_function_is_among_the_pictures():
+    shown = Path(pictures.__file__).read_text()
+    modules = Path(viz.__file__).parent.glob("*.py")
+    text = "\n".join(module.read_text() for module in modules)
+    drawing = set(re.findall(r"^def (draw_\w+)", text, re.MULTILINE))
+    assert drawing - set(re.findall(r"draw_\w+", shown)) == INNER
 
 
 REPEATED = ["tree", "schedules", "sampling", "readme", "rounds", "bits", "shares", "heads of ranks"]

@@ -39,7 +39,7 @@ _NAMES = {
     "waves": "Waves draw_waves",
     "building": "Piece draw_binary draw_autograd",
     "benchmark": "draw_benchmark",
-    "parallel": "HeadShares draw_head_shares Matrix draw_matrices draw_speculation",
+    "parallel": "HeadShares draw_head_shares Cuts draw_cuts Matrix draw_matrices draw_speculation",
     "overview": "draw_course_map draw_readme_strip",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -63,7 +63,7 @@ def draw_binary(
         center = middle[piece.name] = x + width / 2
         label = style.shorten(piece.name, max(width - 0.08, 0.3), style.SMALL)
         page.put(center, TOP + 0.23, label, style.SMALL, ha="center")
-        page.note(center, TOP + 0.43, f"{piece.size / 1000:.1f} kB", "center")
+        page.put(center, TOP + 0.43, f"{piece.size / 1000:.1f} kB", style.SMALL, ha="center")
         x += width
     step = WHOLE / max(len(cards), 1)
     for i, (card, piece) in enumerate(cards.items()):

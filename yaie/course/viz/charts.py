@@ -89,7 +89,7 @@ def _legend(page: Page, chart: Chart, x: float, width: float) -> None:
     for (name, color, thick, dash), (left, line) in zip(entries, places, strict=True):
         y = 0.38 + 0.15 * line
         page.plot([x + left, x + left + 0.16], [y, y], color=color, lw=thick, ls=dash)
-        page.put(x + left + 0.2, y, name, style.SMALL, color)
+        page.put(x + left + 0.2, y, name, style.SMALL)
 
 
 def _draw(ax: Sheet, chart: Chart) -> None:

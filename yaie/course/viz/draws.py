@@ -129,8 +129,11 @@ def draw_rounds(state: Sequence[Round], at: Place | None = None) -> Figure:
 
     Larger logits are to the left. Bins passed over are gray, the one with the threshold orange.
     """
-    page = Page(WIDTH, 2.35, at)
+    page = Page(WIDTH, 2.6, at)
     pitch = (WIDTH - 2 * MARGIN) / 4
+    kinds = {"larger logits, passed over": FAINT, "the threshold's bin": ORANGE, "the rest": BLUE}
+    page.legend(MARGIN, 2.45, kinds)
+    page.note(WIDTH - MARGIN, 2.45, "across: the bin; up: its share of the mass", "right")
     for i, one in enumerate(state):
         x = MARGIN + i * pitch
         bits = f"bits {8 * i + 1} to {8 * i + 8}"
@@ -168,7 +171,7 @@ def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None
     The lines through the dots are two standard deviations of the count up and down.
     """
     draws = sum(counts)
-    page = Page(6.0, 2.6, at)
+    page = Page(6.0, 2.75, at)
     page.put(MARGIN, 0.17, f"{draws:,} draws", 9.5, weight="bold")
     ax = page.chart(0.6, 0.4, 5.2, 1.75)
     places = list(range(len(counts)))
@@ -177,7 +180,8 @@ def draw_shares(counts: Sequence[int], shares: Sequence[float], at: Place | None
     ax.errorbar(places, list(shares), yerr=spread, fmt="o", color=INK, ms=3, lw=1)
     ax.set_xticks(places)
     ax.set_ylim(bottom=0)
-    ax.label_scales(x="token")
+    ax.label_scales(x="token", y="share of the draws")
+    page.note(MARGIN, 2.63, "bars: drawn; dots: expected, with two standard deviations each way")
     near = sum(abs(c / draws - p) <= s for c, p, s in zip(counts, shares, spread, strict=True))
     page.say(
         f"Shares of {len(counts)} tokens in {draws:,} draws: {near} within two standard "
@@ -209,7 +213,8 @@ def draw_counts(tallies: Sequence[Tally], labels: Sequence[str], at: Place | Non
     columns, gap, row, top = len(tallies), 0.35, 0.26, 0.36
     width = min(2.6, (WIDTH - left - MARGIN - gap * (columns - 1)) / columns)
     page_width = left + columns * (width + gap) - gap + MARGIN
-    page = Page(page_width, top + row * len(shown) + 0.15, at)
+    page = Page(max(page_width, 2.4), top + row * len(shown) + 0.32, at)
+    page.note(left, page.height - 0.13, "black line: expected")
     largest = max(max(*tally.counts, *tally.expected) for tally in tallies)
     for i, tally in enumerate(tallies):
         x = left + i * (width + gap)

@@ -72,7 +72,7 @@ def draw_flat_tree(view: FlatView, at: Place | None = None) -> Figure:
                 line=1.6 if marked else 0.8,
                 radius=0.03,
             )
-            page.put(grid.x(i + 0.5) - 0.015, grid.top + 0.36, str(i), 5.2, style.MUTED, "center")
+            page.put(grid.x(i + 0.5) - 0.015, grid.top + 0.36, str(i), 5.5, style.MUTED, "center")
     if node is not None:
         below = range(children[node], children[node + 1])
         if below:

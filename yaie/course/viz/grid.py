@@ -86,7 +86,7 @@ def draw_grid(launch: Launch, at: Place | None = None) -> Figure:
             element = launch.taken_by(block, thread)
             face, ink = tint(style.series_color(block), 0.45), INK
             if not 0 <= element < launch.num_elements:
-                face, ink = WASH, FAINT
+                face, ink = WASH, MUTED
                 idle += 1
             grid.cell(first + warp, lane, face, str(element), size=6.2, color=ink)
     words = (
@@ -209,7 +209,7 @@ def draw_programs(state: Programs, at: Place | None = None) -> Figure:
         for lane, (element, inside) in enumerate(block):
             face, ink = tint(style.series_color(program), 0.45), INK
             if not inside:
-                face, ink = WASH, FAINT
+                face, ink = WASH, MUTED
                 masked += 1
             elif not 0 <= element < state.num_elements:
                 face, ink = VERMILION, PAPER

@@ -156,9 +156,9 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
     places = np.asarray(table.tolist() if hasattr(table, "tolist") else table)
     left, top = 0.45, 0.52
     lines = (int(places.max()) // 8 + 1) if places.size else 0
-    page = Page(left + 8 * 0.32 + MARGIN, top + lines * 0.19 + 0.42, at)
+    page = Page(left + 8 * 0.32 + MARGIN, top + lines * 0.19 + 0.58, at)
     grid = page.grid(left, top, 0.32, 0.19, 0.02)
-    page.note(left, 0.16, "banks")
+    page.note(left, 0.16, "above: banks")
     for group in range(8):
         grid.head(group, f"{4 * group}–{4 * group + 3}")
     for line in range(lines):
@@ -167,7 +167,8 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
         for number, place in enumerate(found):
             face, ink = style.tint(style.SKY, 0.1 + 0.12 * (row % 2)), style.INK
             if number == chunk:
-                face, ink = style.VERMILION if row < 8 else style.ORANGE, style.PAPER
+                face = style.VERMILION if row < 8 else style.ORANGE
+                ink = style.ink_on(face)
             words = f"{row}.{number}"
             grid.cell(*divmod(place, 8), face, words, size=6, color=ink, radius=0.02)
     groups = [int(place) % 8 for place in places[:8, chunk]]
@@ -175,6 +176,7 @@ def draw_places(table: Any, at: Place | None = None, chunk: int = 0) -> Figure:
     words = f"chunk {chunk} of rows 0 to 7: {style.count(worst, 'wavefront')}"
     color = style.GREEN if worst == 1 else style.VERMILION
     page.put(left, grid.y(lines) + 0.18, words, style.SMALL, color, weight="bold")
+    page.note(left, grid.y(lines) + 0.38, "a cell is row.chunk; left: its line's first byte")
     page.say(f"Where {places.size} chunks of {len(places)} rows lie in the banks; {words}")
     return page.figure
 

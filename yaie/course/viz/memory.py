@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -56,14 +56,19 @@ def draw_sectors(
     for index, sector in enumerate(shown):
         grid.cell(0, index, style.WASH, edge=style.FAINT, radius=0.03)
         page.put(grid.x(index + 0.5), 2.0, str(sector * SECTOR), 6.0, style.MUTED, "center")
-        for lane, offset in offsets.items():
-            begin, end = max(offset, sector * SECTOR), min(offset + size, (sector + 1) * SECTOR)
-            if begin < end:
-                left = grid.x(index) + (begin - sector * SECTOR) * byte
-                page.rect(left, MEMORY, (end - begin) * byte, 0.3, style.BLUE)
-                _join(lanes, lane, left + (end - begin) * byte / 2)
+        first, last = sector * SECTOR, (sector + 1) * SECTOR
+        spans = {
+            lane: (max(offset, first), min(offset + size, last)) for lane, offset in offsets.items()
+        }
+        spans = {lane: span for lane, span in spans.items() if span[0] < span[1]}
+        for begin, end in _united(spans.values()):
+            left = grid.x(index) + (begin - first) * byte
+            page.rect(left, MEMORY, (end - begin) * byte, 0.3, style.BLUE)
+        for lane, span in spans.items():
+            _join(lanes, lane, grid.x(index) + (sum(span) / 2 - first) * byte)
     left_out = len(touched) - len(shown)
-    note = "byte offset of each sector" + (f"; {left_out} more sectors" if left_out else "")
+    more = f"; {left_out} more sectors" if left_out else ""
+    note = f"above: lanes; below: byte offset of each sector{more}"
     page.note(MARGIN, page.height - 0.3, note)
     page.say(f"{title}: the {style.count(len(offsets), 'lane')} of a request touch {words}")
     return page.figure
@@ -93,12 +98,23 @@ def draw_banks(
         page.put(grid.x(bank + 0.5), bottom + 0.12, str(bank), 6.5, style.MUTED, "center")
     for lane, offset in offsets.items():
         _join(lanes, lane, grid.x(offset // WORD % BANKS + 0.5))
-    page.note(MARGIN, bottom + 0.32, "bank")
+    page.note(MARGIN, bottom + 0.32, "above: lanes; below: banks")
     page.say(
         f"{title}: the {style.count(len(offsets), 'lane')} of a request ask for "
         f"{style.count(len(words), 'word')}, {most}"
     )
     return page.figure
+
+
+def _united(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same bytes in as few spans as possible, so that no seams show between neighbors."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _units(offset: int, size: int, unit: int) -> range:
@@ -126,7 +142,7 @@ def _draw_lanes(
     for lane in range(32):
         face, ink = (style.tint(style.BLUE), style.INK)
         if lane not in offsets:
-            face, ink = style.PAPER, style.FAINT
+            face, ink = style.PAPER, style.MUTED
         grid.cell(0, lane, face, str(lane), color=ink, **look)
     return page, grid
 
@@ -226,7 +242,7 @@ def draw_tile_banks(state: TileAccess, at: Place | None = None) -> Figure:
                 face, edge = style.PAPER, style.FAINT
             grid.cell(row, column, color if word in asked else face, edge=edge, line=0.5)
             if word in asked:
-                look = {"size": 4.8, "color": style.PAPER, "weight": "bold"}
+                look = {"size": 5.5, "color": style.PAPER, "weight": "bold"}
                 grid.cell(row, column, text=str(word % BANKS), **look)
     counts = Counter(word % BANKS for word in state.words)
     bars = page.grid(LEFT, below + 0.16, CELL, TALLY / max(most, 4), 0.02, 0)
@@ -253,22 +269,24 @@ SOURCE_WIDTH = 5.0
 MOST_ROWS = 20
 
 
-def draw_costs(report, at: Place | None = None) -> Figure:
+def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
     """Draw the table of a report: a row for each access of a line, a bar for what it costs.
 
     Args:
         report: a `Report` of `yaie.emulator`; anything with `accesses` and `source`.
+        most: sectors or wavefronts that the bars have room for, so that several can be compared.
     """
     accesses = report.accesses[:MOST_ROWS]
     if not accesses:
         raise ValueError("report must have accesses to memory, got none")
     lines = report.source.splitlines()
-    longest = max(max(a.per_request, a.ideal) for a in accesses)
-    page = Page(style.WIDTH, 0.76 + 0.3 * len(accesses), at)
+    longest = max(most, *(max(a.per_request, a.ideal) for a in accesses))
+    page = Page(style.WIDTH, 1.04 + 0.3 * len(accesses), at)
     left = MARGIN + SOURCE_WIDTH + 1.35
-    grid = page.grid(left, 0.4, 2.5 / max(longest, 4), 0.3, 0, 0.12)
-    page.note(MARGIN + 0.4, 0.17, "line")
-    page.note(left, 0.17, "a request of a warp costs")
+    grid = page.grid(left, 0.68, 2.5 / max(longest, 4), 0.3, 0, 0.12)
+    page.put(MARGIN, 0.16, _verdict(report.accesses), weight="bold")
+    page.note(MARGIN + 0.4, 0.45, "line")
+    page.note(left, 0.45, "cost of one request of a warp")
     before, dear = None, []
     for row, access in enumerate(accesses):
         middle, what = grid.middle(row), f"{access.memory} {access.kind}"
@@ -294,7 +312,8 @@ def draw_costs(report, at: Place | None = None) -> Figure:
         end = grid.x(max(access.per_request, access.ideal)) + 0.08
         page.put(end, middle, words, style.SMALL, ink)
     hidden = len(report.accesses) - len(accesses)
-    note = "black: the fewest that could carry the bytes" + (f"; {hidden} more" if hidden else "")
+    more = f"; {hidden} more accesses" if hidden else ""
+    note = f"black line: the fewest that could carry the bytes{more}"
     page.note(left, page.height - 0.16, note)
     more = f" and {hidden} more" if hidden else ""
     page.say(
@@ -302,6 +321,18 @@ def draw_costs(report, at: Place | None = None) -> Figure:
         f"they must be: {style.some(dear) or 'none'}"
     )
     return page.figure
+
+
+def _verdict(accesses: Sequence) -> str:
+    """What the table says, in a sentence."""
+    dear = sum(access.units != access.ideal_units for access in accesses)
+    number = len(accesses)
+    if number == 1:
+        return f"the access costs {'more than' if dear else 'what'} its bytes need"
+    if not dear:
+        return f"all {number} accesses cost what their bytes need"
+    costs = "costs more than its bytes need" if dear == 1 else "cost more than their bytes need"
+    return f"{dear} of {number} accesses {costs}"
 
 
 def statement(lines: Sequence[str], number: int) -> str:

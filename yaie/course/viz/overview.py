@@ -132,8 +132,9 @@ def _draw_part(ax: Sheet, part: Part, notebook: int | None) -> None:
         for line, text in enumerate(part.does):
             ax.note(x, y + 0.2 + 0.15 * line, text, zorder=4)
     for i, number in enumerate(part.notebooks):
-        look = {"size": 7, "color": style.PAPER, "weight": "bold", "zorder": 5}
-        ax.box(x + 0.3 * i, bottom - 0.25, 0.26, 0.17, notebook_color(number), zorder=4)
+        face = notebook_color(number)
+        look = {"size": 7, "color": style.ink_on(face), "weight": "bold", "zorder": 5}
+        ax.box(x + 0.3 * i, bottom - 0.25, 0.26, 0.17, face, zorder=4)
         ax.put(x + 0.3 * i + 0.13, bottom - 0.163, f"{number:02}", ha="center", **look)
 
 
@@ -187,7 +188,7 @@ def _draw_key(ax: Sheet) -> None:
     for notebooks, color, title in COURSE:
         words = "–".join(re.findall(r"\d\d", notebooks))
         width = style.text_width(words, 7, "bold") + 0.12
-        look = {"size": 7, "color": style.PAPER, "weight": "bold"}
+        look = {"size": 7, "color": style.ink_on(color), "weight": "bold"}
         ax.cell(x, y - 0.085, width, 0.17, words, color, **look)
         ax.note(x + width + 0.06, y, title)
         x += width + 0.06 + style.text_width(title, style.SMALL) + 0.2

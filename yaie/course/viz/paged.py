@@ -287,7 +287,7 @@ def draw_readers(state: Readers, at: Place | None = None) -> Figure:
     for block in range(state.num_blocks):
         grid.head(block, str(block), SMALL)
         count = sum(block in reads for reads in state.reads)
-        words, color = (str(count), INK) if count else ("·", FAINT)
+        words, color = (str(count), INK) if count else ("·", style.MUTED)
         x = grid.x(block + 0.5) - 0.02
         page.put(x, page.height - 0.28, words, SMALL, color, "center", weight="bold")
     times = sum(map(len, state.reads))

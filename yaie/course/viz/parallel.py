@@ -49,9 +49,8 @@ def draw_head_shares(shares: HeadShares, at: Place | None = None) -> Figure:
             _draw_head(grid, kind, kind + 1, head, ranks)
     for rank, (queries, keys) in enumerate(shares.ranks):
         first = 2 + rank
-        page.put(
-            MARGIN, wide.middle(first), f"rank {rank}", color=series_color(rank), weight="bold"
-        )
+        page.box(MARGIN, wide.middle(first) - 0.09, 0.14, 0.14, tint(series_color(rank), 0.45))
+        page.put(MARGIN + 0.22, wide.middle(first), f"rank {rank}", weight="bold")
         for head in queries:
             _draw_head(narrow, first, first + 0.78, head, [rank])
         for head in keys:
@@ -116,7 +115,7 @@ def draw_matrices(
                 continue
             array = arrays[id(item)]
             color = INK if item.rank is None else series_color(item.rank)
-            page.put(x, y + 0.43, item.name, SMALL, color=color)
+            page.put(x, y + 0.43, item.name, SMALL)
             ax = page.axes(x, y + 0.55, array.shape[1] * cell, array.shape[0] * cell)
             ax.imshow(array, cmap="RdBu", vmin=-limit, vmax=limit, aspect="auto")
             ax.set(xticks=[], yticks=[])
@@ -127,6 +126,81 @@ def draw_matrices(
         page.say(f"{title}: {' '.join(said)}")
         y += height + 0.72
     return page.figure
+
+
+# ---------------------------------------------------------------------------------- cuts
+
+UNIT, BETWEEN = 0.085, 0.34  # inches: a row or column of a matrix, and between two matrices
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """An MLP of two layers over several ranks, each of which has an equal part of both.
+
+    Attributes:
+        tokens, hidden, inner: sizes of x [tokens, hidden] and of what lies between the layers.
+        ranks: how many; `inner` is a multiple.
+    """
+
+    tokens: int
+    hidden: int
+    inner: int
+    ranks: int
+
+
+def draw_cuts(cuts: Cuts, at: Place | None = None) -> Figure:
+    """Draw x @ up.T and then @ down.T, to scale: what a color covers, its rank alone holds.
+
+    The weights lie as the product needs them, transposed: outputs from left to right.
+    """
+    if cuts.inner % cuts.ranks:
+        raise ValueError(f"inner must be a multiple of {cuts.ranks} ranks, got {cuts.inner}")
+    tokens, hidden, inner = cuts.tokens, cuts.hidden, cuts.inner
+    signs = ["@", "=", "@", "=", *["+"] * (cuts.ranks - 1), "="]
+    height = max(hidden, inner) * UNIT
+    names = ["x", "up.T: by columns", "inner", "down.T: by rows"]
+    shapes = [(tokens, hidden), (hidden, inner), (tokens, inner), (inner, hidden)]
+    names += [*(f"rank {rank}'s: summand" for rank in range(cuts.ranks)), "all-reduce: sum"]
+    shapes += [(tokens, hidden)] * (cuts.ranks + 1)
+    labels = [name.split(": ") for name in names]
+    widths = [
+        max(columns * UNIT, *(style.text_width(word, 6.5) for word in words))
+        for words, (_, columns) in zip(labels, shapes, strict=True)
+    ]
+    page = Page(2 * MARGIN + sum(widths) + len(signs) * BETWEEN, height + 1.05, at)
+    page.legend(MARGIN, 0.17, {f"rank {r}": _of_rank(r) for r in range(cuts.ranks)})
+    x, middle, part = MARGIN, 0.62 + height / 2, inner // cuts.ranks
+    for number, (words, (rows, columns)) in enumerate(zip(labels, shapes, strict=True)):
+        left = x + (widths[number] - columns * UNIT) / 2
+        grid = page.grid(left, middle - rows * UNIT / 2, UNIT, UNIT)
+        grid.area((0, rows), (0, columns), style.WASH)
+        for rank in range(cuts.ranks):
+            own = rank * part, (rank + 1) * part
+            if number in (1, 2):
+                grid.area((0, rows), own, _of_rank(rank), edge=style.PAPER)
+            elif number == 3:
+                grid.area(own, (0, columns), _of_rank(rank), edge=style.PAPER)
+            elif number == 4 + rank:
+                grid.area((0, rows), (0, columns), _of_rank(rank))
+        grid.area((0, rows), (0, columns), edge=INK, line=0.8)
+        for line, word in enumerate(words):
+            y = grid.top - 0.1 - 0.15 * (len(words) - 1 - line)
+            page.put(grid.x(columns / 2), y, word, 6.5, ha="center")
+        page.note(grid.x(columns / 2), grid.y(rows) + 0.11, f"{rows} × {columns}", "center")
+        x += widths[number] + BETWEEN
+        if number < len(signs):
+            page.put(x - BETWEEN / 2, middle, signs[number], 11, ha="center")
+    page.say(
+        f"x, {tokens} × {hidden}, times up.T, {hidden} × {inner}: each of {cuts.ranks} ranks has "
+        f"{part} of its columns and computes the same columns of the inner result. Times down.T, "
+        f"{inner} × {hidden}: each rank has the {part} rows that these columns need and computes "
+        f"a summand of the whole result; an all-reduce adds the summands"
+    )
+    return page.figure
+
+
+def _of_rank(rank: int) -> tuple[float, float, float]:
+    return tint(series_color(rank), 0.6)
 
 
 # ---------------------------------------------------------------------------------- speculation

@@ -176,8 +176,9 @@ def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = 
     if not entries:
         raise ValueError(f"only must name operators of the table, got {list(only)}")
     columns = list(dict.fromkeys(entry.backend for entry in entries))
-    page = Page(2.2 + len(columns) * 1.9, 0.46 + len(operators) * 0.27, at)
-    grid = page.grid(2.1, 0.36, 1.9, 0.27, 0.06, 0.04)
+    width = min(1.9, (style.WIDTH - 2.2) / len(columns))
+    page = Page(2.2 + len(columns) * width, 0.46 + len(operators) * 0.27, at)
+    grid = page.grid(2.1, 0.36, width, 0.27, 0.06, 0.04)
     for column, name in enumerate(columns):
         page.put(grid.x(column + 0.5), 0.17, name, ha="center", weight="bold")
     for row, name in enumerate(operators):
@@ -188,7 +189,7 @@ def draw_backends(table: Sequence, only: Sequence[str] = (), at: Place | None = 
             operators.index(entry.operator),
             columns.index(entry.backend),
             face if entry.available else style.PAPER,
-            style.shorten(entry.how, 1.74, style.SMALL),
+            style.shorten(entry.how, width - 0.16, style.SMALL),
             color=style.INK if entry.available else style.MUTED,
             edge=style.BLUE if entry.chosen else style.FAINT,
             radius=0.03,
@@ -240,7 +241,7 @@ def draw_profile(
             share = min(max(values[key] / 100, 0.0), 1.0)
             color = style.BLUE if key in apart else style.VERMILION
             face = style.tint(color, 0.04 + 0.8 * share**1.5)
-            ink = style.PAPER if share > 0.85 else style.INK
+            ink = style.ink_on(face)
             grid.cell(row, column, face, f"{values[key]:.0f} %", color=ink, radius=0.03)
         if said:
             page.put(page.width - end + 0.12, grid.middle(row), said[row], style.SMALL)

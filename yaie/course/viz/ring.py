@@ -155,9 +155,9 @@ def draw_address_bits(
             tint(style.ORANGE, 0.6) if bit in chosen else tint(SKY, 0.5) if bit in changed else WASH
         )
         upper.cell(0, column, face, str(before >> bit & 1), edge=FAINT, radius=0.03)
-        face = tint(SKY, 0.5) if bit in changed else WASH
-        ink = VERMILION if (before ^ after) >> bit & 1 else INK
-        look = {"edge": FAINT, "radius": 0.03, "color": ink}
+        differs = (before ^ after) >> bit & 1
+        face = VERMILION if differs else tint(SKY, 0.5) if bit in changed else WASH
+        look = {"edge": FAINT, "radius": 0.03, "color": style.ink_on(face)}
         lower.cell(0, column, face, str(after >> bit & 1), weight="bold", **look)
     for source, target in zip(chosen, changed, strict=True):
         start = upper.x(bits - source - 0.5), upper.y(1)
@@ -166,6 +166,6 @@ def draw_address_bits(
         page.put(MARGIN, grid.middle(0) - 0.06, words, SMALL)
         page.note(MARGIN, grid.middle(0) + 0.12, f"{number:,}")
     moved = ", ".join(f"{s} into {t}" for s, t in zip(chosen, changed, strict=True))
-    page.note(MARGIN, 1.8, f"xored: bit {moved}; red: a bit that differs")
+    page.note(MARGIN, 1.8, f"xored: bit {moved}; red below: a bit that differs")
     page.say(f"Byte {before} of a box lies at byte {after}: xored are bit {moved}")
     return page.figure

@@ -126,7 +126,7 @@ def _draw_steps(
                 face if counts or changed else style.PAPER,
                 f"{value:g}",
                 size=7.0 if width > 0.4 else 5.6,
-                color=style.INK if counts else style.FAINT,
+                color=style.INK if counts else style.MUTED,
                 edge=style.FAINT,
                 radius=0.03,
                 weight="bold" if changed and counts else "normal",

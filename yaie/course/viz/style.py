@@ -41,6 +41,7 @@ DPI = 100
 WIDTH = 10.0  # inches: a notebook's width
 FONT = "DejaVu Sans"
 SMALL, BODY, TITLE = 7.5, 8.5, 10.5  # points
+READABLE = 3.0  # the least contrast between a text and what lies below it
 QUOTED = 32  # characters of a text that an alternative text quotes
 
 
@@ -49,6 +50,22 @@ def tint(color: str, strength: float = 0.25) -> tuple[float, float, float]:
     return tuple(
         strength * c + (1 - strength) * p for c, p in zip(to_rgb(color), to_rgb(PAPER), strict=True)
     )
+
+
+def contrast(one: Any, other: Any) -> float:
+    """How well two colors stand apart, from 1 to 21, as WCAG 2 defines it."""
+    light, dark = sorted(map(_luminance, (one, other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(color: Any) -> float:
+    linear = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color))
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def ink_on(face: Any) -> str:
+    """The color of a text on a surface: the paper's if that can be read on it, else ink."""
+    return PAPER if contrast(PAPER, face) >= READABLE else INK
 
 
 def series_color(index: int) -> str:

@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Grid, Page, Place
-from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, PAPER, SMALL, VERMILION, WASH, tint
+from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, SMALL, VERMILION, WASH, tint
 
 MARGIN = 0.16
 LEFT, WIDTH, ROW = 1.55, 8.0, 0.24  # inches of the lanes along time
+WAITING = tint(VERMILION, 0.45)
 
 
 def _lanes(rows: int, end: float, at: Place | None) -> tuple[Page, Grid]:
-    page = Page(LEFT + WIDTH + MARGIN, 0.64 + rows * ROW, at)
+    page = Page(LEFT + WIDTH + MARGIN, 0.86 + rows * ROW, at)
     return page, page.grid(LEFT, 0.16, WIDTH / end, ROW, 0.015, 0.04)
 
 
 def _draw_tensor_cores(
-    page: Page, grid: Grid, row: int, products: Sequence[Bar], words: str
+    page: Page,
+    grid: Grid,
+    row: int,
+    products: Sequence[Bar],
+    words: str,
+    kinds: Mapping[str, Any],
+    key: str = "",
 ) -> None:
-    """A lane of products, red where the tensor cores wait, and some words below it."""
+    """A lane of products, red where the tensor cores wait; below it some words and a legend."""
     grid.name(row, "tensor cores")
     before = 0.0
     for bar in products:
         if bar.begin > before:
-            grid.bar(row, before, bar.begin, tint(VERMILION, 0.45))
+            grid.bar(row, before, bar.begin, WAITING)
         face = (BLUE, GREEN, ORANGE)[bar.block % 3]
-        grid.bar(row, bar.begin, bar.end, face, bar.name, size=6.5, color=PAPER)
+        grid.bar(row, bar.begin, bar.end, face, bar.name, size=6.5, color=style.ink_on(face))
         before = bar.end
-    page.put(LEFT, page.height - 0.22, words, SMALL, weight="bold")
+    page.put(LEFT, page.height - 0.5, words, SMALL, weight="bold")
+    page.legend(LEFT, page.height - 0.24, {**kinds, "the tensor cores wait": WAITING})
+    page.note(page.width - MARGIN, page.height - 0.5, f"{key}time →", "right")
 
 
 @dataclass(frozen=True)
@@ -68,7 +78,8 @@ def draw_fragments(owners: Owners, lane: int = 5, at: Place | None = None) -> Fi
             for j, (holder, register) in enumerate(row):
                 face, ink = tint(INK, 0.05 + 0.05 * (holder // 4 % 2)), INK
                 if holder == lane:
-                    face, ink = style.series_color(register), PAPER
+                    face = style.series_color(register)
+                    ink = style.ink_on(face)
                 grid.cell(i, j, face, str(holder), size=6, color=ink, radius=0.02)
     words = f"each number says which lane holds it; lane {lane} in color, a color per register"
     page.note(MARGIN, 0.16, words)
@@ -162,7 +173,13 @@ def draw_pipeline(state: Pipeline, until: float | None = None, at: Place | None 
         grid.name(stage, f"stage {stage}")
     words = f"{style.count(state.stages, 'stage')}: tensor cores busy {state.busy:.0%} of the time"
     products = [Bar(0, str(tile), *times) for tile, times in enumerate(state.products)]
-    _draw_tensor_cores(page, grid, state.stages, products, words)
+    kinds = {
+        "a tile is copied": tint(ORANGE, 0.75),
+        "it is there and waits": WASH,
+        "it is being read": tint(BLUE, 0.35),
+        "its product": BLUE,
+    }
+    _draw_tensor_cores(page, grid, state.stages, products, words, kinds)
     page.say(f"{style.count(len(state.copies), 'tile')} copied and multiplied along time, {words}")
     return page.figure
 
@@ -258,7 +275,10 @@ def draw_overlap(state: Overlap, until: float | None = None, at: Place | None = 
         grid.name(block, f"copies, thread block {block}" if blocks > 1 else "copies")
     grid.name(blocks + 1, "exp")
     words = f"tensor cores busy {state.busy:.0%} of the time"
-    _draw_tensor_cores(page, grid, blocks, state.products, words)
+    key = "s: scores, x: exponentials, o: output; the number is the tile's; "
+    colors = (BLUE, GREEN, ORANGE)[:blocks]
+    kinds = {f"thread block {n}": color for n, color in enumerate(colors)} if blocks > 1 else {}
+    _draw_tensor_cores(page, grid, blocks, state.products, words, kinds, key)
     page.say(
         f"{style.count(blocks, 'thread block')} on a multiprocessor, "
         f"{style.count(len(state.copies), 'tile')} copied, multiplied and exponentiated in "

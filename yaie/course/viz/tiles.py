@@ -93,8 +93,8 @@ def draw_tiles(state: TileStep, at: Place | None = None) -> Figure:
     for rows, columns in ((every_q, beside), (beside, every_k)):
         grid.area(rows, columns, style.WASH, edge=style.FAINT, line=0.6)
     x, y = grid.x(beside[0]), grid.y(beside[0])
-    page.put(x - 0.06, top + 0.08, "Q", color=style.ORANGE, ha="right", weight="bold")
-    page.put(left, y - 0.1, "K and V", color=style.GREEN, weight="bold")
+    page.put(x - 0.06, top + 0.08, "Q", ha="right", weight="bold")
+    page.put(left, y - 0.1, "K and V", weight="bold")
     finished = max((rows[1] for rows, _ in state.done), default=0)
     if state.current:
         finished = min(finished, state.current[0][0])

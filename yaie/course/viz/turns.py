@@ -9,9 +9,10 @@ from matplotlib.figure import Figure
 
 from yaie.course.viz import style
 from yaie.course.viz.page import Page, Place
-from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, PAPER, SMALL, VERMILION, tint
+from yaie.course.viz.style import BLUE, GREEN, INK, ORANGE, SMALL, VERMILION, tint
 
 LEFT, WIDTH, ROW, MARGIN = 1.55, 8.0, 0.26, 0.16  # inches
+WAITING = tint(VERMILION, 0.3)
 COLORS = (BLUE, GREEN, ORANGE)
 
 
@@ -63,7 +64,7 @@ def draw_turns(
         grid.name(2 * consumer + 1, "weights")
     for span in spans:
         face, row = COLORS[span.consumer % 3], 2 * span.consumer
-        ink, name = PAPER, f"{span.what[0]}{span.tile}"
+        ink, name = style.ink_on(face), f"{span.what[0]}{span.tile}"
         if span.what == "weights":
             face, row, ink, name = tint(face, 0.35), row + 1, INK, f"w{span.tile}"
         grid.bar(row, span.begin, span.end, face, name, size=6.5, color=ink)
@@ -93,7 +94,7 @@ def draw_order(
     """
     loads = [sum(tile + 1 for tile, _ in pieces) for pieces in blocks]
     height = 0.2
-    page = Page(LEFT + WIDTH + MARGIN, 0.55 + len(blocks) * height, at)
+    page = Page(LEFT + WIDTH + MARGIN, 0.75 + len(blocks) * height, at)
     grid = page.grid(LEFT, 0.12, WIDTH / until, height, 0.012, 0.03)
     most = 1 + max((tile for pieces in blocks for tile, _ in pieces), default=0)
     for row, pieces in enumerate(blocks):
@@ -101,16 +102,18 @@ def draw_order(
         begin = 0
         for tile, _ in pieces:
             face = tint(BLUE, 0.2 + 0.8 * (tile + 1) / most)
-            ink = PAPER if tile > most / 2 else INK
-            grid.bar(row, begin, begin + tile + 1, face, str(tile), size=6, color=ink)
+            look = {"size": 6, "color": style.ink_on(face)}
+            grid.bar(row, begin, begin + tile + 1, face, str(tile), **look)
             begin += tile + 1
-        grid.bar(row, begin, max(loads), tint(VERMILION, 0.3))
+        grid.bar(row, begin, max(loads), WAITING)
     waste = 1 - sum(loads) / (max(loads) * len(blocks))
     words = (
         f"the last is done after {max(loads)} tiles of keys, the first after {min(loads)}; "
         f"thread blocks wait {waste:.0%} of the time"
     )
-    page.put(LEFT, page.height - 0.2, words, SMALL, weight="bold")
+    page.put(LEFT, page.height - 0.4, words, SMALL, weight="bold")
+    key = "a tile of queries and its number, as wide as it has keys"
+    page.legend(LEFT, page.height - 0.18, {key: tint(BLUE, 0.6), "waits": WAITING})
     page.say(f"{style.count(len(blocks), 'thread block')} and their tiles of queries: {words}")
     return page.figure
 
@@ -142,8 +145,9 @@ def draw_accumulator(
                     look = {"face": style.FAINT, "color": style.MUTED}
                 if holder == lane:
                     register = column // 8 * 4 + row // 8 * 2 + column % 2
-                    look = {"face": style.series_color(register), "color": PAPER}
-                grid.cell(row, column, text=str(holder), size=5, radius=0.01, **look)
+                    face = style.series_color(register)
+                    look = {"face": face, "color": style.ink_on(face)}
+                grid.cell(row, column, text=str(holder), size=6, radius=0.01, **look)
     words = (
         f"the numbers are lanes; lane {lane} of each warp holds {columns // 4} numbers in each of "
         f"two rows: scores 0 to {columns // 2 - 1}"

@@ -32,7 +32,7 @@ def draw_descriptor(descriptor: int, at: Place | None = None) -> Figure:
         face = style.tint(FAINT, 0.4)
         if bit in owner:
             face = style.tint(style.series_color(owner[bit]), 0.85 if on else 0.2)
-        ink = PAPER if on and bit in owner else style.MUTED
+        ink = style.ink_on(face) if on and bit in owner else style.MUTED
         grid.cell(0, 63 - bit, face, str(on), size=6.5, color=ink)
     said = []
     for low, width, name, unit in FIELDS:
@@ -153,6 +153,7 @@ FACES = {
     "works": style.tint(FAINT, 0.6),
     "store": GREEN,
 }
+IDLE = style.tint(INK, 0.3)  # a unit without work; a thread that waits has a reason
 WORDS = {
     "copy": "a copy",
     "product": "a product",
@@ -179,7 +180,7 @@ def draw_roles(state: Any, until: float | None = None, at: Place | None = None) 
         grid.name(number, lane)
         grid.bar(number, 0, end, style.WASH)
     if "tensor cores" in rows:
-        grid.bar(rows["tensor cores"], 0, min(end, state.end), FACES["wait"])
+        grid.bar(rows["tensor cores"], 0, min(end, state.end), IDLE)
     for span in state.spans:
         face = BLUE if span.kind == "product" else FACES[span.kind]
         if span.begin < end and span.end > span.begin:
@@ -192,6 +193,9 @@ def draw_roles(state: Any, until: float | None = None, at: Place | None = None) 
     page.put(left, 0.18, words, SMALL, weight="bold")
     kinds = [kind for kind in WORDS if any(span.kind == kind for span in state.spans)]
     faces = {WORDS[kind]: BLUE if kind == "product" else FACES[kind] for kind in kinds}
+    if "tensor cores" in rows:
+        faces["tensor cores idle"] = IDLE
     page.legend(left, page.height - 0.2, faces)
+    page.note(page.width - MARGIN, 0.18, "time →", "right")
     page.say(f"{', '.join(state.lanes)} along {state.end:g} units of time: {words}")
     return page.figure
