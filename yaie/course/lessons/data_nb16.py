@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from yaie.course.core import paths
+from yaie.course.lessons.changed import changed
 from yaie.emulator import Module
 
 kept = partial(paths.kept, "16_matmul_h200")  # the figures of the ladder matmul
@@ -32,6 +33,7 @@ extern "C" cudaError_t swizzle_places(int* out, int chunks, int rows, cudaStream
 """
 CHUNKS = (4, 8, 16, 32)
 # Has thread 0 print its copies, waits, barriers, loads and products.
+INCLUDE = '#include "mma.cuh"\n'
 EVENTS = """
 #define TELL(...) (threadIdx.x + blockIdx.x == 0 ? printf(__VA_ARGS__) : 0)
 #define IN_STAGE(place) int((const T*)(place) - stages) / STAGE
@@ -137,11 +139,8 @@ def stage_events(path: Path, tiles: int) -> tuple[int, list[tuple[str, float]]]:
         waits for all groups but the n newest, ("barrier", 0), ("load", stage) loads fragments,
         ("product", share) multiplies this share of a tile.
     """
-    source = path.read_text(encoding="utf-8")
-    for line, more in (('#include "mma.cuh"\n', EVENTS), ("(shared);\n", "    int written = 0;\n")):
-        if source.count(line) != 1:
-            raise ValueError(f"{path} must have {line!r} once, has it {source.count(line)} times")
-        source = source.replace(line, line + more)
+    changes = {INCLUDE: INCLUDE + EVENTS, "(shared);\n": "(shared);\n    int written = 0;\n"}
+    source = changed(path.read_text(encoding="utf-8"), path, changes)
     a, b = torch.ones(8, tiles * 32).half(), torch.ones(tiles * 32, 8).half()
     with redirect_stdout(StringIO()) as told:
         Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, tiles * 32)
@@ -165,15 +164,9 @@ def asked_rows(path: Path, warp: int) -> list[list[Asked]]:
     Returns:
         For steps 0 and 1 the rows of the tiles of a and b, in the order of the lanes.
     """
-    source = path.read_text(encoding="utf-8")
-    begin, loads = (
-        "auto load_fragments = [&](int set, int stage, int step) {\n",
-        '#include "mma.cuh"\n',
-    )
-    for line, more in ((loads, LOADS.replace("FOLLOWED", str(warp))), (begin, STEP)):
-        if source.count(line) != 1:
-            raise ValueError(f"{path} must have {line!r} once, has it {source.count(line)} times")
-        source = source.replace(line, line + more)
+    begin = "auto load_fragments = [&](int set, int stage, int step) {\n"
+    changes = {INCLUDE: INCLUDE + LOADS.replace("FOLLOWED", str(warp)), begin: begin + STEP}
+    source = changed(path.read_text(encoding="utf-8"), path, changes)
     a, b = torch.ones(8, 32).half(), torch.ones(32, 8).half()
     with redirect_stdout(StringIO()) as told:
         Module(source, path, apart=True).matmul_mma_f16(a, b, b.new_empty(8, 8), 8, 8, 32)

@@ -12,6 +12,7 @@ import torch
 
 from yaie.build import jit
 from yaie.course.core import paths
+from yaie.course.lessons.changed import changed
 
 kept_ladder = partial(paths.kept, "16_hopper_h100")
 kept_shapes = partial(paths.kept, "16_shapes_h100")
@@ -152,10 +153,7 @@ def trace(
         blocks: for a persistent kernel, how many thread blocks are launched; 0: one per SM.
         columns: of c, which has 128 rows.
     """
-    text = path.read_text(encoding="utf-8")
-    if text.count(INCLUDE) != 1:
-        raise ValueError(f"{path} must have {INCLUDE!r} once, has it {text.count(INCLUDE)} times")
-    text = text.replace(INCLUDE, INCLUDE + RECORD)
+    text = changed(path.read_text(encoding="utf-8"), path, {INCLUDE: INCLUDE + RECORD})
     if blocks:
         text = text.replace("<<<blocks,", f"<<<{blocks},")
     module = jit.load(text, name=f"traced_{path.name}")

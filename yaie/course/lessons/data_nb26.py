@@ -15,6 +15,7 @@ import torch
 
 from yaie.build.nvcc import CSRC
 from yaie.course.core import paths
+from yaie.course.lessons.changed import changed
 from yaie.course.viz.turns import Span
 from yaie.emulator import Module, settings
 
@@ -63,11 +64,9 @@ class Event(NamedTuple):
 
 def with_kernel(path: Path) -> str:
     """The text of a `tiles.cuh` with the first rung after it: a file that has launchers."""
-    rung = (CSRC / "flash/hopper/tma.cu").read_text(encoding="utf-8")
-    if rung.count(INCLUDE) != 1:
-        raise ValueError(f"tma.cu must have {INCLUDE.strip()} once")
-    tiles = path.read_text(encoding="utf-8").replace("#pragma once", "", 1)
-    return f"{tiles}\n{rung.replace(INCLUDE, '')}"
+    rung = CSRC / "flash/hopper/tma.cu"
+    tiles = changed(path.read_text(encoding="utf-8"), path, {"#pragma once": ""})
+    return f"{tiles}\n{changed(rung.read_text(encoding='utf-8'), rung, {INCLUDE: ''})}"
 
 
 def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward") -> list[Event]:
@@ -84,8 +83,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     path = CSRC / "flash/hopper/pingpong.cu"
     if isinstance(source, Path):
         path, source = source, source.read_text(encoding="utf-8")
-    if source.count(INCLUDE) != 1:
-        raise ValueError(f"source must have {INCLUDE.strip()} once")
+    source = changed(source, path, {INCLUDE: INCLUDE + EVENTS})
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
     queries = 192 if head_dim <= 64 else 128
     keys = 176 if head_dim > 64 and name == "pingpong" else 128
@@ -93,7 +91,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     q = torch.ones(queries, 1, head_dim).half()
     k = torch.ones(tiles * keys, 1, head_dim).half()
     out, lse = torch.empty_like(q), torch.empty(queries, 1)
-    module = Module(source.replace(INCLUDE, INCLUDE + EVENTS), path, apart=True)
+    module = Module(source, path, apart=True)
     with redirect_stdout(StringIO()) as told, settings(order=order, time_limit=3.0):
         getattr(module, f"flash_{name}_f16")(
             *(q, k, k, out, lse, None, None, None, None, 1, queries, len(k), 1, 1, head_dim),

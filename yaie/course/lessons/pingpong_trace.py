@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from yaie.build import jit
+from yaie.course.lessons.changed import changed
 from yaie.course.lessons.data_nb26 import INCLUDE
 from yaie.course.viz.turns import Span
 
@@ -52,11 +53,8 @@ def trace(path: Path, tiles: int, device: str = "cuda") -> list[Span]:
         path: a file with the kernel of `csrc/flash/hopper/pingpong.cu`.
         tiles: of 176 keys.
     """
-    source = path.read_text(encoding="utf-8")
-    for line, more in ((INCLUDE, CLOCK), (SHARED, BEGIN)):
-        if source.count(line) != 1:
-            raise ValueError(f"{path} must have {line.strip()!r} once")
-        source = source.replace(line, line + more)
+    changes = {INCLUDE: INCLUDE + CLOCK, SHARED: SHARED + BEGIN}
+    source = changed(path.read_text(encoding="utf-8"), path, changes)
     kernels = jit.load(source, name=str(path))
     q = torch.randn(128, 1, 128, device=device).half()
     k = torch.randn(tiles * 176, 1, 128, device=device).half()
