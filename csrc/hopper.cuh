@@ -113,6 +113,21 @@ __device__ __forceinline__ void mbarrier_arrive_at(uint64_t* barrier, int rank) 
         "r"(rank)
         : "memory");
 }
+// Wait for an mbarrier at which threads of other thread blocks arrive: what they did before is seen, which
+// mbarrier_wait promises of this thread block's own threads only.
+__device__ __forceinline__ void mbarrier_wait_cluster(uint64_t* barrier, int parity) {
+    uint32_t complete = 0;
+    while (!complete)
+        asm volatile(
+            "{\n"
+            ".reg .pred complete;\n"
+            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 complete, [%1], %2;\n"
+            "selp.b32 %0, 1, 0, complete;\n"
+            "}\n"
+            : "=r"(complete)
+            : "r"(shared_address(barrier)), "r"(parity)
+            : "memory");
+}
 
 // -------------------------------------------------------------------------------------- TMA
 

@@ -51,7 +51,7 @@ __global__ void __cluster_dims__(2, 1, 1)
     cluster_sync();
     if (t == 0) {
         for (int i = 0; i < TURNS; ++i) {
-            mbarrier_wait(&empty[i % STAGES], (i / STAGES & 1) ^ 1);
+            mbarrier_wait_cluster(&empty[i % STAGES], (i / STAGES & 1) ^ 1);
             mbarrier_arrive_expect(&full[i % STAGES], 256);
             float* half = rows + i % STAGES * 64 + rank * 32;
             tma_load_multicast(half, map, &full[i % STAGES], rank * 32, cluster * TURNS + i, 3);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import sys
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ from launches import GPU, HALVES, each_dtype, on_gpu, same_in_each_order
 
 from yaie.build import jit
 from yaie.build.nvcc import CSRC
+from yaie.course.core.paths import ROOT
 from yaie.course.lessons.ops.cuda import matrix
 from yaie.emulator import settings
 from yaie.ops.cuda.launching import SUFFIXES
@@ -150,6 +152,31 @@ def test_a_wrong_line_shows(fault, monkeypatch):
             for order in ("forward", "reverse"):
                 with settings(order=order):
                     near(product(a, b, False, workers, 7), a, b)
+
+
+CHOSEN = """
+extern "C" cudaError_t chosen(int* way, int m, int n, int k, int workers) {
+    Way best = best_way(m, n, k, workers);
+    *way = best.tile * 2 + (best.splits > 1);
+    return cudaSuccess;
+}
+"""
+
+
+def test_the_chosen_way_was_about_the_fastest():
+    """At most a twentieth slower than the best of all ways, in what was measured on an H100."""
+    source = SOURCE[
+        : SOURCE.index("template <typename T, typename Shape, bool TURNED>\ncudaError_t")
+    ]
+    module = jit.load(source + CHOSEN, name=str(CSRC / FILE))
+    data = json.loads((ROOT / "notebooks/data/16_shapes_h100.json").read_text(encoding="utf-8"))
+    steps = [*data["products"].items(), *data["layers"].items()]
+    assert len(steps) > 15
+    for shape, step in steps:
+        way = torch.full((1,), -1, dtype=torch.int32)
+        module.chosen(way, *map(int, shape.split(" × ")), data["machine"]["multiprocessors"])
+        ms = [step["rows"][name]["ms"] for name in matrix.WAYS]
+        assert ms[way.item()] <= 1.05 * min(ms), (shape, way, ms)
 
 
 def test_what_the_launcher_refuses():

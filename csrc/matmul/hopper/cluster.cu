@@ -90,7 +90,7 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
                 int stage = turn % STAGES;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
                 T* b_tile = a_tile + TILE_M * TILE_K;
-                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
+                mbarrier_wait_cluster(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
                 mbarrier_arrive_expect(&full[stage], STAGE);
                 tma_load(a_tile, a_map, &full[stage], done, first_row + rank * TILE_M);
                 int begin = rank * TILE_N / BLOCKS;  // of the half that this thread block loads
@@ -142,7 +142,8 @@ static cudaError_t launch(const T* a, const T* b, T* c, int m, int n, int k,
         int blocks;
         error = one_per_sm(&blocks, BLOCKS * ceil_div(n, TILE_N) * ceil_div(m, BLOCKS * TILE_M));
         if (error != cudaSuccess) return error;
-        blocks = max(blocks / BLOCKS, 1) * BLOCKS;
+        blocks -= blocks % BLOCKS;  // whole clusters; none can run on a GPU with one SM
+        if (blocks == 0) return cudaErrorInvalidConfiguration;
         matmul_cluster<T><<<blocks, THREADS, SHARED, stream>>>(a_map, b_map, c_map, m, n, k);
         return cudaGetLastError();
     });

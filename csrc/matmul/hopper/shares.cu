@@ -26,7 +26,8 @@
 constexpr int CONSUMERS = 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
 constexpr int GROUP = 16;  // rows of tiles that consecutive tiles share
 constexpr int FEWEST = 4;  // steps of a part
-constexpr double ADDING = 18000;  // clocks
+constexpr double ADDING = 6000;   // clocks, and one for every 2 elements of a tile
+constexpr double MEMORY = 1500;  // bytes per clock
 constexpr int MOST_SHARED = 227 * 1024;  // bytes of a thread block
 
 // A tile of 128 rows is halved between the consumers by rows, one of 64 by columns.
@@ -228,18 +229,21 @@ struct Way {
 
 // A step takes the longer of two times. The tensor cores do 2,048 multiply-adds per clock. Shared
 // memory moves 128 bytes per clock: TMA writes a stage, and each consumer reads 64 rows of a and its
-// columns of b. A round that is split is as much shorter; but adding its parts took about 12 µs on an
-// H100, whatever the tile and the number of parts.
+// columns of b. All steps take at least as long as the matrices come from memory. A round that is split
+// is as much shorter, but its parts must be added, which costs more for larger tiles. The constants
+// fit the times of all ways on an H100, in notebooks/data/16_shapes_h100.json.
 template <typename Shape>
 Way way_of(int tile, bool split, int m, int n, int k, int workers) {
     int tiles = ceil_div(m, Shape::ROWS) * ceil_div(n, Shape::COLUMNS), rest = tiles % workers;
     int steps = ceil_div(k, TILE_K), splits = rest ? min(workers / rest, steps / FEWEST) : 0;
     int step = max(Shape::ROWS * Shape::COLUMNS / 32, 2 * (64 + Shape::N) + Shape::STAGE / 128);
-    double rounds = (double)(tiles / workers) * steps * step;
-    if (!split || splits < 2)
-        return {tile, 0, 1, min(tiles, workers), rounds + (rest ? (double)steps * step : 0.0)};
+    split = split && splits >= 2;
+    int last = split ? ceil_div(steps, splits) : rest ? steps : 0;  // steps of the last round
+    double moved = ((double)m * k + (double)k * n + (double)m * n) * 2 / MEMORY;
+    double clocks = max(((double)(tiles / workers) * steps + last) * step, moved);
+    if (!split) return {tile, 0, 1, min(tiles, workers), clocks};
     return {tile, rest, splits, tiles < workers ? rest * splits : workers,
-            rounds + (double)ceil_div(steps, splits) * step + ADDING};
+            clocks + ADDING + Shape::ROWS * Shape::COLUMNS / 2};
 }
 
 // The way that costs least; the first of several.

@@ -102,7 +102,7 @@ __global__ void __cluster_dims__(2, 1, 1) k(const float* x, float* out) {
     //! race|cluster|uninitialized|mbarrier @get: if (t == 0) for (int i = 0; i < 32; ++i) mbarrier_arrive_at(filled, peer);
     //! cluster: mbarrier_arrive_at(filled, 2);
     //! race|cluster|uninitialized @get: mbarrier_arrive(filled);
-    mbarrier_wait(filled, 0);  // @wait
+    mbarrier_wait_cluster(filled, 0);  // @wait
     //! race|cluster|uninitialized @get: ;
     //! mbarrier: while (!mbarrier_try_wait(cg::this_cluster().map_shared_rank(filled, peer), 0)) {}
     out[b * 32 + t] = box[t];  // @get
@@ -128,7 +128,7 @@ __global__ void __cluster_dims__(2, 1, 1) k(const __grid_constant__ CUtensorMap 
             //! transaction_bytes+deadlock @load @wait: mbarrier_arrive_expect(full, 64 - 32 * rank);
             //! deadlock @wait: mbarrier_arrive_expect(full, 64 + 64 * rank);
             if (rank == 0) {
-                mbarrier_wait(empty, (i & 1) ^ 1);  // @empty
+                mbarrier_wait_cluster(empty, (i & 1) ^ 1);  // @empty
                 //! pending_copy @load @read: ;
                 tma_load_multicast(row, map, full, 0, i, 3);  // @load
                 //! cluster: tma_load_multicast(row, map, full, 0, i, 7);
