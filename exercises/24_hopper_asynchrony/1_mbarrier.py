@@ -8,8 +8,9 @@ the phase lacks a negative number of bytes.
 
 You have
 - `self.arrivals`: how many arrivals each phase needs
-- `self.pending`: how many the present phase still lacks; `self.arrivals` at its beginning
-- `self.bytes`: that the present phase still lacks; 0 in the beginning
+- `self.pending`: how many arrivals the present phase still lacks; `self.arrivals` at its
+  beginning
+- `self.bytes`: how many bytes it still lacks; 0 in the beginning
 - `self.phase`: the number of the present phase: 0, 1, 2, …; all before it are complete
 - `self.finish_phase()`: yours: begins the next phase if the present one lacks nothing
 

@@ -21,8 +21,8 @@ class Mbarrier:
 
     Attributes:
         arrivals: how many each phase needs.
-        pending: how many the present phase still lacks.
-        bytes: that the present phase still lacks; negative if more came than it expects by now.
+        pending: how many arrivals the present phase still lacks.
+        bytes: how many it still lacks; negative if more came than it expects by now.
         phase: the number of the present phase. All phases before it are complete.
     """
 
