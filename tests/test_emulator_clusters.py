@@ -92,6 +92,19 @@ def test_a_ring_is_right_whenever_its_copies_land(checked):
             assert not checked or module.report.clean, (order, seed, module.report)
 
 
+EXTENDED = """cudaLaunchAttribute attribute;
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {{{}, 1, 1}};
+    cudaLaunchConfig_t config = {{4, 32, 0, stream, &attribute, 1}};"""
+
+
+def test_an_attribute_that_agrees_with_the_kernel():
+    code = "__global__ void __cluster_dims__(2) k(float* out) { out[threadIdx.x] = gridDim.x; }\n"
+    body = f"{EXTENDED.format(2)} cudaLaunchKernelEx(&config, k, out);"
+    jit.load(code + launcher("run", "float* out", body)).run(out := torch.zeros(32))
+    assert (out == 4).all()
+
+
 REFUSED = {
     "a grid that is no multiple": (
         "k<<<3, 32, 0, stream>>>(out);",
@@ -100,6 +113,14 @@ REFUSED = {
     "a mask of a launch without clusters": (
         "j<<<1, 32, 0, stream>>>(out);",
         "block 1 of a cluster of 1",
+    ),
+    "an attribute that contradicts the kernel": (
+        f"{EXTENDED.format(4)} cudaLaunchKernelEx(&config, k, out);",
+        r"912.*k<<<\(4, 1, 1\), .*clusters of \(4, 1, 1\), its __cluster_dims__ are \(2, 1, 1\)",
+    ),
+    "an attribute of no cluster": (
+        f"{EXTENDED.format(1)} cudaLaunchKernelEx(&config, k, out);",
+        r"912.*clusters of \(1, 1, 1\), its __cluster_dims__ are \(2, 1, 1\)",
     ),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_the_weights_of_a_model_are_those_of_its_matrices():
 # ------------------------------------------------------------------------------------- a check
 
 
-HEAD = "#include <cstdint>\n#include <cstring>\n"
+HEAD = "#include <atomic>\n#include <cstdint>\n#include <cstring>\n#include <thread>\n"
 SIGNATURE = 'extern "C" void f(const float* x, float* out, int64_t n) {\n'
 
 
@@ -175,7 +176,7 @@ def test_loads_and_stores_are_counted(tmp_path):
 )
 def test_a_fault_is_told_with_its_line(tmp_path, body, words):
     wrong, _, _ = finding(tmp_path, "    out[1] = n;\n    " + body)
-    assert words in wrong and "line 5" in wrong and body in wrong
+    assert words in wrong and "line 7" in wrong and body in wrong
 
 
 def test_signals_go_where_they_went_however_a_call_ends(tmp_path, monkeypatch):
@@ -202,6 +203,37 @@ def test_a_loop_without_end_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(native, "SECONDS", 0.2)
     wrong, _, _ = finding(tmp_path, "for (volatile int64_t i = 0; i < n;) out[0] = x[i];")
     assert "did not end within 0.2 s" in wrong
+
+
+POOLED = """    static std::atomic<int> todo{0};
+    static const float* from;
+    static float* to;
+    static auto* worker = new std::thread([] {
+        for (;;) {
+            while (!todo) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            for (int i = 0; i < 8; ++i) to[i] = from[i] + 1;
+            todo = 0;
+        }
+    });
+    from = x, to = out, todo = 1;
+    while (todo) std::this_thread::yield();"""
+
+
+def test_a_thread_of_a_pool_works_for_one_call_after_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "SECONDS", 2.0)
+    for _ in range(3):
+        wrong, _, out = finding(tmp_path, POOLED)
+        assert wrong is None and torch.equal(out, drawn(8) + 1)
+
+
+def test_a_call_that_was_left_on_its_way_back_into_python_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(native, "SECONDS", 0.1)
+    before = set(threading.enumerate())
+    wrong, _, _ = finding(tmp_path, "std::this_thread::sleep_for(std::chrono::milliseconds(400));")
+    assert "did not end within 0.1 s" in wrong
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 STORES = "for (volatile int64_t i = 0; i < n;) out[i & 7] += 1;"

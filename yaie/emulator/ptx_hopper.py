@@ -97,7 +97,8 @@ def _multiply(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     if operands[1].strip().startswith("{"):
         registers = assembly.places(operands[1])
         lines += [
-            f"{PTX}operand(emulator_call.part, {i}, {place})" for i, place in enumerate(registers)
+            f"{PTX}operand<decltype({place[1:-1]})>(emulator_call.part, {i}, {place})"
+            for i, place in enumerate(registers)
         ]
         lines.append("emulator_call.part.product.a_in_registers = true")
         a_mn, *b_mn = "0", *operands[6:]
@@ -169,8 +170,10 @@ INSTRUCTIONS: list[tuple[str, Emit]] = [
     (r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k16\.f32\.(f16\.f16|bf16\.bf16)", _multiply),
     (r"setmaxnreg\.inc\.sync\.aligned\.u32", _call("emulator_set_registers(1, (int)({}))")),
     (r"setmaxnreg\.dec\.sync\.aligned\.u32", _call("emulator_set_registers(0, (int)({}))")),
-    (r"fence\.proxy\.async(\.global|\.shared::(cta|cluster))*", _call("emulator_fence_async(0)")),
-    (r"fence\.mbarrier_init\.release\.cluster", _call("emulator_fence_async(1)")),
+    (r"fence\.proxy\.async", _call("emulator_fence_async(3)")),
+    (r"fence\.proxy\.async\.shared::(cta|cluster)", _call("emulator_fence_async(1)")),
+    (r"fence\.proxy\.async\.global", _call("emulator_fence_async(2)")),
+    (r"fence\.mbarrier_init\.release\.cluster", _call("emulator_fence_async(4)")),
     (r"stmatrix\.sync\.aligned\.m8n8\.x[124](\.trans)?\.shared(::cta)?\.b16", _store_matrix),
     (r"elect\.sync", _elect),
     (r"mapa(\.shared::cluster)?\.u(32|64)", _map_shared),

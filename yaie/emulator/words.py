@@ -111,15 +111,18 @@ def _missing_fence(raw, here: Place, there: Place, memories, source: str) -> str
         also = f"no wgmma.fence follows {there}, which writes its {what}"
         return f"In {here} {one} issues a wgmma, and {also}"
     does = _DOES[runtime.ACCESSES[raw.access]]
+    space = " of global memory" if runtime.MEMORIES[raw.memory] == "global" else ""
     return (
         f"In {here} {one} asynchronously {does} {element(raw, memories, source)}, which {other} "
-        f"writes in {there}, and no fence.proxy.async stands between the two"
+        f"writes in {there}, and no fence.proxy.async{space} stands between the two"
     )
 
 
 def _pending_registers(raw, here: Place, there: Place, memories, source: str) -> str:
     """In line 12 thread 5 reads accumulators of the wgmma of line 8 before it has been …"""
     (one,) = _numbers("thread", [(raw.thread.x, raw.thread.y, raw.thread.z)])
+    if _text(raw) == "end":
+        return f"The wgmma of {here} still runs when {one} ends: it has not been waited for"
     does = _DOES[runtime.ACCESSES[raw.access]]
     return (
         f"In {here} {one} {does} {_text(raw)} of the wgmma of {there} before it has been waited for"

@@ -249,11 +249,12 @@ def run(
             ctypes.memmove(tensor.data_ptr(), place.begin, tensor.nbytes)
     finally:
         # Not `is_alive`: to Python 3.11 a thread has ended whose `join` an alarm has interrupted.
-        if thread and not done.is_set():
+        is_left = thread is not None and not done.is_set()
+        if is_left:
             _ABANDONED.append(arena)
-            if thread.ident:  # it sleeps from now on; others of its team do at their next access
+            if thread.ident:  # it sleeps from now on, or at its next access, as others of its team
                 signal.pthread_kill(thread.ident, signal.SIGRTMIN + 7)
-        functions.library.watch_no_more()
+        functions.library.watch_no_more(is_left)
     return {name: Traffic(*(getattr(place, f) for f in Traffic.__dataclass_fields__))
             for place, name in zip(watch.arguments, tensors, strict=False)}  # fmt: skip
 

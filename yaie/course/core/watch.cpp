@@ -10,6 +10,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+// Where this library's code begins and ends; the linker defines these symbols.
+extern "C" char __ehdr_start[] __attribute__((visibility("hidden")));
+extern "C" char etext[] __attribute__((visibility("hidden")));
+
 namespace {
 constexpr int MOST = 16;  // arguments
 struct Argument {
@@ -24,10 +28,22 @@ struct Watch {
     Fault fault;
 } watch;
 uint64_t calls = 1;         // that were watched, and the one that is
-thread_local uint64_t own;  // the call in which this thread made its first access
+thread_local uint64_t own;  // the call in which this thread made its latest access
+struct Abandoned {          // a call that did not end, and its arena
+    uint64_t call, begin, end;
+    const Abandoned* before;
+}* abandoned;
 
-[[noreturn]] void sleep_for_ever(int = 0) {
+[[noreturn]] void sleep_for_ever() {
     for (;;) pause();
+}
+
+// Whether a thread works for a call that was abandoned. A pool's threads work for one call after another.
+bool is_abandoned(uint64_t address, uint64_t call) {
+    for (const Abandoned* one = abandoned; one; one = one->before) {
+        if (one->call == call || (address >= one->begin && address < one->end)) return true;
+    }
+    return false;
 }
 
 void note(uint64_t kind, uint64_t site, uint64_t address, uint64_t size) {
@@ -42,10 +58,11 @@ void note(uint64_t kind, uint64_t site, uint64_t address, uint64_t size) {
 
 void access(const void* at, size_t size, bool is_store, void* site) {
     const uint64_t now = __atomic_load_n(&calls, __ATOMIC_RELAXED);
-    if (!own) own = now;
-    if (own != now) sleep_for_ever();  // its call was abandoned
     uint64_t address = (uint64_t)at;
-    if (address + size <= watch.begin || address >= watch.end || !size) return;
+    const bool elsewhere = address + size <= watch.begin || address >= watch.end;
+    if (abandoned && (elsewhere || own != now) && is_abandoned(address, own)) sleep_for_ever();
+    own = now;
+    if (elsewhere || !size) return;
     for (uint64_t i = 0; i < watch.count; ++i) {
         Argument& argument = watch.arguments[i];
         if (address < argument.begin || address + size > argument.end) continue;
@@ -59,17 +76,27 @@ void access(const void* at, size_t size, bool is_store, void* site) {
 constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 struct sigaction before[NSIG];  // what happened at a signal before this call
 
+uint64_t site_of(const void* context) {
+    auto& machine = ((const ucontext_t*)context)->uc_mcontext;
+#if defined(__x86_64__)
+    return machine.gregs[REG_RIP] + 1;
+#elif defined(__aarch64__)
+    return machine.pc + 4;
+#else
+    return (uint64_t)&machine & 0;
+#endif
+}
+
+// To a thread that is abandoned, see native.py. One that is elsewhere, perhaps on its way back into
+// Python, sleeps at its next access.
+void left(int, siginfo_t*, void* context) {
+    const uint64_t site = site_of(context);
+    if (site >= (uint64_t)__ehdr_start && site < (uint64_t)etext) sleep_for_ever();
+}
+
 // The thread that crashed sleeps for ever; the one that waits for it sees the fault.
 void crashed(int number, siginfo_t* info, void* context) {
-    auto& machine = ((ucontext_t*)context)->uc_mcontext;
-#if defined(__x86_64__)
-    uint64_t site = machine.gregs[REG_RIP] + 1;
-#elif defined(__aarch64__)
-    uint64_t site = machine.pc + 4;
-#else
-    uint64_t site = (uint64_t)&machine & 0;
-#endif
-    note(100 + number, site, (uint64_t)info->si_addr, 0);
+    note(100 + number, site_of(context), (uint64_t)info->si_addr, 0);
     sleep_for_ever();
 }
 }  // namespace
@@ -79,11 +106,14 @@ extern "C" __attribute__((visibility("default"))) Watch* watch_calls() {
     action.sa_sigaction = crashed;
     action.sa_flags = SA_SIGINFO;
     for (int number : SIGNALS) sigaction(number, &action, &before[number]);
-    signal(SIGRTMIN + 7, sleep_for_ever);  // to a thread that is abandoned, see native.py
+    action.sa_sigaction = left;
+    action.sa_flags |= SA_RESTART;
+    sigaction(SIGRTMIN + 7, &action, nullptr);
     return &watch;
 }
 
-extern "C" __attribute__((visibility("default"))) void watch_no_more() {
+extern "C" __attribute__((visibility("default"))) void watch_no_more(bool is_left) {
+    if (is_left) abandoned = new Abandoned{calls, watch.begin, watch.end, abandoned};
     ++calls;
     watch.begin = watch.end = watch.count = 0;
     for (int number : SIGNALS) sigaction(number, &before[number], nullptr);

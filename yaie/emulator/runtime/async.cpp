@@ -238,8 +238,8 @@ void emulator_product_wait(size_t groups_in_flight) {
     this_core->async.product_wait(groups_in_flight);
     if (this_core->attention) this_core->attend(SITE);
 }
-void emulator_fence_async(int of_mbarrier_init) {
-    if (this_core->checking) observer->fence_async(*this_core, of_mbarrier_init != 0);
+void emulator_fence_async(int proxies) {
+    if (this_core->checking) observer->fence_async(*this_core, proxies);
 }
 void emulator_set_registers(int increases, int registers) {
     this_core->async.set_registers(increases, registers, SITE);

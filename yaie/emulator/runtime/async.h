@@ -102,6 +102,7 @@ class Async {
     void bulk_wait(size_t groups_in_flight, bool only_reads);
     void issue_product(const Product& mine, const void* site);
     void product_wait(size_t groups_in_flight);
+    void drop_products(const Thread& ended);
     void set_registers(bool increases, int registers, const void* site);
 
     Failure lack(const Thread& thread);

@@ -19,7 +19,7 @@ void Checker::begin_async(Core& core) {
     agents_.clear();
     const size_t groups = (core.slots + warp_group_size - 1) / warp_group_size;
     group_agents_.assign(groups, 0);
-    fences_.assign(core.slots, {});
+    for (auto& fences : fences_) fences.assign(core.slots, {});
     if (any_products_ || products_.size() < core.slots) products_.assign(core.slots, {});
     team_given_.clear(), team_complete_.clear();
     reaches_.assign(core.cluster > 1 ? core.slots * core.blocks.size() : 0, Reach());
@@ -222,36 +222,42 @@ void Checker::left(Core& core, const Flight& flight) {
 
 // ------------------------------------------------------------------------------------- fences
 
-void Checker::fence_async(Core& core, bool of_mbarrier_init) {
+void Checker::fence_async(Core& core, int proxies) {
     Busy busy(core);
     const uint32_t me = core.current->linear;
-    Fences& fences = fences_[me];
-    (of_mbarrier_init ? fences.init_times : fences.times).push_back(order_.now(me, false));
-    (of_mbarrier_init ? fences.init_seen : fences.seen) = order_.seen_by(me).here;
+    for (int i = 0; i < num_proxies; ++i) {
+        if (!(proxies >> i & 1)) continue;
+        fences_[i][me].times.push_back(order_.now(me, false));
+        fences_[i][me].seen = order_.seen_by(me).here;
+    }
     order_.advance(me);
 }
 
 // Whether a fence stands between a write and what the thread does now: of the writer, and the thread
-// has seen it, or of the thread itself, which had seen the write.
-bool Checker::has_fence(uint32_t thread, uint32_t writer, uint32_t time, bool of_init) const {
-    const Fences& theirs = fences_[writer];
-    const Fences& own = fences_[thread];
-    const auto& times = of_init ? theirs.init_times : theirs.times;
+// has seen it, of the thread itself, which had seen the write, or of another one between the two.
+bool Checker::has_fence(uint32_t thread, uint32_t writer, uint32_t time, Proxy proxy) const {
+    const std::vector<Fence>& fences = fences_[(int)proxy];
+    const auto& times = fences[writer].times;
     const auto after = std::lower_bound(times.begin(), times.end(), time);
     if (after != times.end() && order_.has_seen(thread, writer, *after)) return true;
-    return (of_init ? own.init_seen : own.seen).has(writer, time);
+    if (fences[thread].seen.has(writer, time)) return true;
+    for (uint32_t i = 0; i < fences.size(); ++i) {
+        if (fences[i].times.empty() || !fences[i].seen.has(writer, time)) continue;
+        if (order_.has_seen(thread, i, fences[i].times.back())) return true;
+    }
+    return false;
 }
 
 bool Checker::is_made_visible(uint32_t thread, const Meeting& one) const {
-    return has_fence(thread, one.made_by, one.made_at, true) ||
-           has_fence(thread, one.made_by, one.made_at, false);
+    return has_fence(thread, one.made_by, one.made_at, Proxy::mbarrier_init) ||
+           has_fence(thread, one.made_by, one.made_at, Proxy::shared);
 }
 
 // Whether an asynchronous operation of the thread may meet what a store has left.
-bool Checker::is_fenced(uint32_t thread, const Stamp& store) const {
+bool Checker::is_fenced(uint32_t thread, const Stamp& store, bool in_shared) const {
     return store.block != next_block_ || store.thread >= first_agent ||
            store.touch() == Touch::in_flight || store.touch() == Touch::load || !order_.has_seen(thread, store.thread, store.time) ||
-           has_fence(thread, store.thread, store.time, false);
+           has_fence(thread, store.thread, store.time, in_shared ? Proxy::shared : Proxy::global);
 }
 
 void Checker::note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,
@@ -287,7 +293,7 @@ void Checker::product_issued(Core& core, uint32_t first, const void* const* part
             if (!is_ordered(core, read.writer, true)) {
                 add(finding_of(core, Kind::race, site, *read.range, read.place, 4, Access::load,
                                read.writer));
-            } else if (!is_fenced(first + i, read.writer)) {
+            } else if (!is_fenced(first + i, read.writer, true)) {
                 note_unfenced(core, read.writer, *read.range, read.place, Access::load, site);
             }
         }
@@ -375,6 +381,24 @@ void Checker::use_registers(Core& core, const Span* spans, size_t count, bool ac
         known->group = me.product_groups;
         known->site = site;
     }
+}
+
+// A product may read shared memory when that belongs to another thread block.
+void Checker::end_products(Core& core) {
+    for (const Registers& one : products_[core.current->linear].registers) {
+        if (!one.pending || !one.accumulates || threads_were_killed_) continue;
+        Failure finding = describe(core, Kind::pending_registers, one.site);
+        snprintf(finding.text, sizeof(finding.text), "end");
+        add(finding);
+    }
+}
+
+// Their variable's scope begins or ends: those of the next turn of a loop are others.
+void Checker::forget_fragments(uint32_t thread, uintptr_t begin, size_t size) {
+    auto& known = products_[thread].registers;
+    known.erase(std::remove_if(known.begin(), known.end(), [&](const Registers& one) {
+        return !one.accumulates && one.begin - begin < size;
+    }), known.end());
 }
 
 void Checker::touch_registers(Core& core, uintptr_t address, size_t size, Access kind,

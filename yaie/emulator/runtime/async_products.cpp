@@ -113,6 +113,12 @@ void Async::product_wait(size_t groups_in_flight) {
     if (core_.checking) observer->product_waited(core_, groups_in_flight);
 }
 
+// Products that a thread has not waited for when it ends are never done: its registers are gone.
+void Async::drop_products(const Thread& ended) {
+    WarpGroup& group = groups_[ended.linear / warp_group_size];
+    if (!group.batches.empty()) group.batches.clear(), group.hidden.clear();
+}
+
 // --------------------------------------------------------------------------------- setmaxnreg
 
 void Async::set_registers(bool increases, int registers, const void* site) {

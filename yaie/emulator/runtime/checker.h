@@ -115,7 +115,7 @@ class Checker final : public Observer {
     void landed(Core& core, const Flight& flight) override;
     void waited(Core& core, const Flight& flight, bool only_reads) override;
     void left(Core& core, const Flight& flight) override;
-    void fence_async(Core& core, bool of_mbarrier_init) override;
+    void fence_async(Core& core, int proxies) override;
     void product_issued(Core& core, uint32_t first, const void* const* parts) override;
     void product_fence(Core& core) override;
     void product_waited(Core& core, size_t groups_in_flight) override;
@@ -175,9 +175,9 @@ class Checker final : public Observer {
         uint32_t started_by;  // the thread that issued its latest operation
         bool is_product;
     };
-    struct Fences {  // between generic accesses and those of asynchronous operations
-        std::vector<uint32_t> times, init_times;
-        Seen seen, init_seen;  // by its latest
+    struct Fence {  // of a thread, between generic accesses and those of asynchronous operations
+        std::vector<uint32_t> times;
+        Seen seen;  // by its latest
     };
     struct Registers {  // of a thread that a product uses
         uintptr_t begin, end;
@@ -208,8 +208,8 @@ class Checker final : public Observer {
     void name_agent(const Stamp& stamp, Failure& finding) const;
     void touch(Core& core, const void* address, size_t size, Access kind, const void* site,
                Manner manner, Agent agent = {});
-    bool is_fenced(uint32_t thread, const Stamp& store) const;
-    bool has_fence(uint32_t thread, uint32_t writer, uint32_t time, bool of_init) const;
+    bool is_fenced(uint32_t thread, const Stamp& store, bool in_shared) const;
+    bool has_fence(uint32_t thread, uint32_t writer, uint32_t time, Proxy proxy) const;
     bool is_made_visible(uint32_t thread, const Meeting& one) const;
     void note_unfenced(Core& core, const Stamp& store, const Range& range, uintptr_t place,
                        Access kind, const void* site);
@@ -217,6 +217,8 @@ class Checker final : public Observer {
                       Agent agent);
     void use_registers(Core& core, const Span* spans, size_t count, bool accumulates,
                        const void* site);
+    void end_products(Core& core);
+    void forget_fragments(uint32_t thread, uintptr_t begin, size_t size);
     void touch_registers(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
     void touch_own(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
     void settle_own(uint32_t thread);
@@ -255,7 +257,7 @@ class Checker final : public Observer {
     std::vector<Seen> exits_;     // of each thread block: what its threads had seen when they ended
     std::vector<AgentState> agents_;
     std::vector<uint32_t> group_agents_;   // of each warp group; 0: none yet
-    std::vector<Fences> fences_;           // per thread
+    std::vector<Fence> fences_[num_proxies];  // per thread
     std::vector<Products> products_;       // per thread
     bool any_products_ = false;
 };

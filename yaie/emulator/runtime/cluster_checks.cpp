@@ -12,7 +12,7 @@ void Checker::team_arrive(Core& core, bool releases) {
     Busy busy(core);
     const uint32_t me = core.current->linear;
     if (releases) return order_.give(me, team_given_);
-    team_given_.here.join(fences_[me].init_seen);
+    team_given_.here.join(fences_[(int)Proxy::mbarrier_init][me].seen);
     team_given_.here.add(me, 1);
 }
 
@@ -36,6 +36,8 @@ void Checker::team_seen(Core& core) {
 
 void Checker::thread_ends(Core& core) {
     Busy busy(core);
+    if (any_products_) end_products(core);
+    if (core.cluster == 1) return;
     exits_[core.here - &core.blocks[0]].join(order_.seen_by(core.current->linear).here);
 }
 

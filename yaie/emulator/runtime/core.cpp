@@ -208,7 +208,8 @@ void Core::poll(const void* address, const void* site) {
 void Core::end_thread(Thread* thread) {
     thread->state = State::done;
     async.progress();
-    if (checking && cluster > 1) observer->thread_ends(*this);
+    if (checking) observer->thread_ends(*this);
+    async.drop_products(*thread);
     if (thread->team_phase == team_phase_) ++left_;
     --alive_;
     Block& block = *thread->block;

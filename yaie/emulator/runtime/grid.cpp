@@ -240,6 +240,10 @@ void emulator_cluster_wait(int acquires) {
 void emulator_cluster_dims(unsigned x, unsigned y, unsigned z) {
     const uint3 given = this_core->launch->cluster;
     if (given.x == x && given.y == y && given.z == z) return;
+    if (this_core->launch->has_cluster) {
+        refuse_running(912, "clusters of (%u, %u, %u), its __cluster_dims__ are (%u, %u, %u)", given.x,
+                       given.y, given.z, x, y, z);
+    }
     this_core->busy = 1;
     {
         std::lock_guard<std::mutex> lock(failure_mutex);

@@ -42,6 +42,9 @@ void forget_refusals();
 __attribute__((format(printf, 3, 4))) int note_refusal(int error, const void* site,
                                                        const char* words, ...);
 void stop_grid();  // ends a launch
+// Refuses a launch of which only the kernel knows that it cannot run; nothing of it has run then.
+[[noreturn]] __attribute__((format(printf, 2, 3))) void refuse_running(int error, const char* words,
+                                                                       ...);
 
 void forget_errors();
 void watch_call(bool begins);  // installs or removes what looks after a call of a launcher

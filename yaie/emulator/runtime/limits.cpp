@@ -132,6 +132,24 @@ int refuse(const Launch& launch, const void* site) {
                         launched, launch.shared_bytes, allowed);
 }
 
+void refuse_running(int error, const char* words, ...) {
+    this_core->busy = 1;
+    {
+        static std::mutex one_core;
+        std::lock_guard<std::mutex> lock(one_core);
+        char launched[128], why[128];
+        words_of(*this_core->launch, launched, sizeof(launched));
+        va_list values;
+        va_start(values, words);
+        vsnprintf(why, sizeof(why), words, values);
+        va_end(values);
+        note_refusal(error, launched_at, "%s: %s", launched, why);
+        stop_grid();
+    }
+    this_core->busy = 0;
+    this_core->leave();
+}
+
 }  // namespace emulator
 
 using namespace emulator;
@@ -150,23 +168,12 @@ int emulator_allow_shared(const char* file, const char* kernel, size_t bytes) {
     return 0;
 }
 
-// What a kernel with __launch_bounds__ calls first. Nothing of it has run then.
+// What a kernel with __launch_bounds__ calls first.
 void emulator_launch_bounds(unsigned most) {
-    const Launch& launch = *this_core->launch;
-    const uint3 b = launch.thread_block;
-    if (b.x * b.y * b.z <= most) return;
-    this_core->busy = 1;
-    {
-        static std::mutex one_core;
-        std::lock_guard<std::mutex> lock(one_core);
-        char launched[128];
-        words_of(launch, launched, sizeof(launched));
-        note_refusal(1, launched_at, "%s: %u threads per thread block, its __launch_bounds__ allow %u",
-                     launched, b.x * b.y * b.z, most);
-        stop_grid();
-    }
-    this_core->busy = 0;
-    this_core->leave();
+    const uint3 b = this_core->launch->thread_block;
+    const unsigned threads = b.x * b.y * b.z;
+    if (threads <= most) return;
+    refuse_running(1, "%u threads per thread block, its __launch_bounds__ allow %u", threads, most);
 }
 
 // For Python, after emulator_begin: how much static shared memory a kernel has.

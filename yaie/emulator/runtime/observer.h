@@ -28,7 +28,7 @@ class Observer {
     virtual void team_arrive(Core& core, bool releases) = 0;
     virtual void team_passes(Core& core, bool all_wait) = 0;
     virtual void team_seen(Core& core) = 0;
-    virtual void thread_ends(Core& core) = 0;  // of a cluster
+    virtual void thread_ends(Core& core) = 0;
     virtual void meet(Core& core, uint32_t warp, uint32_t lanes, bool whole_warp) = 0;
     virtual void fence(Core& core, bool device) = 0;
     virtual void outside_own_mask(Core& core) = 0;
@@ -53,7 +53,7 @@ class Observer {
     virtual void landed(Core& core, const Flight& flight) = 0;
     virtual void waited(Core& core, const Flight& flight, bool only_reads) = 0;
     virtual void left(Core& core, const Flight& flight) = 0;  // the thread block ends
-    virtual void fence_async(Core& core, bool of_mbarrier_init) = 0;
+    virtual void fence_async(Core& core, int proxies) = 0;  // of which each is a bit
     // By the warp group that begins with the thread `first`: the parts of all its threads.
     virtual void product_issued(Core& core, uint32_t first, const void* const* parts) = 0;
     virtual void product_fence(Core& core) = 0;

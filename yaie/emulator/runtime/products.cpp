@@ -137,8 +137,8 @@ void compute_product(const ProductPart* const (&parts)[warp_group]) {
     if (product.a_in_registers) {
         for (int t = 0; t < warp_group; ++t) {
             for (int e = 0; e < 8; ++e) {  // two per register, rows and columns as mma.sync's
-                const uint32_t* held = parts[t]->a[e / 2];
-                const uint32_t pair = held ? *held : parts[t]->values[e / 2];
+                const ProductPart& own = *parts[t];
+                const uint32_t pair = own.late[e / 2] ? *own.a[e / 2] : own.values[e / 2];
                 const uint16_t bits = (uint16_t)(pair >> e % 2 * 16);
                 const int row = t / 32 * 16 + t % 32 / 4 + (e & 2 ? 8 : 0);
                 const int k = t % 4 * 2 + e % 2 + (e & 4 ? 8 : 0);

@@ -173,7 +173,7 @@ void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, s
         compare(cell.store);
         compare(cell.strong);
         compare(cell.other_strong);
-        if (bulk && !unfenced && !is_fenced(me.linear, cell.store)) {
+        if (bulk && !unfenced && !is_fenced(me.linear, cell.store, in_shared)) {
             unfenced = true;
             note_unfenced(core, cell.store, range, address + i * (size / cells.count), kind,
                           counters.sites[index].address);

@@ -24,6 +24,7 @@ void Checker::unset(Core& core, void* variable, size_t size, size_t item, const 
         all.pop_back();
     }
     memset(core.stacks.marks(variable), item != 0, size);
+    if (any_products_) forget_fragments(thread.linear, begin, size);
 }
 
 void Checker::filled(Core& core, const void* begin, size_t size) {

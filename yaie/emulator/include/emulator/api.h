@@ -20,6 +20,7 @@ struct Launch {
     bool checked;  // whether the file reports its loads and stores
     bool cooperative;  // all thread blocks run together, and may wait for each other
     uint3 cluster;     // those that do so otherwise
+    bool has_cluster;  // the launch says so itself
 };
 
 // Operations that the lanes of a warp execute together, with the same operation and mask.

@@ -36,6 +36,10 @@ struct AsyncOperation {
     bool reduces;        // it changes what it writes by atomic operations
 };
 
+// What a fence orders: generic accesses to memory with those of asynchronous operations, or mbarrier_init.
+enum class Proxy : int { shared, global, mbarrier_init };
+constexpr int num_proxies = 3;
+
 // One thread's part of a wgmma, which the 128 threads of a warp group issue together. `perform` gets
 // what `data` points to, of all threads in their order; until then it is copied. The registers that
 // the product reads (fragments of A) and those that it reads and writes (accumulators) are named by
@@ -78,8 +82,7 @@ void emulator_product_fence(void);
 void emulator_product_commit(void);
 void emulator_product_wait(size_t groups_in_flight);
 
-// What a fence orders: generic accesses with those of asynchronous operations, or mbarrier_init.
-void emulator_fence_async(int of_mbarrier_init);
+void emulator_fence_async(int proxies);  // a bit for each
 void emulator_set_registers(int increases, int registers);
 }
 
@@ -133,8 +136,8 @@ EMULATOR_INLINE void wgmma_fence() { emulator_product_fence(); }
 EMULATOR_INLINE void wgmma_commit() { emulator_product_commit(); }
 EMULATOR_INLINE void wgmma_wait(int pending) { emulator_product_wait((size_t)pending); }
 
-EMULATOR_INLINE void fence_proxy_async() { emulator_fence_async(0); }
-EMULATOR_INLINE void fence_mbarrier_init() { emulator_fence_async(1); }
+EMULATOR_INLINE void fence_proxy_async() { emulator_fence_async(3); }
+EMULATOR_INLINE void fence_mbarrier_init() { emulator_fence_async(4); }
 EMULATOR_INLINE void setmaxnreg(bool increase, int registers) {
     emulator_set_registers(increase, registers);
 }

@@ -39,8 +39,9 @@ struct MatrixProduct {
 struct ProductPart {
     MatrixProduct product;
     const char* shared;     // where address 0 lies
-    const uint32_t* a[4];   // its registers of a, if they are variables; else null, and `values`
-    uint32_t values[4];
+    const uint32_t* a[4];   // its registers of a, where they may be changed meanwhile; else null
+    uint32_t values[4];     // of them now
+    bool late[4];           // read when it lands; not what is const here, and lives as long as it is
     float* places[128];     // of its accumulators; if they lie in a row, only the first
     bool in_a_row;
 };

@@ -287,6 +287,7 @@ inline __attribute__((always_inline)) cudaError_t launch_kernel_ex(
             configured.launch.cooperative = one.val.cooperative != 0;
         } else {
             configured.launch.cluster = {extent.x, extent.y, extent.z};
+            configured.launch.has_cluster = true;
         }
     }
     // What the kernel's parameters convert to by themselves, as for nvcc; no cast.

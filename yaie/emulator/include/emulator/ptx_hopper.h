@@ -33,10 +33,15 @@ EMULATOR_INLINE void copy_bytes(void* to, const void* from, uint64_t bytes, void
     emulator_issue(emulator_bytes_copy(to, from, (uint32_t)bytes, barrier_at(barrier)));
 }
 
-// An operand of a product that is a variable can be changed while the product runs.
-EMULATOR_INLINE void operand(ProductPart& part, int i, uint32_t& x) { part.a[i] = &x; }
-EMULATOR_INLINE void operand(ProductPart& part, int i, const uint32_t& x) {
-    part.values[i] = x;
+// An operand of a product. An element, or what a reference names, can be changed while the product
+// runs; a variable of its own may be a copy that was made for the instruction.
+template <class Declared, class T>
+EMULATOR_INLINE void operand(ProductPart& part, int i, T&& x) {
+    part.values[i] = (uint32_t)x;
+    if constexpr (std::is_lvalue_reference_v<Declared>) {
+        part.a[i] = reinterpret_cast<const uint32_t*>(&x);
+        part.late[i] = !std::is_const_v<std::remove_reference_t<T>>;
+    }
 }
 
 EMULATOR_INLINE void wgmma(ProductCall& call, int n, bool bfloat16, bool add, int scale_a, int scale_b,
