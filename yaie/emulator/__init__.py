@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from yaie.emulator.build import CompileError, compile
 from yaie.emulator.checks import Report
+from yaie.emulator.empty import unwritten, watch_empty
 from yaie.emulator.launch import Checker, KernelError, Module
 from yaie.emulator.runtime import settings
 
-__all__ = ["Checker", "CompileError", "KernelError", "Module", "Report", "compile", "settings"]
+__all__ = [
+    "Checker",
+    "CompileError",
+    "KernelError",
+    "Module",
+    "Report",
+    "compile",
+    "settings",
+    "unwritten",
+    "watch_empty",
+]

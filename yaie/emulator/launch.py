@@ -20,6 +20,7 @@ from yaie.emulator.arena import Guarded, moved, spans
 from yaie.emulator.build import build, workers
 from yaie.emulator.checks import Report, describe, make_report
 from yaie.emulator.elements import Memory
+from yaie.emulator.empty import looks_for_unwritten
 from yaie.emulator.lines import Lines
 from yaie.emulator.rewrite import rewrite
 from yaie.emulator.shared import SharedArray, shared_arrays, static_bytes
@@ -207,6 +208,8 @@ class Checker:
             begin, size = span.begin, span.end - span.begin
             place = self._take(size, " and ".join(span.names), begin % 32, span.item)
             ctypes.memmove(place, begin, size)
+            if looks_for_unwritten():
+                lib.emulator_check_unwritten(place, size, span.item)
             self._places.append((begin, size, place))
             if not span.constant:  # what is only read may be mapped read-only
                 self._written.append(self._places[-1])

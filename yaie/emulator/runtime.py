@@ -91,6 +91,7 @@ def checker() -> ctypes.CDLL:
             "emulator_check_begin": (None, []),
             "emulator_check_end": (None, []),
             "emulator_check_range": (None, [c_void_p, c_size_t, c_int, c_int]),
+            "emulator_check_unwritten": (None, [c_void_p, c_size_t, c_size_t]),
             "emulator_check_symbol": (None, [c_size_t, c_size_t, c_char_p, c_int]),
             "emulator_num_findings": (c_size_t, []),
             "emulator_finding": (None, [c_size_t, POINTER(RawFailure)]),

@@ -368,6 +368,9 @@ void emulator_check_end() { checker.end(); }
 void emulator_check_range(void* begin, size_t size, int id, int on_host) {
     checker.add_range(begin, size, id, on_host != 0);
 }
+void emulator_check_unwritten(void* begin, size_t size, size_t item) {
+    checker.find_unwritten(reinterpret_cast<uintptr_t>(begin), size, item);
+}
 void emulator_check_symbol(size_t offset, size_t size, const char* kernel, int id) {
     checker.add_symbol(offset, size, kernel, id);
 }

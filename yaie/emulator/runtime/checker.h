@@ -77,6 +77,7 @@ class Checker final : public Observer {
     void begin();
     void end();
     void add_range(void* begin, size_t size, int id, bool on_host, uint32_t since = 0);
+    void find_unwritten(uintptr_t begin, size_t size, size_t item);
     void add_symbol(size_t offset, size_t size, const char* kernel, int id);
     const Range* find(uintptr_t address, size_t size);
 

@@ -48,6 +48,28 @@ bool Checker::host_copies(const void* begin, size_t size, bool writes) {
     return true;
 }
 
+// An argument, of elements of `item` bytes, where it shows the pattern of empty.py. In a large one that
+// was written in part no bytes are told.
+void Checker::find_unwritten(uintptr_t begin, size_t size, size_t item) {
+    constexpr uint32_t pattern[] = {0xffa5ffa5, 0xffa5ffa5};
+    const size_t step = item < 4 ? 8 : 4;
+    auto is_written = [&](size_t i) {
+        const size_t bytes = size - i < step ? size - i : step;
+        return bytes < 4 || memcmp(reinterpret_cast<void*>(begin + i), pattern, bytes) != 0;
+    };
+    std::vector<size_t> written;
+    for (size_t i = 0; i < size; i += step) {
+        if (is_written(i)) written.push_back(i);
+        if (written.size() > most_marked / step) return;
+    }
+    if (written.size() == (size + step - 1) / step || !find(begin, size)) return;
+    Range& range = ranges_[last_found_];
+    range.since = next_block_++;
+    for (size_t i : written) {
+        host_copies(reinterpret_cast<void*>(begin + i), size - i < step ? size - i : step, true);
+    }
+}
+
 // Of the launcher itself.
 void Checker::host_access(uintptr_t address, size_t size, Access kind, const void* site) {
     const Range* range = find(address, 1);
