@@ -6,6 +6,7 @@ memory system.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -252,10 +253,23 @@ def make_report(
     sites = runtime.sites()
     addresses = {f.site for f in raw} | {f.other_site for f in raw} | {s.address for s in sites}
     lines = Lines(library, addresses)
+    raw = [f for f in raw if not _waits_for_its_turn(f, lines, source)]
     findings = merge([describe(failure, lines, memories, source) for failure in raw])
     truncated = bool(runtime.checker().emulator_counters_truncated())
     untracked = [name_of(number, memories) for number in runtime.untracked()]
     return Report(findings, _accesses(sites, lines, memories), source, truncated, untracked)
+
+
+_UPDATE = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<what>[\w*][^=;]*?)\s*=[^=;]*(?P=what)")
+
+
+def _waits_for_its_turn(raw: runtime.RawFailure, lines: Lines, source: str) -> bool:
+    """Whether a volatile store follows a load of its address, but does not compute on what it read:
+    `while (*turn != me); *turn = me + 1;` loses nothing."""
+    if raw.text != b"lost" or str(raw.block) == str(raw.other_block):
+        return False
+    place, rows = lines.place(raw.site), source.splitlines()
+    return bool(place.header) or not _UPDATE.search(rows[place.line - 1])
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:

@@ -54,6 +54,11 @@ def _race(raw, here: Place, there: Place, memories, source: str) -> str:
         names = [f"{thread} of {block}" for thread, block in pairs]
     kinds = [runtime.ACCESSES[raw.access], runtime.ACCESSES[raw.other_access]]
     what = element(raw, memories, source)
+    if raw.text and across:
+        return (
+            f"In {here} {names[0]} reads and writes {what}, as {names[1]} does in {there}: thread "
+            "blocks run in no order, and an update may be lost"
+        )
     if raw.text:
         return (
             f"In {here} {names[0]} writes {what}, which {names[1]} has written in {there} after "

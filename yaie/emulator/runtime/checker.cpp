@@ -148,7 +148,8 @@ void Checker::begin_block(Core& core) {
     teams_.push_back(core.team_number);
     order_.begin_block(core.slots);
     begin_async(core);
-    if (loaded_.size() < core.slots) loaded_.resize(core.slots), updates_.resize(core.slots);
+    if (loaded_.size() < core.slots) loaded_.resize(core.slots);
+    updates_.assign(core.slots, Update());
     if (own_.size() < core.slots) own_.resize(core.slots), unset_.resize(core.slots);
     any_unset_ = false;
     counters.begin_block(core.slots);

@@ -62,6 +62,7 @@ struct Unset {
 struct Update {  // what a thread has read through a volatile pointer, and who had written it
     uintptr_t address = 0;
     Stamp writer = {};
+    bool again = false;  // not for the first time, so that it may have waited for a value
 };
 
 struct Agent {  // what accesses memory for a thread, and the time of its operation; 0: the thread

@@ -59,12 +59,14 @@ void HappensBefore::begin_block(uint32_t num_threads) {
     highest_ = 2;
 }
 
-bool HappensBefore::has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time) const {
+bool HappensBefore::has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time,
+                                     bool pending) const {
     auto has = [&](const Knowledge& knowledge) {
         return block < knowledge.earlier.size() &&
                kept_[knowledge.earlier[block]].has(other, time);
     };
-    return has(all_acquired_) || (used_[thread] && has(more_[thread].acquired));
+    if (has(all_acquired_) || !used_[thread]) return has(all_acquired_);
+    return has(more_[thread].acquired) || (pending && has(more_[thread].pending));
 }
 
 HappensBefore::More& HappensBefore::more(uint32_t thread) {

@@ -69,7 +69,9 @@ class HappensBefore {
         return used_[thread] && more_[thread].acquired.here.has(other, time);
     }
     // The same of a thread of an earlier thread block of the launch.
-    bool has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time) const;
+    // With `pending` also what its next fence would show it.
+    bool has_seen_earlier(uint32_t thread, size_t block, uint32_t other, uint32_t time,
+                          bool pending = false) const;
 
     void barrier();
     void barrier(uint32_t first, uint32_t end);  // of these threads only

@@ -117,15 +117,22 @@ bool Checker::conflicts(const Core& core, const Stamp& earlier, Touch touch, boo
 }
 
 // Whether a thread's volatile store follows its volatile load of the same address, and another
-// thread's store came between the two. `last` is the latest there.
+// thread's store came between the two, or may come: thread blocks run in no order, but here one after
+// another. `last` is the latest there.
 bool Checker::loses_update(uint32_t thread, uintptr_t address, const Stamp& last, Access kind,
                            Manner manner) {
     Update& mine = updates_[thread];
-    if (kind == Access::load && manner == Manner::is_volatile) return mine = {address, last}, false;
+    if (kind == Access::load && manner == Manner::is_volatile) {
+        return mine = {address, last, mine.address == address}, false;
+    }
     if (mine.address != address) return false;
     mine.address = 0;
-    return manner == Manner::is_volatile && last.block == next_block_ && last.thread != thread &&
-           last.touch() != Touch::atomic && memcmp(&last, &mine.writer, sizeof(last)) != 0;
+    if (manner != Manner::is_volatile || last.touch() == Touch::atomic) return false;
+    if (last.block != next_block_) {
+        return last.block >= first_block_ && !mine.again &&
+               !order_.has_seen_earlier(thread, last.block - first_block_, last.thread, last.time, true);
+    }
+    return last.thread != thread && memcmp(&last, &mine.writer, sizeof(last)) != 0;
 }
 
 void Checker::look_for_race(Core& core, const Range& range, uintptr_t address, size_t size,
