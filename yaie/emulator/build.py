@@ -90,7 +90,7 @@ _SOURCES = {
     ),
     "checker": (
         *("async_checks", "checker", "cluster_checks", "counters", "happens", "hooks", "shadow"),
-        *("races", "host_checks", "undefined", "unset"),
+        *("races", "host_checks", "product_checks", "undefined", "unset"),
     ),
 }
 
