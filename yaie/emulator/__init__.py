@@ -1,8 +1,9 @@
 """CUDA C++ on the CPU: execution, checks, and counts of what the memory system would do.
 
 A `.cu` file is compiled by the C++ compiler with headers that stand in for CUDA's own, and its
-thread blocks run on the cores of the CPU. What is not modeled: time, caches, occupancy,
-registers, tensor cores, TMA. Asynchronous copies (`cp.async`) land as late as allowed.
+thread blocks run on the cores of the CPU; runtime/core.h draws how. What is not modeled: time,
+caches, occupancy, registers, rounding inside tensor cores. Asynchronous copies and products land
+when the order of the schedule says so: as late as allowed, immediately, or in between.
 """
 
 from __future__ import annotations

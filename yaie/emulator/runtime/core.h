@@ -1,9 +1,44 @@
-// A CPU core runs one team at a time, by switching between its threads: the thread blocks that live
-// together, which are one, those of a cluster or, of a cooperative launch, those of the grid.
+// How a thread block runs.
 //
-// A thread runs until it ends or must wait, at a barrier or for the lanes of its warp. Then the
-// core switches directly to the next thread that can run. Threads that never wait use the same
-// stack, one after another.
+// A launch is spread over OS threads, a core each. A core runs one team after another: the thread
+// blocks that live together, which are one, those of a cluster or, of a cooperative launch, those of
+// the grid. A checked launch has one core, so that its events have one order.
+//
+//     kernel<<<4, 3>>>()        grid.cpp; what a GPU would refuse, limits.cpp refuses
+//           │
+//     ┌─────┴─────┐
+//   core 0      core 1
+//   team 0      team 1          "forward": 0 1 2 3, "reverse": 3 2 1 0, "random": by the seed
+//   team 3      team 2
+//
+// Within a team one thread runs until it ends or must wait; then the core switches directly to the
+// next that can run. A switch exchanges the stack and six registers (stacks.cpp). Below, three threads
+// and a barrier: │ is a thread that runs, ┊ one that waits on its own stack.
+//
+//   thread       0    1    2
+//                │                       starts on stack A
+//   __syncthreads┊ ─▶ │                  waits, so 1 starts on stack B
+//                ┊    ┊ ─▶ │             2 on stack C
+//                ┊    ┊    │  arrives    the last one: all may go on
+//                │ ◀────── ┊             the next in the ring does, until it waits or ends
+//                  ─▶ │    ┊             then 1
+//
+// Threads that never wait use one stack, one after another.
+//
+//              start              must wait
+//   fresh ─────────────▶ running ───────────▶ at_barrier, at_collective, at_mbarrier, …
+//                        │     ▲                │
+//                returns │     └──── ready ◀────┘  the last thread arrives, the lanes meet, a phase
+//                        ▼                         is complete
+//                       done
+//
+// If no thread can run, an asynchronous operation lands (async.cpp); if none is in flight, stuck()
+// tells the deadlock. In checked mode the compiler reports each access before it happens:
+//
+//   x = tile[i] ─▶ __tsan_read4 ─▶ Checker::access ─┬▶ find              which memory, or out of bounds
+//                  (hooks.cpp)     (checker.cpp)    ├▶ look_for_race     cells (shadow.h) say who was here,
+//                                                   │                    happens.h whether before
+//                                                   └▶ Counters::note    what the warp asks for together
 #pragma once
 
 #include <signal.h>
