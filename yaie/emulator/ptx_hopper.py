@@ -21,7 +21,7 @@ def _barrier(assembly: Assembly, parts: list[str], operand: str) -> str:
 def _init(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
     values = [f"(uint32_t)({assembly.value(operand)})" for operand in operands[1:]]
     given = ", ".join([_barrier(assembly, parts, operands[0]), *values])
-    return f"{_EMULATOR}mbarrier_{parts[1]}({given})"
+    return f"emulator_mbarrier_{parts[1]}({given})"
 
 
 def _arrive(assembly: Assembly, parts: list[str], operands: list[str]) -> str:
