@@ -639,6 +639,10 @@ PICTURES = {
         ),
         {"programs 9 to 17: 2 + 6 = 8 strips"},
     ),
+    "outer product": (
+        lambda: viz.draw_outer([1, 2, 3, 4], [5, 6]),
+        {"a row of b", "24", "6 numbers from shared memory"},
+    ),
     "asked": (
         lambda: draw_asked([Asked("a", 8, 1, lane, 0) for lane in (0, 31)], range(8, 16), 4),
         {"1 ldmatrix", "31", "8"},

@@ -32,7 +32,7 @@ _NAMES = {
     "results": "draw_bench draw_backends Rung draw_ladder Build draw_builds draw_profile",
     "flat_tree": "FlatView draw_flat_tree",
     "steps": "ScanStep draw_scan Search draw_search Stage draw_reduction Tray draw_tray",
-    "matmul": "ProductStep draw_product Part draw_owners draw_places",
+    "matmul": "ProductStep draw_product Part draw_owners draw_outer draw_places",
     "tensor_core": "draw_fragments pipeline replay draw_pipeline",
     "ring": "draw_ring draw_box draw_address_bits",
     "wgmma": "draw_descriptor Reads draw_reads draw_registers draw_roles",

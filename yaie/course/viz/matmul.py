@@ -143,6 +143,42 @@ def draw_owners(parts: Sequence[Part], at: Place | None = None) -> Figure:
     return page.figure
 
 
+# ---------------------------------------------------------------------------------- outer product
+
+
+def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) -> Figure:
+    """Draw what a thread adds to its sums in one step along k: every number of a times each of b.
+
+    Args:
+        a: its numbers of a column of a.
+        b: its numbers of a row of b.
+    """
+    cell, left, top = 0.36, 1.0, 0.74
+    loaded, products = len(a) + len(b), len(a) * len(b)
+    page = Page(left + len(b) * cell + 3.3, top + len(a) * cell * 0.75 + 0.2, at)
+    grid = page.grid(left, top, cell, cell * 0.75, 0.025)
+    page.put(grid.left, 0.16, "a row of b", style.SMALL, weight="bold")
+    page.put(MARGIN, 0.56, "a column of a", style.SMALL, weight="bold")
+    beside = -0.28 - 1, -0.28  # in cells
+    for row, number in enumerate(a):
+        grid.area((row, row + 1), beside, style.tint(style.ORANGE, 0.75), f"{number:g}")
+        for column, other in enumerate(b):
+            face = style.tint(style.BLUE, 0.2)
+            grid.cell(row, column, face, f"{number * other:g}")
+    for column, other in enumerate(b):
+        face = style.tint(style.GREEN, 0.6)
+        grid.area((-1.36, -0.36), (column, column + 1), face, f"{other:g}")
+    said = (
+        f"{loaded} numbers from shared memory",
+        f"{products} multiplications, each into a sum in a register",
+        f"{products / loaded:g} multiplications per number, {1 / 2:g} with one sum per thread",
+    )
+    for line, words in enumerate(said):
+        page.put(grid.x(len(b)) + 0.25, top + 0.2 + 0.22 * line, words, style.SMALL)
+    page.say(f"{len(a)} numbers of a column of a times {len(b)} of a row of b: {'; '.join(said)}")
+    return page.figure
+
+
 # ---------------------------------------------------------------------------------- banks
 
 

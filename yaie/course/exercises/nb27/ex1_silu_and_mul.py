@@ -65,9 +65,15 @@ def observe(path: Path, case: KernelCase, see: Observer) -> None:
 
 
 def draw(path: Path) -> Any:
-    """The first request of a warp for x."""
-    from yaie.course.viz.memory import draw_access
+    """The bytes of all sectors that the kernel touches, beside those of two operators of torch."""
+    from yaie.course.viz.grid import draw_traffic
 
     x, out = torch.randn(4, 512), cuda.poisoned(4, 256)
     report = cuda.report_of(path, "silu_and_mul_simple_f32", x, out, 4, 256)
-    return draw_access(cuda.accesses(report, name="x")[0])
+    own = {
+        words: 32 * sum(access.units for access in cuda.accesses(report, kind=kind))
+        for words, kind in (("read", "load"), ("written", "store"))
+    }
+    # silu reads the gates and writes its result, which the product reads with the up elements.
+    two = {"read": x.nbytes + out.nbytes, "written": 2 * out.nbytes}
+    return draw_traffic({"silu, then a product": two, "your kernel": own})
