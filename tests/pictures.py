@@ -676,16 +676,26 @@ PICTURES = {
         lambda: draw_online(OnlineStep((1.0, 3.0, -math.inf, 2.0, 5.0), 2, 4, 3.0, 1.5, 3.0)),
         {"4 of 5 scores", "3.000"},
     ),
+    "attention's ladder": (
+        lambda: viz.draw_ladder([viz.Rung("mma", 1, "y")], "cuDNN", "B4 H32 S4096 d64 full · H200"),
+        {"4 sequences, 32 heads, 4,096 tokens, head_dim 64, full · H200"},
+    ),
     "bench": (
         lambda: viz.draw_bench(
-            json.loads((DATA / "bench_kernels_h200.json").read_text()), ["silu_and_mul"]
+            json.loads((DATA / "bench_kernels_h200.json").read_text()), ["paged_attention"]
         ),
-        {"the ceiling", "triton", "cuda"},
+        {
+            "the ceiling", "triton",
+            "paged_attention, 1 sequence, contexts of 32,768, 32 query and 8 KV heads, "
+            "head_dim 128, block 16, bfloat16",
+        },
     ),
     "cache": (lambda: viz.draw_cache(cache_state()), {"root", "free"}),
     "ladder": (
-        lambda: viz.draw_ladder([viz.Rung("x", 0.004, "3 GB/s"), viz.Rung("lib", 1.2, "y")], "lib"),
-        {"3 GB/s, 0.4%", "y, 120%"},
+        lambda: viz.draw_ladder(
+            [viz.Rung("x", 0.004, "3 GB/s"), viz.Rung("lib", 1.2, "y")], "lib", "NVIDIA H200, B1"
+        ),
+        {"3 GB/s, 0.4%", "y, 120%", "NVIDIA H200, B1"},
     ),
 }  # fmt: skip
 

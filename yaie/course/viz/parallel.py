@@ -102,7 +102,9 @@ def draw_matrices(
         max(arrays[id(i)].shape[0] for i in items if isinstance(i, Matrix)) * cell
         for _, items in rows
     ]
-    page = Page(WIDTH, sum(tall) + len(rows) * 0.72 + 0.1, at)
+    page = Page(WIDTH, sum(tall) + len(rows) * 0.72 + 0.3, at)
+    key = "blue: above 0, red: below, white: 0; all matrices have one scale"
+    page.note(MARGIN, page.height - 0.14, key)
     y = 0.0
     for (title, items), height in zip(rows, tall, strict=True):
         page.put(MARGIN, y + 0.2, title, 9.5, weight="bold")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,30 @@ def _bar(
     grid.bar(row, 0, length, style.BLUE if ours else style.FAINT)
     grid.name(row, style.shorten(name, grid.left - 0.2, style.SMALL))
     grid.ax.put(grid.x(max(length, end)) + 0.1, grid.middle(row), words, style.SMALL)
+
+
+SPELLED = {
+    r"\bB1\b": lambda found: "1 sequence,",
+    r"\bB(\d+)\b": lambda found: f"{found[1]} sequences,",
+    r"\bctx(\d+)\b": lambda found: f"contexts of {int(found[1]):,},",
+    r"\bH(\d+)\b": lambda found: f"{found[1]} heads,",
+    r"\bS(\d+)\b": lambda found: f"{int(found[1]):,} tokens,",
+    r"\bheads (\d+)/(\d+)": lambda found: f"{found[1]} query and {found[2]} KV heads,",
+    r"\bd(\d+)\b": lambda found: f"head_dim {found[1]},",
+}
+
+
+def spelled(shape: str) -> str:
+    """A shape of the kept records in words: "B4 H32 S4096 d128 full" has four sequences.
+
+    What begins otherwise stays as it is, and so does what follows a dot: a GPU may be an H200.
+    """
+    if not re.match(r"B\d+ (H\d|ctx|skewed)", shape):
+        return shape
+    shape, dot, machine = shape.partition(" · ")
+    for pattern, words in SPELLED.items():
+        shape = re.sub(pattern, words, shape)
+    return shape.replace(",,", ",").removesuffix(",") + dot + machine
 
 
 def _ceiling(page: Page, grid: Grid, words: str) -> None:
@@ -58,6 +83,7 @@ def draw_ladder(
     style.check_some(rungs, "rungs")
     full = max(1.0, *(rung.share for rung in rungs))
     page = Page(9.4, 0.5 + 0.28 * len(rungs) + MARGIN, at)
+    title = spelled(title)
     page.put(MARGIN, 0.2, title, style.SMALL, weight="bold")
     grid = page.grid(3.0, 0.5, 4.4 / full, 0.28, gap_below=0.07)
     _ceiling(page, grid, ceiling)
@@ -85,7 +111,7 @@ def draw_bench(
     for name in operators:
         for row in record["results"]:
             if row["operator"] == name and row.get("ms") is not None:
-                cases.setdefault(f"{name}, {row['shape']}, {row['dtype']}", []).append(row)
+                cases.setdefault(f"{name}, {spelled(row['shape'])}, {row['dtype']}", []).append(row)
     if not cases:
         raise ValueError(f"record must have times of {' or '.join(operators)}, got none")
     rows = sum(map(len, cases.values())) + 1.25 * len(cases)
