@@ -59,7 +59,7 @@ static void attention_of(const char* name) {
     Attention a{q.data(), out.data(), lse.data(), stored[0].data(), stored[1].data(),
                 tables.data(), lengths, starts, heads * dim, F::KIND, 2, width, block, heads,
                 kv_heads, dim};
-    int64_t floats;
+    int64_t floats = 0;
     std::vector<Piece> pieces = plan(a, floats);
     std::vector<float> states(floats);
     Room room;

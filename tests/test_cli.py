@@ -54,6 +54,26 @@ def test_help_and_version(invoke):
     assert invoke("--version").output == f"yaie {yaie.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        (
+            "import yaie.cli as c; c.app(['--help'], standalone_mode=False)",
+            "torch numpy yaie.engine.llm",
+        ),
+        ("from yaie import LLM", "triton fastapi uvicorn matplotlib yaie.emulator.rewrite"),
+        ("import yaie.chat; from yaie import LLM, SamplingParams", "fastapi yaie.bench"),
+        ("import yaie.server.run", "triton transformers yaie.bench yaie.course"),
+    ],
+)
+def test_a_start_imports_only_what_it_needs(code, heavy):
+    """In place of a time: what takes seconds to import, or is another command's, is not there."""
+    heavy = ["transformers", "jupyter_client", *heavy.split()]
+    check = f"import sys; {code}; print([n for n in {heavy} if n in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert done.stderr == "[]\n" and done.returncode == 0
+
+
 def test_an_error_is_one_line_and_debug_shows_where(tmp_path):
     done = run("chat", "no-such-model", YAIE_CACHE=str(tmp_path))
     assert done.returncode == 1

@@ -31,11 +31,10 @@ struct Piece {  // of the work: queries first to last of a sequence, by the part
     int64_t state;  // where its partial result goes: rows × (head_dim + 2) floats
 };
 
-// The pieces of a batch; `floats` becomes what their partial results take.
+// The pieces of a batch; what their partial results take is added to `floats`.
 static inline std::vector<Piece> plan(const Attention& a, int64_t& floats) {
     std::vector<Piece> pieces;
     int64_t group = a.heads / a.kv_heads, tile = std::max<int64_t>(1, QUERY_ROWS / group);
-    floats = 0;
     for (int32_t s = 0; s < a.sequences; ++s) {
         int32_t queries = a.starts[s + 1] - a.starts[s], length = a.context_lens[s];
         int32_t parts = queries == 1 ? (length + PART - 1) / PART : 1;
@@ -106,8 +105,7 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
         int64_t token = start + p.first + row / group, head = p.kv_head * group + row % group;
         const float* from = a.q + token * a.q_stride + head * dim;
         for (int64_t i = 0; i < dim; ++i) q[row * dim + i] = from[i] * scale;
-        most[row] = -INFINITY;
-        total[row] = 0.0f;
+        most[row] = -INFINITY, total[row] = 0.0f;
     }
     memset(sums, 0, rows * dim * 4);
 
@@ -159,8 +157,7 @@ static void attend(const Attention& a, float scale, const Piece& p, float* state
         if (p.parts > 1) {
             float* state = states + p.state + row * (dim + 2);
             memcpy(state, sums + row * dim, dim * 4);
-            state[dim] = most[row];
-            state[dim + 1] = total[row];
+            state[dim] = most[row], state[dim + 1] = total[row];
             continue;
         }
         float* to = a.out + (token * a.heads + head) * dim;

@@ -7,7 +7,6 @@
 // Oracle    numpy and the gguf package, in tests/test_cpp.py
 // Idea      the compiler's vector extensions spell `a * b + c` once for x86-64 and arm64.
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -57,15 +56,12 @@ typedef float Quad __attribute__((vector_size(16)));
 template <int N>
 static inline Quad fold(const float* lanes) {
     typedef float Half __attribute__((vector_size(2 * N)));
+    if constexpr (N == 4) return load<Quad>(lanes);
     Half low, high;
     memcpy(&low, lanes, sizeof low);
     memcpy(&high, lanes + N / 2, sizeof high);
     low += high;
-    return fold<N / 2>((const float*)&low);
-}
-template <>
-inline Quad fold<4>(const float* lanes) {
-    return load<Quad>(lanes);
+    return fold<(N > 4 ? N / 2 : 4)>((const float*)&low);
 }
 static inline Quad fold(Floats value) { return fold<LANES>((const float*)&value); }
 static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
@@ -74,10 +70,7 @@ static inline Quad sums(Floats a, Floats b, Floats c, Floats d) {
     Quad second = PICK(r, s, 0, 4, 1, 5) + PICK(r, s, 2, 6, 3, 7);
     return PICK(first, second, 0, 1, 4, 5) + PICK(first, second, 2, 3, 6, 7);
 }
-static inline float sum(Floats value) {
-    Quad q = fold(value);
-    return (q[0] + q[2]) + (q[1] + q[3]);
-}
+static inline float sum(Floats value) { return sums(value, value, value, value)[0]; }
 
 static inline float largest(Floats value) {
     for (int i = 1; i < LANES; ++i) value[0] = value[i] > value[0] ? value[i] : value[0];
@@ -162,7 +155,11 @@ struct BF16 {
     }
 };
 static inline float scale_at(const uint8_t* at) {
+#if defined(__F16C__) && defined(__FLT16_MAX__)  // one instruction in place of ten
+    return load<_Float16>(at);
+#else
     return from_half<float>((uint32_t)load<uint16_t>(at));
+#endif
 }
 struct Q8_0 {  // GGUF: a scale in float16, and 32 signed bytes
     static constexpr int KIND = 3, GROUP = 32, BYTES = 34;
@@ -179,7 +176,8 @@ static inline Floats nibbles(const uint8_t* from, int v) {
 struct Q4_0 {  // GGUF: a scale, and 32 numbers of 4 bits, of which 8 is zero
     static constexpr int KIND = 4, GROUP = 32, BYTES = 18;
     static inline Floats unpack(const uint8_t* group, int v) {
-        return (nibbles(group + 2, v) - 8.0f) * scale_at(group);
+        float scale = scale_at(group);
+        return nibbles(group + 2, v) * scale - 8.0f * scale;  // exact: 15 bits at most
     }
 };
 struct Q4_1 {  // GGUF: a scale, a minimum, and 32 numbers of 4 bits

@@ -7,8 +7,9 @@
 // Moves     the weights once: they are what a product of a few tokens costs
 // Oracle    float64, in tests/test_cpp.py
 // Idea      a lane sums every LANES-th term, in order, whatever the tile; so a row of the result
-//           has the same bits with any number of tokens beside it. With more than two tokens,
-//           a panel is unpacked to float32 once, at an address at which no load crosses a cache line.
+//           has the same bits with any number of tokens beside it. For more than two tiles a panel
+//           is unpacked to float32 once. Four rows are four streams of reads in one page, which no
+//           processor foresees: each iteration asks for the bytes that come AHEAD.
 #pragma once
 #include <algorithm>
 
@@ -16,31 +17,31 @@
 
 constexpr int PANEL = 32, TOKENS = 128;
 constexpr int MOST = REGISTERS == 32 ? 6 : 2;  // tokens in a tile: all sums stay in registers
+constexpr int AHEAD = 8192;  // bytes: what a core reads while the first of them are on their way
 
 // M tokens by rows of weights, `stride` bytes apart, four at a time.
 template <class F, int M>
 static void strip(const uint8_t* weights, size_t stride, int64_t rows, const float* x,
                   size_t x_stride, int64_t size, float* out, size_t out_stride) {
+    const int64_t ahead = stride * F::GROUP == (size_t)size * F::BYTES ? AHEAD : 0;
     for (int64_t r = 0; r < rows; r += 4) {
-        auto row = [&](int64_t i) { return weights + std::min(r + i, rows - 1) * stride; };
-        const uint8_t *a = row(0), *b = row(1), *c = row(2), *d = row(3);
-        Floats sum_a[M] = {}, sum_b[M] = {}, sum_c[M] = {}, sum_d[M] = {};
-        for (int64_t k = 0; k < size; k += F::GROUP) {
+        const uint8_t *row[4], *next = weights + r * stride + ahead;
+        for (int i = 0; i < 4; ++i) row[i] = weights + std::min(r + i, rows - 1) * stride;
+        Floats sum[4][M] = {};
+        for (int64_t k = 0; k < size; k += F::GROUP, next += 4 * F::BYTES) {
+            for (int line = 0; line < 4 * F::BYTES; line += 64) __builtin_prefetch(next + line);
             for (int v = 0; v < F::GROUP / LANES; ++v) {
-                Floats in_a = F::unpack(a, v), in_b = F::unpack(b, v);
-                Floats in_c = F::unpack(c, v), in_d = F::unpack(d, v);
+                Floats in[4];
+                for (int i = 0; i < 4; ++i) in[i] = F::unpack(row[i], v);
                 for (int m = 0; m < M; ++m) {
                     Floats value = load<Floats>(x + m * x_stride + k + v * LANES);
-                    sum_a[m] += in_a * value;
-                    sum_b[m] += in_b * value;
-                    sum_c[m] += in_c * value;
-                    sum_d[m] += in_d * value;
+                    for (int i = 0; i < 4; ++i) sum[i][m] += in[i] * value;
                 }
             }
-            a += F::BYTES, b += F::BYTES, c += F::BYTES, d += F::BYTES;
+            for (int i = 0; i < 4; ++i) row[i] += F::BYTES;
         }
         for (int m = 0; m < M; ++m) {
-            Quad four = sums(sum_a[m], sum_b[m], sum_c[m], sum_d[m]);
+            Quad four = sums(sum[0][m], sum[1][m], sum[2][m], sum[3][m]);
             memcpy(out + m * out_stride + r, &four, std::min<int64_t>(4, rows - r) * 4);
         }
     }
@@ -58,19 +59,21 @@ static void multiply(const uint8_t* weights, size_t stride, int64_t rows, const 
                      size_t x_stride, int64_t tokens, int64_t size, float* out, size_t out_stride,
                      float* scratch) {
     bool aligned = F::KIND == F32::KIND && ((uintptr_t)weights | stride) % sizeof(Floats) == 0;
-    if (tokens > 2 && !aligned) {
-        for (int64_t r = 0; r < rows; ++r)
-            widen<F>(weights + r * stride, size, scratch + r * size);
+    if (tokens > 2 * MOST && !aligned) {
+        for (int64_t r = 0; r < rows; ++r) {
+            const uint8_t* row = weights + r * stride;
+            for (size_t i = 0; i < stride; i += 64) __builtin_prefetch(row + AHEAD + i);
+            widen<F>(row, size, scratch + r * size);
+        }
         multiply<F32>((const uint8_t*)scratch, size * 4, rows, x, x_stride, tokens, size, out,
                       out_stride, scratch);
         return;
     }
-    constexpr int LARGEST = F::KIND == F32::KIND ? MOST : 2;
     for (int64_t t = 0, m; t < tokens; t += m) {
-        int64_t left = tokens - t, strips = (left + LARGEST - 1) / LARGEST;
+        int64_t left = tokens - t, strips = (left + MOST - 1) / MOST;
         m = (left + strips - 1) / strips;  // 8 tokens are 4 and 4, not 6 and 2
-        strip_of<F, LARGEST>(m, weights, stride, rows, x + t * x_stride, x_stride, size,
-                             out + t * out_stride, out_stride);
+        strip_of<F, MOST>(m, weights, stride, rows, x + t * x_stride, x_stride, size,
+                          out + t * out_stride, out_stride);
     }
 }
 

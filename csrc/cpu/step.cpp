@@ -80,10 +80,8 @@ static void attend_all(Team& team, Room& room, const Attention& a, float scale,
     team.each(pieces.size(), [&](int64_t i) {
         with_float(a.kind, [&](auto f) { attend<decltype(f)>(a, scale, pieces[i], states, room); });
     });
-    auto is_split = [](const Piece& piece) { return piece.parts > 1; };
-    if (std::none_of(pieces.begin(), pieces.end(), is_split)) return;
-    team.each(pieces.size(), [&](int64_t i) {
-        if (is_split(pieces[i]) && pieces[i].part == 0) merge(a, pieces[i], states);
+    if (states) team.each(pieces.size(), [&](int64_t i) {
+        if (pieces[i].parts > 1 && pieces[i].part == 0) merge(a, pieces[i], states);
     });
 }
 
@@ -115,14 +113,13 @@ extern "C" void step(const Model* model, const Layer* layers, const Batch* batch
     a.kind = m.cache_kind, a.sequences = b.sequences, a.width = b.width, a.q_stride = qkv_size;
     a.block_size = m.block_size, a.heads = m.heads, a.kv_heads = m.kv_heads, a.head_dim = dim;
     const float scale = 1.0f / sqrtf((float)dim);
-    int64_t floats;
+    int64_t floats = 0;
     std::vector<Piece> pieces = plan(a, floats);
     float* total = call_room.floats(tokens * (2 * hidden + qkv_size + wide + m.inner) + floats);
     float *normed = total + tokens * hidden, *qkv = normed + tokens * hidden;
     float *attended = qkv + tokens * qkv_size, *inner = attended + tokens * wide;
-    float* states = inner + tokens * m.inner;
-    a.q = qkv;
-    a.out = attended;
+    float* states = floats ? inner + tokens * m.inner : nullptr;
+    a.q = qkv, a.out = attended;
     Team team;
 #pragma omp parallel num_threads(threads)
     {
@@ -141,8 +138,7 @@ extern "C" void step(const Model* model, const Layer* layers, const Batch* batch
         for (int64_t l = 0; l < m.num_layers; ++l) {
             const Layer& layer = layers[l];
             Attention mine = a;
-            mine.keys = layer.keys;
-            mine.values = layer.values;
+            mine.keys = layer.keys, mine.values = layer.values;
             multiply_all(team, room, layer.qkv, normed, tokens,
                          [&](int64_t t, int64_t n, const float* values, int64_t count) {
                              memcpy(qkv + t * qkv_size + n, values, count * 4);
@@ -267,9 +263,9 @@ extern "C" void reshape_and_cache(const uint8_t* keys, const uint8_t* values, in
 
 // q and out are float32; the fields of `attention` are those of the struct.
 extern "C" void paged_attention(const Attention* attention, double scale, int64_t threads) {
-    int64_t floats;
+    int64_t floats = 0;
     std::vector<Piece> pieces = plan(*attention, floats);
-    float* states = call_room.floats(floats);
+    float* states = floats ? call_room.floats(floats) : nullptr;
     Team team;
 #pragma omp parallel num_threads(threads)
     attend_all(team, thread_room, *attention, scale, pieces, states);

@@ -25,10 +25,16 @@ static inline void pause_briefly() {
 class Team {
 public:
     // Each thread of the team calls this with the same `count`; every number below it goes to one
-    // of them. All work is done, and seen by all threads, when it returns.
+    // of them. All work is done, and seen by all threads, when it returns. A thread takes runs of
+    // numbers, whose memory lies together: shorter ones towards the end.
     template <class Function>
     void each(int64_t count, Function work) {
-        for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) work(i);
+        const int64_t share = 2 * omp_get_num_threads();
+        for (int64_t i = next; i < count; i = next) {
+            int64_t end = i + (count - i + share - 1) / share;
+            if (next.compare_exchange_weak(i, end, std::memory_order_relaxed))
+                for (; i < end; ++i) work(i);
+        }
         meet();
     }
 

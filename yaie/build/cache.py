@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 PATIENCE = 120.0  # seconds to wait for another process that builds the same thing
 LIMIT = 1 << 30  # bytes of built files in one folder; what was used least recently goes first
 

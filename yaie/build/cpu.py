@@ -7,10 +7,9 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from yaie.build.cache import build_once, cache_root, content_hash
+from yaie.build.cache import CSRC, build_once, cache_root, content_hash
 from yaie.emulator import CompileError
 from yaie.emulator.build import compiler_version, run_compiler
-from yaie.emulator.rewrite import CSRC
 
 FOLDER = CSRC / "cpu"
 OPTIONS = ["-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-Wno-psabi"]

@@ -20,8 +20,6 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from yaie.build.cache import Built, build_once, cache_root, content_hash, remembered
-from yaie.emulator.rewrite import rewrite
-from yaie.emulator.shared import shared_arrays, too_much
 
 HERE = Path(__file__).resolve().parent
 INCLUDE = HERE / "include"
@@ -126,6 +124,10 @@ def build(source: str, path: str | Path, checked: bool, launcher: str = "") -> B
     What all kernels share is built at the same time, if it is not there yet.
     """
     path = Path(path)
+    # Not above: the engine compiles its own C++ by this module, and starts sooner without these.
+    from yaie.emulator.rewrite import rewrite
+    from yaie.emulator.shared import shared_arrays, too_much
+
     code = rewrite(source, path, checked).code
     options = _options(checked)
     if launcher:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from yaie.build.cache import CSRC
 from yaie.emulator.casts import saturate
 from yaie.emulator.launches import KERNEL, begin_with_bounds, refuse_calls, replace_launches
 from yaie.emulator.macros import Macros
@@ -37,7 +38,6 @@ _DECLARED = re.compile(r"\b(?:dim3|uint3|auto|int|unsigned|size_t)\s*[&*]?\s*$")
 _DECLARATION = re.compile(r"\s*(?:(?:static|const|constexpr)\s+)*(?:dim3|uint3)\b")
 _ASSEMBLY = re.compile(r"\b(?:asm|__asm__)\s*(?:(?:volatile|__volatile__)\s*)?\(")
 _CAST = re.compile(r"(\bcudaLaunch\w*Kernel\s*\()\s*\(\s*(?:const\s+)?void\s*\*\s*\)")
-CSRC = Path(__file__).resolve().parents[2] / "csrc"  # where headers are that files share
 # A file with Hopper's instructions is compiled for no other GPU.
 _HOPPER = """#include "emulator/ptx_hopper.h"
 #undef __CUDA_ARCH__
