@@ -59,9 +59,10 @@ print("both right")
 
 def python(*words: object, folder: Path | None = None) -> str:
     command = [sys.executable, "-X", "faulthandler", "-u", *map(str, words)]
-    # Linked by the compiler of this machine: the one that Python was built with may bring a C++
-    # library of its own, whose streams do not work beside torch's.
-    env = {**os.environ, "LDCXXSHARED": "c++ -shared"}
+    # Compiled and linked by the machine's own compiler: the one that Python was built with, or that
+    # CXX names, may bring a C++ library of its own, whose streams do not work beside torch's.
+    env = {k: v for k, v in os.environ.items() if k not in ("CC", "CXX")}
+    env["LDCXXSHARED"] = "c++ -shared"
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
