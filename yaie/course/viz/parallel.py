@@ -193,9 +193,9 @@ def draw_cuts(cuts: Cuts, at: Place | None = None) -> Figure:
         if number < len(signs):
             page.put(x - BETWEEN / 2, middle, signs[number], 11, ha="center")
     page.say(
-        f"x, {tokens} × {hidden}, times up.T, {hidden} × {inner}: each of {cuts.ranks} ranks has "
-        f"{part} of its columns and computes the same columns of the inner result. Times down.T, "
-        f"{inner} × {hidden}: each rank has the {part} rows that these columns need and computes "
+        f"The input x, {tokens} × {hidden}, times up.T, {hidden} × {inner}: each of {cuts.ranks} "
+        f"ranks has {part} of its columns and computes the same columns of the inner result. "
+        f"Times down.T, {inner} × {hidden}: each rank has the {part} rows that these columns need and computes "
         f"a summand of the whole result; an all-reduce adds the summands"
     )
     return page.figure
