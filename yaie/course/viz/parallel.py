@@ -195,8 +195,8 @@ def draw_cuts(cuts: Cuts, at: Place | None = None) -> Figure:
     page.say(
         f"The input x, {tokens} × {hidden}, times up.T, {hidden} × {inner}: each of {cuts.ranks} "
         f"ranks has {part} of its columns and computes the same columns of the inner result. "
-        f"Times down.T, {inner} × {hidden}: each rank has the {part} rows that these columns need and computes "
-        f"a summand of the whole result; an all-reduce adds the summands"
+        f"Times down.T, {inner} × {hidden}: each rank has the {part} rows that these columns need "
+        "and computes a summand of the whole result; an all-reduce adds the summands"
     )
     return page.figure
 
