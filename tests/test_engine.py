@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import make_tiny_model
 
+from yaie.course.author.gpu import first_token as long_prompt
 from yaie.course.author.gpu.engine_steps import decoding, first_token
 from yaie.engine import engine as engine_module
 from yaie.engine import graphs, inputs
@@ -740,3 +741,12 @@ def test_the_benchmark_of_steps_has_what_the_engine_asks_for(model):
     assert (row["prompt"], row["own"]) == (60, 16)
     assert row["cold ms"] > 0
     assert row["cached ms"] > 0
+
+
+def test_a_departure_of_answers_is_told_with_its_gap(model):
+    ms, answer = long_prompt.first_token(model, 40)
+    assert ms > 0
+    assert long_prompt.departure(answer, answer) is None
+    other = [*answer[:3], dataclasses.replace(answer[3], token_id=-1), *answer[4:]]
+    best, second = list(answer[3].top.values())
+    assert long_prompt.departure(answer, other) == {"token": 3, "gap": best - second}

@@ -34,18 +34,18 @@
 // Compiled  128 registers per thread with head_dim 64, else 168, none spilled (ptxas 13.0)
 #include "flash/hopper/tiles.cuh"
 
-// How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, but blocks of a
-// cache do not divide them, and they leave no place for the next queries.
+// How large everything is, for head_dim padded to DIM. Wide tiles of keys are fewer, and have fewer
+// turns, waits and reductions per score; but most blocks of a cache do not divide them.
 template <int DIM, bool WIDE>
 struct Sizes {
-    static constexpr int KEYS = DIM > 128 ? 64 : WIDE ? 176 : 128;  // per tile
+    static constexpr int KEYS = (WIDE ? 160 : 128) / (DIM > 128 ? 2 : 1);  // per tile
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
     static constexpr int STAGES = DIM <= 64 ? 8 : WIDE ? 4 : 5;  // places of the ring
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
-    static constexpr int Q_STAGES = DIM > 128 || WIDE ? 1 : 2;  // places for queries
+    static constexpr int Q_STAGES = DIM > 128 ? 1 : 2;  // places for queries
     static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;
     static constexpr int SHARED = (Q_STAGES * Q_TILE + STAGES * KV_TILE) * 2 + BARRIERS * 8 +
                                   Q_STAGES * (int)sizeof(Work);
@@ -147,6 +147,14 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         // your lines
         // exercise 26.2 end
     };
+    auto skip = [&] {  // a tile that only other consumers need
+        wait_for(turn);
+        release(turn++);
+    };
+    auto skip_keys = [&] {  // and this consumer's turn with them
+        skip();
+        begin_turn(), end_turn(consumer + 1 < CONSUMERS ? consumer + 1 : 0);
+    };
     // exercise 26.2 begin: who begins
     // your lines
     // exercise 26.2 end
@@ -166,7 +174,13 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if ((tile + 1) * KEYS > min(softmax.seen[0], softmax.seen[1]))
                 softmax.mask(scores, tile * KEYS);
         };
-        if (work.tiles > 0) {
+        int own = min(ROWS, work.rows - consumer * ROWS), end = turn + 2 * work.tiles;
+        int last = work.sequence.first_row + consumer * ROWS + own - 1;
+        // Of keys, to the last that this consumer sees. Of two, both compute all: it is no slower.
+        int tiles = CONSUMERS == 2 ? work.tiles
+                    : own <= 0     ? 0
+                                   : ceil_div(work.sequence.seen_by(last, flash.causal), KEYS);
+        if (tiles > 0) {
             const T* k_tile = wait_for(turn);
             wgmma_fence();
             multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
@@ -177,7 +191,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             softmax.raise(scores, factors);  // there is no output yet
             softmax.weigh(scores);
             pack<T, KEYS>(weights, scores);
-            for (int tile = 1; tile < work.tiles; ++tile, turn += 2) {
+            for (int tile = 1; tile < tiles; ++tile, turn += 2) {
                 k_tile = wait_for(turn + 1);
                 // exercise 26.2 begin: before the products
                 // your lines
@@ -203,14 +217,19 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 if (raised) rescale(out, factors);
                 pack<T, KEYS>(weights, scores);
             }
-            const T* v_tile = wait_for(turn + 1);
+            ++turn;
+            if (tiles < work.tiles) skip_keys();
+            const T* v_tile = wait_for(turn);
             wgmma_fence();
             add_values<T, DIM, KEYS>(out, weights, v_tile);
             wgmma_commit();
             wgmma_wait<0>();
-            release(turn + 1);
-            turn += 2;
+            release(turn++);
+        } else if (work.tiles > 0) {
+            skip();
         }
+        while (turn < end - 1) skip_keys(), skip();
+        if (turn < end) skip();  // the last values
         store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
         fence_proxy_async();  // before TMA writes where the output was
         mbarrier_arrive(&q_empty[place]);
@@ -243,10 +262,12 @@ template <typename T>
 static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
     return checked(flash, 256, [=](const Flash<T>& flash) {
         if (flash.head_dim <= 64) return launch<T, 64>(flash, stream);
-        bool wide = !flash.block_tables;
-        if (flash.head_dim <= 128 && wide) return launch<T, 128, true>(flash, stream);
-        if (flash.head_dim <= 128) return launch<T, 128>(flash, stream);
-        return launch<T, 256>(flash, stream);
+        auto fits = [&](int keys) { return !flash.block_tables || keys % flash.block_size == 0; };
+        if (flash.head_dim <= 128)
+            return fits(Sizes<128, true>::KEYS) ? launch<T, 128, true>(flash, stream)
+                                                : launch<T, 128>(flash, stream);
+        return fits(Sizes<256, true>::KEYS) ? launch<T, 256, true>(flash, stream)
+                                            : launch<T, 256>(flash, stream);
     });
 }
 

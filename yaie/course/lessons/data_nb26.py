@@ -77,7 +77,7 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
             its text.
         tiles: of keys that each consumer visits.
         head_dim: 64 has three consumers and tiles of 128 keys, 128 has two, and in `pingpong.cu`
-            tiles of 176.
+            tiles of 160.
         order: in which threads take their turns in the emulator.
     """
     path = CSRC / "flash/hopper/pingpong.cu"
@@ -86,8 +86,8 @@ def events(source: Path | str, tiles: int, head_dim: int, order: str = "forward"
     source = changed(source, path, {INCLUDE: INCLUDE + EVENTS})
     name = "pingpong" if "flash_pingpong_f16" in source else "producer"
     queries = 192 if head_dim <= 64 else 128
-    keys = 176 if head_dim > 64 and name == "pingpong" else 128
-    source = source.replace("return launch<T, 256>(", "return launch<T, 128>(")  # less to compile
+    keys = 160 if head_dim > 64 and name == "pingpong" else 128
+    source = source.replace("launch<T, 256", "launch<T, 128")  # less to compile
     q = torch.ones(queries, 1, head_dim).half()
     k = torch.ones(tiles * keys, 1, head_dim).half()
     out, lse = torch.empty_like(q), torch.empty(queries, 1)

@@ -51,13 +51,13 @@ def trace(path: Path, tiles: int, device: str = "cuda") -> list[Span]:
 
     Args:
         path: a file with the kernel of `csrc/flash/hopper/pingpong.cu`.
-        tiles: of 176 keys.
+        tiles: of 160 keys.
     """
     changes = {INCLUDE: INCLUDE + CLOCK, SHARED: SHARED + BEGIN}
     source = changed(path.read_text(encoding="utf-8"), path, changes)
     kernels = jit.load(source, name=str(path))
     q = torch.randn(128, 1, 128, device=device).half()
-    k = torch.randn(tiles * 176, 1, 128, device=device).half()
+    k = torch.randn(tiles * 160, 1, 128, device=device).half()
     out, lse = torch.empty_like(q), torch.zeros(128 + 2 * MOST * 4, device=device)
     kernels.flash_pingpong_f16(
         *(q, k, k, out, lse, None, None, None, None, 1, len(q), len(k), 1, 1, 128, 128, 128, 128),

@@ -150,10 +150,16 @@ EARLY = {
     "Vec<T> weights = load16(weight + column);": "const Vec<T>& weights = early[v];",
 }
 THREADS, PIECES = "constexpr int THREADS = ", "vecs <= 128 ? 1 : vecs <= 1024 ? 2 : 4"
-TURNS = dict.fromkeys(
-    ("named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);",
-     "named_barrier_arrive(TURN + next, 2 * WARP_GROUP);"), "",
-)  # fmt: skip
+TURNS = {
+    "named_barrier_sync(TURN + consumer, 2 * WARP_GROUP);": "",
+    "named_barrier_arrive(TURN + next, 2 * WARP_GROUP);": "",
+    # With no barrier after the loop ptxas counts a consumer's registers as before setmaxnreg: it
+    # spills, and waits for each product.
+    "if (consumer == 0) begin_turn();": "named_barrier_sync(TURN + consumer, WARP_GROUP);",
+}
+SKIPPED = "int tiles = CONSUMERS == 2 ? work.tiles"
+GIVEN = "                end_turn((consumer + 1) % CONSUMERS);\n"
+V_TILE = "                const T* v_tile = wait_for(turn + 2);"
 EXPONENTIAL = "exp2_approx(power)"
 POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2 to this
     power = fmaxf(power, -127.0f);
@@ -208,15 +214,19 @@ VARIANTS = {
     }),
     "flash_hopper": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": TURNS,
+        "pingpong, turns that end after the scores": {
+            GIVEN: "", V_TILE: GIVEN + V_TILE},
+        "pingpong, tiles skipped": {SKIPPED: SKIPPED.replace("== 2", "== 0")},
         "pingpong, weights after the products": {"                softmax.settle();\n": "",
                                                  "wgmma_wait<1>();": "wgmma_wait<0>();"},
         "pingpong, wherever ptxas puts the weights": {"                softmax.settle();\n": ""},
         "pingpong, a thread block for each tile": {"min(sms, all)": "all"},
         "pingpong, 8 heads together": {f"{TOGETHER}16;": f"{TOGETHER}8;"},
-        "pingpong, tiles of 128 keys": {"bool wide = !flash.block_tables;": "bool wide = false;"},
+        "pingpong, tiles of 128 keys": {"fits(Sizes<128, true>::KEYS)": "false"},
     }),
     "flash_hopper_64": Variants("flash/hopper/pingpong.cu", _attention, {
         "pingpong, no turns": TURNS,
+        "pingpong, no tile skipped": {SKIPPED: SKIPPED.replace("== 2", "== 3")},
         "pingpong, 2 consumers": {"DIM <= 64 ? 3 : 2,": "2,"},
         "pingpong, a quarter by a polynomial": {
             "constexpr float LOG2_E": POLYNOMIAL + "constexpr float LOG2_E",
