@@ -2,7 +2,8 @@
 
 Beside it stands what it consists of: the products of all layers by cuBLAS, and the attention of all
 layers by the fastest library. The tokens that follow are compared: where the kernels' part, the
-first two candidates must be about equally likely. Weights are random.
+first two candidates must be about equally likely. Weights are random, and no step is a graph: this
+one is so long that its kernels are launched while others run.
 
     python -m yaie.course.author.gpu.first_token --output first_token.json
 """
@@ -63,7 +64,7 @@ def first_token(model: Llama, length: int) -> tuple[float, list[TokenLogprob]]:
         *(model, Wordless()),
         EngineConfig(
             kv_cache_memory_bytes=2 << 30, max_model_len=length + 2 * TOKENS, max_num_seqs=8,
-            max_num_batched_tokens=STEP,
+            max_num_batched_tokens=STEP, enforce_eager=True,
         ),
     )  # fmt: skip
     times = []
