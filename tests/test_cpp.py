@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +20,8 @@ from test_pull_gguf import make_tiny_gguf
 from tiny import make_batch, make_pools, make_tiny_model
 
 from yaie import LLM, SamplingParams
-from yaie.bench import peer
+from yaie.bench import peer, spinning
+from yaie.bench import rounding as bench_rounding
 from yaie.build import cpu
 from yaie.emulator import build
 from yaie.engine.kv_cache import KVCacheManager
@@ -355,11 +358,54 @@ def test_a_peer_gets_the_same_weights_and_its_tokens_are_compared(tiny_model, tm
     for name, tensor in load_file(tiny_model / "model.safetensors").items():
         assert torch.equal(found[name].data, tensor), name
     asked = [{"first": 9.0, "rest": 9.0}, {"first": 0.5, "rest": 1.0}, {"first": 0.5, "rest": 2.0}]
-    asked = [one | {"tokens": 4, "resident_mb": 7, "answers": [[1, 2], [3, 4]]} for one in asked]
+    asked = [one | {"tokens": 4, "answers": [[1, 2], [3, 4]]} for one in asked]
     other = [one | {"rest": 4.0, "answers": [[1, 2], [3, 5]]} for one in asked]
     row = peer._compared({"yaie": asked, "llama.cpp": other}, first=False)
     assert row["yaie"]["rate"] == 3 and row["ratio"] == 3 and row["same_tokens"] == 0.75
     assert peer._compared({"yaie": asked, "llama.cpp": other}, first=True)["ratio"] == 1
+
+
+def test_a_record_keeps_each_format_beside_the_others(tmp_path):
+    path = tmp_path / "record.json"
+    peer.keep("q8_0", {"results": [1]}, path)
+    peer.keep("float32", {"results": [2]}, path)
+    record = peer.keep("q8_0", {"results": [3]}, path)
+    assert record == json.loads(path.read_text()) and record["benchmark"] == "peer"
+    assert (record["q8_0"]["results"], record["float32"]["results"]) == ([3], [2])
+    assert record["q8_0"]["machine"]["threads"] == torch.get_num_threads()
+    mine = peer.resident_mb(os.getpid())
+    assert 0 < mine["pss"] <= mine["rss"]
+
+
+def test_rounding_is_none_in_float32_and_grows_with_fewer_bits(tiny_model, monkeypatch):
+    monkeypatch.setattr(bench_rounding, "TEXTS", bench_rounding.TEXTS[:2])
+    found = {
+        form: bench_rounding.rounding(tiny_model, form) for form in ("float32", "q8_0", "q4_0")
+    }
+    assert found["float32"]["kl"] < 1e-6 and found["float32"]["same"] == 1
+    assert found["float32"]["kl"] < found["q8_0"]["kl"] < found["q4_0"]["kl"]
+
+
+def test_engines_that_spin_and_sleep_are_asked_alone_and_in_pairs(tmp_path, monkeypatch):
+    class Asked:
+        def __init__(self, *command, environment):
+            self.rate = 2 if "GOMP_SPINCOUNT" in environment else 3
+
+        def tell(self, prompts, max_tokens):
+            assert len(prompts) == 1
+
+        def hear(self):
+            return {"tokens": 10 * self.rate, "rest": 10.0}
+
+        def close(self):
+            pass
+
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")  # that of the process counts for neither
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    monkeypatch.setattr(spinning.peer, "Engine", Asked)
+    results = spinning.run("model", 2)["spinning"]["results"]
+    rates = {(r["backend"], r["engines"]): (r["sleeping"], r["spinning"]) for r in results}
+    assert rates == {(name, n): (2 * n, 3 * n) for name in ("cpp", "reference") for n in (1, 2)}
 
 
 # --------------------------------------------------------------------------------- the real model

@@ -297,6 +297,33 @@ def test_without_a_compiler_the_kept_record_is_shown(capsys):
     assert "install g++. Nothing can be measured here" in capsys.readouterr().out
 
 
+def test_the_engines_product_is_measured_in_every_format():
+    record = own_roof.measure_engine(rounds=1, rows=64) | {"copy": {"1": 10.0}}
+    assert [row["name"] for row in record["engine"]] == list(data_nb10.FORMATS)
+    sizes = [row["bytes"] / (64 * own_roof.SIZE) for row in record["engine"]]
+    assert sizes == [4, 2, 2, 34 / 32, 18 / 32, 20 / 32]
+    record["engine"][3]["gb_s"] = 8.5
+    assert data_nb10.engine_rates(record)[3] == "q8_0        8.5 GB/s,  85% of a copy"
+
+
+def test_a_line_for_each_format_and_case_beside_llama():
+    rates = {"yaie": {"rate": 30.0}, "llama.cpp": {"rate": 20.0}, "ratio": 1.5}
+    memory = {"yaie serve": {"rss": 130.0}, "llama.cpp": {"rss": 100.0}}
+    one = {
+        "results": [{"case": "1 stream"} | rates, {"case": "first token of 512"} | rates],
+        "memory_mb": memory,
+        "rounding": {"kl": 0.00123, "same": 0.97},
+    }
+    record = dict.fromkeys(data_nb10.FORMATS, one)
+    lines = data_nb10.beside_llama(record)
+    told = "float32 1 stream 30.0 and 20.0 tokens/s 1.50 times as fast"
+    assert len(lines) == 12 and " ".join(lines[0].split()) == told
+    assert "prompts/s" in lines[1]
+    assert data_nb10.memory_and_rounding(record)[3] == (
+        "q8_0       130 and  100 MB; KL 1.2e-03, the same token 97.0%"
+    )
+
+
 @pytest.mark.parametrize("draw", ["rungs", "roof", "threads", "norm", "split", "answers"])
 def test_a_picture_names_the_machine_of_its_figures(draw):
     figure = getattr(data_nb10, f"draw_{draw}")(KEPT)

@@ -119,18 +119,25 @@ def bench_engine(
         typer.Option("--course", help="Measure what notebook 28 draws, in minutes."),
     ] = False,
     peer: Annotated[
-        str | None, typer.Option(help="Only beside this engine, on a CPU: llama.cpp.")
+        str | None,
+        typer.Option(
+            help="Only beside this, on a CPU: llama.cpp, or spinning, yaie's own threads."
+        ),
     ] = None,
     output: Output = None,
 ) -> None:
     """Throughput and latency, what each idea is worth, and transformers' `generate` beside it."""
     if peer is not None:
         from yaie.bench import peer as beside
+        from yaie.bench import spinning
 
-        if peer != "llama.cpp":
-            raise ValueError(f'peer must be "llama.cpp", got {peer!r}')
+        if peer not in ("llama.cpp", "spinning"):
+            raise ValueError(f'peer must be "llama.cpp" or "spinning", got {peer!r}')
         with measuring(output):
-            beside.run(model, "float32" if dtype == "auto" else dtype, rounds or 5, output)
+            if peer == "spinning":
+                spinning.run(model, rounds or 5, output)
+            else:
+                beside.run(model, "float32" if dtype == "auto" else dtype, rounds or 5, output)
         return
     if course and output is None:
         from yaie.bench.files import own_path

@@ -3,7 +3,8 @@
 Each engine is a process of its own, which waits for its turn: so neither's threads or memory are
 the other's. llama.cpp comes with the package llama-cpp-python, in this Python or in the one that
 YAIE_PEER_PYTHON names; the course does not need it. Both choose greedily, and their tokens are
-compared.
+compared. Beside the times stand the memory of `yaie serve` and of a process of llama.cpp with room
+for as many tokens, and how far the format of the weights moves the model from float32.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +29,22 @@ CASES = {  # prompts, tokens of each, tokens of each answer
     "first token of 512": (1, 512, 1),
     "first token of 2,048": (1, 2048, 1),
 }
+CONTEXT = 4096  # tokens for which there is room in both caches when memory is compared
 GGUF_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def run(
     model: str, dtype: str = "float32", rounds: int = 5, output: str | Path | None = None
 ) -> dict[str, Any]:
-    """Measure, print a line per case, and return the record.
+    """Measure, print a line per case, and return the record of all that `output` has then.
 
     Args:
         model: a name or folder.
         dtype: float32, float16, bfloat16, q8_0, q4_0 or q4_1, of the weights in both.
         rounds: of each case, in each engine; the median counts.
-        output: where the record is kept as JSON.
+        output: where the record is kept as JSON, for one dtype beside the others.
     """
-    import torch
-
-    from yaie.bench.machine import describe
+    from yaie.bench.rounding import rounding
     from yaie.model.pull import find_model
 
     folder, results = find_model(model), []
@@ -52,10 +53,11 @@ def run(
         write_gguf(folder, path, GGUF_NAMES.get(dtype, dtype.upper()))
         theirs = os.environ.get("YAIE_PEER_PYTHON", sys.executable)
         engines = {
-            "yaie": _Engine(sys.executable, "-m", __name__, "yaie", str(folder), dtype),
-            "llama.cpp": _Engine(theirs, __file__, "llama.cpp", str(path), dtype),
+            "yaie": Engine(sys.executable, "-m", __name__, "yaie", str(folder), dtype),
+            "llama.cpp": Engine(theirs, __file__, "llama.cpp", str(path), dtype),
         }
         try:
+            memory = memory_of(folder, dtype, engines["llama.cpp"])
             for case, (count, length, answer) in CASES.items():
                 prompts = [[5 + (7 * i + 3 * n) % 400 for i in range(length)] for n in range(count)]
                 taken: dict[str, list[dict]] = {name: [] for name in engines}
@@ -66,18 +68,57 @@ def run(
                 print(_told(dtype, results[-1]), flush=True)
         finally:
             for engine in engines.values():
-                engine.process.stdin.close()
-                engine.process.wait()
-    record = {
-        "benchmark": "peer",
-        "dtype": dtype,
-        "rounds": rounds,
-        "machine": describe(torch.device("cpu")),
-    }
-    record |= {"date": time.strftime("%Y-%m-%d"), "results": results}
-    if output is not None:
-        Path(output).write_text(json.dumps(record, indent=1) + "\n")
+                engine.close()
+    measured = {"rounds": rounds, "results": results, "memory_mb": memory}
+    measured["rounding"] = rounding(folder, dtype)
+    return keep(dtype, measured, output)
+
+
+def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict[str, Any]:
+    """What was measured, with its date and machine, beside what `output` has already."""
+    import torch
+
+    from yaie.bench.machine import describe
+
+    path = None if output is None else Path(output)
+    record = json.loads(path.read_text()) if path is not None and path.exists() else {}
+    about = {"date": time.strftime("%Y-%m-%d"), "machine": describe(torch.device("cpu"))}
+    record = {"benchmark": "peer"} | record | {name: about | measured}
+    if path is not None:
+        path.write_text(json.dumps(record, indent=1) + "\n")
     return record
+
+
+def memory_of(folder: Path, dtype: str, other: Engine) -> dict[str, dict[str, float]]:
+    """RSS and PSS in MB of `yaie serve` and of another engine, after 8 prompts, one by one."""
+    from yaie.bench.process import serving
+
+    prompts, found = [[9 + 5 * i + n for i in range(100)] for n in range(8)], {}
+    options = ["--dtype", dtype, "--device", "cpu", "--num-blocks", str(CONTEXT // 16)]
+    with serving(str(folder), options) as server:
+        for prompt in prompts:
+            asked = {"model": server.name, "prompt": prompt, "max_tokens": 16, "temperature": 0}
+            request = urllib.request.Request(
+                f"{server.url}/v1/completions",
+                json.dumps(asked).encode(),
+                {"Content-Type": "application/json"},
+            )
+            urllib.request.urlopen(request).read()
+        found["yaie serve"] = resident_mb(server.pid)
+    for prompt in prompts:
+        other.ask([prompt], 16)
+    found["llama.cpp"] = resident_mb(other.process.pid)
+    for name, mb in found.items():
+        print(f"{dtype:9} memory of {name:10} RSS {mb['rss']:.0f} MB, PSS {mb['pss']:.0f} MB")
+    return found
+
+
+def resident_mb(pid: int) -> dict[str, float]:
+    """What a process has in memory: all of its pages (RSS), and those that several processes share
+    divided among these (PSS)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    fields = {line.split()[0]: line.split()[1] for line in lines[1:]}
+    return {name.lower(): round(int(fields[f"{name}:"]) / 1024, 1) for name in ("Rss", "Pss")}
 
 
 def _compared(taken: dict[str, list[dict]], first: bool) -> dict[str, Any]:
@@ -88,35 +129,48 @@ def _compared(taken: dict[str, list[dict]], first: bool) -> dict[str, Any]:
         row[name] = {
             "seconds": [round(s, 5) for s in seconds],
             "rate": statistics.median(asked[0]["tokens"] / s for s in seconds),
-            "resident_mb": asked[-1]["resident_mb"],
         }
     pairs = zip(*(asked[-1]["answers"] for asked in taken.values()), strict=True)
     same = [a == b for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)]
     row["same_tokens"] = sum(same) / len(same)
-    row["ratio"] = row["yaie"]["rate"] / row["llama.cpp"]["rate"]
+    ours, theirs = (row[name]["rate"] for name in taken)
+    row["ratio"] = ours / theirs
     return row
 
 
 def _told(dtype: str, row: dict[str, Any]) -> str:
     ours, theirs = row["yaie"], row["llama.cpp"]
-    memory = f"{ours['resident_mb']:.0f} and {theirs['resident_mb']:.0f} MB"
     return (
         f"{dtype:9} {row['case']:20} yaie {ours['rate']:8.2f}/s  llama.cpp {theirs['rate']:8.2f}/s"
-        f"  ratio {row['ratio']:.2f}  tokens alike {row['same_tokens']:.0%}  resident {memory}"
+        f"  ratio {row['ratio']:.2f}  tokens alike {row['same_tokens']:.0%}"
     )
 
 
-class _Engine:
+class Engine:
     """A process that answers prompts, one JSON object per line."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, environment: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
 
+    def close(self) -> None:
+        """End the process."""
+        self.process.stdin.close()
+        self.process.wait()
+
     def ask(self, prompts: Prompts, max_tokens: int) -> dict[str, Any]:
+        """The answers, and what they took: see `_serve`."""
+        self.tell(prompts, max_tokens)
+        return self.hear()
+
+    def tell(self, prompts: Prompts, max_tokens: int) -> None:
+        """Let the process begin."""
         self.process.stdin.write(json.dumps([prompts, max_tokens]) + "\n")
         self.process.stdin.flush()
+
+    def hear(self) -> dict[str, Any]:
+        """Wait for the answers."""
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError("an engine ended: for llama.cpp, `pip install llama-cpp-python`")
@@ -126,11 +180,12 @@ class _Engine:
 # ------------------------------------------------------------------------------- in the processes
 
 
-def _answer_as_yaie(folder: str, dtype: str) -> Any:
+def _answer_as_yaie(folder: str, dtype: str, backend: str = "auto") -> Any:
     from yaie import LLM
     from yaie.bench.drive import run_batch
 
-    engine = LLM(folder, dtype=dtype, exercises=False, device="cpu").engine
+    llm = LLM(folder, dtype=dtype, exercises=False, device="cpu", backend=backend)
+    engine = llm.engine
 
     def answer(prompts: Prompts, max_tokens: int) -> tuple[Prompts, float, float]:
         start = time.perf_counter()
@@ -149,7 +204,7 @@ def _answer_as_llama(path: str, _: str) -> Any:
     api.llama_log_set(quiet, None)
     model = api.llama_model_load_from_file(path.encode(), api.llama_model_default_params())
     params = api.llama_context_default_params()
-    params.n_ctx, params.n_batch, params.n_seq_max = 4096, 2048, 16
+    params.n_ctx, params.n_batch, params.n_seq_max = CONTEXT, 2048, 16
     params.kv_unified = True
     params.n_threads = params.n_threads_batch = len(os.sched_getaffinity(0))
     context = api.llama_init_from_model(model, params)
@@ -230,16 +285,16 @@ def write_gguf(folder: Path, path: Path, kind: str) -> None:
     writer.close()
 
 
-def _serve(name: str, path: str, dtype: str) -> None:
-    """Answer the lines of standard input until it ends."""
-    answer = (_answer_as_yaie if name == "yaie" else _answer_as_llama)(path, dtype)
+def _serve(name: str, path: str, *options: str) -> None:
+    """Answer the lines of standard input until it ends: with tokens, with the seconds up to the
+    first token of all prompts and from there on, and with how many tokens came in those."""
+    answer = (_answer_as_yaie if name == "yaie" else _answer_as_llama)(path, *options)
     for line in sys.stdin:
         prompts, max_tokens = json.loads(line)
         answers, first, rest = answer(prompts, max_tokens)
-        kilobytes = Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]
         tokens = len(prompts) * max(max_tokens - 1, 1)
         told = {"answers": answers, "first": first, "rest": rest, "tokens": tokens}
-        print(json.dumps(told | {"resident_mb": int(kilobytes) / 1024}), flush=True)
+        print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,13 @@ from itertools import count
 from pathlib import Path
 
 from yaie.engine.config import EngineConfig
-from yaie.engine.device import choose_device, choose_dtype, count_blocks, explain_shortage
+from yaie.engine.device import (
+    choose_device,
+    choose_dtype,
+    count_blocks,
+    explain_shortage,
+    return_freed_memory,
+)
 from yaie.engine.engine import Engine
 from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, chosen_parts
@@ -50,6 +56,7 @@ def start_engine(
             num_blocks = smallest(count_blocks(llama, config), shard, device)
             config = replace(config, num_blocks=num_blocks)
         arguments = (llama, Tokenizer(folder), config, parts)
+        return_freed_memory()
         if ranks is not None:
             return ParallelEngine(ranks, *arguments)
         return (Engine if shard.size == 1 else RankEngine)(*arguments)

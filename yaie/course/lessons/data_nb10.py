@@ -14,6 +14,7 @@ from yaie.course.viz.roofline import Point, Roof, draw_roofline
 
 Record = dict[str, Any]
 NAMES = {"float32": "float32", "bfloat16": "bfloat16", "q8_0": "Q8_0", "q4_0": "Q4_0"}
+FORMATS = ("float32", "float16", "bfloat16", "q8_0", "q4_0", "q4_1")  # of the engine's weights
 
 
 def machine(record: Record) -> str:
@@ -96,6 +97,42 @@ def _ways(rows: list[Record], roof: float, what: str, title: str) -> Figure:
         for row in rows
     ]  # fmt: skip
     return draw_ladder(bars, f"{what}, {roof / 1e9:.0f} GB/s", title)
+
+
+def engine_rates(record: Record) -> list[str]:
+    """A line for each format: how fast the engine's product of one token reads its weights."""
+    return [
+        f"{row['name']:9} {row['gb_s']:5.1f} GB/s, {1e9 * row['gb_s'] / copy_rate(record):4.0%} "
+        "of a copy"
+        for row in record["engine"]
+    ]
+
+
+def beside_llama(record: Record) -> list[str]:
+    """A line for each format and case: tokens per second of the engine and of llama.cpp."""
+    lines = []
+    for form in FORMATS:
+        for row in record[form]["results"]:
+            ours, theirs = row["yaie"]["rate"], row["llama.cpp"]["rate"]
+            unit = "prompts/s" if row["case"].startswith("first") else "tokens/s"
+            lines.append(
+                f"{form:9} {row['case']:21} {ours:7.1f} and {theirs:7.1f} {unit:9} "
+                f"{row['ratio']:5.2f} times as fast"
+            )
+    return lines
+
+
+def memory_and_rounding(record: Record) -> list[str]:
+    """A line for each format: memory of `yaie serve` and llama.cpp, and how far the model moved."""
+    lines = []
+    for form in FORMATS:
+        ours, theirs = (record[form]["memory_mb"][who] for who in ("yaie serve", "llama.cpp"))
+        moved = record[form]["rounding"]
+        lines.append(
+            f"{form:9} {ours['rss']:4.0f} and {theirs['rss']:4.0f} MB; KL {moved['kl']:.1e}, the "
+            f"same token {moved['same']:.1%}"
+        )
+    return lines
 
 
 def draw_answers(record: Record) -> Figure:

@@ -30,11 +30,13 @@ from yaie.emulator import CompileError
 from yaie.engine.llm import LLM
 from yaie.engine.sampling import SamplingParams
 from yaie.model.config import ModelConfig
+from yaie.model.gguf import quantize_rows
 from yaie.model.linear import Linear
 from yaie.model.pull import find_model
+from yaie.ops.cpp.native import GROUPS, Rows, product
 
 Record = dict[str, Any]
-KEPT = "10_roofline_cpu"
+KEPT, BESIDE = "10_roofline_cpu", "10_engine_cpu"
 FOLDER = ROOT / "csrc" / "roofline"
 ROWS, SIZE = 49_152, 576  # of lm_head of SmolLM2-135M
 BYTES = {"float32": 4.0, "bfloat16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}  # of a weight
@@ -56,6 +58,11 @@ Paths = Mapping[str, Path]  # of a learner's files, in place of those of FOLDER
 def kept() -> Record:
     """The record of one machine, in `notebooks/data`."""
     return paths.kept(KEPT)
+
+
+def kept_beside() -> Record:
+    """The record of `yaie bench engine --peer ...`: by format, and "spinning"."""
+    return paths.kept(BESIDE)
 
 
 def or_kept(measure: Callable[[], Record]) -> Record:
@@ -220,6 +227,32 @@ def _stored(rows: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]
     return stored, stand_for
 
 
+def measure_engine(rounds: int = 4, rows: int = ROWS) -> Record:
+    """Time the engine's own product of one token, with weights of each format.
+
+    Returns:
+        `engine`, a row for each format: `name`, `bytes` of the weights, `ms`, `gb_s`, `error`.
+    """
+    from gguf import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    weights, x, calls, found = 0.05 * torch.randn(rows, SIZE), torch.randn(1, SIZE), {}, {}
+    for form in ("float32", "float16", "bfloat16", *GROUPS):
+        if form in GROUPS:
+            stored = quantize_rows(weights.numpy(), form)
+            numbers = dequantize(stored.data.numpy(), GGMLQuantizationType[form.upper()])
+            stand_for = torch.from_numpy(numbers)
+        else:
+            stand_for = weights.to(getattr(torch, form))
+            stored = Rows(stand_for)
+        calls[form] = partial(product, x, [stored], None)
+        error = relative_error(calls[form]()[0], stand_for.double() @ x[0].double())
+        if not error < 1e-4:
+            raise RuntimeError(f"{form}: relative error {error:.1e}, so it was not timed")
+        found[form] = {"name": form, "bytes": stored.data.nbytes, "error": error}
+    return {"engine": _timed(calls, found, rounds)}
+
+
 def measure_norm(mine: Paths | None = None, rounds: int = 4) -> Record:
     """Time x + residual and its norm for 8,192 tokens, in two operators of torch and in one.
 
@@ -362,7 +395,8 @@ def main() -> None:
     parser.add_argument("--output", required=True)
     path, rounds = files.output_path(parser.parse_args().output), 12
     record = measure_roof(rounds) | measure_rungs(rounds=rounds) | measure_norm(rounds=rounds)
-    files.save(record | measure_split(rounds=rounds) | measure_answers(), path)
+    record |= measure_split(rounds=rounds) | measure_engine(rounds)
+    files.save(record | measure_answers(), path)
 
 
 if __name__ == "__main__":
