@@ -155,7 +155,13 @@ def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) 
     """
     cell, left, top = 0.36, 1.0, 0.74
     loaded, products = len(a) + len(b), len(a) * len(b)
-    page = Page(left + len(b) * cell + 3.3, top + len(a) * cell * 0.75 + 0.2, at)
+    said = (
+        f"{loaded} numbers from shared memory",
+        f"{products} multiplications, each into a sum in a register",
+        f"{products / loaded:.3g} multiplications per number, 0.5 with one sum per thread",
+    )
+    beside_it = max(3.3, 0.4 + max(style.text_width(words, style.SMALL) for words in said))
+    page = Page(left + len(b) * cell + beside_it, top + len(a) * cell * 0.75 + 0.2, at)
     grid = page.grid(left, top, cell, cell * 0.75, 0.025)
     page.put(grid.left, 0.16, "a row of b", style.SMALL, weight="bold")
     page.put(MARGIN, 0.56, "a column of a", style.SMALL, weight="bold")
@@ -168,11 +174,6 @@ def draw_outer(a: Sequence[float], b: Sequence[float], at: Place | None = None) 
     for column, other in enumerate(b):
         face = style.tint(style.GREEN, 0.6)
         grid.area((-1.36, -0.36), (column, column + 1), face, f"{other:g}")
-    said = (
-        f"{loaded} numbers from shared memory",
-        f"{products} multiplications, each into a sum in a register",
-        f"{products / loaded:g} multiplications per number, {1 / 2:g} with one sum per thread",
-    )
     for line, words in enumerate(said):
         page.put(grid.x(len(b)) + 0.25, top + 0.2 + 0.22 * line, words, style.SMALL)
     page.say(f"{len(a)} numbers of a column of a times {len(b)} of a row of b: {'; '.join(said)}")
