@@ -133,6 +133,15 @@ def test_every_drawing_function_is_among_the_pictures():
     assert drawing - set(re.findall(r"draw_\w+", shown)) == INNER
 
 
+def test_committed_pictures_are_no_wider_than_a_notebook():
+    notebooks = sorted(Path(__file__).parents[1].glob("notebooks/*.ipynb"))
+    assert len(notebooks) >= 30
+    for notebook in notebooks:
+        for content in re.findall(r'"image/png": "([^"\\]+)', notebook.read_text()):
+            width = int.from_bytes(base64.b64decode(content[:32])[16:20], "big")
+            assert 0 < width <= style.WIDTH * style.DPI + 1, (notebook.name, width)
+
+
 REPEATED = ["tree", "schedules", "sampling", "readme", "rounds", "bits", "shares", "heads of ranks"]
 
 
