@@ -23,6 +23,7 @@ from yaie.bench.drawn import LLAMA_8B, random_model
 from yaie.bench.machine import head
 from yaie.bench.protocol import CudaClock
 from yaie.course.author.gpu.engine_steps import Wordless
+from yaie.course.lessons.ladders import left
 from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.logprobs import TokenLogprob
@@ -35,14 +36,15 @@ LENGTH, STEP, TOKENS, ROUNDS = 8192, 8192, 16, 6
 WAYS = {"mma": "cuda", "Triton": "triton", "Hopper": "cuda_hopper"}  # of paged_attention
 
 
-def run(output: Path | None = None, raw: dict = LLAMA_8B, length: int = LENGTH) -> dict:
-    """Measure every way, and the parts of a step; what is known is saved after each."""
+def run(output: Path | None = None, skip: str | None = None, length: int = LENGTH) -> dict:
+    """Measure every way, and the parts of a step but for the library `skip`; what is known is
+    saved after each."""
     device = torch.device("cuda")
     kept = None if output is None else files.output_path(output)
-    config = ModelConfig.from_dict(raw | {"max_position_embeddings": 2 * length})
+    config = ModelConfig.from_dict(LLAMA_8B | {"max_position_embeddings": 2 * length})
     model = random_model(config, "bfloat16", device)
     record = head(device) | {"prompt": length, "step": STEP, "ways": {}}
-    record |= parts(model, length)
+    record |= parts(model, length, skip)
     answers = {}
     for name, backend in WAYS.items():
         model.backends = choose(STEP_OPERATORS, {"paged_attention": backend})
@@ -94,7 +96,7 @@ def departure(want: list[TokenLogprob], got: list[TokenLogprob]) -> dict | None:
     return None
 
 
-def parts(model: Llama, length: int) -> dict:
+def parts(model: Llama, length: int, skip: str | None = None) -> dict:
     """Milliseconds of all layers' products by cuBLAS, and of their attention by libraries."""
     config, device = model.config, model.embed.device
     clock = CudaClock(device, warm=True)
@@ -113,9 +115,8 @@ def parts(model: Llama, length: int) -> dict:
         for n in (heads, kv_heads, kv_heads)
     )
     libraries: dict[str, float | str] = {}
-    for name, prepare in prefill(
-        1, heads, length, config.head_dim, True, model.dtype
-    ).peers.items():
+    case = left(prefill(1, heads, length, config.head_dim, True, model.dtype), skip)
+    for name, prepare in case.peers.items():
         # Only FlashInfer takes fewer heads of keys than of queries.
         same = 1 if name.startswith("FlashInfer") else heads // kv_heads
         given = (x.repeat_interleave(same, dim=1) for x in (k, v))
@@ -134,4 +135,6 @@ def parts(model: Llama, length: int) -> dict:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, help="a JSON file")
-    run(parser.parse_args().output)
+    parser.add_argument("--skip", help="a word in the name of a library, which may have to compile")
+    given = parser.parse_args()
+    run(given.output, given.skip)
