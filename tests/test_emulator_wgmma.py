@@ -11,6 +11,18 @@ from yaie.build.nvcc import CSRC
 from yaie.emulator import Module, settings
 from yaie.emulator.runtime import ORDERS
 
+HEAD = """
+#include "hopper.cuh"
+__device__ __forceinline__ void by_reference(float (&c)[32], const uint32_t& first,
+                                             const uint32_t& second, uint64_t b) {
+    asm volatile("{.reg .pred add; setp.ne.b32 add, %8, 0;"
+                 "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0, %1, %2, %3}, "
+                 "{%4, %5, %4, %5}, %6, add, 1, 1, %7;}"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(first), "r"(second), "l"(b), "n"(0), "r"(1)
+                 : "memory");
+}
+"""
 PRODUCT = """
 __global__ void __launch_bounds__(256, 1) k{0}(const float* x, float* out, CUtensorMap) {{
     extern __shared__ __align__(1024) float staged[];
@@ -19,7 +31,8 @@ __global__ void __launch_bounds__(256, 1) k{0}(const float* x, float* out, CUten
     __syncthreads();
     uint64_t b = matrix_descriptor(staged, 128, 256, Swizzle::NONE);
     float c[32] = {{}}, sum = 0;
-    uint32_t kept[4] = {{0x3c003c00, 0x3c003c00, 0x3c003c00, 0x3c003c00}};
+    uint32_t kept[4];
+    for (int i = 0; i < 4; ++i) kept[i] = 0x3c003c00;
     {1}
     for (int i = 0; i < 32; ++i) sum += c[i];
     out[threadIdx.x] = sum;
@@ -42,6 +55,11 @@ IN_TURNS = """for (int i = 0; i < 3; ++i) {
         for (int j = 0; j < 4; ++j) a[j] = kept[j];
         wgmma_fence(); wgmma<__half, 64>(c, a, b); wgmma_commit();
     }"""
+TEMPORARY = """wgmma_fence();
+    for (int i = 0; i < 3; ++i) {
+        by_reference(c, kept[0] + i, kept[1] + i, b);
+        wgmma_commit();
+    }"""
 WRITE, FENCE, BARRIER = "staged[t] = x[t];", "fence_proxy_async();", "__syncthreads();"
 STORE = "if (t == 0) { tma_store(map, staged, 0); tma_store_commit(); tma_store_wait<0>(); }"
 LOAD = "if (t == 0) mbarrier_arrive_expect(&full, 512), tma_load(staged, map, &full, 0);"
@@ -51,6 +69,10 @@ RIGHT = {
     "a product": (PRODUCT, START + ALL),
     "fragments changed after the wait": (PRODUCT, START + ALL + "kept[1] = 0;" + START + ALL),
     "fragments of each turn of a loop": (PRODUCT, IN_TURNS + ALL),
+    "fragments that are temporary": (PRODUCT, TEMPORARY + ALL),
+    "fragments of each turn, with values": (PRODUCT, IN_TURNS.replace(
+        "a[4];", "a[4] = {kept[0], kept[1], kept[2], kept[3]};").replace(
+        "for (int j = 0; j < 4; ++j) a[j] = kept[j];", "") + ALL),
     "fragments read": (PRODUCT, START + "uint32_t first = kept[0];" + ALL + "sum += first;"),
     "fence, barrier, store": (COPY, WRITE + FENCE + BARRIER + STORE),
     "barrier, own fence, store": (COPY, WRITE + BARRIER + f"if (t == 0) {FENCE}" + STORE),
@@ -117,7 +139,7 @@ WRONG = {  # the kind, what stands in the line, and what is told of it
 }  # fmt: skip
 ALL_CASES = {**RIGHT, **{name: row[1:3] for name, row in WRONG.items()}}
 SOURCE = (
-    '#include "hopper.cuh"\n'
+    HEAD
     + "".join(kernel.format(i, code) for i, (kernel, code) in enumerate(ALL_CASES.values()))
     + """extern "C" cudaError_t run(const float* x, float* out, int which, cudaStream_t stream) {
     CUtensorMap map;

@@ -220,6 +220,7 @@ class Checker final : public Observer {
     void use_registers(Core& core, const Span* spans, size_t count, bool accumulates,
                        const void* site);
     void end_products(Core& core);
+    bool is_declared(uint32_t thread, uintptr_t address) const;
     void forget_fragments(uint32_t thread, uintptr_t begin, size_t size);
     void touch_registers(Core& core, uintptr_t address, size_t size, Access kind, const void* site);
     void touch_own(Core& core, uintptr_t address, size_t size, Access kind, const void* site);

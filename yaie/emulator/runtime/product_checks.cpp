@@ -100,6 +100,8 @@ void Checker::use_registers(Core& core, const Span* spans, size_t count, bool ac
             if (one.begin == begin && one.end == end) known = &one;
         }
         if (!known) {
+            // A temporary, or a variable whose scope is not known, may be another one by the next store.
+            if (!accumulates && !is_declared(me.linear, begin)) continue;
             mine.registers.push_back({begin, end, accumulates, true, 0, 1, nullptr, nullptr});
             mine.events = std::max<uint64_t>(mine.events, 1);
             known = &mine.registers.back();

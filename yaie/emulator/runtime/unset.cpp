@@ -27,6 +27,13 @@ void Checker::unset(Core& core, void* variable, size_t size, size_t item, const 
     if (any_products_) forget_fragments(thread.linear, begin, size);
 }
 
+bool Checker::is_declared(uint32_t thread, uintptr_t address) const {
+    for (const Unset& one : unset_[thread]) {
+        if (address - one.begin < one.size) return true;
+    }
+    return false;
+}
+
 void Checker::filled(Core& core, const void* begin, size_t size) {
     if (any_unset_ && core.stacks.holds(core.current->stack, begin)) {
         memset(core.stacks.marks(begin), 0, size);
