@@ -27,6 +27,8 @@ RIGHT = {
     "an element each": "out[blockIdx.x] = out[blockIdx.x] + x[blockIdx.x];",
     "a turn": "int me = atomicAdd(lock, 1);\n while (*turn != me) {}\n *turn = me + 1;",
     "a turn on one line": "int me = atomicAdd(lock, 1); while (*turn != me); *turn = me + 1;",
+    "a turn that another variable names": "int next = atomicAdd(lock, 1) + 1;\n"
+    "        while (*turn + 1 != next) {}\n        *turn = next;",
     "a turn that counts": "int me = atomicAdd(lock, 1); while (*turn != me) {} ++*turn;",
     "a flag that all raise": "if (!*turn) *turn = 1;",
     "the last one": "if (atomicAdd(lock, 1) == gridDim.x - 1) out[0] = out[0] + 1;",

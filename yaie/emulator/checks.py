@@ -260,7 +260,16 @@ def make_report(
     return Report(findings, _accesses(sites, lines, memories), source, truncated, untracked)
 
 
-_UPDATE = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=|(?P<what>[\w*][^=;]*?)\s*=[^=;]*(?P=what)")
+_COMPOUND = re.compile(r"\+\+|--|(?:[-+*/%&|^]|<<|>>)=")
+_ASSIGNED = re.compile(r"(\*?\(?\**[A-Za-z_]\w*(?:(?:->|\.)\w+|\[[^\]]*\])*\)?)\s*=(?!=)([^;]*)")
+
+
+def _is_update(line: str) -> bool:
+    """Whether a line of C++ has `++x`, `x += …` or `x = … x …`."""
+    return bool(_COMPOUND.search(line)) or any(
+        re.search(rf"(?<!\w){re.escape(place)}(?!\w)", value)
+        for place, value in _ASSIGNED.findall(line)
+    )
 
 
 def _waits_for_its_turn(raw: runtime.RawFailure, lines: Lines, source: str) -> bool:
@@ -269,7 +278,7 @@ def _waits_for_its_turn(raw: runtime.RawFailure, lines: Lines, source: str) -> b
     if raw.text != b"lost" or str(raw.block) == str(raw.other_block):
         return False
     place, rows = lines.place(raw.site), source.splitlines()
-    return bool(place.header) or not _UPDATE.search(rows[place.line - 1])
+    return bool(place.header) or not _is_update(rows[place.line - 1])
 
 
 def merge(findings: Sequence[Finding]) -> list[Finding]:

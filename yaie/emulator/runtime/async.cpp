@@ -21,13 +21,9 @@ constexpr uint64_t most_polls = 4096;  // after which something lands though thr
 
 Failure failure_of(Core& core, Kind kind, const void* site, const void* address, const char* words,
                    ...) {
-    Failure failure = {};
-    failure.kind = kind;
-    failure.error = 719;
-    failure.site = site;
+    Failure failure = failure_at(kind, 719, site);
     failure.block = core.here->index;
     if (core.current) failure.thread = core.current->index;
-    failure.range = -1;
     failure.address = (uint64_t)address;
     va_list values;
     va_start(values, words);

@@ -248,10 +248,7 @@ void emulator_end() {
 
 // What g++ has a function call at whose end a `return` is missing (-fsanitize=return).
 void __ubsan_handle_missing_return(const void*) {
-    Failure failure = {};
-    failure.kind = Kind::missing_return;
-    failure.error = 719;
-    failure.site = __builtin_return_address(0);
+    Failure failure = failure_at(Kind::missing_return, 719, __builtin_return_address(0));
     snprintf(failure.text, sizeof(failure.text), "a function ended without return");
     fail_here(failure);
 }

@@ -172,12 +172,9 @@ void Checker::end_block(Core& core) {
 // ------------------------------------------------------------------------------- findings
 
 Failure Checker::describe(Core& core, Kind kind, const void* site) const {
-    Failure finding = {};
-    finding.kind = kind;
-    finding.site = site;
+    Failure finding = failure_at(kind, 0, site);
     finding.block = core.here->index;
     if (core.current) finding.thread = core.current->index;
-    finding.range = unknown;
     return finding;
 }
 

@@ -305,10 +305,7 @@ void Core::attend(const void* site) {
 }
 
 void Core::stop(Kind why, const void* site) {
-    Failure failure = {};
-    failure.kind = why;
-    failure.error = why == Kind::stack_overflow ? 719 : 702;
-    failure.site = site;
+    Failure failure = failure_at(why, why == Kind::stack_overflow ? 719 : 702, site);
     failure.thread = current->index;
     fail(*this, failure);
 }

@@ -13,17 +13,9 @@ using namespace emulator;
 namespace {
 
 [[noreturn]] void refuse(const char* what, const char* why, const void* site) {
-    Core& core = *this_core;
-    Failure failure = {};
-    failure.kind = Kind::refused;
+    Failure failure = failure_of(*this_core, Kind::refused, site, nullptr, "%s %s", what, why);
     failure.error = 716;
-    failure.site = site;
-    failure.thread = core.current->index;
-    failure.block = core.here->index;
-    failure.range = -1;
-    failure.in_kernel = 1;
-    snprintf(failure.text, sizeof(failure.text), "%s %s", what, why);
-    fail(core, failure);
+    fail(*this_core, failure);
 }
 
 bool past_dynamic(const char* from, size_t bytes) {

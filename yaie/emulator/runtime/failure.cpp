@@ -90,21 +90,18 @@ const void* site_in(const Code& code, void* context) {
     return search.found;
 }
 
-Failure failure_at(Kind kind, int error, void* context) {
-    Failure failure = {};
-    failure.kind = kind;
-    failure.error = error;
+Failure failure_in(Kind kind, int error, void* context) {
     const Core* core = this_core;
-    failure.site = core && core->async.landing ? core->async.landing
-                                               : site_in(core ? core->code : launcher_code(), context);
+    const void* landing = core ? core->async.landing : nullptr;
+    Failure failure =
+        failure_at(kind, error, landing ? landing : site_in(core ? core->code : launcher_code(), context));
     if (core) failure.thread = core->current->index;
-    failure.range = -1;
     return failure;
 }
 
 // Ends a launcher that has crashed on the host.
 [[noreturn]] void launcher_crashed(int signal, siginfo_t* info, void* context) {
-    Failure failure = failure_at(Kind::launcher_fault, 719, context);
+    Failure failure = failure_in(Kind::launcher_fault, 719, context);
     failure.address = (uint64_t)info->si_addr;
     const char* what = signal == SIGFPE    ? "integer division by zero"
                        : signal == SIGABRT ? "abort() was called"
@@ -130,21 +127,21 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     }
     Failure failure;
     if (signal == SIGFPE) {
-        failure = failure_at(Kind::division, 719, context);
+        failure = failure_in(Kind::division, 719, context);
     } else if (signal == SIGABRT) {
-        failure = failure_at(Kind::trap, 719, context);
+        failure = failure_in(Kind::trap, 719, context);
         snprintf(failure.text, sizeof(failure.text), "abort()");
     } else if (core->stacks.in_guard(info->si_addr)) {
-        failure = failure_at(Kind::stack_overflow, 719, context);
+        failure = failure_in(Kind::stack_overflow, 719, context);
     } else if (core->past_shared(info->si_addr)) {
-        failure = failure_at(Kind::out_of_bounds, 700, context);
+        failure = failure_in(Kind::out_of_bounds, 700, context);
         failure.memory = Memory::shared;
         failure.range = -2;
         failure.extent = core->launch->shared_bytes;
         failure.offset = (char*)info->si_addr - (char*)core->here->dynamic_shared;
         failure.access = is_store(context) ? Access::store : Access::load;
     } else {
-        failure = failure_at(Kind::segmentation_fault, 700, context);
+        failure = failure_in(Kind::segmentation_fault, 700, context);
         failure.access = is_store(context) ? Access::store : Access::load;
     }
     failure.address = (uint64_t)info->si_addr;
@@ -165,7 +162,7 @@ void look_after(Core& core, void* context) {
         const bool checkers = observer && observer->holds_code(here);
         if (core.busy || ours || checkers || now - asked_at < grace) return;
         if (!core.code.holds(here) && now - asked_at < patience) return;
-        fail(core, failure_at(why, 702, context));
+        fail(core, failure_in(why, 702, context));
     }
     if (core.switches != switches_seen) {
         switches_seen = core.switches;
@@ -191,7 +188,7 @@ void on_tick(int, siginfo_t*, void* context) {
     if (!in_launcher() || !must_stop(why)) return;
     if (asked_at == 0) asked_at = cpu_seconds();
     if (launcher_code().holds(program_counter(context)) || cpu_seconds() - asked_at > patience) {
-        abandon_call(failure_at(why, 702, context));
+        abandon_call(failure_in(why, 702, context));
     }
 }
 

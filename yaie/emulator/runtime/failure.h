@@ -38,6 +38,13 @@ struct Failure {
     char text[256];  // an assertion's expression, a fault of the host
 };
 
+inline Failure failure_at(Kind kind, int error, const void* site) {
+    Failure failure = {};
+    failure.kind = kind, failure.error = error, failure.site = site;
+    failure.range = -1;
+    return failure;
+}
+
 // Keeps the first failure of the launch, stops all cores, and never returns.
 [[noreturn]] void fail(Core& core, Failure failure);
 

@@ -261,11 +261,7 @@ int emulator_launch(const Launch* launch) {
     if (this_core) return 1;  // a kernel may not launch kernels
     Kind why;
     if (in_launcher() && must_stop(why)) {
-        Failure failure = {};
-        failure.kind = why;
-        failure.error = 702;
-        failure.site = __builtin_return_address(0);
-        abandon_call(failure);
+        abandon_call(failure_at(why, 702, __builtin_return_address(0)));
     }
     std::lock_guard<std::mutex> lock(launch_mutex);
     if (has_failed) return last_error;  // after a fault nothing runs until Python has read it
@@ -319,20 +315,13 @@ int emulator_print(const char* format, ...) {
 }
 
 void emulator_assert_failed(const char* expression, const char*, int) {
-    Failure failure = {};
-    failure.kind = Kind::assertion;
-    failure.error = 710;
-    failure.site = __builtin_return_address(0);
+    Failure failure = failure_at(Kind::assertion, 710, __builtin_return_address(0));
     snprintf(failure.text, sizeof(failure.text), "%s", expression);
     fail_here(failure);
 }
 
 void emulator_trap() {
-    Failure failure = {};
-    failure.kind = Kind::trap;
-    failure.error = 719;
-    failure.site = __builtin_return_address(0);
-    fail_here(failure);
+    fail_here(failure_at(Kind::trap, 719, __builtin_return_address(0)));
 }
 
 int emulator_get_last_error() {

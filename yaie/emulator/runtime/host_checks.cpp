@@ -74,10 +74,7 @@ void Checker::find_unwritten(uintptr_t begin, size_t size, size_t item) {
 void Checker::host_access(uintptr_t address, size_t size, Access kind, const void* site) {
     const Range* range = find(address, 1);
     if (!range || range->memory != Memory::global || range->on_host) return;
-    Failure failure = {};
-    failure.kind = Kind::launcher_fault;
-    failure.error = 700;
-    failure.site = site;
+    Failure failure = failure_at(Kind::launcher_fault, 700, site);
     failure.memory = range->memory;
     failure.range = range->id;
     failure.offset = (int64_t)(address - range->begin);
