@@ -7,6 +7,7 @@ import torch
 from emulated import launcher
 
 from yaie.build import jit
+from yaie.emulator.checks import _is_update
 from yaie.emulator.runtime import ORDERS, settings
 
 KERNEL = """__global__ void k{0}(const float* x, volatile float* out, int* lock) {{
@@ -84,3 +85,10 @@ def test_an_update_that_a_thread_block_may_lose_is_told(module, name):
         assert found.kind == "race"
         assert SOURCE.splitlines()[found.line - 1].strip() == WRONG[name].splitlines()[-1].strip()
         assert "thread blocks run in no order, and an update may be lost" in found.message
+
+
+def test_which_lines_update_what_they_read():
+    for line in ("++*v;", "v[0] += 3;", "(*v) = (*v) * 2;", "if (x) *v = 2 + *v;"):
+        assert _is_update(line), line
+    for line in ("*turn = next;", "while (*turn != me); *turn = me + 1;", "s[i + k] = t[j + k];"):
+        assert not _is_update(line), line
