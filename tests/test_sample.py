@@ -28,7 +28,7 @@ from yaie.ops.sampling import sample
 
 INF = math.inf
 LAST = 1 - 2**-53  # the largest uniform number
-DRAWN = 2**-31.98  # of the largest probability: less is never drawn
+DRAWN = 2**-31.95  # of the largest probability: less is never drawn
 DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()}
 VOCABULARIES = (1, 2, 31, 33, 383, 1000, 2049, 4099)
 DEVICES = [
@@ -138,6 +138,29 @@ def test_large_vocabularies(size: int, device: str) -> None:
         wanted = draws.sample(logits, *given)
         chosen = logits.gather(1, torch.stack((got, wanted), dim=1))
         torch.testing.assert_close(chosen[:, 0], chosen[:, 1], rtol=1e-4, atol=1e-4)
+
+
+@each_device
+def test_the_maximum_may_be_anywhere(device: str) -> None:
+    """Near the first logits, which the kernel measures by, or so far above that it begins again;
+    and the first logits may be masked."""
+    logits = normal(1, 5000, torch.float32).repeat(6, 1)
+    logits[0, 4500], logits[1, 4500], logits[2, 4500] = 15.0, 33.0, 90.0
+    logits[3, :3100], logits[4, :4900] = -INF, -INF
+    logits[5, 3100:] -= 50.0
+    for setting in (
+        (1.0, 0, 1.0, 0.0),
+        (2.0, 0, 0.9, 0.0),
+        (3.0, 60, 1.0, 0.01),
+        (0.3, 0, 1.0, 0.0),
+    ):
+        for uniform in (0.2, 0.9, LAST):
+            given = parameters([setting] * 6, uniform)
+            got = sample(logits.to(device), *(t.to(device) for t in given), backend="cuda").cpu()
+            for row, token in zip(logits, got.tolist(), strict=True):
+                ids, mass = sorted_masses(row, setting)
+                before = math.fsum(mass[: ids.index(token)])
+                assert before - 1e-5 <= uniform <= before + mass[ids.index(token)] + 1e-5
 
 
 def test_ties_follow_the_reference() -> None:

@@ -9,55 +9,72 @@
 // Shapes    logits [rows, size], float32, float16 or bfloat16, size at most 2²⁴; temperature, top_p
 //           and min_p float32, top_k int32, uniform float64, tokens int64, each [rows]
 // Owns      each thread block: a row; each thread: its 16-byte chunks, 384 chunks apart
-// Moves     the logits 3 to 5 times: for the maximum, for the histogram, and for each list that is
-//           gathered. The first time comes from memory, the others from a cache that has room for
-//           them. 43 KiB of shared memory
-// Reaches   146 µs for 256 × 128,256 float32 logits with top-k 50 and top-p 0.9 on an H200, where
-//           FlashInfer takes 639 µs from probabilities; 184 µs with top-p alone, 139 µs without a
-//           filter
+// Moves     the logits twice, for the histogram and for the list; a few of them once more before.
+//           Once for temperature 0. More often if the maximum is far above the first 3,072 logits,
+//           or if tokens do not fit in the list. 75 KiB of shared memory, 59 on cards without so much
 // Oracle    a sort and sums in float64, in tests/test_sample.py
 // Idea      a histogram of the masses tells which bin holds a threshold and how much precedes the
 //           bin. Only the tokens of that bin are examined again: they are gathered in shared memory
-//           if they fit, and divided by the next 8 bits of their keys until one is left. Masses are
-//           integers up to 2³¹, so sums do not depend on the order of the threads. A token less
-//           likely than the largest by a factor of 2³² is never drawn.
-#include "common.cuh"
+//           if they fit, and divided by the next 8 bits of their keys until one is left. The
+//           histogram reaches from far below a reference to far above it, so one read serves it
+//           and finds the maximum: any logit near the maximum will do as the reference. Masses are
+//           integers, so sums do not depend on the order of the threads. A token less likely than
+//           the largest by a factor of 2³² is never drawn.
+#include "mma.cuh"  // exp2_approx
 
 constexpr int THREADS = 384, WARPS = THREADS / WARP;
-constexpr int BINS = 2048, LAST = BINS - 1;  // 64 bins per factor of 2 in mass; the last: mass 0
+constexpr int BINS_PER_OCTAVE = 32, OCTAVES = 32;  // an octave: a factor of 2 in mass
+constexpr int BINS = 2 * OCTAVES * BINS_PER_OCTAVE, LAST = BINS - 1;
+constexpr int BIN_SHIFT = 18;  // bits of a mass, as a float, after those that choose its bin
 constexpr int DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
-constexpr int INDEX_BITS = 24, KEY_BITS = 32 + INDEX_BITS;
-constexpr int CAPACITY = 2048;  // tokens that the list can hold
-constexpr int IN_FLIGHT = 3;    // loads per thread in flight together
-constexpr float LOG2_E = 1.44269504f, LARGEST = 3.4e38f;
+constexpr int INDEX_BITS = 24;  // of a key: the token; the other 32 are the logit
+constexpr int CAPACITY = 4096, LARGE = 6144;  // tokens that the list can hold, by card
+constexpr int SAMPLE = 8;  // tokens per thread that the reference is chosen from
+constexpr float LOG2_E = 1.44269504f;
 
-struct alignas(16) Amount {
-    uint64_t mass, count;
+struct Amount {
+    uint64_t mass;
+    unsigned count;
 };
+static __device__ Amount operator+(Amount a, Amount b) {
+    return {a.mass + b.mass, a.count + b.count};
+}
+static __device__ Amount operator-(Amount a, Amount b) {
+    return {a.mass - b.mass, a.count - b.count};
+}
 
-// 64-bit sums by 32-bit atomics: the thread whose addition overflows the lower half adds the carry.
+// First how many tokens each bin has, and the sum of what their masses have beyond the bin's least
+// mass. From `accumulate` on counts and masses up to the end of each bin; a mass has 64 bits.
 template <int SIZE>
 struct Histogram {
     unsigned count[SIZE], low[SIZE], high[SIZE];
 
     __device__ void clear() {
-        for (int bin = threadIdx.x; bin < SIZE; bin += THREADS)
-            count[bin] = low[bin] = high[bin] = 0;
+        for (int bin = threadIdx.x; bin < SIZE; bin += THREADS) count[bin] = low[bin] = 0;
     }
-    __device__ void add(int bin, unsigned mass) {
+    // 32-bit atomics are enough, since the first bits of a bin's masses are the same.
+    __device__ void add(int bin, unsigned excess) {
         atomicAdd(&count[bin], 1u);
-        if (mass == 0) return;
-        unsigned before = atomicAdd(&low[bin], mass);
-        if (before + mass < before) atomicAdd(&high[bin], 1u);
+        if (excess) atomicAdd(&low[bin], excess);
     }
-    __device__ Amount at(int bin) const {
+    __device__ Amount upto(int bin) const {
         return {(uint64_t)high[bin] << 32 | low[bin], count[bin]};
     }
-};
+    __device__ void set(int bin, Amount sum) {
+        count[bin] = sum.count, low[bin] = sum.mass, high[bin] = sum.mass >> 32;
+    }
+    __device__ Amount before(int bin) const { return bin == 0 ? Amount{0, 0} : upto(bin - 1); }
+    __device__ Amount in(int bin) const { return upto(bin) - before(bin); }
 
-struct Bin {
-    Amount before, in;  // before: of all bins to the left
-    int bin;
+    // The first bin at which the cumulative count or mass exceeds `target`. There must be one.
+    __device__ int passing(bool counts, uint64_t target) const {
+        int bin = 0;
+        for (int step = SIZE / 2; step > 0; step /= 2) {
+            Amount sum = upto(bin + step - 1);
+            if ((counts ? sum.count : sum.mass) <= target) bin += step;
+        }
+        return bin;
+    }
 };
 
 struct Token {
@@ -65,16 +82,22 @@ struct Token {
     int id;
 };
 
-struct Shared {
+struct alignas(8) Bins {
+    int first, end;  // without `end`
+    __device__ bool have(int bin) const { return first <= bin && bin < end; }
+};
+
+struct alignas(16) Shared {
     Histogram<BINS> coarse;
     Histogram<DIGITS> fine;
-    Token list[CAPACITY];
     Amount per_warp[WARPS];
-    Amount before, in;
-    int bin;
     float best[WARPS];
-    int listed, first, end;  // the list holds coarse bins first to end - 1
+    int listed, capacity;  // of the list
+    Bins near, far;  // whose tokens the list holds
+    unsigned any, all;  // bits that any, and that all keys have
     int token;
+
+    __device__ Token* list() { return reinterpret_cast<Token*>(this + 1); }
 };
 
 // What a thread needs to know about its row.
@@ -82,13 +105,41 @@ template <typename T>
 struct Row {
     const T* logits;
     int size;
-    float best, scale;  // the largest logit; log2(e) / temperature
+    float reference, scale;  // a logit; log2(e) / temperature
+    int dropped;             // how many bits of an excess are left out, so that sums have 32 bits
+    int top;                 // the bin of the largest logit
 
-    __device__ float exponent(float x) const { return (x - best) * scale; }  // of 2; at most 0
-    __device__ int bin(float x) const { return (int)fminf(exponent(x) * -64.0f, (float)LAST); }
-    __device__ unsigned mass(float x) const {
-        return bin(x) == LAST ? 0 : __float2uint_rn(exp2f(exponent(x)) * 2147483648.0f);
+    __device__ float exponent(float x) const { return (x - reference) * scale; }  // of 2
+    // exp((x − reference) / temperature), from 2⁻³² to below 2³², as the bits of a float. The first
+    // of them are the octave and its part: the bin, counted from the largest mass down.
+    __device__ unsigned bits(float x) const {
+        float mass = exp2_approx(exponent(x));
+        return __float_as_uint(fminf(fmaxf(mass, 0x1p-32f), 0x1.fffffep31f));
     }
+    static __device__ int bin(unsigned bits) {
+        return (__float_as_uint(0x1.fffffep31f) - bits) >> BIN_SHIFT;
+    }
+    __device__ int bin(float x) const { return bin(bits(x)); }
+    // What a mass has beyond the least of its bin.
+    __device__ unsigned excess(unsigned bits) const {
+        return (bits & ((1 << BIN_SHIFT) - 1)) >> dropped;
+    }
+    // The mass of tokens of a bin, in units of 2⁻²³ of the octave's least mass.
+    __device__ uint64_t mass(int bin, unsigned count, unsigned excess) const {
+        unsigned least = 2 * BINS_PER_OCTAVE - 1 - bin % BINS_PER_OCTAVE;
+        return ((uint64_t)count * least << BIN_SHIFT) + ((uint64_t)excess << dropped);
+    }
+    // A sum of a bin's masses in units that are the same for all bins: 2⁻³² of the least mass in the
+    // octave of the largest logit.
+    __device__ uint64_t weight(int bin, uint64_t mass) const {
+        if (mass == 0 || bin - top >= OCTAVES * BINS_PER_OCTAVE) return 0;
+        return (mass << 9) >> octaves(bin);
+    }
+    // The largest sum of a bin's masses whose weight is at most `target`.
+    __device__ uint64_t largest_sum(int bin, uint64_t target) const {
+        return ((((target + 1) << octaves(bin)) + 511) >> 9) - 1;
+    }
+    __device__ int octaves(int bin) const { return bin / BINS_PER_OCTAVE - top / BINS_PER_OCTAVE; }
 };
 
 // Keys in ascending order are logits in descending order, equals by ascending id. No two are equal.
@@ -102,19 +153,20 @@ static __device__ uint64_t key(float x, int id) {
 template <typename T, typename F>
 static __device__ void for_each(const T* logits, int size, F f) {
     constexpr int SIZE = Vec<T>::SIZE;
+    constexpr int LOADS = SIZE == 4 ? 3 : 2;  // in flight together: registers have room for these
     int past_boundary = reinterpret_cast<uintptr_t>(logits) % 16 / sizeof(T);
     int head = min(size, (SIZE - past_boundary) % SIZE), vecs = (size - head) / SIZE;
     int tail = head + vecs * SIZE;
     if (threadIdx.x < head) f(to_float(logits[threadIdx.x]), threadIdx.x);
     if (tail + threadIdx.x < size) f(to_float(logits[tail + threadIdx.x]), tail + threadIdx.x);
     const T* from = logits + head;
-    for (int v = threadIdx.x; v < vecs; v += IN_FLIGHT * THREADS) {
-        Vec<T> chunks[IN_FLIGHT];
+    for (int v = threadIdx.x; v < vecs; v += LOADS * THREADS) {
+        Vec<T> chunks[LOADS];
 #pragma unroll
-        for (int i = 0; i < IN_FLIGHT; ++i)
+        for (int i = 0; i < LOADS; ++i)
             if (v + i * THREADS < vecs) chunks[i] = load16(from + (v + i * THREADS) * SIZE);
 #pragma unroll
-        for (int i = 0; i < IN_FLIGHT; ++i) {
+        for (int i = 0; i < LOADS; ++i) {
             if (v + i * THREADS >= vecs) break;
 #pragma unroll
             for (int k = 0; k < SIZE; ++k)
@@ -123,66 +175,59 @@ static __device__ void for_each(const T* logits, int size, F f) {
     }
 }
 
-// The sum over the threads before this one; `total` becomes the sum over all. All threads call it.
-static __device__ Amount sum_before(Amount mine, Amount& total, Shared& s) {
+// The sum over the threads before this one. All threads call it.
+static __device__ Amount sum_before(Amount mine, Shared& s) {
     int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     Amount sum = mine;
     for (int step = 1; step < WARP; step *= 2) {
-        uint64_t mass = __shfl_up_sync(ALL_LANES, sum.mass, step);
-        uint64_t count = __shfl_up_sync(ALL_LANES, sum.count, step);
-        if (lane >= step) sum = {sum.mass + mass, sum.count + count};
+        Amount other{__shfl_up_sync(ALL_LANES, sum.mass, step),
+                     __shfl_up_sync(ALL_LANES, sum.count, step)};
+        if (lane >= step) sum = sum + other;
     }
     if (lane == WARP - 1) s.per_warp[warp] = sum;
     __syncthreads();
-    sum = {sum.mass - mine.mass, sum.count - mine.count};
-    total = {0, 0};
-    for (int w = 0; w < WARPS; ++w) {
-        Amount other = s.per_warp[w];
-        if (w < warp) sum = {sum.mass + other.mass, sum.count + other.count};
-        total = {total.mass + other.mass, total.count + other.count};
-    }
+    sum = sum - mine;
+    for (int w = 0; w < warp; ++w) sum = sum + s.per_warp[w];
     __syncthreads();  // wait until per_warp is read: the next call overwrites it
     return sum;
 }
 
-// The first bin at which the cumulative count or mass exceeds `target`. There must be one.
-template <int SIZE>
-static __device__ Bin passing(const Histogram<SIZE>& bins, bool counts, uint64_t target,
-                              Shared& s) {
-    constexpr int EACH = (BINS + THREADS - 1) / THREADS;
-    int first = threadIdx.x * EACH;
-    Amount sum = {0, 0};
-    for (int bin = first; bin < min(first + EACH, SIZE); ++bin) {
-        Amount in = bins.at(bin);
-        sum = {sum.mass + in.mass, sum.count + in.count};
+// Replace what is in each bin by the sum up to its end. mass(bin, count, excess) is that of a bin.
+template <int SIZE, typename F>
+static __device__ void accumulate(Histogram<SIZE>& bins, Shared& s, F mass) {
+    constexpr int EACH = ceil_div(SIZE, THREADS);
+    int first = threadIdx.x * EACH, end = min(first + EACH, SIZE);
+    Amount sum{0, 0};
+    for (int bin = first; bin < end; ++bin) {
+        sum = sum + Amount{mass(bin, bins.count[bin], bins.low[bin]), bins.count[bin]};
     }
-    Amount total, before = sum_before(sum, total, s);
-    for (int bin = first; bin < min(first + EACH, SIZE); ++bin) {
-        Amount in = bins.at(bin);
-        uint64_t start = counts ? before.count : before.mass, width = counts ? in.count : in.mass;
-        if (start <= target && target - start < width) {
-            s.bin = bin;
-            s.before = before;
-            s.in = in;
-        }
-        before = {before.mass + in.mass, before.count + in.count};
+    sum = sum_before(sum, s);
+    for (int bin = first; bin < end; ++bin) {
+        sum = sum + Amount{mass(bin, bins.count[bin], bins.low[bin]), bins.count[bin]};
+        bins.set(bin, sum);
     }
     __syncthreads();
-    return {s.before, s.in, s.bin};
 }
 
-// Gather the tokens of a coarse bin in the list, and those of all bins before it if there is room.
+// Gather the tokens of a coarse bin in the list; if there is room those of all bins before it, else
+// those of the bins `next`, which are wanted soon.
 template <typename T>
-static __device__ void gather(const Row<T>& row, Bin found, Shared& s) {
-    if (s.first <= found.bin && found.bin < s.end) return;
-    if (found.in.count > CAPACITY) return;
-    int first = found.before.count + found.in.count <= CAPACITY ? 0 : found.bin;
+static __device__ void gather(const Row<T>& row, int bin, Bins next, Shared& s) {
+    if (s.near.have(bin) || s.far.have(bin)) return;
+    unsigned upto = s.coarse.upto(bin).count, in = s.coarse.in(bin).count;
+    if (in > s.capacity) return;
+    Bins near{upto <= s.capacity ? 0 : bin, bin + 1}, far{0, 0};
+    if (near.first > 0 && next.first < next.end) {
+        next.end = min(next.end, bin);  // `bin` itself is in the list already
+        unsigned more = s.coarse.before(next.end).count - s.coarse.before(next.first).count;
+        if (next.first < next.end && in + more <= s.capacity) far = next;
+    }
     __syncthreads();  // wait until all threads have read the old list
-    if (threadIdx.x == 0) s.listed = 0, s.first = first, s.end = found.bin + 1;
+    if (threadIdx.x == 0) s.listed = 0, s.near = near, s.far = far;
     __syncthreads();
     for_each(row.logits, row.size, [&](float x, int id) {
-        int bin = row.bin(x);
-        if (first <= bin && bin <= found.bin) s.list[atomicAdd(&s.listed, 1)] = {x, id};
+        int place = row.bin(x);
+        if (near.have(place) || far.have(place)) s.list()[atomicAdd(&s.listed, 1)] = {x, id};
     });
     __syncthreads();
 }
@@ -190,48 +235,70 @@ static __device__ void gather(const Row<T>& row, Bin found, Shared& s) {
 // Call f(logit, id) for every token of a coarse bin, from the list if the bin is in it.
 template <typename T, typename F>
 static __device__ void for_each_of(const Row<T>& row, int bin, Shared& s, F f) {
-    if (s.first <= bin && bin < s.end) {
+    auto if_in = [&](float x, int id) {
+        if (row.bin(x) == bin) f(x, id);
+    };
+    if (s.near.have(bin) || s.far.have(bin))
         for (int i = threadIdx.x; i < s.listed; i += THREADS)
-            if (row.bin(s.list[i].logit) == bin) f(s.list[i].logit, s.list[i].id);
-    } else {
-        for_each(row.logits, row.size, [&](float x, int id) {
-            if (row.bin(x) == bin) f(x, id);
-        });
-    }
+            if_in(s.list()[i].logit, s.list()[i].id);
+    else
+        for (int id = threadIdx.x; id < row.size; id += THREADS)
+            if_in(to_float(row.logits[id]), id);
 }
 
-// Find the token at which the cumulative count or mass exceeds `target`; with `ties`, stop at the
-// group of tokens with that logit. Returns the amounts before and in it; without `ties`, s.token is
-// the token.
+// A group of tokens of a coarse bin: those whose keys begin with `prefix`.
+struct Group {
+    Amount before, in;  // of the bin's tokens, with masses in the bin's own units
+    uint64_t prefix;
+    int shift;
+};
+
+// All tokens of a coarse bin, with the first bits that their keys have in common; amounts of 0.
 template <typename T>
-static __device__ Bin search(const Row<T>& row, bool counts, uint64_t target, bool ties,
-                             Shared& s) {
-    Bin found = passing(s.coarse, counts, target, s);
-    int bin = found.bin;
-    if (bin == LAST) return found;  // possible with counts only: its tokens have no mass
-    gather(row, found, s);
-    uint64_t prefix = 0;
-    int shift = KEY_BITS;
-    while (found.in.count > 1 && shift > (ties ? INDEX_BITS : 0)) {
+static __device__ Group whole(const Row<T>& row, int bin, Shared& s) {
+    if (threadIdx.x == 0) s.any = 0, s.all = ~0u;
+    __syncthreads();
+    unsigned any = 0, all = ~0u;
+    for_each_of(row, bin, s, [&](float x, int id) {
+        unsigned bits = key(x, id) >> INDEX_BITS;
+        any |= bits, all &= bits;
+    });
+    for (int step = WARP / 2; step > 0; step /= 2) {
+        any |= __shfl_xor_sync(ALL_LANES, any, step);
+        all &= __shfl_xor_sync(ALL_LANES, all, step);
+    }
+    if (threadIdx.x % WARP == 0) atomicOr(&s.any, any), atomicAnd(&s.all, all);
+    __syncthreads();
+    int differing = max(1, 32 - __clz(s.any & ~s.all));
+    return {{0, 0}, {0, 0}, (uint64_t)s.any >> differing, differing + INDEX_BITS};
+}
+
+// Divide a coarse bin, digit by digit, until its group at which the cumulative count or mass
+// exceeds `target` has a single token or, with `ties`, a single logit.
+template <typename T>
+static __device__ Group divide(const Row<T>& row, int bin, bool counts, uint64_t target, bool ties,
+                               Shared& s) {
+    Group found = whole(row, bin, s);
+    do {
+        int left = found.shift > INDEX_BITS ? found.shift - INDEX_BITS : found.shift;
+        int width = min(left, DIGIT_BITS), shift = found.shift - width;
         s.fine.clear();
         __syncthreads();
         for_each_of(row, bin, s, [&](float x, int id) {
             uint64_t bits = key(x, id);
-            if (bits >> shift == prefix)
-                s.fine.add(bits >> (shift - DIGIT_BITS) & (DIGITS - 1), row.mass(x));
+            if (bits >> found.shift == found.prefix)
+                s.fine.add(bits >> shift & ((1 << width) - 1), row.excess(row.bits(x)));
         });
         __syncthreads();
-        shift -= DIGIT_BITS;
-        Amount before = found.before;
-        found = passing(s.fine, counts, target - (counts ? before.count : before.mass), s);
-        found.before = {before.mass + found.before.mass, before.count + found.before.count};
-        prefix = prefix << DIGIT_BITS | found.bin;
-    }
-    if (ties) return found;
-    for_each_of(row, bin, s, [&](float x, int id) {
-        if (key(x, id) >> shift == prefix) s.token = id;
-    });
-    __syncthreads();
+        accumulate(s.fine, s, [&](int, unsigned count, unsigned excess) {
+            return row.mass(bin, count, excess);
+        });
+        uint64_t passed = counts ? found.before.count : found.before.mass;
+        int digit = s.fine.passing(counts, target - passed);
+        found = {found.before + s.fine.before(digit), s.fine.in(digit),
+                 found.prefix << width | digit, shift};
+        __syncthreads();  // wait until all threads have read the bins
+    } while (found.in.count > 1 && found.shift > (ties ? INDEX_BITS : 0));
     return found;
 }
 
@@ -241,65 +308,148 @@ static __device__ float block_max(float value, Shared& s) {
     if (threadIdx.x % WARP == 0) s.best[threadIdx.x / WARP] = value;
     __syncthreads();
     for (int warp = 0; warp < WARPS; ++warp) value = fmaxf(value, s.best[warp]);
+    __syncthreads();  // wait until `best` is read: the next call overwrites it
     return value;
 }
 
-// The mass of `all` that top-k, top-p and min-p keep; min-p alone would keep `likely`.
+static __device__ uint64_t share(double part, uint64_t mass) {
+    return min((uint64_t)(part * mass), mass - 1);
+}
+
+// The bins in which the draw can end if the mass that is kept is from `least` to `most`.
+static __device__ Bins drawn_from(double uniform, uint64_t least, uint64_t most, Shared& s) {
+    int first = s.coarse.passing(false, least > 0 ? share(uniform, least) : 0);
+    return {first, s.coarse.passing(false, share(uniform, most)) + 1};
+}
+
+// The mass that top-k keeps, with all ties.
 template <typename T>
-static __device__ uint64_t kept_mass(const Row<T>& row, int top_k, float top_p, uint64_t all,
-                                     uint64_t likely, Shared& s) {
-    if (top_k > 0 && top_k < row.size) {
-        Bin last = search(row, true, top_k - 1, true, s);
-        all = last.before.mass + last.in.mass;
+static __device__ uint64_t kept_by_top_k(const Row<T>& row, int top_k, Shared& s) {
+    int bin = s.coarse.passing(true, top_k - 1);
+    Amount before = s.coarse.before(bin);
+    if (s.coarse.in(bin).mass == 0) return before.mass;
+    gather(row, bin, {0, 0}, s);
+    Group last = divide(row, bin, true, top_k - 1 - before.count, true, s);
+    return before.mass + row.weight(bin, last.before.mass + last.in.mass);
+}
+
+// The mass that top-p keeps of `all`, with the first of the tokens that tie with the last.
+template <typename T>
+static __device__ uint64_t kept_by_top_p(const Row<T>& row, float top_p, uint64_t all,
+                                         double uniform, Shared& s) {
+    uint64_t target = max((uint64_t)ceil((double)top_p * all), (uint64_t)1) - 1;
+    int bin = s.coarse.passing(false, target);
+    uint64_t before = s.coarse.before(bin).mass, upto = min(s.coarse.upto(bin).mass, all);
+    gather(row, bin, drawn_from(uniform, before, upto, s), s);
+    uint64_t wanted = row.largest_sum(bin, target - before);
+    Group last = divide(row, bin, false, wanted, true, s);
+    uint64_t each = last.in.mass / last.in.count;
+    uint64_t ties = (wanted - last.before.mass) / each + 1;
+    return before + row.weight(bin, last.before.mass + ties * each);
+}
+
+// The mass that min-p keeps of `all`: that of logits of at least `least`.
+template <typename T>
+static __device__ uint64_t kept_by_min_p(const Row<T>& row, float least, uint64_t all,
+                                         double uniform, Shared& s) {
+    int bin = row.bin(least);
+    uint64_t before = s.coarse.before(bin).mass, upto = s.coarse.upto(bin).mass;
+    if (before >= all || before == upto) return min(before, all);
+    gather(row, bin, drawn_from(uniform, before, min(upto, all), s), s);
+    uint64_t mine = 0;
+    for_each_of(row, bin, s, [&](float x, int) {
+        if (x >= least) mine += row.mass(bin, 1, row.excess(row.bits(x)));
+    });
+    Amount sum = sum_before({mine, 0}, s);
+    if (threadIdx.x == THREADS - 1) s.per_warp[0].mass = sum.mass + mine;
+    __syncthreads();
+    uint64_t kept = s.per_warp[0].mass;
+    __syncthreads();
+    return min(before + row.weight(bin, kept), all);
+}
+
+// The token at which the cumulative mass exceeds `target`.
+template <typename T>
+static __device__ void draw(const Row<T>& row, uint64_t target, Shared& s) {
+    int bin = s.coarse.passing(false, target);
+    gather(row, bin, {0, 0}, s);
+    uint64_t wanted = row.largest_sum(bin, target - s.coarse.before(bin).mass);
+    Group one = divide(row, bin, false, wanted, false, s);
+    for_each_of(row, bin, s, [&](float x, int id) {
+        if (key(x, id) >> one.shift == one.prefix) s.token = id;
+    });
+}
+
+// Fill the histogram of the row. Returns the largest logit, +∞ if the row has a NaN.
+template <typename T>
+static __device__ float fill(Row<T>& row, Shared& s) {
+    float best = -INFINITY;
+    for (int i = threadIdx.x; i < min(row.size, SAMPLE * THREADS); i += THREADS)
+        best = fmaxf(best, to_float(row.logits[i]));
+    best = block_max(best, s);
+    while (true) {
+        row.reference = isinf(best) ? 0.0f : best;
+        s.coarse.clear();
+        __syncthreads();
+        best = -INFINITY;
+        for_each(row.logits, row.size, [&](float x, int) {
+            best = fmaxf(best, isnan(x) ? INFINITY : x);
+            unsigned bits = row.bits(x);
+            s.coarse.add(row.bin(bits), row.excess(bits));
+        });
+        best = block_max(best, s);
+        float exponent = row.exponent(best);
+        if (isinf(best) || (exponent >= 0.0f && exponent < OCTAVES)) return best;
     }
-    if (top_p < 1.0f) {
-        uint64_t enough = max((uint64_t)ceil((double)top_p * all), (uint64_t)1);
-        Bin last = search(row, false, enough - 1, true, s);
-        uint64_t each = last.in.mass / last.in.count;  // ties: top-p keeps the first of them
-        all = last.before.mass + ((enough - 1 - last.before.mass) / each + 1) * each;
-    }
-    return min(all, likely);
+}
+
+template <typename T>
+static __device__ void greedy(const Row<T>& row, int64_t* token, Shared& s) {
+    float best = -INFINITY;
+    int mine = row.size;
+    for_each(row.logits, row.size, [&](float x, int id) {
+        if (isnan(x)) x = INFINITY;
+        if (x > best || (x == best && id < mine)) best = x, mine = id;
+    });
+    float largest = block_max(best, s);
+    if (threadIdx.x == 0) s.token = row.size;
+    __syncthreads();
+    if (best == largest) atomicMin(&s.token, mine);
+    __syncthreads();
+    if (threadIdx.x == 0) *token = isinf(largest) ? -1 : s.token;
 }
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     sample(const T* logits, const float* temperature, const int* top_k, const float* top_p,
-           const float* min_p, const double* uniform, int64_t* tokens, int size) {
-    __shared__ Shared s;
+           const float* min_p, const double* uniform, int64_t* tokens, int size, int capacity) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    Shared& s = *reinterpret_cast<Shared*>(memory);
     int r = blockIdx.x;
-    Row<T> row{logits + (size_t)r * size, size, 0.0f, 0.0f};
-    float best = -INFINITY;
-    for_each(row.logits, size, [&](float x, int) { best = fmaxf(best, isnan(x) ? INFINITY : x); });
-    row.best = block_max(best, s);
-    if (isinf(row.best)) {
+    Row<T> row{logits + (size_t)r * size, size};
+    if (temperature[r] == 0.0f) return greedy(row, tokens + r, s);
+    row.scale = fminf(fmaxf(LOG2_E / temperature[r], 1e-37f), 3.4e38f);
+    row.dropped = max(0, 32 - __clz(size) - (32 - BIN_SHIFT));
+    if (threadIdx.x == 0) s.near = s.far = {0, 0}, s.capacity = capacity;
+    float best = fill(row, s);
+    if (isinf(best)) {
         if (threadIdx.x == 0) tokens[r] = -1;
         return;  // the whole thread block returns
     }
-    if (threadIdx.x == 0) s.token = size, s.first = s.end = 0;
-    s.coarse.clear();
-    __syncthreads();
+    row.top = row.bin(best);
+    accumulate(s.coarse, s, [&](int bin, unsigned count, unsigned excess) {
+        return row.weight(bin, row.mass(bin, count, excess));
+    });
 
-    if (temperature[r] > 0.0f) {
-        row.scale = fminf(LOG2_E / temperature[r], LARGEST);
-        float least = log2f(min_p[r]);  // −∞ if min_p is 0
-        uint64_t mine = 0, likely = 0;
-        for_each(row.logits, size, [&](float x, int) {
-            unsigned mass = row.mass(x);
-            s.coarse.add(row.bin(x), mass);
-            mine += mass;
-            if (row.exponent(x) >= least) likely += mass;
-        });
-        Amount all, all_likely;
-        sum_before({mine, 0}, all, s);
-        sum_before({likely, 0}, all_likely, s);
-        uint64_t kept = kept_mass(row, top_k[r], top_p[r], all.mass, all_likely.mass, s);
-        search(row, false, min((uint64_t)(uniform[r] * kept), kept - 1), false, s);
-    } else {
-        for_each(row.logits, size, [&](float x, int id) {
-            if (x == row.best) atomicMin(&s.token, id);
-        });
-        __syncthreads();
+    uint64_t kept = s.coarse.upto(LAST).mass;
+    if (top_k[r] > 0 && top_k[r] < size) kept = kept_by_top_k(row, top_k[r], s);
+    if (top_p[r] < 1.0f) kept = kept_by_top_p(row, top_p[r], kept, uniform[r], s);
+    if (min_p[r] > 0.0f) {
+        float least = best + log2f(min_p[r]) / row.scale;
+        kept = kept_by_min_p(row, least, kept, uniform[r], s);
     }
+    draw(row, share(uniform[r], kept), s);
+    __syncthreads();
     if (threadIdx.x == 0) tokens[r] = s.token;
 }
 
@@ -309,8 +459,16 @@ static cudaError_t launch(const T* logits, const float* temperature, const int* 
                           int64_t* tokens, int rows, int size, cudaStream_t stream) {
     if (rows == 0) return cudaSuccess;
     if (size < 1 || size > 1 << INDEX_BITS) return cudaErrorInvalidValue;
-    sample<<<rows, THREADS, 0, stream>>>(logits, temperature, top_k, top_p, min_p, uniform,
-                                         tokens, size);
+    int device = 0, most = 0;
+    cudaGetDevice(&device);
+    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    int capacity = most > 64 << 10 ? LARGE : CAPACITY;  // 64 KiB: cards of version 7.5
+    int bytes = sizeof(Shared) + capacity * sizeof(Token);
+    cudaError_t error = cudaFuncSetAttribute(
+        sample<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (error != cudaSuccess) return error;
+    sample<<<rows, THREADS, bytes, stream>>>(logits, temperature, top_k, top_p, min_p, uniform,
+                                             tokens, size, capacity);
     return cudaGetLastError();
 }
 
