@@ -3,31 +3,43 @@
 // Two warp groups share a ring of STAGES places in shared memory. One thread of the first, the
 // producer, loads the tiles of a and b, tile t to place t % STAGES. The 128 threads of the second,
 // the consumer, multiply them. Write what both do for one tile, and what the consumer does after the
-// last. full[stage] expects one arrival per phase, and the bytes that it is told; empty[stage]
-// expects 128 arrivals, one from each thread of the consumer. While the wgmma of a tile run, the
-// consumer may already wait for the next tile: a place is released one iteration later, when the
-// wgmma that read it are known to be done.
+// last. Each place has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
+// the bytes that the producer tells it to expect; a phase of empty[stage] needs 128 arrivals, one
+// from each thread of the consumer. While the wgmma of a tile run, the consumer may already wait for
+// the next tile: a place is released one iteration later, when the wgmma that read it are known to
+// be done.
 //
 // You have
-// - `tile`, `tiles`, `stage`: ints: which tile along k, of how many; its place, tile % STAGES
-// - `full`, `empty`: uint64_t[STAGES]: an mbarrier for each place
+// - `tile`, `tiles`: ints: the number of this tile along k, and how many there are
+// - `stage`, `STAGES`: the number of its place, tile % STAGES; how many places there are, 6
+// - `full[stage]`, `empty[stage]`: the place's mbarriers (uint64_t): its tiles have arrived; they
+//   have been multiplied. The emulator calls them bytes 196,608 + 8 × stage and 196,656 + 8 × stage
+//   of `shared`
 // - `mbarrier_wait(&barrier, parity)`: waits until the phase of this parity is complete. Phases have
 //   parity 0, 1, 0, ...; of a barrier whose first phase is running, a wait for parity 1 returns
 //   immediately
 // - `mbarrier_arrive_expect(&barrier, bytes)`: arrives, and has the phase wait for this many bytes
 //   as well
 // - `mbarrier_arrive(&barrier)`: arrives
-// - `STAGES`, `STAGE`: places in the ring, 6; bytes of one tile of a and one of b
+// - `STAGE`: the bytes of a place: those of one tile of a and one of b
 // - `tma_load(to, map, &barrier, x, y)`: starts the load of a box, whose bytes `barrier` counts; x
 //   and y are its first column and row
-// - `a_map`, `b_map`: boxes of 128 rows × 64 values of k of a, and of 64 values of k × 64 columns of
-//   b
-// - `a_tile`, `b_tile`: where the tiles lie in the place: of b two parts of 64 columns, LINE ×
-//   TILE_K elements each
-// - `first_row`, `first_column`, `TILE_K`, `TILE_M`, `TILE_N`, `LINE`: where the tile of c begins;
-//   64, 128, 128, 64
-// - `sums`, `multiply<T, TILE_N>(sums[i], a_tile + i * 64 * LINE, b_tile)`, `wgmma_fence()`,
-//   `wgmma_commit()`, `wgmma_wait<PENDING>()`: as in exercise 25.2
+// - `a_map`: of a, for boxes of 128 rows × 64 values of k; x counts values of k, y rows
+// - `b_map`: of b, for boxes of 64 values of k × 64 columns, half a tile; x counts columns, y values
+//   of k
+// - `a_tile`: where the place's tile of a lies, 128 lines of 64 elements
+// - `b_tile`: where its tile of b lies: two parts of 64 columns, one after the other, LINE × TILE_K
+//   elements each
+// - `first_row`, `first_column`: the row and the column of c, and so of a and of b, at which this
+//   thread block's tile begins
+// - `TILE_K`: 64, the values of k in a tile
+// - `TILE_M`, `TILE_N`: 128 and 128, the rows and the columns of a tile of c
+// - `LINE`: 64, the elements of a line
+// - `sums`: float[TILE_M / 64][TILE_N / 2]: this thread's sums, 0 at first
+// - `multiply<T, TILE_N>(sums[i], a_tile + i * 64 * LINE, b_tile)`: starts the wgmma of 64 rows, for
+//   i = 0 and 1
+// - `wgmma_fence()`, `wgmma_commit()`: before the first wgmma; after the last, to close their group
+// - `wgmma_wait<PENDING>()`: waits until at most the PENDING newest groups are running
 // - `store_sums<T, TILE_N>(c, sums[i], row, column, m, n)`: writes 64 rows of sums to c
 //
 // In a terminal: yaie check 25.3, yaie hint 25.3, yaie reset 25.3.

@@ -17,6 +17,8 @@
 // - `begin_turn()`, `end_turn(next)`: yours, called by all threads of a consumer; `next` is a
 //   consumer
 // - `multiply_keys`, `add_values`: start the two products; `wgmma_wait` waits for them
+// - `turn`: an int that numbers tiles in the ring, for `wait_for` and `release`; it does not count
+//   the consumers' turns
 //
 // In a terminal: yaie check 26.2, yaie hint 26.2, yaie reset 26.2.
 

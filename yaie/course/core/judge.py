@@ -29,7 +29,7 @@ from yaie.course.core.observe import Case, Fact, Found, Raised, first_wrong, obs
 SHRINKING = 2.0  # seconds to look for a shorter trace
 DIAGNOSING = 4.0  # seconds after which no further mistake is begun
 ONE_MISTAKE = 2.0  # seconds that a mistake may take for one case
-MOST_COMPILED = 4  # mistakes that are compiled because they have the learner's symptom
+MOST_COMPILED = 5  # mistakes that are compiled because they have the learner's symptom
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Failure:
         told = self.mistake.sentence if self.mistake else fact.because
         lines = f"{fact.what} {fact.problem}".strip().splitlines()
         place = str(self.case)
-        if re.match(r"[a-z]+\b(?!\s*[=<>(.\[])", place):  # a word, no `n = 3`
+        if re.match(r"(?![a-z] (?:is|of|and) )[a-z]+\b(?!\s*[=<>(.\[])", place):  # a word, no name
             place = place[:1].upper() + place[1:]
         head = f"{place}: {lines[0]}" if place else lines[0]
         if len(lines) > 1:  # a finding, with its source line below
@@ -155,10 +155,12 @@ def diagnose(
 
 
 def _alike_ones(tried: Sequence[tuple[Mistake, list[Fact]]], failure: Failure) -> list[Mistake]:
-    for strict in (True, False):
-        if same := [m for m, facts in tried if _same(facts, failure.facts, strict)]:
-            return same
-    return [m for m, _ in tried]
+    if same := [m for m, facts in tried if _same(facts, failure.facts, strict=True)]:
+        return same
+    if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "deadlock" and tried[1:]:
+        return []  # many mistakes end in the same wait: which one it was is a guess
+    same = [m for m, facts in tried if _same(facts, failure.facts, strict=False)]
+    return same or [m for m, _ in tried]
 
 
 def endless(exercise: Exercise) -> str:

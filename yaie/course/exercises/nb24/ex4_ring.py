@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def follow(see: Observer, lines: Sequence[Sequence[str]]) -> None:
         "the list of parities of empty[stage] that are waited for before each box is asked for",
         waited,
         [box // STAGES % 2 ^ 1 for box in range(BOXES)],
-        "Use u waits until use u - 1 has been read: phase u - 1. None is no wait at all.",
+        "Box b is use u = b / STAGES of its stage. Before it is asked for, use u - 1 must have "
+        "been read: phase u - 1. None: the thread does not wait.",
     )
     for thread in range(ROWS):
         events = by_thread[thread]
@@ -115,11 +117,17 @@ def follow(see: Observer, lines: Sequence[Sequence[str]]) -> None:
         "the list of arrivals at empty[0], empty[1], …, as (needed per use, come in all uses)",
         [*zip(needed["empty"], came, strict=True)],
         [(count, count * use) for count, use in zip(needed["empty"], uses, strict=True)],
-        f"The stages are used {', '.join(map(str, uses))} times.",
+        "Each of the ROWS threads that add arrives once per use, and mbarrier_init says how many "
+        f"arrivals a use needs. The stages are used {', '.join(map(str, uses))} times.",
     )
     see.true(
         *("empty[stage]", all(needed["empty"]), "is not made"),
         "mbarrier_init makes an mbarrier, of empty too.",
+    )
+    times = max(Counter((one.barrier, one.stage) for one in made).values(), default=0)
+    see.equal(
+        *("the number of times that an mbarrier is made", times, 1),
+        "Another mbarrier_init begins at phase 0 again: thread 0 alone makes them, once.",
     )
 
 

@@ -33,7 +33,11 @@ EXPLAIN: cuda.Explain = {
     ),
     "mbarrier": "A wait names the parity of the phase that it waits for: 0, 1, 0, ...",
     "race": "Wait before a tile is read, and before it is overwritten.",
-    "deadlock": "Compare how often each barrier is arrived at with how often it is waited for.",
+    "deadlock": (
+        "Compare how often each barrier is arrived at with how often it is waited for. A phase of "
+        "`full` needs one arrival and the bytes of both tiles, a phase of `empty` an arrival of "
+        "each consumer's thread, at the place that has been read."
+    ),
     "uninitialized": "Shared memory holds nothing until a tile has arrived there.",
     "warp_group": "All 128 threads of a warp group call wgmma, its fence and its waits together.",
 }

@@ -10,11 +10,11 @@ from yaie.course.core.observe import Case, Observer
 # First bit and width, what stands there.
 FIELDS = {
     "bits 0 to 13, the address / 16": (0, 14),
-    "bits 14 and 15": (14, 2),
+    "the number in bits 14 and 15": (14, 2),
     "bits 16 to 29, the leading bytes / 16": (16, 14),
-    "bits 30 and 31": (30, 2),
+    "the number in bits 30 and 31": (30, 2),
     "bits 32 to 45, the stride bytes / 16": (32, 14),
-    "bits 46 to 61": (46, 16),
+    "the number in bits 46 to 61": (46, 16),
     "bits 62 and 63, the mode": (62, 2),
 }
 ADDRESS, LEADING, STRIDE, MODE = (name for name in FIELDS if "," in name)

@@ -19,7 +19,7 @@ ONCE = "Each step of each tile is computed by exactly one thread block."
 
 def cases() -> Iterator[Case]:
     for blocks, tiles, steps in GRIDS:
-        name = f"{tiles} tiles of {steps} steps, thread blocks: {blocks}"
+        name = f"tiles: {tiles}, steps: {steps}, thread blocks: {blocks}"
         yield Case(name, blocks=blocks, tiles=tiles, steps=steps)
 
 

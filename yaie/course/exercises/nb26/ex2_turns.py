@@ -22,7 +22,9 @@ TURNS = (
 )
 EXPLAIN = {
     "deadlock": "A turn that is waited for must be given: by the last consumer to consumer 0 "
-    "before the loop, then by each to the next. Both sides pass 2 * WARP_GROUP threads.",
+    "before the loop, then by each to the next, (consumer + 1) % CONSUMERS. At the end one turn "
+    "is left, that of consumer 0. All threads of both consumers call the barrier, and both pass "
+    "2 * WARP_GROUP.",
     "divergent_barrier": "All threads of a consumer wait for a turn, and all give it.",
 }
 BATCH = Problem(((200, 150), (3, 0), (5, 2)), heads=2, dim=64, causal=True, suffix="f16")

@@ -19,7 +19,7 @@ ROUNDS = (
 
 def cases() -> Iterator[Case]:
     for blocks, tiles, heads in SIZES:
-        words = f"{blocks} thread blocks, {tiles} tiles of queries, {heads} heads"
+        words = f"thread blocks: {blocks}, tiles of queries: {tiles}, heads: {heads}"
         yield Case(words, size=(blocks, tiles, heads))
 
 
@@ -30,21 +30,24 @@ def observe(pieces_of: Callable[..., Any], case: Case, see: Observer) -> None:
     there = [(tile, head) for tile in range(tiles) for head in range(heads)]
     once = "Each piece is computed by one thread block, once."
     strange = sorted(piece for piece in count if piece not in there)
-    see.equal("the pieces that do not exist", strange[:4], [], once)
+    see.equal("the list of pieces that do not exist", strange[:4], [], once)
     see.equal(
-        "the pieces that are computed twice", [p for p in there if count[p] > 1][:4], [], once
+        "the list of pieces that are computed twice",
+        [p for p in there if count[p] > 1][:4],
+        [],
+        once,
     )
-    see.equal("the pieces that nothing computes", [p for p in there if not count[p]][:4], [], once)
+    see.equal("the list of pieces left out", [p for p in there if not count[p]][:4], [], once)
     order = [(tiles - 1 - i // heads, i % heads) for i in range(len(there))]
     rounds = [order[i : i + blocks] for i in range(0, len(order), blocks)]
     first = [pieces[0] for pieces in every if pieces]
-    see.equal("the first piece of each thread block", first, rounds[0], ORDER)
+    see.equal("the list of first pieces, one per thread block", first, rounds[0], ORDER)
     wanted: list[list[tuple[int, int]]] = [[] for _ in range(blocks)]
     for number, pieces in enumerate(rounds):
         for i, piece in enumerate(pieces):
             wanted[blocks - 1 - i if number % 2 else i].append(piece)
     for block, pieces in enumerate(every):
-        see.equal(f"the pieces of thread block {block}", pieces, wanted[block], ROUNDS)
+        see.equal(f"the list of pieces of thread block {block}", pieces, wanted[block], ROUNDS)
 
 
 def draw(pieces_of: Callable[..., Any]) -> Any:
