@@ -127,7 +127,7 @@ def draw_accumulator(
     """Draw which lane holds each number of a wgmma's 64 rows, warp by warp.
 
     Args:
-        lane: of each warp, whose numbers are in color, a color per register.
+        lane: of each warp, whose numbers are in color, with their registers' numbers.
         columns: how many, a multiple of 8.
         hidden: whether a (row, column) is masked; it is hatched.
     """
@@ -147,10 +147,11 @@ def draw_accumulator(
                     register = column // 8 * 4 + row // 8 * 2 + column % 2
                     face = style.series_color(register)
                     look = {"face": face, "color": style.ink_on(face)}
+                    holder = register
                 grid.cell(row, column, text=str(holder), size=6, radius=0.01, **look)
     words = (
-        f"the numbers are lanes; lane {lane} of each warp holds {columns // 4} numbers in each of "
-        f"two rows: scores 0 to {columns // 2 - 1}"
+        f"gray: the lane that holds a number; in color: i of scores[i], for the {columns // 2} "
+        f"numbers of lane {lane}"
     )
     page.note(MARGIN, page.height - 0.16, words)
     page.say(f"A wgmma's 64 rows and {columns} columns, which lane holds each: {words}")
