@@ -154,5 +154,5 @@ def draw_accumulator(
         f"numbers of lane {lane}"
     )
     page.note(MARGIN, page.height - 0.16, words)
-    page.say(f"A wgmma's 64 rows and {columns} columns, which lane holds each: {words}")
+    page.say(f"A wgmma's 64 rows and {columns} columns; {words}")
     return page.figure
