@@ -157,8 +157,8 @@ def diagnose(
 def _alike_ones(tried: Sequence[tuple[Mistake, list[Fact]]], failure: Failure) -> list[Mistake]:
     if same := [m for m, facts in tried if _same(facts, failure.facts, strict=True)]:
         return same
-    if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "deadlock" and tried[1:]:
-        return []  # many mistakes end in the same wait: which one it was is a guess
+    if isinstance(failure.fact.got, Found) and failure.fact.got.kind == "deadlock":
+        return []  # many mistakes end in the same wait: which of them it was is a guess
     same = [m for m, facts in tried if _same(facts, failure.facts, strict=False)]
     return same or [m for m, _ in tried]
 
