@@ -297,7 +297,8 @@ def note_error(see: Observer, error: KernelError, explain: Explain) -> None:
     """Note an error that a launcher has raised, which ends the case; `explain` as for `run`."""
     known = ((k, t) for k, t in _completed(explain).items() if k.replace("_", " ") in str(error))
     kind, told = next(known, ("error", ""))
-    see.found(Found(kind), str(error), told(None) if callable(told) else told)
+    where = str(error).partition("deadlock: ")[2]  # which barrier waits for how many threads
+    see.found(Found(kind, where=where), str(error), told(None) if callable(told) else told)
 
 
 def _completed(explain: Explain) -> Explain:
@@ -332,9 +333,7 @@ def _where(finding: Finding) -> str:
     name = finding.name if finding.memory == "global" else ""
     threads = finding.thread, finding.thread_block, finding.other_thread, finding.other_thread_block
     how = finding.access, finding.other_access
-    lacks = re.findall(
-        r"phase \d+ [^;]* lacks [^;]*", finding.message
-    )  # the barrier that a thread waits for
+    lacks = re.findall(r"phase \d+ [^;]* lacks [^;]*", finding.message)  # what is waited for
     return " ".join(map(str, (name, finding.offset, *threads, *how, finding.count, *lacks)))
 
 
