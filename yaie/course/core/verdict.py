@@ -190,7 +190,7 @@ def _tried(exercise: Exercise, path: Path, seconds: float, attempt: Callable[[],
 
 def _endless(seconds: float) -> str:
     limit = f"Your code did not finish within {seconds:g} s"
-    return f"{limit}; is there a loop whose condition never changes?"
+    return f"{limit}; is there a loop whose condition never changes, or a processor that is busy?"
 
 
 def _judge_elsewhere(exercise: Exercise, path: Path, seconds: float) -> Verdict:
