@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import signal
@@ -389,18 +388,20 @@ def test_ctrl_c_in_a_benchmark_says_what_was_kept(invoke, monkeypatch, tmp_path,
 
 
 def test_a_server_has_all_options_of_the_engine(invoke, monkeypatch):
-    from yaie import LLM
-    from yaie.engine.config import EngineConfig
+    from yaie.engine.config import OPTIONS, EngineConfig
     from yaie.server import run
 
     seen = []
     monkeypatch.setattr(run, "serve", lambda model, settings, config, **_: seen.append(config))
-    options = {name.replace("_", "-") for name in inspect.signature(LLM).parameters}
+    options = {name.replace("_", "-") for name in OPTIONS - {"overlap", "patience"}}
     there = {option for p in get_command(cli.app).commands["serve"].params for option in p.opts}
-    assert {f"--{name}" for name in options - {"model"}} <= there
+    assert {f"--{name}" for name in options} <= there
     ablation = ("--block-size", "4", "--no-enable-prefix-caching", "--policy", "lpm")
+    ablation += ("--kv-cache-dtype", "fp8")
     assert invoke("serve").exit_code == invoke("serve", *ablation).exit_code == 0
-    changed = EngineConfig(block_size=4, enable_prefix_caching=False, policy="lpm")
+    changed = EngineConfig(
+        block_size=4, enable_prefix_caching=False, policy="lpm", kv_cache_dtype="fp8"
+    )
     assert seen == [EngineConfig(), changed]
 
 
@@ -418,6 +419,8 @@ def test_exercises_and_back_ends_are_passed_on(invoke, monkeypatch):
         assert invoke(command, "--exercises", "--backend", "triton").exit_code == 0
         options = seen.pop()
         assert options["exercises"] is True and options["backend"] == "triton"
+        assert invoke(command, "--kv-cache-dtype", "fp8").exit_code == 0
+        assert seen.pop()["kv_cache_dtype"] == "fp8"
         pairs = "rotary=mine:rotate", "sample=cuda"
         assert invoke(command, "--backend", pairs[0], "--backend", pairs[1]).exit_code == 0
         assert seen.pop()["backend"] == {"rotary": "mine:rotate", "sample": "cuda"}

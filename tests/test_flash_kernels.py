@@ -218,6 +218,7 @@ def test_captured_in_a_cuda_graph(rung, device):
         close(got, ragged_oracle(*operands))
     shape = Shape((40, 90), 2, 1, queries=(20, 70))
     operands = batch(shape, torch.float16, device)
-    got, replay = captured(lambda: flash.paged_prefill(*operands, None))
+    sequences = flash.Sequences(operands[5], None, *operands[3:5])
+    got, replay = captured(lambda: flash.best(*operands[:3], True, None, sequences))
     replay()
     close(got, paged_oracle(*operands))

@@ -19,7 +19,7 @@ LARGEST_FILE = 1024 * 1024
 MOST_ENTRIES = 12  # of the package: what a reader sees first
 # The engine is everything but these. It is to be read in a day.
 NOT_THE_ENGINE = {"course", "emulator", "bench"}
-MOST_LINES = 13_940
+MOST_LINES = 14_000
 
 # What may import what: a module imports its own row and the rows above it. A room with rows of its
 # own inside is named again, with what is left of it.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-import inspect
 import threading
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from yaie import LLM, SamplingParams
+from yaie.engine import llm as llm_module
 from yaie.engine.config import EngineConfig
 from yaie.engine.text import OutputText
 from yaie.model.tokenizer import Tokenizer
@@ -85,13 +86,14 @@ def test_the_same_prompt_twice_hits_the_cache(llm):
     assert outputs[0].token_ids == outputs[1].token_ids
 
 
-def test_options_are_those_of_the_config():
-    """By the same names, with the same defaults, though for a few that only tests need."""
-    options = {p.name: p.default for p in inspect.signature(LLM).parameters.values()}
-    config = {field.name: field.default for field in dataclasses.fields(EngineConfig)}
-    assert config.keys() - options.keys() == {"overlap", "patience"}
-    assert options.keys() - config.keys() == {"model", "exercises"}
-    assert all(options[name] == config[name] for name in options.keys() & config.keys())
+def test_options_are_those_of_the_config(monkeypatch):
+    """By the same names, with the same defaults; another name is told."""
+    seen = []
+    monkeypatch.setattr(llm_module, "start_engine", lambda *given: seen.append(given) or Mock())
+    LLM("a model", block_size=4, patience=3, exercises=["05.2"])
+    assert seen == [("a model", EngineConfig(block_size=4, patience=3), ["05.2"])]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'blocksize'"):
+        LLM("a model", blocksize=4)
 
 
 # ------------------------------------------------------------------------------------ endings

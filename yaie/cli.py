@@ -15,7 +15,7 @@ import typer
 from typer import Option
 
 from yaie import __version__
-from yaie.bench.commands import DEFAULT_MODEL, Backend, Device, Dtype, back_ends
+from yaie.bench.commands import DEFAULT_MODEL, Backend, CacheDtype, Device, Dtype, back_ends
 from yaie.bench.commands import app as bench_app
 from yaie.chat import TEMPERATURE, TOP_P
 from yaie.course.core.commands import app as course_app
@@ -95,6 +95,7 @@ def chat(
     seed: Annotated[int | None, Option(help="Makes the answers repeatable.")] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    kv_cache_dtype: CacheDtype = "auto",
     backend: Backend = None,
     exercises: Exercises = False,
     exercise: OneExercise = None,
@@ -102,8 +103,8 @@ def chat(
     """Talk with the model in the terminal."""
     from yaie.chat import Chat, load
 
-    mine = exercise or exercises
-    llm = load(model, exercises=mine, device=device, dtype=dtype, backend=back_ends(backend))
+    options = {"device": device, "dtype": dtype, "kv_cache_dtype": kv_cache_dtype}
+    llm = load(model, exercises=exercise or exercises, **options, backend=back_ends(backend))
     Chat(
         llm, system=system, temperature=temperature, top_p=top_p, max_tokens=max_tokens, seed=seed
     ).run()
@@ -140,6 +141,7 @@ def serve(
     ] = None,
     device: Device = "auto",
     dtype: Dtype = "auto",
+    kv_cache_dtype: CacheDtype = "auto",
     num_blocks: Annotated[
         int | None, Option(min=1, help="KV blocks.", show_default="as memory allows")
     ] = None,

@@ -2,7 +2,7 @@
 //
 // Computes  softmax(q · keys × scale) · values, causal, and the log-sum-exp of each row
 // Shapes    q and out [tokens, heads, head_dim] float32; pools [blocks, block_size, KV heads,
-//           head_dim] in float32, float16 or bfloat16; head_dim a multiple of LANES
+//           head_dim] in float32, float16, bfloat16 or e4m3; head_dim a multiple of LANES
 // Owns      each piece of work: one KV head of one sequence, for the query heads that share it;
 //           of a prompt some queries and all their keys, of a decode step PART keys
 // Moves     the keys and values of the context, once per KV head and tile of queries

@@ -23,6 +23,7 @@ constexpr int LANES = 4, REGISTERS = 16;
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES)));
+typedef uint8_t Bytes __attribute__((vector_size(LANES)));
 typedef uint16_t Shorts __attribute__((vector_size(2 * LANES)));
 
 template <class V>
@@ -154,6 +155,27 @@ struct BF16 {
         store(to, __builtin_convertvector(rounded, Shorts));
     }
 };
+struct E4M3 {  // of a cache: 4 bits of exponent, 3 of fraction, one NaN and no infinity
+    static constexpr int KIND = 6, GROUP = LANES, BYTES = LANES;
+    // As from_half: below 2^-6 there is no implicit 1.
+    static inline Floats unpack(const uint8_t* group, int) {
+        Words code = integers<Words, uint8_t>(group), magnitude = code & 0x7f;
+        Words small = (magnitude - 8) >> 31, is_nan = (magnitude + 1) >> 7;
+        Floats value = bits<Floats>((magnitude << 20) + 0x3c000000 + (small << 23));
+        value -= bits<Floats>((0 - small) & 0x3c800000);
+        return bits<Floats>(bits<Words>(value) | (code & 0x80) << 24 | ((0 - is_nan) & 0x7fc00000));
+    }
+    // Rounded to nearest, ties to even; what is too large becomes 448.
+    static inline void pack(void* to, Floats value) {
+        Words all = bits<Words>(value), sign = (all >> 24) & 0x80, magnitude = all & 0x7fffffff;
+        Words normal = (magnitude - 0x3c000000 + 0x7ffff + ((magnitude >> 20) & 1)) >> 20;
+        Floats tiny = bits<Floats>(magnitude) + 16384.0f;  // whose last bit is worth 2^-9
+        Words code = magnitude < 0x3c800000 ? bits<Words>(tiny) - 0x46800000 : normal;
+        code = magnitude > 0x43e00000 ? Words{} + 0x7e : code;
+        code = magnitude > 0x7f800000 ? Words{} + 0x7f : code;
+        store(to, __builtin_convertvector(sign | code, Bytes));
+    }
+};
 static inline float scale_at(const uint8_t* at) {
 #if defined(__F16C__) && defined(__FLT16_MAX__)  // one instruction in place of ten
     return load<_Float16>(at);
@@ -188,12 +210,17 @@ struct Q4_1 {  // GGUF: a scale, a minimum, and 32 numbers of 4 bits
 };
 
 // Call `f` with the format of a kind, `with_float(kind, [&](auto format) { ... })`: of those that
-// can be written, or of all.
+// can be written, with `with_cache` those of a cache, or of all.
 template <class Function>
 static inline void with_float(int64_t kind, Function f) {
     if (kind == F32::KIND) f(F32());
     if (kind == F16::KIND) f(F16());
     if (kind == BF16::KIND) f(BF16());
+}
+template <class Function>
+static inline void with_cache(int64_t kind, Function f) {
+    with_float(kind, f);
+    if (kind == E4M3::KIND) f(E4M3());
 }
 template <class Function>
 static inline void with_format(int64_t kind, Function f) {

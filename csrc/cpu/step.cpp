@@ -78,7 +78,7 @@ static void multiply_gated(Team& team, Room& room, const Matrix& matrix, const f
 static void attend_all(Team& team, Room& room, const Attention& a, float scale,
                        const std::vector<Piece>& pieces, float* states) {
     team.each(pieces.size(), [&](int64_t i) {
-        with_float(a.kind, [&](auto f) { attend<decltype(f)>(a, scale, pieces[i], states, room); });
+        with_cache(a.kind, [&](auto f) { attend<decltype(f)>(a, scale, pieces[i], states, room); });
     });
     if (states) team.each(pieces.size(), [&](int64_t i) {
         if (pieces[i].parts > 1 && pieces[i].part == 0) merge(a, pieces[i], states);
@@ -92,7 +92,7 @@ static void rotate_and_cache(const Model& m, const Layer& layer, const Batch& b,
     const float *cos = m.cos + b.positions[t] * half, *sin = m.sin + b.positions[t] * half;
     for (int64_t h = 0; h < m.heads + m.kv_heads; ++h) rotate(heads + h * dim, dim, cos, sin);
     const float* keys = heads + m.heads * dim;
-    with_float(m.cache_kind, [&](auto f) {
+    with_cache(m.cache_kind, [&](auto f) {
         int64_t at = b.slots[t] * size * (f.BYTES / f.GROUP);
         narrow<decltype(f)>(keys, size, layer.keys + at);
         narrow<decltype(f)>(keys + size, size, layer.values + at);
@@ -250,14 +250,28 @@ extern "C" void rotary(int64_t kind, const uint8_t* x, int64_t stride, const int
     });
 }
 
-// Copy `bytes` of each token's keys and values to its slot; tokens are `stride` bytes apart.
-extern "C" void reshape_and_cache(const uint8_t* keys, const uint8_t* values, int64_t key_stride,
-                                  int64_t value_stride, uint8_t* key_pool, uint8_t* value_pool,
-                                  const int64_t* slots, int64_t tokens, int64_t bytes,
-                                  int64_t) {
+// Write `size` keys and values of each token to its slot, in the pools' format; tokens are `stride`
+// bytes apart.
+extern "C" void reshape_and_cache(int64_t kind, const uint8_t* keys, const uint8_t* values,
+                                  int64_t key_stride, int64_t value_stride, int64_t cache_kind,
+                                  uint8_t* key_pool, uint8_t* value_pool, const int64_t* slots,
+                                  int64_t tokens, int64_t size, int64_t) {
+    float* row = call_room.floats(size);
+    auto write = [&](const uint8_t* from, uint8_t* pool, int64_t slot) {
+        with_float(kind, [&](auto f) {
+            using F = decltype(f);
+            if (kind == cache_kind) {
+                int64_t bytes = size * (F::BYTES / F::GROUP);
+                memcpy(pool + slot * bytes, from, bytes);
+            } else {
+                widen<F>(from, size, row);
+                narrow<E4M3>(row, size, pool + slot * size);
+            }
+        });
+    };
     for (int64_t t = 0; t < tokens; ++t) {
-        memcpy(key_pool + slots[t] * bytes, keys + t * key_stride, bytes);
-        memcpy(value_pool + slots[t] * bytes, values + t * value_stride, bytes);
+        write(keys + t * key_stride, key_pool, slots[t]);
+        write(values + t * value_stride, value_pool, slots[t]);
     }
 }
 

@@ -27,15 +27,18 @@
 //           block_tables[i][j / block_size]; a row of the tables has max_blocks entries; sequence
 //           i has context_lens[i] keys, and nothing past them is read, of tables or pools
 //
+//   A rung may have launchers flash_<rung>_fp8_<f16|bf16> as well: their pools are 8-bit floats (e4m3).
+//
 // The host does not know the lengths: the grid has room for every way to divide `tokens` among
 // `batch` sequences, and each thread block finds its own sequence.
 #pragma once
 
 #include "common.cuh"
 
-template <typename T>
+template <typename T, typename Cache = T>
 struct Flash {
-    const T *q, *k, *v;
+    const T* q;
+    const Cache *k, *v;
     T* out;
     float* lse;
     const int *starts_q, *starts_k, *block_tables, *context_lens;
@@ -50,8 +53,8 @@ struct Flash {
 
 // The number of tiles of `height` rows that suffices for any lengths, where each sequence begins a
 // new tile. `rows` is the number of rows per token: 1, or the query heads that share a KV head.
-template <typename T>
-__host__ __device__ int most_tiles(const Flash<T>& flash, int height, int rows = 1) {
+template <typename T, typename Cache>
+__host__ __device__ int most_tiles(const Flash<T, Cache>& flash, int height, int rows = 1) {
     int64_t all = (int64_t)flash.tokens * rows;
     return (int)(all / height) + flash.batch;
 }
@@ -77,8 +80,8 @@ struct Sequence {
 
 // Find the sequence of a tile by binary search. The tiles of sequence i begin at tile
 // starts_q[i] × rows / height + i, which leaves room for all of them.
-template <typename T>
-__device__ Sequence find_sequence(const Flash<T>& flash, int tile, int height, int rows = 1) {
+template <typename T, typename Cache>
+__device__ Sequence find_sequence(const Flash<T, Cache>& flash, int tile, int height, int rows = 1) {
     Sequence found = {0, flash.tokens, 0, flash.keys, nullptr, tile * height, 0};
     if (!flash.starts_q) return found;
     auto first_tile = [&](int i) {

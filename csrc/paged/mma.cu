@@ -8,7 +8,7 @@
 //           head; pools at multiples of 16 bytes, queries at multiples of 4; fewer than 2^31 slots;
 //           workspace: workers × (4 + 2 × group × (head_dim + 1)) floats. The launchers `_fp8` read
 //           pools of e4m3, which stand for the same numbers times key_scale and value_scale, float32
-//           per KV head, or one for all heads if `per_head` is 0; positive
+//           per KV head, or one for all heads if `per_head` is 0; positive; 1 if null
 // Owns      each thread block, of one warp: one n-th of all tiles of 32 keys, n being `workers`,
 //           for the query heads of a KV head, which are rows of a tile of 16; missing rows are
 //           zeros
@@ -25,14 +25,14 @@
 //             of the next STAGES - 1 tiles are always in flight, even across the ends of contexts,
 //             and the entries of the block tables are read one tile earlier than they are needed.
 //           - Tensor cores. Scores and weighted sums are matrix products, 16 × 16 × head_dim.
-//           A cache of 8-bit floats is half as large. Its tiles travel as they are and are widened
-//           to T in shared memory, which is exact. The scale of the keys is a factor of the scores,
-//           that of the values one of the output: neither is multiplied to any element.
+//           A cache of 8-bit floats is half as large, its tiles travel as they are, and twice as
+//           many warps have room for theirs. Codes are widened in registers (rows_fp8.cuh). The scale
+//           of the keys is a factor of the scores, that of the values one of the output: neither is
+//           multiplied to any element.
 #include "follow.cuh"
 #include "mma.cuh"
-#include "paged/rows.cuh"
+#include "paged/rows_fp8.cuh"
 #include "paged/shares.cuh"
-#include <cuda_fp8.h>
 
 constexpr int TILE = 32;            // keys per tile
 constexpr int STAGES = 3;           // tiles per warp in shared memory
@@ -40,49 +40,26 @@ constexpr int MERGE_THREADS = 128;  // per thread block of the merge
 
 static_assert(TILE <= WARP, "one lane looks up each key of a tile");
 
-// Whether the cache holds 8-bit floats, and its elements in 16 bytes.
-template <typename Cache>
-constexpr bool EIGHT_BITS = sizeof(Cache) == 1;
-template <typename Cache>
-constexpr int PER_CHUNK = 16 / sizeof(Cache);
-// Keys per tile. Widening takes instructions, and smaller tiles let twice as many warps hide them.
-template <typename Cache>
-constexpr int KEYS = EIGHT_BITS<Cache> ? TILE / 2 : TILE;
-template <typename T, typename Cache>
-using Shares = Work<T, Cache, KEYS<Cache>>;
-
-__device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __half) {
-    __half2 both = __half2(pair);
-    return reinterpret_cast<uint32_t&>(both);
-}
-__device__ __forceinline__ uint32_t widen(__nv_fp8x2_e4m3 pair, __nv_bfloat16) {
-    float2 both = float2(pair);
-    return pack2<__nv_bfloat16>(both.x, both.y);
-}
-
-// Write a tile of e4m3 [KEYS, HEAD_DIM] as T, with its chunks where `chunk_at` says.
+// How a cache of T or of 8-bit floats is read.
+template <typename T, typename Cache, int HEAD_DIM>
+struct Reads : Rows<T, HEAD_DIM> {
+    static constexpr int CHUNK = ::CHUNK;  // elements in 16 bytes
+    __device__ static int place(int row, int chunk) { return chunk_at<HEAD_DIM>(row, chunk); }
+};
 template <typename T, int HEAD_DIM>
-__device__ __forceinline__ void widen_tile(const __nv_fp8_e4m3* from, T* to) {
-    constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<__nv_fp8_e4m3>;
-#pragma unroll
-    for (int i = threadIdx.x; i < KEYS<__nv_fp8_e4m3> * CHUNKS; i += WARP) {
-        uint4 codes = reinterpret_cast<const uint4*>(from)[i];
-        const __nv_fp8x2_e4m3* pairs = reinterpret_cast<const __nv_fp8x2_e4m3*>(&codes);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            uint4 wide = make_uint4(widen(pairs[half * 4], T()), widen(pairs[half * 4 + 1], T()),
-                                    widen(pairs[half * 4 + 2], T()), widen(pairs[half * 4 + 3], T()));
-            int place = chunk_at<HEAD_DIM>(i / CHUNKS, i % CHUNKS * 2 + half);
-            *reinterpret_cast<uint4*>(to + place) = wide;
-        }
-    }
-}
+struct Reads<T, __nv_fp8_e4m3, HEAD_DIM> : RowsFp8<T, HEAD_DIM> {
+    static constexpr int CHUNK = CODES;
+    __device__ static int place(int row, int chunk) { return codes_at<HEAD_DIM>(row, chunk); }
+};
+template <typename T, typename Cache>
+using Shares = Work<T, Cache, TILE>;
 
 template <typename T, typename Cache, int HEAD_DIM>
 __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     extern __shared__ __align__(128) unsigned char shared[];
-    constexpr int CHUNKS = HEAD_DIM / PER_CHUNK<Cache>, COPY_ROWS = WARP / CHUNKS;
-    constexpr int KEYS = ::KEYS<Cache>, SIZE = KEYS * HEAD_DIM;
+    using Reads = ::Reads<T, Cache, HEAD_DIM>;
+    constexpr int CHUNKS = HEAD_DIM / Reads::CHUNK, COPY_ROWS = WARP / CHUNKS;
+    constexpr int SIZE = TILE * HEAD_DIM;
     const Paged<T, Cache>& paged = work.paged;
     Cache* stages = reinterpret_cast<Cache*>(shared);
     int worker = blockIdx.x, lane = threadIdx.x, group = paged.group();
@@ -98,7 +75,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     Place ahead = now;  // the next tile to copy
     int left = count, slot;
     auto look_up = [&] {
-        int key = ahead.tile * KEYS + lane % KEYS;
+        int key = ahead.tile * TILE + lane;
         slot = key < ahead.context.length ? (int)find_slot(ahead.context, key, paged.block_size)
                                           : -1;
     };
@@ -106,14 +83,12 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
         if (left > 0) {
             Cache* keys = stages + stage * 2 * SIZE;
             int chunk = lane % CHUNKS, row_size = paged.kv_heads * HEAD_DIM;
-            int column = ahead.kv_head * HEAD_DIM + chunk * PER_CHUNK<Cache>;
+            int column = ahead.kv_head * HEAD_DIM + chunk * Reads::CHUNK;
 #pragma unroll
-            for (int i = 0; i < KEYS; i += COPY_ROWS) {
+            for (int i = 0; i < TILE; i += COPY_ROWS) {
                 int row = i + lane / CHUNKS, from = __shfl_sync(ALL_LANES, slot, row);
                 int64_t place = (int64_t)max(from, 0) * row_size + column;
-                int at = EIGHT_BITS<Cache> ? row * HEAD_DIM + chunk * PER_CHUNK<Cache>
-                                           : chunk_at<HEAD_DIM>(row, chunk);
-                Cache* to = keys + at;
+                Cache* to = keys + Reads::place(row, chunk);
                 cp_async_16(to, paged.key_pool + place, from >= 0);
                 cp_async_16(to + SIZE, paged.value_pool + place, from >= 0);
             }
@@ -127,11 +102,14 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
     look_up();
     for (int stage = 0; stage < STAGES - 1; ++stage) copy(stage);
 
-    Rows<T, HEAD_DIM> rows;
-    float scale = paged.scale * LOG2_E;
+    Reads rows;
+    float scale;
+    auto scale_of = [&](const float* scales) {
+        bool one = std::is_same<T, Cache>::value || scales == nullptr;
+        return one ? 1.0f : scales[work.per_head ? now.kv_head : 0];
+    };
     auto begin_item = [&] {
-        if constexpr (EIGHT_BITS<Cache>)
-            scale = paged.scale * LOG2_E * work.key_scale[work.per_head ? now.kv_head : 0];
+        scale = paged.scale * LOG2_E * scale_of(work.key_scale);
         const T* q = paged.q + now.token * paged.q_stride + now.kv_head * group * HEAD_DIM;
         rows.begin([&](int row) { return row < group ? q + row * HEAD_DIM : nullptr; });
     };
@@ -141,18 +119,8 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
         cp_async_wait<STAGES - 2>();
         __syncwarp();  // this tile has arrived for all lanes, and all are done with the last one
         copy(stage == 0 ? STAGES - 1 : stage - 1);
-        const Cache* tile = stages + stage * 2 * SIZE;
-        const T* keys;
-        if constexpr (EIGHT_BITS<Cache>) {
-            T* wide = reinterpret_cast<T*>(stages + STAGES * 2 * SIZE);
-            widen_tile<T, HEAD_DIM>(tile, wide);
-            widen_tile<T, HEAD_DIM>(tile + SIZE, wide + SIZE);
-            __syncwarp();
-            keys = wide;
-        } else {
-            keys = tile;
-        }
-        rows.template attend<KEYS>(keys, keys + SIZE, now.context.length - now.tile * KEYS, scale);
+        const Cache* keys = stages + stage * 2 * SIZE;
+        rows.template attend<TILE>(keys, keys + SIZE, now.context.length - now.tile * TILE, scale);
         stage = stage + 1 == STAGES ? 0 : stage + 1;
 
         bool ends = now.tile + 1 == now.tiles, done = i + 1 == count;
@@ -161,8 +129,7 @@ __global__ void __launch_bounds__(WARP) paged_mma(const Shares<T, Cache> work) {
             continue;
         }
         rows.finish();
-        if constexpr (EIGHT_BITS<Cache>)
-            rows.scale_by(work.value_scale[work.per_head ? now.kv_head : 0]);
+        rows.scale_by(scale_of(work.value_scale));
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
             int row = lane / 4 + below * 8;
@@ -247,9 +214,7 @@ __global__ void __launch_bounds__(MERGE_THREADS, 8) paged_merge(const Shares<T, 
 
 template <typename T, typename Cache, int HEAD_DIM>
 static cudaError_t launch(const Shares<T, Cache>& work, cudaStream_t stream) {
-    constexpr int SIZE = KEYS<Cache> * HEAD_DIM;
-    int bytes = STAGES * 2 * SIZE * sizeof(Cache);  // at most 48 KiB, the default limit
-    if (EIGHT_BITS<Cache>) bytes += 2 * SIZE * sizeof(T);
+    int bytes = STAGES * 2 * TILE * HEAD_DIM * sizeof(Cache);  // at most 48 KiB, the default limit
     paged_mma<T, Cache, HEAD_DIM><<<work.workers, WARP, bytes, stream>>>(work);
     cudaError_t error = cudaGetLastError();
     if (error != cudaSuccess || work.workers == 1) return error;

@@ -42,10 +42,13 @@
 // Shapes    as specified in flash.cuh, float16 or bfloat16; head_dim at most 128, else
 //           cudaErrorInvalidValue; head_dim and the strides multiples of 8, and q, k, v and out at
 //           multiples of 16 bytes, else cudaErrorMisalignedAddress
+//           The launchers `_fp8` read pools of e4m3, of 8 bytes a chunk.
 // Owns      each thread block of 4 warps: 128 rows of a KV head, where a row is a query of one of
 //           the query heads that share it; each warp: 32 rows; each lane: in each of 4 rows, a
 //           quarter of the scores of a tile of keys and a quarter of the output, where mma.sync
 //           leaves them
+#include <cuda_fp8.h>
+
 #include "flash/flash.cuh"
 #include "mma.cuh"
 
@@ -75,9 +78,24 @@ __host__ __device__ constexpr int tile_k() {
     return 8192 / DIM;
 }
 
+// As cp_async_16 of mma.cuh, for 8 codes of 8 bits, which become T on the way. That is exact, and no
+// asynchronous copy can do it: the thread waits for the load.
+template <typename T>
+__device__ __forceinline__ void cp_async_16(T* to, const __nv_fp8_e4m3* from, bool valid) {
+    uint2 codes = valid ? *reinterpret_cast<const uint2*>(from) : make_uint2(0, 0);
+    const __nv_fp8x2_e4m3* pairs = reinterpret_cast<const __nv_fp8x2_e4m3*>(&codes);
+    uint32_t wide[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        float2 both = float2(pairs[i]);
+        wide[i] = pack2<T>(both.x, both.y);
+    }
+    *reinterpret_cast<uint4*>(to) = make_uint4(wide[0], wide[1], wide[2], wide[3]);
+}
+
 // DIM is the length of a row in shared memory: head_dim, padded with zeros to 64 or 128.
-template <typename T, int DIM, bool PAGED>
-__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> flash) {
+template <typename T, typename Cache, int DIM, bool PAGED>
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T, Cache> flash) {
     constexpr int TILE_K = tile_k<DIM>(), KV_TILE = TILE_K * DIM;
     constexpr int CHUNKS = DIM / CHUNK, DIM_TILES = DIM / 8, KEY_TILES = TILE_K / 8;
     extern __shared__ __align__(128) unsigned char shared[];
@@ -132,7 +150,7 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                     valid);
     }
     int column = kv_head * flash.head_dim + chunk * CHUNK;
-    auto copy_tile = [&](T* tiles, const T* from, int64_t stride, int tile) {
+    auto copy_tile = [&](T* tiles, const Cache* from, int64_t stride, int tile) {
         T* target = tiles + tile % 2 * KV_TILE + to;
         const int* place = places[tile % 3] + first;
         int rows = inside ? num_keys - tile * TILE_K - first : 0;  // that exist
@@ -303,29 +321,30 @@ __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) flash_mma(const Flash<T> 
                 load16(part + swizzle<CHUNKS>(row, out_chunk) * CHUNK));
 }
 
-template <typename T, int DIM, bool PAGED>
-static cudaError_t launch(const Flash<T>& flash, cudaStream_t stream) {
+template <int DIM, bool PAGED, typename T, typename Cache>
+static cudaError_t launch(const Flash<T, Cache>& flash, cudaStream_t stream) {
     int bytes = (TILE_Q + 4 * tile_k<DIM>()) * DIM * sizeof(T);
     cudaError_t error = cudaFuncSetAttribute(
-        flash_mma<T, DIM, PAGED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+        flash_mma<T, Cache, DIM, PAGED>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (error != cudaSuccess) return error;
     int tiles = most_tiles(flash, TILE_Q, flash.group());
-    flash_mma<T, DIM, PAGED><<<tiles * flash.kv_heads, THREADS, bytes, stream>>>(flash);
+    flash_mma<T, Cache, DIM, PAGED><<<tiles * flash.kv_heads, THREADS, bytes, stream>>>(flash);
     return cudaGetLastError();
 }
 
-template <typename T>
-static cudaError_t launch(Flash<T> flash, cudaStream_t stream) {
+template <typename T, typename Cache>
+static cudaError_t launch(Flash<T, Cache> flash, cudaStream_t stream) {
     if (flash.tokens == 0 || flash.heads == 0 || flash.batch == 0) return cudaSuccess;
     if (flash.head_dim > 128) return cudaErrorInvalidValue;
     if ((flash.head_dim | flash.q_stride | flash.k_stride | flash.v_stride) % CHUNK ||
         !aligned16(flash.q, flash.k, flash.v, flash.out))
         return cudaErrorMisalignedAddress;
     flash.scale *= LOG2_E;  // exponentials are powers of 2
-    bool paged = flash.block_tables != nullptr;
-    if (flash.head_dim <= 64)
-        return paged ? launch<T, 64, true>(flash, stream) : launch<T, 64, false>(flash, stream);
-    return paged ? launch<T, 128, true>(flash, stream) : launch<T, 128, false>(flash, stream);
+    bool paged = flash.block_tables != nullptr, narrow = flash.head_dim <= 64;
+    if (paged) return narrow ? launch<64, true>(flash, stream) : launch<128, true>(flash, stream);
+    if constexpr (sizeof(Cache) == sizeof(T))
+        return narrow ? launch<64, false>(flash, stream) : launch<128, false>(flash, stream);
+    return cudaErrorInvalidValue;
 }
 
 extern "C" cudaError_t flash_mma_f16(const __half* q, const __half* k, const __half* v,
@@ -353,5 +372,29 @@ extern "C" cudaError_t flash_mma_bf16(const __nv_bfloat16* q, const __nv_bfloat1
                                        context_lens, batch, tokens, keys, heads, kv_heads, head_dim,
                                        q_stride, k_stride, v_stride, block_size, max_blocks, scale,
                                        causal},
+                  stream);
+}
+extern "C" cudaError_t flash_mma_fp8_f16(
+    const __half* q, const __nv_fp8_e4m3* k, const __nv_fp8_e4m3* v, __half* out, float* lse,
+    const int* starts_q, const int* starts_k, const int* block_tables, const int* context_lens,
+    int batch, int tokens, int keys, int heads, int kv_heads, int head_dim, int64_t q_stride,
+    int64_t k_stride, int64_t v_stride, int block_size, int max_blocks, float scale, int causal,
+    cudaStream_t stream) {
+    return launch(Flash<__half, __nv_fp8_e4m3>{
+                      q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                      tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                      block_size, max_blocks, scale, causal},
+                  stream);
+}
+extern "C" cudaError_t flash_mma_fp8_bf16(
+    const __nv_bfloat16* q, const __nv_fp8_e4m3* k, const __nv_fp8_e4m3* v, __nv_bfloat16* out,
+    float* lse, const int* starts_q, const int* starts_k, const int* block_tables,
+    const int* context_lens, int batch, int tokens, int keys, int heads, int kv_heads, int head_dim,
+    int64_t q_stride, int64_t k_stride, int64_t v_stride, int block_size, int max_blocks,
+    float scale, int causal, cudaStream_t stream) {
+    return launch(Flash<__nv_bfloat16, __nv_fp8_e4m3>{
+                      q, k, v, out, lse, starts_q, starts_k, block_tables, context_lens, batch,
+                      tokens, keys, heads, kv_heads, head_dim, q_stride, k_stride, v_stride,
+                      block_size, max_blocks, scale, causal},
                   stream);
 }

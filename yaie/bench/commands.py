@@ -20,6 +20,9 @@ Dtype = Annotated[
         "On a CPU also q8_0, q4_0, q4_1, or gguf: as the model's GGUF file has its weights."
     ),
 ]
+CacheDtype = Annotated[
+    str, typer.Option(help="auto, or fp8: keys and values in 8 bits, half the memory.")
+]
 Backend = Annotated[
     list[str] | None,
     typer.Option(

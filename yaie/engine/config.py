@@ -21,6 +21,9 @@ class EngineConfig:
         backend: which back end computes the operators: "auto", "reference", "cpp", "triton",
             "cuda", or a mapping from operators to back ends, one of which may be your own function,
             "module:function"; see `yaie.ops.registry`.
+        kv_cache_dtype: "auto" keeps keys and values in `dtype`; "fp8" in 8-bit floats (e4m3), with
+            scales that `yaie.model.kv_scales` finds: half the memory of bfloat16, and answers that
+            differ a little. It needs weights in float32, bfloat16 or float16.
         block_size: tokens per KV block.
         num_blocks: blocks of the KV cache; by default as many as memory allows.
         gpu_memory_utilization: the part of a GPU's memory that weights, activations and cache may
@@ -51,6 +54,7 @@ class EngineConfig:
     device: str = "auto"
     dtype: str = "auto"
     backend: str | Mapping[str, str] = "auto"
+    kv_cache_dtype: str = "auto"
     block_size: int = 16
     num_blocks: int | None = None
     gpu_memory_utilization: float = 0.9
@@ -92,9 +96,11 @@ class EngineConfig:
                 f"max_num_batched_tokens must be at least max_num_seqs ({self.max_num_seqs}), so "
                 f"that every running request can decode, got {self.max_num_batched_tokens}"
             )
-        if self.policy not in ("fcfs", "lpm"):
-            raise ValueError(f'policy must be "fcfs" or "lpm", got {self.policy!r}')
+        for name, words in CHOICES.items():
+            if (got := getattr(self, name)) not in words:
+                raise ValueError(f'{name} must be "{words[0]}" or "{words[1]}", got {got!r}')
 
 
 OPTIONS = {field.name for field in fields(EngineConfig)}
+CHOICES = {"policy": ("fcfs", "lpm"), "kv_cache_dtype": ("auto", "fp8")}
 LEAST = {"max_model_len": 2, "patience": 0}  # of the counts that need not be 1 or more

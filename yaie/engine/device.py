@@ -113,7 +113,7 @@ def count_blocks(model: Llama, config: EngineConfig) -> int:
     its memory, of which other programs use a part. Raises ValueError if not even one request fits,
     RuntimeError if the largest step does not.
     """
-    size = block_bytes(model.config, model.dtype, config.block_size)
+    size = block_bytes(model.config, model.cache_dtype, config.block_size)
     device = model.embed.device
     cache_bytes = config.kv_cache_memory_bytes
     if cache_bytes is None and device.type == "cpu":
@@ -190,7 +190,7 @@ def memory_of_a_step(model: Llama, num_tokens: int, num_rows: int, block_size: i
     )
     torch.cuda.empty_cache()
     # One pool for all layers: what each of them writes, the next one may overwrite.
-    keys, values = (torch.zeros(shape, dtype=model.dtype, device=device) for _ in range(2))
+    keys, values = (torch.zeros(shape, dtype=model.cache_dtype, device=device) for _ in range(2))
     torch.cuda.reset_peak_memory_stats(device)
     model(batch, [keys] * config.num_hidden_layers, [values] * config.num_hidden_layers)
     torch.cuda.synchronize(device)

@@ -27,7 +27,9 @@ from yaie.engine.request import Request, RequestOutput, StepOutput
 from yaie.engine.runner import Launched, Runner
 from yaie.engine.sampling import SamplingParams
 from yaie.engine.text import OutputText
+from yaie.model.kv_scales import fold_scales
 from yaie.model.llama import Llama
+from yaie.model.parallel import own_shard, smallest
 from yaie.model.tokenizer import Tokenizer
 from yaie.ops.registry import in_words
 
@@ -57,27 +59,29 @@ class Engine:
         parts: Parts | None = None,
     ) -> None:
         config = EngineConfig() if config is None else config
-        if config.num_blocks is None:
-            config = replace(config, num_blocks=count_blocks(model, config))
         parts = Parts() if parts is None else parts
+        if config.kv_cache_dtype == "fp8":
+            if mine := parts.operators.keys() & {"reshape_and_cache", "paged_attention"}:
+                raise ValueError(
+                    f'kv_cache_dtype "fp8": leave out your exercises of {sorted(mine)}'
+                )
+            with current(model.embed.device):
+                fold_scales(model)
+        if config.num_blocks is None:
+            num_blocks = smallest(count_blocks(model, config), own_shard(), model.embed.device)
+            config = replace(config, num_blocks=num_blocks)
         num_blocks, block_size = config.num_blocks, config.block_size
         self.tokenizer = tokenizer
         self.config = model.config
         self.eos_token_ids = {*model.config.eos_token_ids, tokenizer.eos_token_id} - {None}
         pool = parts.block_pool(num_blocks)
-        room = num_blocks * block_bytes(model.config, model.dtype, block_size) / GIB
+        room = num_blocks * block_bytes(model.config, model.cache_dtype, block_size) / GIB
         with explain_shortage(
             f"{num_blocks} KV blocks of {block_size} tokens take {room:.2f} GiB: lower num_blocks"
         ):
             self.kv = parts.kv_cache(
-                num_blocks,
-                block_size,
-                model.config.num_key_value_heads,
-                model.config.head_dim,
-                dtype=model.dtype,
-                num_layers=model.config.num_hidden_layers,
-                device=model.embed.device,
-                pool=pool,
+                *(num_blocks, block_size, model.config.num_key_value_heads, model.config.head_dim),
+                *(model.cache_dtype, model.config.num_hidden_layers, model.embed.device, pool),
             )
         self.cache = parts.radix_cache(pool, block_size, parts.radix_tree(block_size))
         self.scheduler = parts.scheduler(self.kv, self.cache, config)

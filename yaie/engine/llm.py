@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from yaie.engine.checks import check_sequence
-from yaie.engine.config import OPTIONS, EngineConfig
+from yaie.engine.config import EngineConfig
 from yaie.engine.engine import Engine
 from yaie.engine.request import Request, RequestOutput
 from yaie.engine.sampling import SamplingParams
@@ -25,7 +26,7 @@ class LLM:
         exercises: run the learner's solved exercises in place of the reference, and print whose
             code runs: True for all of them, or an id, or a list of ids. By default
             YAIE_USE_EXERCISES decides (1, true or yes).
-        others: the options of `yaie.engine.config.EngineConfig`, which documents them.
+        options: those of `yaie.engine.config.EngineConfig`, which documents them.
 
     Raises:
         ValueError, TypeError: an argument cannot be used, or the model is not known.
@@ -35,27 +36,10 @@ class LLM:
         self,
         model: str | Path,
         *,
-        device: str = "auto",
-        dtype: str = "auto",
-        backend: str | Mapping[str, str] = "auto",
-        block_size: int = 16,
-        num_blocks: int | None = None,
-        gpu_memory_utilization: float = 0.9,
-        kv_cache_memory_bytes: int | None = None,
-        max_model_len: int | None = None,
-        max_num_seqs: int = 64,
-        max_num_batched_tokens: int = 2048,
-        enable_prefix_caching: bool = True,
-        enable_chunked_prefill: bool = True,
-        chunked_prefill_size: int | None = None,
-        policy: str = "fcfs",
-        enforce_eager: bool = False,
-        tensor_parallel_size: int = 1,
         exercises: bool | str | Sequence[str] | None = None,
+        **options: Any,
     ) -> None:
-        arguments = locals()
-        config = EngineConfig(**{name: arguments[name] for name in arguments.keys() & OPTIONS})
-        self.engine = start_engine(model, config, exercises)
+        self.engine = start_engine(model, EngineConfig(**options), exercises)
         self.tokenizer = self.engine.tokenizer
         self._is_closed = False
 

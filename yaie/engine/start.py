@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from yaie.engine.config import EngineConfig
 from yaie.engine.device import (
     choose_device,
     choose_dtype,
-    count_blocks,
     explain_shortage,
     return_freed_memory,
 )
@@ -20,7 +18,6 @@ from yaie.engine.parallel import ParallelEngine, RankEngine, together
 from yaie.engine.parts import Parts, chosen_parts
 from yaie.model.config import ModelConfig
 from yaie.model.llama import STEP_OPERATORS
-from yaie.model.parallel import smallest
 from yaie.model.pull import find_model
 from yaie.model.tokenizer import Tokenizer
 from yaie.model.weights import load_model
@@ -52,9 +49,6 @@ def start_engine(
             backends = with_exercises(config.backend, parts)
             dtype = choose_dtype(config.dtype, device)
             llama = load_model(folder, dtype, device, backends, shard)
-        if config.num_blocks is None:
-            num_blocks = smallest(count_blocks(llama, config), shard, device)
-            config = replace(config, num_blocks=num_blocks)
         arguments = (llama, Tokenizer(folder), config, parts)
         return_freed_memory()
         if ranks is not None:

@@ -56,6 +56,7 @@ class Llama(nn.Module):
 
     Attributes:
         config: of this process's part.
+        cache_dtype: of the keys and values that it caches: `dtype`, or 8-bit floats.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class Llama(nn.Module):
     ):
         super().__init__()
         config = shard.narrow(config)
-        self.config, self.dtype = config, dtype
+        self.config, self.dtype, self.cache_dtype = config, dtype, dtype
         self.backends = choose(STEP_OPERATORS, backends)
 
         def weight(*shape: int) -> nn.Parameter:

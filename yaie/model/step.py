@@ -12,7 +12,7 @@ import torch
 
 from yaie.model.batch import Batch
 from yaie.ops.cpp import native
-from yaie.ops.cpp.native import FLOATS
+from yaie.ops.cpp.native import CACHES, FLOATS
 from yaie.ops.registry import AUTO, Unsupported, announce, order
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Step:
                 flat += [number for part in parts for number in part]
                 flat += [keys.data_ptr(), values.data_ptr()]
             self._layer_structs, self._pools = native.struct(flat), (key_pools, value_pools)
-            cache = FLOATS[key_pools[0].dtype], key_pools[0].shape[1]
+            cache = CACHES[key_pools[0].dtype], key_pools[0].shape[1]
             self._model = native.struct([*self._fields, *cache])
         read = [batch.token_ids, batch.positions, batch.slot_mapping, batch.logit_rows]
         read += [batch.block_tables, batch.context_lens, batch.cu_seqlens]

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import torch
 
-from yaie.ops.checks import FLOATS, check_heads, check_range, check_tensor, known
+from yaie.ops.checks import FLOATS, FP8, check_heads, check_range, check_tensor, known
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
 
@@ -119,9 +119,9 @@ def shared_prefix_attention(
 def _check_cache(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tensor) -> None:
     check_tensor("q", q, ("tokens", "heads", "head_dim"), FLOATS)
     shape = ("num_blocks", "block_size", "kv_heads", q.shape[2])
-    check_tensor("key_pool", key_pool, shape, (q.dtype,), like=q, contiguous=True)
+    check_tensor("key_pool", key_pool, shape, (q.dtype, FP8), like=q, contiguous=True)
     shape = tuple(key_pool.shape)
-    check_tensor("value_pool", value_pool, shape, (q.dtype,), like=q, contiguous=True)
+    check_tensor("value_pool", value_pool, shape, (key_pool.dtype,), like=q, contiguous=True)
     check_heads(q.shape[1], key_pool.shape[2])
 
 

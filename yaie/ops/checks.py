@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
+FP8 = torch.float8_e4m3fn  # of a cache of 8-bit floats
 FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 

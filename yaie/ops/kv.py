@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import torch
 
-from yaie.ops.checks import FLOATS, check_distinct, check_range, check_tensor
+from yaie.ops.checks import FLOATS, FP8, check_distinct, check_range, check_tensor
 from yaie.ops.library import define
 from yaie.ops.registry import AUTO
-
-FP8 = torch.float8_e4m3fn
 
 
 def reshape_and_cache(
@@ -26,8 +24,8 @@ def reshape_and_cache(
 
     Args:
         keys, values: `[tokens, KV heads, head_dim]`.
-        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`, of the same dtype;
-            written in place.
+        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`, of the same dtype
+            or float8_e4m3fn, where what lies beyond ±448 is stored as that; written in place.
         slot_mapping: int64 `[tokens]`, block × block_size + offset for each token, none twice.
     """
     check_new_tokens(keys, values, key_pool, value_pool, slot_mapping)
@@ -40,16 +38,14 @@ def check_new_tokens(
     key_pool: torch.Tensor,
     value_pool: torch.Tensor,
     slot_mapping: torch.Tensor,
-    dtype: torch.dtype | None = None,
 ) -> None:
-    """Check the arguments of `reshape_and_cache`, with pools of `dtype` or that of the keys."""
+    """Check the arguments of `reshape_and_cache`."""
     check_tensor("keys", keys, ("tokens", "kv_heads", "head_dim"), FLOATS)
     check_tensor("values", values, tuple(keys.shape), (keys.dtype,), like=keys)
-    dtype = dtype or keys.dtype
     shape = ("num_blocks", "block_size", *keys.shape[1:])
-    check_tensor("key_pool", key_pool, shape, (dtype,), like=keys, contiguous=True)
+    check_tensor("key_pool", key_pool, shape, (keys.dtype, FP8), like=keys, contiguous=True)
     shape = tuple(key_pool.shape)
-    check_tensor("value_pool", value_pool, shape, (dtype,), like=keys, contiguous=True)
+    check_tensor("value_pool", value_pool, shape, (key_pool.dtype,), like=keys, contiguous=True)
     check_tensor("slot_mapping", slot_mapping, (keys.shape[0],), (torch.int64,), like=keys)
     check_slots(slot_mapping, shape)
 

@@ -7,7 +7,6 @@ is int32 `[query tokens, most]`: positions in the query's sequence, of which the
 
 from __future__ import annotations
 
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -120,25 +119,8 @@ def attention_fp8_cuda(
     workers: int | None = None,
 ) -> State:
     """The same by rung 4: tiles are widened to the dtype of q, float16 or bfloat16, on the chip."""
-    q, key_pool, value_pool = operands[:3]
-    scales = _check_scales(key_pool, key_scale, value_scale)
-    paged._require_mma(q, key_pool, value_pool)
-    heads, head_dim = q.shape[1:]
-    if workers is None:
-        workers = together(q.device, head_dim)
-    size = workers * (4 + 2 * heads // key_pool.shape[2] * (head_dim + 1))
-    given = (*(scale.contiguous() for scale in scales), int(len(key_scale) > 1))
-    workspace = (*given, q.new_empty(size, dtype=torch.float32), 0, workers)
-    return paged.decode("paged/mma.cu", "mma_fp8", *operands, workspace=workspace)
-
-
-@cache
-def together(device: torch.device, head_dim: int) -> int:
-    """How many warps of the 8-bit kernel run together, by shared memory and by registers."""
-    if device.type != "cuda":
-        return 4
-    properties = torch.cuda.get_device_properties(device)
-    keys = paged._MMA["TILE"] // 2
-    each = (paged._MMA["STAGES"] * 2 + 2 * 2) * keys * head_dim + 1024  # codes; a tile in 16 bits
-    fit = min(properties.shared_memory_per_multiprocessor // each, 12 if head_dim == 128 else 16)
-    return properties.multi_processor_count * fit
+    scales = _check_scales(operands[1], key_scale, value_scale)
+    if not scales:
+        raise ValueError(f"key_pool must be float8_e4m3fn, got {operands[1].dtype}")
+    scales = (*(scale.contiguous() for scale in scales), int(len(key_scale) > 1))
+    return paged.mma(*operands, workers=workers, scales=scales)

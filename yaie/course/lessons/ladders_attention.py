@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -193,7 +193,7 @@ def _flashinfer(q, pools, tables, lengths, **scales: float) -> Call:
 
 def eight_bits(on_gpu: bool) -> Iterator[Step]:
     """Decode over a cache of e4m3, beside the same numbers in bfloat16."""
-    sizes = [(64, 4096), (16, 8192), (128, 1024), (1, 32768)] if on_gpu else [(2, 40)]
+    sizes = [(64, 4096), (16, 8192), (64, 8192), (1, 32768)] if on_gpu else [(2, 40)]
     heads = (32, 8, 128, 16, BF16) if on_gpu else (4, 2, 64, 16, BF16)
     for batch, context in sizes:
         full = decode(batch, context, *heads)
@@ -228,11 +228,11 @@ def _eight_bit_case(full: Case) -> Case:
         operands = (q, *pools, *others)
         return lambda: paged.mma(*operands)
 
-    def eight(*given: Any, workers: Callable[[int], int] | None = None) -> Call:
+    def eight(*given: Any, more: int = 0) -> Call:
         *operands, key_scale, value_scale = given
-        how = {"key_scale": key_scale, "value_scale": value_scale}
-        if workers is not None:
-            how["workers"] = workers(variants.together(operands[0].device, operands[0].shape[2]))
+        device, head_dim = operands[0].device, operands[0].shape[2]
+        workers = paged._workers(device, head_dim, 1) + more * paged._multiprocessors(device)
+        how = {"key_scale": key_scale, "value_scale": value_scale, "workers": workers}
         return lambda: variants.attention_fp8_cuda(*operands, **how)
 
     def flashinfer(*given: Any) -> Call:
@@ -244,8 +244,8 @@ def _eight_bit_case(full: Case) -> Case:
         full, operator="paged_attention_fp8", arguments=arguments, oracle=oracle,
         rungs={"mma, bfloat16": sixteen, "mma, e4m3": eight},
         variants={
-            f"mma, e4m3, {words} as many warps": partial(eight, workers=lambda n, x=x: int(n * x))
-            for words, x in (("half", 0.5), ("3/4", 0.75))
+            f"mma, e4m3, {more:+} warps per SM": partial(eight, more=more)
+            for more in (-2, -1, 1, 2, 3)
         },
         peers={"FlashInfer, e4m3": flashinfer},
     )  # fmt: skip

@@ -14,9 +14,11 @@ import torch
 
 from yaie.build import cpu
 from yaie.emulator import CompileError
+from yaie.ops.checks import FP8
 from yaie.ops.registry import Declined, Unsupported
 
 FLOATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}  # the kinds of csrc/cpu/lanes.h
+CACHES = FLOATS | {FP8: 6}  # of keys and values
 # GGUF's formats: the kind, and the bytes of a group of 32 numbers.
 GROUPS = {"q8_0": (3, 34), "q4_0": (4, 18), "q4_1": (5, 20)}
 GROUP = 32

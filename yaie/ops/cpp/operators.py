@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from yaie.ops.cpp.native import call, kind_of, struct
+from yaie.ops.cpp.native import CACHES, call, kind_of, struct
+from yaie.ops.cuda.launching import token_rows
 from yaie.ops.registry import Declined
 
 
@@ -36,7 +37,7 @@ def rotary(
 ) -> torch.Tensor:
     """Rotate queries or keys `[tokens, heads, head_dim]` by their positions."""
     kind, out = kind_of(x), x.new_empty(x.shape)
-    x = _whole_tokens(x)
+    x = token_rows(x)
     stride = x.stride(0) * x.element_size()
     call("rotary", kind, x, stride, positions, cos, sin, out, *x.shape)
     return out
@@ -50,11 +51,11 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools."""
-    kind_of(keys, key_pool)
-    keys, values, size = _whole_tokens(keys), _whole_tokens(values), keys.element_size()
+    kind, cache = kind_of(keys, key_pool), CACHES[key_pool.dtype]
+    keys, values, size = token_rows(keys), token_rows(values), keys.element_size()
     strides, slots = (keys.stride(0) * size, values.stride(0) * size), slot_mapping.contiguous()
-    each = keys[:1].numel() * size
-    call("reshape_and_cache", keys, values, *strides, key_pool, value_pool, slots, len(keys), each)
+    read, each = (kind, keys, values, *strides), keys[:1].numel()
+    call("reshape_and_cache", *read, cache, key_pool, value_pool, slots, len(keys), each)
 
 
 def paged_attention(
@@ -67,7 +68,8 @@ def paged_attention(
     scale: float | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Causal attention of a ragged batch over a paged cache, and its log-sum-exp."""
-    kind, (tokens, heads, head_dim) = kind_of(q, key_pool), q.shape
+    kind_of(q, key_pool)
+    kind, (tokens, heads, head_dim) = CACHES[key_pool.dtype], q.shape
     if head_dim % (lanes := call("lanes")):
         raise Declined(f"head_dim must be a multiple of {lanes}, got {head_dim}")
     out, lse = torch.zeros(tokens, heads, head_dim), torch.empty(tokens, heads)
@@ -78,9 +80,3 @@ def paged_attention(
     fields = [*pointers, heads * head_dim, *sizes, heads, key_pool.shape[2], head_dim]
     call("paged_attention", struct(fields), head_dim**-0.5 if scale is None else float(scale))
     return out.to(q.dtype), lse
-
-
-def _whole_tokens(x: torch.Tensor) -> torch.Tensor:
-    """`[tokens, heads, head_dim]` in which at most the tokens lie apart."""
-    heads_touch = x.shape[1] == 1 or x.stride(1) == x.shape[2]
-    return x if x.stride(2) == 1 and heads_touch else x.contiguous()

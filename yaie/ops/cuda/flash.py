@@ -69,21 +69,6 @@ def ragged_attention(
     return (rung or best)(q, k, v, causal, scale, Sequences(cu_seqlens_q, cu_seqlens_k))
 
 
-def paged_prefill(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-    rung: Rung | None = None,
-) -> State:
-    """Causal attention of several queries per sequence over the paged cache."""
-    sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
-    return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
-
-
 # ---------------------------------------------------------------------------------------- rungs
 # All take the operands of `launch`; as in csrc/, or in a file like it.
 
@@ -125,6 +110,8 @@ RUNGS: dict[str, Rung] = {rung.__name__: rung for rung in (row, shared_tile, mma
 
 def best(*operands: Any) -> State:
     """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    if operands[1].element_size() == 1:
+        return mma(*operands)
     on_gpu = operands[0].is_cuda
     for rung in (mma, shared_tile) if on_gpu else (shared_tile,):
         try:
@@ -146,7 +133,7 @@ def launch(
     sequences: Sequences,
 ) -> State:
     """Launch a file's rung. `k` and `v` are `[keys, KV heads, head_dim]`, or pools with tables."""
-    name = f"flash_{rung}_{suffix(q.dtype)}"
+    name = f"flash_{rung}_{'fp8_' * (k.element_size() == 1)}{suffix(q.dtype)}"
     (tokens, heads, head_dim), kv_heads = q.shape, k.shape[-2]
     if head_dim > MOST_HEAD_DIM:
         raise Unsupported(f"head_dim is at most {MOST_HEAD_DIM}, got {head_dim}")

@@ -31,6 +31,8 @@ def pingpong(*operands: Any, file: str = "flash/hopper/pingpong.cu") -> flash.St
     """By the best rung of `csrc/flash/hopper`, or another; operands as for `flash.launch`."""
     q, k, v, *_, sequences = operands
     require_hopper(q)
+    if k.element_size() == 1:
+        raise Unsupported("these kernels read a cache in float16 or bfloat16, got 8-bit floats")
     flash.require_aligned_heads(q, k, v, 256)
     size = k.shape[1]
     if sequences.block_tables is not None and (size % 8 or (TILE % size and size % TILE)):

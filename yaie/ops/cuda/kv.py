@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
+from functools import cache, reduce
 from operator import attrgetter, or_
 from pathlib import Path
 
 import torch
 
-from yaie.ops.cuda.launching import call, constants, memory, token_rows
+from yaie.ops.cuda.launching import call, constants, memory, suffix, token_rows
 from yaie.ops.registry import Unsupported
 
 MOST_PAIRS = constants("kv/copy_blocks.cu")["MOST_PAIRS"]
@@ -29,6 +29,13 @@ def reshape_and_cache(
     """Write new keys and values into their slots; tokens may lie apart, as in a fused product.
     `name` is a launcher of `file`."""
     keys, values = token_rows(keys), token_rows(values)
+    if key_pool.element_size() == 1:
+        call(
+            *("kv/reshape_and_cache_fp8.cu", f"reshape_and_cache_fp8_{suffix(keys.dtype)}"),
+            *(memory(keys), memory(values), key_pool, value_pool, slot_mapping.contiguous()),
+            *(*[_one(keys.device)] * 2, *keys.shape, 0, keys.stride(0), values.stride(0)),
+        )
+        return
     size = keys.element_size()
     call(
         *(file, name),
@@ -36,6 +43,12 @@ def reshape_and_cache(
         *(keys.shape[0], keys.shape[1] * keys.shape[2] * size),
         *(keys.stride(0) * size, values.stride(0) * size),
     )
+
+
+@cache
+def _one(device: torch.device) -> torch.Tensor:
+    """The scale of an 8-bit cache whose scales are folded into the weights."""
+    return torch.ones(1, device=device)
 
 
 def copy_blocks(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from yaie.ops.cuda.flash import Rung, State, paged_prefill
+from yaie.ops.cuda.flash import Rung, Sequences, State, best
 from yaie.ops.cuda.launching import (
     call,
     constants,
@@ -31,31 +31,24 @@ WORTH = 100 << 20  # bytes of keys and values that a cascade must save to be wor
 # kernel for prompts keeps only a few thread blocks busy (notebooks/data/27_engine_h200.json, "few
 # queries").
 FEW_QUERIES = 32
+ONE = (None, None, 0)  # the scales of an 8-bit cache that are folded into the weights
 
 
-def paged_attention(
-    q: torch.Tensor,
-    key_pool: torch.Tensor,
-    value_pool: torch.Tensor,
-    block_tables: torch.Tensor,
-    context_lens: torch.Tensor,
-    cu_seqlens: torch.Tensor,
-    scale: float | None,
-    rung: Rung | None = None,
-) -> State:
+def paged_attention(*operands: Any, rung: Rung | None = None) -> State:
     """Causal attention of a ragged batch over the paged cache; see `reference.attention`.
 
     As many queries as sequences are treated as a decode step with one each; the result is right
     even if they are not. So are a few queries, even if several belong to one sequence. More are
     computed by a rung of flash attention, the best unless one is given.
     """
-    operands = (q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale)
+    q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, scale = operands
     if q.shape[0] == context_lens.shape[0]:
         return _decode(*operands)
     if q.shape[0] <= FEW_QUERIES and q.is_cuda:
         with suppress(Unsupported):  # no other rung of decode steps beats the kernels of prompts
             return mma(*operands)
-    return paged_prefill(*operands, rung=rung)
+    sequences = Sequences(cu_seqlens, None, block_tables, context_lens)
+    return (rung or best)(q, key_pool, value_pool, True, scale, sequences)
 
 
 def shared_prefix_attention(
@@ -83,6 +76,8 @@ def shared_prefix_attention(
 
 def _decode(*operands: Any) -> State:
     """By the best rung that takes these tensors on this card; on a CPU, without tensor cores."""
+    if operands[1].element_size() == 1:
+        return mma(*operands)
     if operands[0].is_cuda:
         try:
             return mma(*operands)
@@ -101,6 +96,8 @@ def cascade(
     scale: float | None,
 ) -> State:
     """The prefix is read once for all sequences and merged with the rest of each."""
+    if key_pool.element_size() == 1:
+        raise Unsupported("cascade.cu reads a cache in float16 or bfloat16")
     operands = (q, key_pool, value_pool, block_tables, context_lens, None, scale)
     state = mma(*operands, skip=shared_len)
     (batch, heads, head_dim), kv_heads = q.shape, key_pool.shape[2]
@@ -149,23 +146,27 @@ def split(*operands: Any, splits: int | None = None, file: str | Path = "paged/s
     return decode(file, "split", *operands, workspace=(parts, part_lse, part, splits))
 
 
-def mma(*operands: Any, skip: int = 0, workers: int | None = None) -> State:
-    """Tensor cores, equal shares, any lengths: float16 and bfloat16 from sm_80 on.
+def mma(*operands: Any, skip: int = 0, workers: int | None = None, scales: tuple = ONE) -> State:
+    """Tensor cores, equal shares, any lengths: float16 and bfloat16 from sm_80 on, also over a
+    cache of float8_e4m3fn.
 
     Args:
         skip: how many tokens at the beginning of every context are left out, a multiple of
             block_size.
         workers: thread blocks that share the work equally, by default as many as run together.
+        scales: of an 8-bit cache: of keys and of values, float32 on the device, and whether there
+            is one for each KV head; by default 1.
     """
     q, key_pool = operands[:2]
     heads, head_dim = q.shape[1:]
     group = heads // key_pool.shape[2]
     _require_mma(q, key_pool, operands[2])
     if workers is None:
-        workers = _workers(q.device, head_dim)
+        workers = _workers(q.device, head_dim, key_pool.element_size())
     size = workers * (4 + 2 * group * (head_dim + 1))
     workspace = q.new_empty(size, dtype=torch.float32)
-    return decode("paged/mma.cu", "mma", *operands, workspace=(workspace, skip, workers))
+    name, scales = ("mma_fp8", scales) if key_pool.element_size() == 1 else ("mma", ())
+    return decode("paged/mma.cu", name, *operands, workspace=(*scales, workspace, skip, workers))
 
 
 # From the simplest on; all take the operator's arguments.
@@ -245,10 +246,13 @@ def _require_mma(q: torch.Tensor, key_pool: torch.Tensor, value_pool: torch.Tens
 
 
 @cache
-def _workers(device: torch.device, head_dim: int) -> int:
-    """How many thread blocks of mma.cu run together, by their shared memory."""
+def _workers(device: torch.device, head_dim: int, size: int) -> int:
+    """How many thread blocks of mma.cu run together, by their shared memory, over a cache whose
+    elements take `size` bytes. Over 8-bit floats fewer are faster than as many as there is room
+    for: notebooks/data/19_fp8_h100.json."""
     if device.type != "cuda":
         return 4
     properties = torch.cuda.get_device_properties(device)
-    each = _MMA["STAGES"] * 2 * _MMA["TILE"] * head_dim * 2 + 1024  # what the system takes of each
-    return properties.multi_processor_count * (properties.shared_memory_per_multiprocessor // each)
+    each = _MMA["STAGES"] * 2 * _MMA["TILE"] * head_dim * size + 1024  # the system's part
+    room = properties.shared_memory_per_multiprocessor - (2 - size) * (48 << 10)
+    return properties.multi_processor_count * max(1, room // each)

@@ -144,7 +144,8 @@ def paged_attention(
 
     Args:
         q, scale: as for `attention`, of all sequences together.
-        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`.
+        key_pool, value_pool: `[num_blocks, block_size, KV heads, head_dim]`, in the dtype of q or
+            in float8_e4m3fn.
         block_tables: int32 `[batch, max_blocks]`; entries beyond a sequence's length are ignored.
         context_lens: int32 `[batch]`.
         cu_seqlens: int32 `[batch + 1]`, where each sequence's queries begin.

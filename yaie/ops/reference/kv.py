@@ -15,8 +15,12 @@ def reshape_and_cache(
     slot_mapping: torch.Tensor,
 ) -> None:
     """Write `[tokens, KV heads, head_dim]` into the slots of two pools; see `yaie.ops.kv`."""
-    key_pool.flatten(0, 1).index_copy_(0, slot_mapping, keys)
-    value_pool.flatten(0, 1).index_copy_(0, slot_mapping, values)
+    for pool, new in ((key_pool, keys), (value_pool, values)):
+        if pool.element_size() == 1:  # as bytes, since torch cannot index 8-bit floats everywhere
+            largest = torch.finfo(pool.dtype).max
+            new = new.clamp(-largest, largest).to(pool.dtype).view(torch.uint8)
+            pool = pool.view(torch.uint8)
+        pool.flatten(0, 1).index_copy_(0, slot_mapping, new)
 
 
 def copy_blocks(

@@ -6,7 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from yaie.ops.triton.runtime import launches
+from yaie.ops.registry import Unsupported
+from yaie.ops.triton.runtime import INTERPRETED, largest_code, launches
 
 
 @triton.jit
@@ -23,6 +24,7 @@ def reshape_and_cache_kernel(
     head_dim,
     size,  # KV heads × head_dim
     BLOCK: tl.constexpr,
+    LARGEST: tl.constexpr,
 ):
     """A program moves BLOCK elements of one token's keys and values to the token's slot.
 
@@ -39,8 +41,11 @@ def reshape_and_cache_kernel(
     value_source = token * value_token_stride + head * value_head_stride + dim
     key = tl.load(keys_ptr + key_source, mask=inside)
     value = tl.load(values_ptr + value_source, mask=inside)
-    tl.store(key_pool_ptr + target, key, mask=inside)
-    tl.store(value_pool_ptr + target, value, mask=inside)
+    if LARGEST:  # of a pool of 8-bit floats; a NaN stays one
+        key = tl.clamp(key.to(tl.float32), -LARGEST, LARGEST, tl.PropagateNan.ALL)
+        value = tl.clamp(value.to(tl.float32), -LARGEST, LARGEST, tl.PropagateNan.ALL)
+    tl.store(key_pool_ptr + target, key.to(key_pool_ptr.dtype.element_ty), mask=inside)
+    tl.store(value_pool_ptr + target, value.to(value_pool_ptr.dtype.element_ty), mask=inside)
 
 
 @launches(computes=False)
@@ -53,6 +58,9 @@ def reshape_and_cache(
 ) -> None:
     """Write the keys and values of new tokens into their slots."""
     tokens, num_heads, head_dim = keys.shape
+    largest = largest_code(key_pool)
+    if largest and INTERPRETED:
+        raise Unsupported("Triton's interpreter does not round 8-bit floats to the nearest")
     if keys.numel() == 0:
         return
     if keys.stride(2) != 1 or values.stride(2) != 1:
@@ -60,15 +68,9 @@ def reshape_and_cache(
     size = num_heads * head_dim
     block = min(triton.next_power_of_2(size), 2048)
     reshape_and_cache_kernel[(tokens, triton.cdiv(size, block))](
-        keys,
-        values,
-        key_pool,
-        value_pool,
-        slot_mapping,
-        *keys.stride()[:2],
-        *values.stride()[:2],
-        head_dim,
-        size,
+        *(keys, values, key_pool, value_pool, slot_mapping),
+        *(*keys.stride()[:2], *values.stride()[:2], head_dim, size),
         BLOCK=block,
+        LARGEST=largest,
         num_warps=4 if block >= 1024 else 1,
     )

@@ -16,6 +16,7 @@ import triton.language as tl
 
 from yaie.ops.reference.attention import positive_scale
 from yaie.ops.registry import Unsupported
+from yaie.ops.triton import runtime
 from yaie.ops.triton.flash import find_sequence
 from yaie.ops.triton.online import LOWEST, finish, online_step
 from yaie.ops.triton.runtime import Config, fastest, launches, num_processors, precision
@@ -129,12 +130,12 @@ def paged_attention_kernel(
         slots = find_slots(table, keys, end, BLOCK_SIZE)
         place = slots[:, None] * token_size + kv_head * HEAD_DIM + dims[None, :]
         inside = (keys < end)[:, None] & in_dims[None, :]
-        k = tl.load(key_pool_ptr + place, mask=inside, other=0.0)
+        k = tl.load(key_pool_ptr + place, mask=inside, other=0.0).to(q.dtype)
         scores = tl.dot(q, k.T, input_precision=PRECISION)
         seen = (keys[None, :] <= last_key[:, None]) & (keys < end)[None, :]
         scores = tl.where(seen, scores, float("-inf"))
         weights, maximum, total, out = online_step(scores, scale, maximum, total, out)
-        v = tl.load(value_pool_ptr + place, mask=inside, other=0.0)
+        v = tl.load(value_pool_ptr + place, mask=inside, other=0.0).to(q.dtype)
         out = tl.dot(weights.to(v.dtype), v, out, input_precision=PRECISION)
 
     out, lse = finish(maximum, total, out)
@@ -197,6 +198,7 @@ def paged_attention(
         return out, lse
     if head_dim > 256:
         raise Unsupported(f"head_dim is at most 256, got {head_dim}")
+    runtime.largest_code(key_pool)  # refuses what the card cannot read
     q, scale = positive_scale(q, scale)
     if q.stride(2) != 1:
         q = q.contiguous()
@@ -219,22 +221,9 @@ def paged_attention(
             parts = out.new_empty(splits, *out.shape, dtype=torch.float32)
             part_lse = lse.new_empty(splits, *lse.shape)
         paged_attention_kernel[(tiles * splits, num_kv_heads)](
-            q,
-            key_pool,
-            value_pool,
-            block_tables,
-            context_lens,
-            cu_seqlens,
-            parts,
-            part_lse,
-            batch,
-            num_tokens,
-            num_heads,
-            group,
-            max_blocks,
-            *q.stride()[:2],
-            scale * math.log2(math.e),
-            splits,
+            *(q, key_pool, value_pool, block_tables, context_lens, cu_seqlens, parts, part_lse),
+            *(batch, num_tokens, num_heads, group, max_blocks, *q.stride()[:2]),
+            *(scale * math.log2(math.e), splits),
             BLOCK_SIZE=block_size,
             HEAD_DIM=head_dim,
             DIM=dim,
@@ -250,7 +239,8 @@ def paged_attention(
             )
 
     large = batch * max_blocks * block_size * num_kv_heads * head_dim >= LARGE
-    key = ("paged_attention", dim, q.dtype, block_m, block_size, triton.next_power_of_2(tiles))
+    sizes = (block_m, block_size, triton.next_power_of_2(tiles))
+    key = ("paged_attention", dim, q.dtype, key_pool.dtype, *sizes)
     launch(fastest(key, _configs(block_m, dim, q.element_size()), launch, large))
     return out, lse
 

@@ -56,16 +56,6 @@ def rotary(
         block = triton.next_power_of_2(head_dim // 2)
         heads = min(triton.next_power_of_2(num_heads), max(1, 2048 // block))
         grid = (tokens, triton.cdiv(num_heads, heads))
-        rotary_kernel[grid](
-            x,
-            positions,
-            cos,
-            sin,
-            out,
-            num_heads,
-            head_dim // 2,
-            *x.stride(),
-            HEADS=heads,
-            HALF=block,
-        )
+        sizes = (num_heads, head_dim // 2, *x.stride())
+        rotary_kernel[grid](x, positions, cos, sin, out, *sizes, HEADS=heads, HALF=block)
     return out

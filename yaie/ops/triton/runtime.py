@@ -82,6 +82,16 @@ def _rounded(results: Any, dtype: torch.dtype, float32_result: int | None) -> An
     )
 
 
+def largest_code(pool: torch.Tensor) -> float:
+    """The largest number of a pool of 8-bit floats; 0 for other pools. Raises Unsupported where the
+    card has no such floats."""
+    if pool.element_size() > 1:
+        return 0.0
+    if pool.is_cuda and torch.cuda.get_device_capability(pool.device) < (8, 9):
+        raise Unsupported("8-bit floats need sm_89 in Triton")
+    return torch.finfo(pool.dtype).max
+
+
 def num_processors(device: torch.device) -> int:
     """Streaming multiprocessors of the device; 1 under the interpreter, which is one program."""
     return 1 if INTERPRETED else _num_processors(device.index)

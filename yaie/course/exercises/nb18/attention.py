@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -167,10 +167,15 @@ def operator_by(rung: str) -> Callable[[Path], Callable[..., Any]]:
     """For `fit`: the operator `paged_attention` by a learner's file in the place of a rung."""
 
     def fit(file: Path) -> Callable[..., Any]:
-        from yaie.ops.cuda.flash import paged_prefill
+        from yaie.ops.cuda.flash import Sequences
 
         mine = cuda.operator_by(f"yaie.ops.cuda.flash:{rung}")(file)
-        return partial(paged_prefill, rung=mine)
+
+        def paged_attention(q, key_pool, value_pool, tables, lengths, begin, scale):
+            sequences = Sequences(begin, None, tables, lengths)
+            return mine(q, key_pool, value_pool, True, scale, sequences)
+
+        return paged_attention
 
     return fit
 

@@ -37,7 +37,7 @@ def reshape_and_cache(
     if not scales:
         kv.reshape_and_cache(*arguments, backend=backend)
         return
-    check_new_tokens(*arguments, FP8)
+    check_new_tokens(*arguments)
     _reshape_and_cache_fp8(*arguments, *scales, backend=backend)
 
 
