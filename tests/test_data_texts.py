@@ -1,4 +1,4 @@
-"""Figures that texts of notebooks 11, 16, 18, 19, 22, 23, 25, 26 name are those of their data."""
+"""Figures that the texts of notebooks name (11, 16, 18, 19, 21 to 23, 25, 26) are of their data."""
 
 from __future__ import annotations
 
@@ -164,6 +164,19 @@ def recorded() -> list[timeline.Kernel]:
     return timeline.recorded(BUILT["graph"]["batches"]["1"]["eager"]["events"])
 
 
+def of_21() -> list[tuple]:
+    record = json.loads((DATA / "21_reads_h100.json").read_text())
+    one = record["bytes"] / record["read_gb_s"] / 1e3
+    three, two, first = record["us"].values()
+    assert all(two[what] < three[what] for what in two)
+    return [
+        ("{:.0f} µs, little more than the {:.0f} µs of a read", first["no filter"], one),
+        *(("takes {:.2f} reads instead of {:.2f}", two[what] / one, three[what] / one)
+          for what in ("no filter", "top-p 0.9")),
+        ("A greedy row takes {:.2f} reads", two["greedy"] / one),
+    ]  # fmt: skip
+
+
 def of_22() -> list[tuple]:
     seconds = {row["way"]: row["seconds"] for row in BUILT["builds"]["rows"]}
     one_card, three_cards = (s for way, s in seconds.items() if way.startswith("ahead of time"))
@@ -259,8 +272,8 @@ def of_26() -> list[tuple]:
             ("at most {:.0f} %", 100 * most), rounds]  # fmt: skip
 
 
-FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "22": of_22, "23": of_23,
-           "25": of_25, "26": of_26}  # fmt: skip
+FIGURES = {"11": of_11, "16": of_16, "18": of_18, "19": of_19, "21": of_21, "22": of_22,
+           "23": of_23, "25": of_25, "26": of_26}  # fmt: skip
 
 
 @pytest.mark.parametrize("number, figures", FIGURES.items())
