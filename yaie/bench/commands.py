@@ -140,7 +140,8 @@ def bench_engine(
             if peer == "spinning":
                 spinning.run(model, rounds or 5, output)
             else:
-                beside.run(model, "float32" if dtype == "auto" else dtype, rounds or 5, output)
+                dtype = "float32" if dtype == "auto" else dtype
+                beside.run(model, dtype, rounds or 5, output, only)
         return
     if course and output is None:
         from yaie.bench.files import own_path

@@ -30,11 +30,16 @@ CASES = {  # prompts, tokens of each, tokens of each answer
     "first token of 2,048": (1, 2048, 1),
 }
 CONTEXT = 4096  # tokens for which there is room in both caches when memory is compared
+SECTIONS = ("speed", "memory", "rounding")
 GGUF_NAMES = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 def run(
-    model: str, dtype: str = "float32", rounds: int = 5, output: str | Path | None = None
+    model: str,
+    dtype: str = "float32",
+    rounds: int = 5,
+    output: str | Path | None = None,
+    only: str | None = None,
 ) -> dict[str, Any]:
     """Measure, print a line per case, and return the record of all that `output` has then.
 
@@ -43,11 +48,16 @@ def run(
         dtype: float32, float16, bfloat16, q8_0, q4_0 or q4_1, of the weights in both.
         rounds: of each case, in each engine; the median counts.
         output: where the record is kept as JSON, for one dtype beside the others.
+        only: some of SECTIONS, separated by commas; what `output` has of the others stays. A busy
+            machine disturbs the speed alone.
     """
     from yaie.bench.rounding import rounding
     from yaie.model.pull import find_model
 
-    folder, results = find_model(model), []
+    wanted = SECTIONS if only is None else tuple(only.split(","))
+    if unknown := set(wanted) - set(SECTIONS):
+        raise ValueError(f"only must name some of {', '.join(SECTIONS)}, got {min(unknown)!r}")
+    folder, measured, results = find_model(model), {}, []
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "model.gguf")
         write_gguf(folder, path, GGUF_NAMES.get(dtype, dtype.upper()))
@@ -57,8 +67,9 @@ def run(
             "llama.cpp": Engine(theirs, __file__, "llama.cpp", str(path), dtype),
         }
         try:
-            memory = memory_of(folder, dtype, engines["llama.cpp"])
-            for case, (count, length, answer) in CASES.items():
+            if "memory" in wanted:
+                measured["memory_mb"] = memory_of(folder, dtype, engines["llama.cpp"])
+            for case, (count, length, answer) in CASES.items() if "speed" in wanted else ():
                 prompts = [[5 + (7 * i + 3 * n) % 400 for i in range(length)] for n in range(count)]
                 taken: dict[str, list[dict]] = {name: [] for name in engines}
                 for turn in range(rounds + 1):  # the first warms up
@@ -69,8 +80,10 @@ def run(
         finally:
             for engine in engines.values():
                 engine.close()
-    measured = {"rounds": rounds, "results": results, "memory_mb": memory}
-    measured["rounding"] = rounding(folder, dtype)
+    if "speed" in wanted:
+        measured |= {"rounds": rounds, "results": results}
+    if "rounding" in wanted:
+        measured["rounding"] = rounding(folder, dtype)
     return keep(dtype, measured, output)
 
 
@@ -83,7 +96,8 @@ def keep(name: str, measured: dict[str, Any], output: str | Path | None) -> dict
     path = None if output is None else Path(output)
     record = json.loads(path.read_text()) if path is not None and path.exists() else {}
     about = {"date": time.strftime("%Y-%m-%d"), "machine": describe(torch.device("cpu"))}
-    record = {"benchmark": "peer"} | record | {name: about | measured}
+    record = {"benchmark": "peer"} | record
+    record[name] = record.get(name, {}) | about | measured
     if path is not None:
         path.write_text(json.dumps(record, indent=1) + "\n")
     return record
