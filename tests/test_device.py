@@ -34,7 +34,8 @@ def gpu(monkeypatch):
         monkeypatch.setattr(device, "memory_of_a_step", taken)
         monkeypatch.setattr(device, "memory_in_use", lambda _: in_use)
         embed = SimpleNamespace(device=torch.device("cuda", 0))
-        return SimpleNamespace(config=CONFIG, dtype=torch.bfloat16, embed=embed)
+        kinds = {"dtype": torch.bfloat16, "cache_dtype": torch.bfloat16}
+        return SimpleNamespace(config=CONFIG, embed=embed, **kinds)
 
     return set_memory
 
@@ -131,7 +132,7 @@ def test_memory_of_a_step_is_all_but_the_prompts_own_cache(monkeypatch):
             assert len(pools) == CONFIG.num_hidden_layers
             assert all(pool is pools[0] for pool in pools)
 
-    step.config, step.dtype = CONFIG, torch.bfloat16
+    step.config, step.dtype, step.cache_dtype = CONFIG, torch.bfloat16, torch.bfloat16
     step.embed = SimpleNamespace(device=torch.device("cpu"))
     own = 7 * SIZE // CONFIG.num_hidden_layers  # 100 tokens are 7 blocks of 16, of one layer
     assert memory_of_a_step(step, 100, 8, 16) == 5_000_000 - own + 37_000_000

@@ -255,7 +255,9 @@ def test_scales_are_folded_exactly_in_half_precision(dtype, tmp_path):
 
 
 def test_keys_that_e4m3_cannot_hold(tmp_path):
-    """With a bias as some models have, most keys are beyond 448, and alike without scales."""
+    """With a bias as some models have, most keys are beyond 448, and alike without scales. Queries
+    are small, so that no key takes all of the attention."""
+    torch.manual_seed(0)
     folder = make_tiny_model(tmp_path / "model", **QWEN2)
     plain, folded = (load_model(folder, backends="reference") for _ in "ab")
     for model in (plain, folded):
@@ -263,11 +265,12 @@ def test_keys_that_e4m3_cannot_hold(tmp_path):
             rows = 16 * 4
             layer.qkv.bias[rows : rows + 32] = 2000.0 * torch.randn(32).sign()
             layer.qkv.weight[:rows] *= 1e-3
+            layer.qkv.bias[:rows] *= 1e-3
     folded.load_state_dict(plain.state_dict())
     fold_scales(folded)
     wanted = logits_of(plain)
     good, bad = ((logits_of(model, FP8) - wanted).norm() for model in (folded, plain))
-    assert good < bad / 3
+    assert good < bad / 5
 
 
 def test_a_head_that_is_all_zeros_stays_so(tmp_path):

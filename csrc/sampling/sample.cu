@@ -31,6 +31,11 @@ constexpr int INDEX_BITS = 24;  // of a key: the token; the other 32 are the log
 constexpr int CAPACITY = 4096, LARGE = 6144;  // tokens that the list can hold, by card
 constexpr int SAMPLE = 8;  // tokens per thread that the reference is chosen from
 constexpr float LOG2_E = 1.44269504f;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int RESIDENT = 1;  // thread blocks per multiprocessor; shared memory has room for one
+#else
+constexpr int RESIDENT = 2;
+#endif
 
 struct Amount {
     uint64_t mass;
@@ -420,7 +425,7 @@ static __device__ void greedy(const Row<T>& row, int64_t* token, Shared& s) {
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS, 2)
+__global__ void __launch_bounds__(THREADS, RESIDENT)
     sample(const T* logits, const float* temperature, const int* top_k, const float* top_p,
            const float* min_p, const double* uniform, int64_t* tokens, int size, int capacity) {
     extern __shared__ __align__(16) unsigned char memory[];
