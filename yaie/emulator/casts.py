@@ -42,7 +42,7 @@ def saturate(source: str, hidden: str) -> str:
     """The source with its conversions as calls; `hidden` is it without comments and literals."""
     edits, quoted = [], _quoted(hidden)
     for found in _CAST.finditer(hidden):
-        before = hidden[: found.start()].rstrip()
+        before = hidden[: found.start()].rstrip()[-40:]  # a search looks at all of a text
         if _BEFORE.search(before) and not _KEYWORD.search(before):
             continue  # sizeof(int), f(int)
         end = _operand_end(hidden, found.end())

@@ -25,12 +25,23 @@ class _Macro:
     body: str
 
 
+FrozenMacros = tuple[tuple[tuple[str, _Macro | None], ...], frozenset[str]]
+
+
 @dataclass
 class Macros:
     """The macros of a source and its headers, in the order in which they are read."""
 
     known: dict[str, _Macro | None] = field(default_factory=dict)  # None: several definitions
     assembling: set[str] = field(default_factory=set)  # those that make whole `asm` statements
+
+    def frozen(self) -> FrozenMacros:
+        """All of it as a value that a cache can be asked with."""
+        return tuple(self.known.items()), frozenset(self.assembling)
+
+    @classmethod
+    def thawed(cls, frozen: FrozenMacros) -> Macros:
+        return cls(dict(frozen[0]), set(frozen[1]))
 
     def read(self, source: str) -> None:
         """Take the definitions of a text without comments."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from yaie.build.cache import CSRC
 from yaie.emulator.casts import saturate
 from yaie.emulator.launches import KERNEL, begin_with_bounds, refuse_calls, replace_launches
-from yaie.emulator.macros import Macros
+from yaie.emulator.macros import FrozenMacros, Macros
 from yaie.emulator.ptx import translate
 from yaie.emulator.ptx_operands import Unknown
 from yaie.emulator.refused import refuse
@@ -98,8 +99,8 @@ def _inline(source: str, path: Path, files: list[Path], macros: Macros, checked:
 
     def rewritten(begin: int, end: int) -> str:
         macros.read(text[begin:end])
-        code = _rewrite_file(source[begin:end], path, source, begin, macros)
-        return report_bytes(declare_unset(code)) if checked else code
+        line = 1 + source.count("\n", 0, begin)
+        return _rewrite_part(source[begin:end], path, line, macros.frozen(), checked)
 
     for found in _INCLUDE.finditer(text):
         candidates = (path.parent / found[1], CSRC / found[1])
@@ -123,13 +124,18 @@ def _line_mark(line: int, path: Path) -> str:
     return f'#line {line} "{escaped}"\n'
 
 
-def _rewrite_file(part: str, path: Path, whole: str, offset: int, macros: Macros) -> str:
-    first_line = whole.count("\n", 0, offset) + 1
+@lru_cache(maxsize=256)
+def _rewrite_part(
+    part: str, path: Path, first_line: int, known: FrozenMacros, checked: bool
+) -> str:
+    """What stands between two headers. It is kept: many sources include the same headers."""
+    macros = Macros.thawed(known)
     part = macros.expand_assembly(part, hide(part))
     refuse_calls(part, path, first_line)
     part = _rename_variables(_replace_attributes(_replace_shared(part)))
     part = begin_with_bounds(_replace_assembly(part, macros))
-    return replace_launches(saturate(part, hide(part)), path, first_line)
+    part = replace_launches(saturate(part, hide(part)), path, first_line)
+    return report_bytes(declare_unset(part)) if checked else part
 
 
 def _replace_assembly(source: str, macros: Macros) -> str:
