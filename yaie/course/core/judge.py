@@ -252,8 +252,11 @@ class Versions:
         return path
 
     def load(self, entry: Mistake) -> Any:
+        """As a learner's file is; a kernel is compiled when it is observed."""
         from yaie.course.core.exercise import Broken, load
 
+        if self.exercise.is_cuda:
+            return self.path(entry)
         if entry.name not in self._loaded:
             try:
                 self._loaded[entry.name] = load(self.exercise, self.path(entry))
@@ -287,6 +290,9 @@ class Versions:
                 facts = observed(self.exercise.observe, self.load(entry), case)
         except TimeUp:
             facts = None
+        for got in (fact.got for fact in facts or ()):
+            if isinstance(got, Raised) and got.kind in ("CompileError", "SyntaxError"):
+                raise BadMistake(f"{self.exercise.id} {entry.name}: {got.message}")
         self.seconds += time.process_time() - began
         if is_whole:
             self._facts[key] = facts
