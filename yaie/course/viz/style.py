@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence, Sized
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import lru_cache
 from typing import Any
 
@@ -219,10 +220,8 @@ def shorten(text: str, width: float, size: float = BODY, weight: str = "normal")
     most = _most_characters(width)
     if len(text) <= most and text_width(text, size, weight) <= width:
         return text
-    text = text[:most]
-    while text and text_width(text + "…", size, weight) > width:
-        text = text[:-1]
-    return text.rstrip() + "…"
+    kept = _longest(min(len(text), most), width, lambda n: text_width(text[:n] + "…", size, weight))
+    return text[:kept].rstrip() + "…"
 
 
 def wrap(text: str, width: float, max_lines: int, size: float = BODY) -> list[str]:
@@ -237,9 +236,8 @@ def wrap(text: str, width: float, max_lines: int, size: float = BODY) -> list[st
     if len(lines) <= max_lines:
         return lines
     head, tail = lines[: max_lines - 1], text[-most:]
-    while tail and text_width("… " + tail, size) > width:
-        tail = tail[1:]
-    return [*head, "… " + tail.lstrip()]
+    kept = _longest(len(tail), width, lambda n: text_width("… " + tail[-n:], size))
+    return [*head, "… " + tail[len(tail) - kept :].lstrip()]
 
 
 def _most_characters(width: float) -> int:
@@ -247,17 +245,20 @@ def _most_characters(width: float) -> int:
     return int(width / 0.02) + 1
 
 
+def _longest(most: int, width: float, measure: Callable[[int], float]) -> int:
+    """How many characters, up to `most`, are at most `width` wide; more of them are never less."""
+    return bisect_right(range(1, most + 1), width, key=measure)
+
+
 def _break(text: str, width: float, size: float) -> list[str]:
-    lines, line = [], ""
-    for character in text:
-        if line and text_width(line + character, size) > width:
-            cut = line.rfind(" ") + 1
-            if cut < len(line) // 2 or character == " ":
-                cut = len(line)
-            lines.append(line[:cut].rstrip())
-            line = line[cut:]
-        line += character
-    return [*lines, line] if line or not lines else lines
+    most = min(len(text), _most_characters(width))
+    end = max(1, _longest(most, width, lambda n: text_width(text[:n], size)))
+    if end >= len(text):
+        return [text]
+    cut = text.rfind(" ", 0, end) + 1
+    if not cut or cut < end // 2 or text[end] == " ":
+        cut = end
+    return [text[:cut].rstrip(), *_break(text[cut:], width, size)]
 
 
 def flow(widths: Sequence[float], total: float, gap: float = 0.2) -> list[tuple[float, int]]:
