@@ -394,11 +394,32 @@ PICTURES = {
         lambda: viz.draw_roles(
             replay(Events(1, ((Event("expect", 0, 0), Event("commit", 0, 0)),)), product=1.5)
         ),
-        {"place 0", "tensor cores", "tensor cores busy 50% of the time"},
+        {"stage 0", "tensor cores", "tensor cores busy 50% of the time"},
     ),
     "waves": (
         lambda: viz.draw_waves(Waves("one", [[(0, 0, 4)], [(1, 0, 4), (2, 0, 2)]], 4)),
         {"one: 6 steps, busy 83%", "SM 1"},
+    ),
+    "decode step": (
+        lambda: viz.draw_decode(
+            viz.DecodeStep(
+                heads=range(4),
+                table=(3, 17, 39, 1 << 30),
+                splits=[
+                    viz.SplitRead(0, 32, (3, 17), 2.0, 0.5),
+                    viz.SplitRead(32, 41, (39,), 1.0, -0.25),
+                    viz.SplitRead(64, 41, (), -math.inf, 0.0),
+                ],
+                num_blocks=40,
+                lse=2.313,
+                out=0.298,
+            )
+        ),
+        {"split 0: keys 0 to 31", "split 2: no keys", "?", "lse −∞, out 0.000", "73%", "0%", "39"},
+    ),
+    "every 12th SM": (
+        lambda: viz.draw_waves(Waves("$", [[(i, 0, 1)] for i in range(132)], 1, 1, 12, "round")),
+        {"SM 120", "120", "$: 1 round, busy 100%"},
     ),
     "132 SMs": (lambda: viz.draw_waves(Waves("$", [[(0, 0, 4)]] * 132, 4, 9)), {"SM 131"}),
     "film strip": (lambda: viz.film_strip(pool_states(), viz.draw_blocks, list("abcde")), {"e"}),
@@ -409,15 +430,15 @@ PICTURES = {
     "no tiles": (lambda: draw_program_tiles(ProgramTiles(8, 16, (), causal=False)), set()),
     "one program": (
         lambda: draw_occupied(Occupied((0,), 132)),
-        {"1 program, 1 of 132 processors", "a color is a KV head"},
+        {"1 program, 1 of 132 SMs", "a color is a KV head"},
     ),
     "a full device": (
         lambda: draw_occupied(Occupied(tuple(range(132)), 132)),
-        {"132 programs, 132 of 132 processors", "a color is a KV head"},
+        {"132 programs, 132 of 132 SMs", "a color is a KV head"},
     ),
     "two rounds": (
         lambda: draw_occupied(Occupied(tuple(range(264)), 132)),
-        {"a color is a KV head; 2.0 programs for each processor"},
+        {"a color is a KV head; 2.0 programs for each SM"},
     ),
     "splits": (
         lambda: draw_splits(SPLITS, num_blocks=7, block_size=16),
@@ -526,7 +547,7 @@ PICTURES = {
         lambda: draw_timeline(Timeline(((0, 400), (1, 100)), 2, 400)),
         {
             "2 thread blocks, done after 400 keys",
-            "2 multiprocessors, busy 62% of that time; a color is a sequence",
+            "2 SMs, busy 62% of that time; a color is a sequence",
         },
     ),
     "readers": (lambda: draw_readers(READERS), {"2 thread blocks", "·", "sequence 1"}),

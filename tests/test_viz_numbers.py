@@ -6,6 +6,7 @@ import math
 import random
 import struct
 from itertools import pairwise
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -218,6 +219,22 @@ def test_costs_show_whole_statements():
     shown = [statement(lines, number) for number in range(1, 7)]
     assert shown[1:4] == ["x[d] = y[d] + 1;", "… y[d] + 1;", "… + 1;"]
     assert shown[4:] == ["if (x) {", "z;"] and shown[0] == "for (int d = 0; d < n; ++d)"
+
+
+def test_accesses_of_a_line_that_cost_the_same_share_a_row():
+    def access(**more):
+        usual = {"line": 1, "memory": "shared", "kind": "load", "unit": "wavefronts", "units": 4}
+        usual |= {"ideal_units": 4, "per_request": 1.0, "ideal": 1.0}
+        return SimpleNamespace(**usual | more)
+
+    three = [access(), access(units=9, ideal_units=9), access()]
+    others = [access(kind="store"), access(units=8, per_request=2.0), access(line=2)]
+    figure = viz.draw_costs(SimpleNamespace(accesses=three + others, source="a;\nb;"))
+    said = [text for text in words(figure) if "wavefront" in text]
+    one, two = "1 wavefront", "2 wavefronts"
+    assert said == ["1 wavefront, in each of 3 loads", one, two, one]
+    assert "1 of 6 accesses costs more than its bytes need" in words(figure)
+    assert "for each of 6 accesses; dearer than they must be: line 1, shared load" in figure.alt
 
 
 def test_panels_fit_a_film_strip():

@@ -27,6 +27,7 @@ _NAMES = {
     "memory": "draw_access draw_costs TileAccess draw_tile_banks draw_lanes_active",
     "lanes": "Span draw_latency Call draw_launches Work draw_work draw_requests draw_arrivals",
     "cache_step": "draw_cache_step",
+    "decode": "DecodeStep SplitRead draw_decode",
     "charts": "Chart draw_charts draw_growth draw_batch_times TraceRecord draw_trace",
     "grid": "Launch draw_grid draw_written Programs programs_of draw_programs draw_traffic",
     "results": "draw_bench draw_backends Rung draw_ladder Build draw_builds draw_profile",

@@ -107,7 +107,7 @@ class Occupied:
     processors: int
     noun: str = "KV head"
     program: str = "program"  # what a program and a processor are called
-    processor: str = "processor"
+    processor: str = "SM"
 
 
 def draw_occupied(state: Occupied, at: Place | None = None) -> Figure:

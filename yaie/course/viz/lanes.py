@@ -83,7 +83,7 @@ class Timeline:
         pieces: (sequence, keys) of each thread block, in the order in which they are started.
         processors: how many run at the same time.
         longest: keys that the page has room for, so that several can be compared.
-        equal: whether the pieces are laid in one line, of which each multiprocessor gets the same
+        equal: whether the pieces are laid in one line, of which each SM gets the same
             share, wherever that cuts them.
     """
 
@@ -124,7 +124,7 @@ def finished(state: Timeline) -> int:
 
 
 def draw_timeline(state: Timeline, at: Place | None = None) -> Figure:
-    """Draw a row for each multiprocessor and a bar for each thread block; a color is a sequence."""
+    """Draw a row for each SM and a bar for each thread block; a color is a sequence."""
     width, top = 4.7, 0.36
     page = Page(width, top + 0.17 * state.processors + 0.3, at)
     grid = page.grid(MARGIN, top, (width - 2 * MARGIN) / state.longest, 0.17, 0.015, 0.04)
@@ -138,9 +138,7 @@ def draw_timeline(state: Timeline, at: Place | None = None) -> Figure:
     words = f"{style.count(blocks, 'thread block')}, done after {last:,} keys"
     page.put(MARGIN, 0.2, words, weight="bold")
     page.plot([grid.x(last)] * 2, [top - 0.05, grid.y(state.processors)], lw=1.0, color=style.INK)
-    note = (
-        f"{state.processors} multiprocessors, busy {busy:.0%} of that time; a color is a sequence"
-    )
+    note = f"{state.processors} SMs, busy {busy:.0%} of that time; a color is a sequence"
     page.note(MARGIN, page.height - 0.13, note)
     page.say(f"{words}; {note}")
     return page.figure

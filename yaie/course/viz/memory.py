@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from matplotlib.figure import Figure
 
@@ -272,11 +272,14 @@ MOST_ROWS = 20
 def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
     """Draw the table of a report: a row for each access of a line, a bar for what it costs.
 
+    Accesses of a line that follow each other and cost the same share a row.
+
     Args:
         report: a `Report` of `yaie.emulator`; anything with `accesses` and `source`.
         most: sectors or wavefronts that the bars have room for, so that several can be compared.
     """
-    accesses = report.accesses[:MOST_ROWS]
+    alike = [list(group) for _, group in groupby(report.accesses, _cost)]
+    accesses, times = [group[0] for group in alike[:MOST_ROWS]], [len(group) for group in alike]
     if not accesses:
         raise ValueError("report must have accesses to memory, got none")
     lines = report.source.splitlines()
@@ -290,6 +293,7 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
     before, dear = None, []
     for row, access in enumerate(accesses):
         middle, what = grid.middle(row), f"{access.memory} {access.kind}"
+        each = f", in each of {times[row]} {access.kind}s" if times[row] > 1 else ""
         if access.line != before:
             text = style.shorten(statement(lines, access.line), SOURCE_WIDTH - 0.45, style.SMALL)
             page.note(MARGIN + 0.25, middle, str(access.line), "right")
@@ -310,17 +314,24 @@ def draw_costs(report, most: float = 0.0, at: Place | None = None) -> Figure:
         page.plot([grid.x(access.ideal)] * 2, ends, color=style.INK, linewidth=1.2)
         words = style.count(round(access.per_request, 2), access.unit[:-1]).replace(".0 ", " ")
         end = grid.x(max(access.per_request, access.ideal)) + 0.08
-        page.put(end, middle, words, style.SMALL, ink)
-    hidden = len(report.accesses) - len(accesses)
+        page.put(end, middle, words + each, style.SMALL, ink)
+    shown = sum(times[:MOST_ROWS])
+    hidden = len(report.accesses) - shown
     more = f"; {hidden} more accesses" if hidden else ""
     note = f"black line: the fewest that could carry the bytes{more}"
     page.note(left, page.height - 0.16, note)
     more = f" and {hidden} more" if hidden else ""
     page.say(
-        f"What a request of a warp costs, for each of {len(accesses)} accesses{more}; dearer than "
+        f"What a request of a warp costs, for each of {shown} accesses{more}; dearer than "
         f"they must be: {style.some(dear) or 'none'}"
     )
     return page.figure
+
+
+def _cost(access) -> tuple:
+    """What a row of the table shows of an access."""
+    cost = access.per_request, access.ideal, access.unit, access.units != access.ideal_units
+    return access.line, access.memory, access.kind, *cost
 
 
 def _verdict(accesses: Sequence) -> str:

@@ -23,43 +23,47 @@ class Waves:
         work: for each SM, (tile, first step, last step) in its order.
         steps: of a tile.
         until: steps that the page has room for, so that several can be compared.
+        every: a row for every so many of the SMs, beginning with SM 0, where all would be too many.
+        unit: what a step is called.
     """
 
     title: str
     work: Sequence[Parts]
     steps: int
     until: int = 0
+    every: int = 1
+    unit: str = "step"
 
 
 def draw_waves(state: Waves, at: Place | None = None) -> Figure:
     """Draw a row for each SM and a bar for each part of a tile; parts of split tiles are orange."""
-    sms = len(state.work)
+    sms, shown = len(state.work), range(0, len(state.work), state.every)
     ends = [sum(last - first for _, first, last in parts) for parts in state.work]
     end, until = max(ends), max(state.until, *ends)
-    few = sms <= 40  # then a row has room for a number
+    few = len(shown) <= 40  # then a row has room for a number
     width, left, top, row = 3.05, 0.5, 0.42, 0.2 if few else 0.02
-    page = Page(width, top + row * sms + 0.42, at)
+    page = Page(width, top + row * len(shown) + 0.42, at)
     grid = page.grid(left, top, (width - left - MARGIN) / until, row, 0.0, row * 0.12 if few else 0)
-    split = 0
-    for sm, parts in enumerate(state.work):
-        grid.bar(sm, 0, end, style.tint(style.VERMILION, 0.3))
+    for number, sm in enumerate(shown):
+        grid.bar(number, 0, end, style.tint(style.VERMILION, 0.3))
         begin = 0
-        for tile, first, last in parts:
+        for tile, first, last in state.work[sm]:
             whole = last - first == state.steps
-            split += not whole
             face = style.tint(style.BLUE if whole else style.ORANGE, 0.7)
             ends_at = begin + last - first
-            grid.bar(sm, begin, ends_at, face, f"{tile}" if few else "", size=6)
+            grid.bar(number, begin, ends_at, face, f"{tile}" if few else "", size=6)
             x = grid.x(ends_at)
-            page.rect(x - 0.01, grid.y(sm), 0.01, row - grid.gap_below, style.PAPER)
+            page.rect(x - 0.01, grid.y(number), 0.01, row - grid.gap_below, style.PAPER)
             begin = ends_at
-    for sm in (0, sms - 1):
-        grid.name(sm, f"SM {sm}", 6.5)
+        if (few and state.every > 1) or number in (0, len(shown) - 1):
+            grid.name(number, f"SM {sm}", 6.5)
     busy = sum(ends) / (end * sms)
-    words = f"{state.title}: {end:,} steps, busy {busy:.0%}"
+    words = f"{state.title}: {style.count(end, state.unit)}, busy {busy:.0%}"
     page.put(MARGIN, 0.18, words, style.SMALL, weight="bold")
     for time in style.ticks(until, 4):
         page.note(grid.x(time), page.height - 0.26, f"{time:,g}", "center")
-    page.note(left, page.height - 0.1, "steps; orange: parts of tiles, red: idle")
+    split = sum(last - first < state.steps for parts in state.work for _, first, last in parts)
+    colors = "orange: parts of tiles, red: idle" if split else "red: idle"
+    page.note(left, page.height - 0.1, f"{state.unit}s; {colors}")
     page.say(f"{words}, {style.count(split, 'part')} of split tiles on {sms} SMs")
     return page.figure
