@@ -54,23 +54,23 @@ def test_other_cards_are_declined(monkeypatch):
 # One edit each: what is there, what replaces it, the line that is told, and the words.
 PLANTED = {
     "no wait for the keys": (
-        "k_tile = wait_for(turn + 1);", "k_tile = ring + (turn + 1) % STAGES * Size::KV_TILE;",
+        "k_tile = wait_for(load + 1);", "k_tile = ring + (load + 1) % STAGES * Size::KV_TILE;",
         "load_tile|multiply_keys|arrive",
         "before the asynchronous copy|no thread .* written|arrivals where its phase lacks 0",
     ),
     "values given back too early": (
-        "wgmma_wait<0>();\n                release(turn + 2);",
-        "release(turn + 2);\n                wgmma_wait<0>();",
+        "wgmma_wait<0>();\n                release(load + 2);",
+        "release(load + 2);\n                wgmma_wait<0>();",
         "load_tile|zero_values", "writes .* before the wgmma that reads it",
     ),
     "scores read before they are there": (
         "wgmma_wait<1>();", "", "softmax", "reads accumulators of the wgmma of .* before",
     ),
     "output rescaled while it sums": (
-        "wgmma_wait<0>();\n                release(turn + 2);\n"
+        "wgmma_wait<0>();\n                release(load + 2);\n"
         "                if (raised) rescale(out, factors);",
         "if (raised) rescale(out, factors);\n                wgmma_wait<0>();\n"
-        "                release(turn + 2);",
+        "                release(load + 2);",
         "rescale", "(?:reads|writes) accumulators of the wgmma of .* before",
     ),
     "no fence before the product": (
@@ -83,7 +83,7 @@ PLANTED = {
     ),
     "queries given back twice": (
         "store_rows<T, DIM>(flash",
-        "mbarrier_arrive(&q_empty[place]);\n        store_rows<T, DIM>(flash",
+        "mbarrier_arrive(&q_empty[q_stage]);\n        store_rows<T, DIM>(flash",
         "load_queries|arrive|wait",
         "no fence.proxy.async stands between|arrivals where its phase|deadlock: waits for .* 384",
     ),
@@ -92,8 +92,8 @@ PLANTED = {
         "load_queries", "asynchronously writes .*, which .* writes .* no fence.proxy.async stands",
     ),
     "the other phase": (
-        "mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);",
-        "mbarrier_wait(&empty[stage], turn / STAGES % 2);",
+        "mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);",
+        "mbarrier_wait(&empty[stage], load / STAGES % 2);",
         "mbarrier_wait|named_barrier_sync", "deadlock: waits for .* 12 of 12|128 of 256 threads",
     ),
     "arrivals of threads, not of warps": (

@@ -117,7 +117,7 @@ def test_a_replayed_trace_waits_for_what_it_waits_for():
     products = [(s.begin, s.end) for s in done.spans if s.kind == "product"]
     copies = [(s.lane, s.begin, s.end) for s in done.spans if s.kind == "copy"]
     assert products == [(3, 4), (4, 5), (7, 8)]
-    assert copies == [("place 0", 0, 3), ("place 1", 0, 3), ("place 0", 4, 7)]
+    assert copies == [("stage 0", 0, 3), ("stage 1", 0, 3), ("stage 0", 4, 7)]
     assert done.end == 8 and done.busy == 3 / 8
     with pytest.raises(ValueError, match="waits for another"):
         replay(Trace(2, ((*events[:1], Event("wait", 0, 0)), ())))

@@ -277,7 +277,7 @@ PLANTED = {
         "tma_load|mbarrier", "before the wgmma that reads it|arrivals where its phase|deadlock",
     ),
     "a place of the ring too few": (
-        "persistent", "mbarrier_arrive(&empty[(turn - 1) % STAGES]);\n        store", "store",
+        "persistent", "mbarrier_arrive(&empty[(load - 1) % STAGES]);\n        store", "store",
         "mbarrier_wait", "deadlock: waits for",
     ),
     "stored before it is written": (

@@ -1,18 +1,18 @@
 // Exercise 25.3: Producer and consumer.
 //
-// Two warp groups share a ring of STAGES places in shared memory. One thread of the first, the
-// producer, loads the tiles of a and b, tile t to place t % STAGES. The 128 threads of the second,
+// Two warp groups share a ring of STAGES stages in shared memory. One thread of the first, the
+// producer, loads the tiles of a and b, tile t to stage t % STAGES. The 128 threads of the second,
 // the consumer, multiply them. Write what both do for one tile, and what the consumer does after the
-// last. Each place has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
+// last. Each stage has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
 // the bytes that the producer tells it to expect; a phase of empty[stage] needs 128 arrivals, one
 // from each thread of the consumer. While the wgmma of a tile run, the consumer may already wait for
-// the next tile: a place is released one iteration later, when the wgmma that read it are known to
+// the next tile: a stage is released one iteration later, when the wgmma that read it are known to
 // be done.
 //
 // You have
 // - `tile`, `tiles`: ints: the number of this tile along k, and how many there are
-// - `stage`, `STAGES`: the number of its place, tile % STAGES; how many places there are, 6
-// - `full[stage]`, `empty[stage]`: the place's mbarriers (uint64_t): its tiles have arrived; they
+// - `stage`, `STAGES`: the number of its stage, tile % STAGES; how many stages there are, 6
+// - `full[stage]`, `empty[stage]`: the stage's mbarriers (uint64_t): its tiles have arrived; they
 //   have been multiplied. The emulator calls them bytes 196,608 + 8 × stage and 196,656 + 8 × stage
 //   of `shared`
 // - `mbarrier_wait(&barrier, parity)`: waits until the phase of this parity is complete. Phases have
@@ -21,13 +21,13 @@
 // - `mbarrier_arrive_expect(&barrier, bytes)`: arrives, and has the phase wait for this many bytes
 //   as well
 // - `mbarrier_arrive(&barrier)`: arrives
-// - `STAGE`: the bytes of a place: those of one tile of a and one of b
+// - `STAGE`: the bytes of a stage: those of one tile of a and one of b
 // - `tma_load(to, map, &barrier, x, y)`: starts the load of a box, whose bytes `barrier` counts; x
 //   and y are its first column and row
 // - `a_map`: of a, for boxes of 128 rows × 64 values of k; x counts values of k, y rows
 // - `b_map`: of b, for boxes of 64 values of k × 64 columns, half a tile; x counts columns, y values
 //   of k
-// - `a_tile`: where the place's tile of a lies, 128 lines of 64 elements
+// - `a_tile`: where the stage's tile of a lies, 128 lines of 64 elements
 // - `b_tile`: where its tile of b lies: two parts of 64 columns, one after the other, LINE × TILE_K
 //   elements each
 // - `first_row`, `first_column`: the row and the column of c, and so of a and of b, at which this
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS)
             int stage = tile % STAGES;
             T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
             T* b_tile = a_tile + TILE_M * TILE_K;
-            // exercise 25.3 begin: load this tile once its place is empty
+            // exercise 25.3 begin: load this tile once its stage is empty
             // your lines
             // exercise 25.3 end
         }

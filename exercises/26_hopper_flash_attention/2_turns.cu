@@ -17,8 +17,7 @@
 // - `begin_turn()`, `end_turn(next)`: yours, called by all threads of a consumer; `next` is a
 //   consumer
 // - `multiply_keys`, `add_values`: start the two products; `wgmma_wait` waits for them
-// - `turn`: an int that numbers tiles in the ring, for `wait_for` and `release`; it does not count
-//   the consumers' turns
+// - `load`: an int that numbers the tiles of keys and of values, for `wait_for` and `release`
 //
 // In a terminal: yaie check 26.2, yaie hint 26.2, yaie reset 26.2.
 
@@ -43,11 +42,11 @@ struct Sizes {
     static constexpr int KEYS = (WIDE ? 160 : 128) / (DIM > 128 ? 2 : 1);  // per tile
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
-    static constexpr int STAGES = DIM <= 64 ? 8 : WIDE ? 4 : 5;  // places of the ring
+    static constexpr int STAGES = DIM <= 64 ? 8 : WIDE ? 4 : 5;  // of the ring
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
-    static constexpr int Q_STAGES = DIM > 128 ? 1 : 2;  // places for queries
+    static constexpr int Q_STAGES = DIM > 128 ? 1 : 2;  // for queries
     static constexpr int BARRIERS = 2 * STAGES + 2 * Q_STAGES + 1;
     static constexpr int SHARED = (Q_STAGES * Q_TILE + STAGES * KV_TILE) * 2 + BARRIERS * 8 +
                                   Q_STAGES * (int)sizeof(Work);
@@ -66,7 +65,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     uint64_t* full = reinterpret_cast<uint64_t*>(ring + STAGES * Size::KV_TILE);
     uint64_t *empty = full + STAGES, *q_full = empty + STAGES, *q_empty = q_full + Q_STAGES;
     uint64_t* tail = q_empty + Q_STAGES;
-    Work* works = reinterpret_cast<Work*>(tail + 1);  // of the queries in each place
+    Work* works = reinterpret_cast<Work*>(tail + 1);  // of the queries in each stage
     int lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; ++i) {
@@ -82,7 +81,7 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     }
     __syncthreads();
 
-    int turn = 0;   // tiles of keys and of values so far: places of the ring
+    int load = 0;   // tiles of keys and of values so far: load % STAGES is its stage of the ring
     int count = 0;  // pieces of work so far
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one warp is enough
         decrease_registers<Size::PRODUCER_REGISTERS>();
@@ -94,27 +93,27 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if (index >= all) continue;
             Work found = find_work(flash, index, Size::HEIGHT, KEYS);
             if (found.rows <= 0) continue;
-            int place = count % Q_STAGES;
-            mbarrier_wait(&q_empty[place], count++ / Q_STAGES % 2 ^ 1);  // the first time immediately
+            int q_stage = count % Q_STAGES;
+            mbarrier_wait(&q_empty[q_stage], count++ / Q_STAGES % 2 ^ 1);  // at first immediately
             __syncwarp();  // all lanes have read what was there
-            if (lane == 0) works[place] = found;
+            if (lane == 0) works[q_stage] = found;
             __syncwarp();
-            const Work& work = works[place];  // read there, as the producer has few registers
+            const Work& work = works[q_stage];  // read there, as the producer has few registers
             if (lane == 0) {
                 if (work.tiles > 0)
-                    load_queries<T, DIM, CONSUMERS>(q_tiles + place * Size::Q_TILE, maps.q,
-                                                    &q_full[place], work);
+                    load_queries<T, DIM, CONSUMERS>(q_tiles + q_stage * Size::Q_TILE, maps.q,
+                                                    &q_full[q_stage], work);
                 else
-                    mbarrier_arrive(&q_full[place]);
+                    mbarrier_arrive(&q_full[q_stage]);
             }
-            for (int i = 0; i < 2 * work.tiles; ++i, ++turn) {
+            for (int i = 0; i < 2 * work.tiles; ++i, ++load) {
                 // In the order of use: k0, k1, v0, k2, v1, ...
                 bool values = i > 0 && (i % 2 == 0 || i == 2 * work.tiles - 1);
-                int stage = turn % STAGES, first = (values ? i - 1 : i + 1) / 2 * KEYS;
+                int stage = load % STAGES, first = (values ? i - 1 : i + 1) / 2 * KEYS;
                 int left = work.sequence.num_keys - first;
                 bool cut = values && left < KEYS;  // values of which the last become zeros
                 T* tile = ring + stage * Size::KV_TILE;
-                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);
+                mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);
                 load_tile<T, DIM, KEYS>(tile, values ? maps.v : maps.k, cut ? tail : &full[stage],
                                         flash, work, first);
                 if (!cut) continue;
@@ -124,20 +123,20 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 if (lane == 0) mbarrier_arrive(&full[stage]);
             }
         }
-        int place = count % Q_STAGES;
-        mbarrier_wait(&q_empty[place], count / Q_STAGES % 2 ^ 1);
+        int q_stage = count % Q_STAGES;
+        mbarrier_wait(&q_empty[q_stage], count / Q_STAGES % 2 ^ 1);
         __syncwarp();  // after the last lane has read the work that was there
-        if (lane == 0) works[place].head = -1, mbarrier_arrive(&q_full[place]);
+        if (lane == 0) works[q_stage].head = -1, mbarrier_arrive(&q_full[q_stage]);
         return;
     }
     increase_registers<Size::REGISTERS>();
     int consumer = threadIdx.x / WARP_GROUP - 1, warp = threadIdx.x % WARP_GROUP / WARP;
-    auto wait_for = [&](int turn) {
-        mbarrier_wait(&full[turn % STAGES], turn / STAGES % 2);
-        return ring + turn % STAGES * Size::KV_TILE;
+    auto wait_for = [&](int load) {
+        mbarrier_wait(&full[load % STAGES], load / STAGES % 2);
+        return ring + load % STAGES * Size::KV_TILE;
     };
-    auto release = [&](int turn) {
-        if (lane == 0) mbarrier_arrive(&empty[turn % STAGES]);
+    auto release = [&](int load) {
+        if (lane == 0) mbarrier_arrive(&empty[load % STAGES]);
     };
     auto begin_turn = [&] {
         // exercise 26.2 begin: wait for this consumer's turn
@@ -150,8 +149,8 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
         // exercise 26.2 end
     };
     auto skip = [&] {  // a tile that only other consumers need
-        wait_for(turn);
-        release(turn++);
+        wait_for(load);
+        release(load++);
     };
     auto skip_keys = [&] {  // and this consumer's turn with them
         skip();
@@ -161,11 +160,11 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
     // your lines
     // exercise 26.2 end
     for (;; ++count) {
-        int place = count % Q_STAGES;
-        mbarrier_wait(&q_full[place], count / Q_STAGES % 2);
-        if (works[place].head < 0) break;
-        Work work = works[place];
-        T* q_tile = q_tiles + place * Size::Q_TILE + consumer * ROWS * DIM;
+        int q_stage = count % Q_STAGES;
+        mbarrier_wait(&q_full[q_stage], count / Q_STAGES % 2);
+        if (works[q_stage].head < 0) break;
+        Work work = works[q_stage];
+        T* q_tile = q_tiles + q_stage * Size::Q_TILE + consumer * ROWS * DIM;
         float out[DIM / 2] = {}, scores[KEYS / 2] = {}, factors[2];
         uint32_t weights[KEYS / 16][4];
         Softmax<KEYS> softmax(flash.scale);
@@ -176,32 +175,32 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
             if ((tile + 1) * KEYS > min(softmax.seen[0], softmax.seen[1]))
                 softmax.mask(scores, tile * KEYS);
         };
-        int own = min(ROWS, work.rows - consumer * ROWS), end = turn + 2 * work.tiles;
+        int own = min(ROWS, work.rows - consumer * ROWS), end = load + 2 * work.tiles;
         int last = work.sequence.first_row + consumer * ROWS + own - 1;
         // Of keys, to the last that this consumer sees. Of two, both compute all: it is no slower.
         int tiles = CONSUMERS == 2 ? work.tiles
                     : own <= 0     ? 0
                                    : ceil_div(work.sequence.seen_by(last, flash.causal), KEYS);
         if (tiles > 0) {
-            const T* k_tile = wait_for(turn);
+            const T* k_tile = wait_for(load);
             wgmma_fence();
             multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
             wgmma_commit();
             wgmma_wait<0>();
-            release(turn);
+            release(load);
             mask(0);
             softmax.raise(scores, factors);  // there is no output yet
             softmax.weigh(scores);
             pack<T, KEYS>(weights, scores);
-            for (int tile = 1; tile < tiles; ++tile, turn += 2) {
-                k_tile = wait_for(turn + 1);
+            for (int tile = 1; tile < tiles; ++tile, load += 2) {
+                k_tile = wait_for(load + 1);
                 // exercise 26.2 begin: before the products
                 // your lines
                 // exercise 26.2 end
                 wgmma_fence();
                 multiply_keys<T, DIM, KEYS>(scores, q_tile, k_tile);
                 wgmma_commit();
-                const T* v_tile = wait_for(turn + 2);
+                const T* v_tile = wait_for(load + 2);
                 wgmma_fence();
                 add_values<T, DIM, KEYS>(out, weights, v_tile);
                 wgmma_commit();
@@ -209,32 +208,32 @@ __global__ void __launch_bounds__(Sizes<DIM, WIDE>::THREADS, 1)
                 // your lines
                 // exercise 26.2 end
                 wgmma_wait<1>();
-                release(turn + 1);
+                release(load + 1);
                 mask(tile);
                 bool raised = softmax.raise(scores, factors);
                 softmax.weigh(scores);
                 softmax.settle();
                 wgmma_wait<0>();
-                release(turn + 2);
+                release(load + 2);
                 if (raised) rescale(out, factors);
                 pack<T, KEYS>(weights, scores);
             }
-            ++turn;
+            ++load;
             if (tiles < work.tiles) skip_keys();
-            const T* v_tile = wait_for(turn);
+            const T* v_tile = wait_for(load);
             wgmma_fence();
             add_values<T, DIM, KEYS>(out, weights, v_tile);
             wgmma_commit();
             wgmma_wait<0>();
-            release(turn++);
+            release(load++);
         } else if (work.tiles > 0) {
             skip();
         }
-        while (turn < end - 1) skip_keys(), skip();
-        if (turn < end) skip();  // the last values
+        while (load < end - 1) skip_keys(), skip();
+        if (load < end) skip();  // the last values
         store_rows<T, DIM>(flash, work, q_tile, out, softmax, consumer * ROWS, STORE + consumer);
         fence_proxy_async();  // before TMA writes where the output was
-        mbarrier_arrive(&q_empty[place]);
+        mbarrier_arrive(&q_empty[q_stage]);
     }
     // exercise 26.2 begin: at the end of the kernel
     // your lines

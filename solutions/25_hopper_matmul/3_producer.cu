@@ -1,12 +1,12 @@
 // Solution of exercise 25.3: Producer and consumer.
 //
-// Two warp groups share a ring of STAGES places in shared memory. One thread of the first, the
-// producer, loads the tiles of a and b, tile t to place t % STAGES. The 128 threads of the second,
+// Two warp groups share a ring of STAGES stages in shared memory. One thread of the first, the
+// producer, loads the tiles of a and b, tile t to stage t % STAGES. The 128 threads of the second,
 // the consumer, multiply them. Write what both do for one tile, and what the consumer does after the
-// last. Each place has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
+// last. Each stage has two mbarriers. A phase of full[stage] needs one arrival, the producer's, and
 // the bytes that the producer tells it to expect; a phase of empty[stage] needs 128 arrivals, one
 // from each thread of the consumer. While the wgmma of a tile run, the consumer may already wait for
-// the next tile: a place is released one iteration later, when the wgmma that read it are known to
+// the next tile: a stage is released one iteration later, when the wgmma that read it are known to
 // be done.
 //
 // Generated from matmul_producer in csrc/matmul/hopper/producer.cu.
@@ -25,7 +25,7 @@
 // Compiled  154 registers per thread, none spilled (ptxas 13.0)
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      a warp group that loads never waits for products, and one that multiplies never waits
-//           for an empty place: the consumer's loop has nothing left but products, and the producer
+//           for an empty stage: the consumer's loop has nothing left but products, and the producer
 //           is always STAGES tiles ahead of it.
 #include "matmul/hopper/tiles.cuh"
 
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS)
             int stage = tile % STAGES;
             T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
             T* b_tile = a_tile + TILE_M * TILE_K;
-            // exercise 25.3 begin: load this tile once its place is empty
+            // exercise 25.3 begin: load this tile once its stage is empty
             mbarrier_wait(&empty[stage], tile / STAGES % 2 ^ 1);  // the first time immediately
             mbarrier_arrive_expect(&full[stage], STAGE);
             tma_load(a_tile, a_map, &full[stage], tile * TILE_K, first_row);

@@ -12,8 +12,8 @@
 // Moves     q and out once; keys and values once per 128 or 192 queries, straight into shared memory
 // Compiled  128 registers per thread with head_dim 64, else 168, none spilled (ptxas 13.0)
 // Oracle    attention in float64, in tests/test_flash_kernels.py
-// Idea      the producer fills a ring of tiles, of keys and of values in turns, as far ahead as there
-//           are places. Its consumers share each tile, and none of them waits for memory. While one
+// Idea      the producer fills a ring of tiles, of keys and of values alternately, as far ahead as
+//           it has stages. Its consumers share each tile, and none of them waits for memory. While one
 //           computes weights, another may multiply, if they happen to be out of step.
 #include "flash/hopper/tiles.cuh"
 
@@ -23,7 +23,7 @@ struct Sizes {
     static constexpr int KEYS = DIM <= 128 ? 128 : 64;  // per tile
     static constexpr int CONSUMERS = DIM <= 64 ? 3 : 2, THREADS = (1 + CONSUMERS) * WARP_GROUP;
     static constexpr int HEIGHT = CONSUMERS * ROWS;     // queries per tile
-    static constexpr int STAGES = DIM <= 64 ? 6 : 4;    // places of the ring
+    static constexpr int STAGES = DIM <= 64 ? 6 : 4;    // of the ring
     static constexpr int PRODUCER_REGISTERS = CONSUMERS == 3 ? 32 : 40;
     static constexpr int REGISTERS = CONSUMERS == 3 ? 160 : 232;
     static constexpr int Q_TILE = HEIGHT * DIM, KV_TILE = KEYS * DIM;  // elements
@@ -59,13 +59,13 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
         if (threadIdx.x >= WARP) return;
         if (lane == 0 && work.tiles > 0)
             load_queries<T, DIM, Size::CONSUMERS>(q_tiles, maps.q, q_full, work);
-        for (int turn = 0; turn < 2 * work.tiles; ++turn) {  // keys and values in turns
-            int stage = turn % STAGES, first = turn / 2 * KEYS;
+        for (int load = 0; load < 2 * work.tiles; ++load) {  // keys and values alternate
+            int stage = load % STAGES, first = load / 2 * KEYS;
             int left = work.sequence.num_keys - first;
-            bool cut = turn % 2 == 1 && left < KEYS;  // values of which the last become zeros
+            bool cut = load % 2 == 1 && left < KEYS;  // values of which the last become zeros
             T* tile = ring + stage * Size::KV_TILE;
-            mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
-            load_tile<T, DIM, KEYS>(tile, turn % 2 ? maps.v : maps.k, cut ? tail : &full[stage],
+            mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);  // the first time immediately
+            load_tile<T, DIM, KEYS>(tile, load % 2 ? maps.v : maps.k, cut ? tail : &full[stage],
                                     flash, work, first);
             if (!cut) continue;
             mbarrier_wait(tail, 0);
@@ -85,12 +85,12 @@ __global__ void __launch_bounds__(Sizes<DIM>::THREADS, 1)
     for (int half = 0; half < 2; ++half)
         softmax.seen[half] = work.sequence.seen_by(row + half * 8, flash.causal);
     if (work.tiles > 0) mbarrier_wait(q_full, 0);
-    auto wait_for = [&](int turn) {
-        mbarrier_wait(&full[turn % STAGES], turn / STAGES % 2);
-        return ring + turn % STAGES * Size::KV_TILE;
+    auto wait_for = [&](int load) {
+        mbarrier_wait(&full[load % STAGES], load / STAGES % 2);
+        return ring + load % STAGES * Size::KV_TILE;
     };
-    auto release = [&](int turn) {
-        if (lane == 0) mbarrier_arrive(&empty[turn % STAGES]);
+    auto release = [&](int load) {
+        if (lane == 0) mbarrier_arrive(&empty[load % STAGES]);
     };
     for (int tile = 0; tile < work.tiles; ++tile) {
         const T* k_tile = wait_for(tile * 2);

@@ -12,7 +12,7 @@
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      two thread blocks that multiply the same columns of b would both fetch them from the L2
 //           cache. In a cluster each loads one half, and TMA's multicast writes it into the shared
-//           memory of both: what leaves the L2 cache falls by a third. A place of the ring is now
+//           memory of both: what leaves the L2 cache falls by a third. A stage of the ring is now
 //           free only when the consumers of both thread blocks have read it, since either producer
 //           writes to both; and neither may end while the other still writes or arrives there.
 #include "matmul/hopper/tiles.cuh"
@@ -54,7 +54,7 @@ __device__ __forceinline__ void store_by_tma(const CUtensorMap& c_map, T* place,
     }
 }
 
-// A warp has read a place of the ring: its first lanes tell the producers, each that of one thread block.
+// A warp has read a stage of the ring: its first lanes tell the producers, each that of one thread block.
 __device__ __forceinline__ void release(uint64_t* barrier) {
     if (threadIdx.x % WARP < BLOCKS) mbarrier_arrive_at(barrier, threadIdx.x % WARP);
 }
@@ -79,18 +79,18 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
 
     int rank = cluster_rank(), cluster = blockIdx.x / BLOCKS, clusters = gridDim.x / BLOCKS;
     int tiles_m = ceil_div(m, BLOCKS * TILE_M), tiles_n = ceil_div(n, TILE_N), first_row, first_column;
-    int turn = 0;  // tiles of a and b so far: which place of the ring, and which phase of its barriers
+    int load = 0;  // tiles of a and b so far: which stage of the ring, and which phase of its barriers
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one thread is enough
         decrease_registers<40>();
         if (threadIdx.x > 0) return;
         for (int index = cluster; index < tiles_m * tiles_n; index += clusters) {
             place_tile<BLOCKS * TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row,
                                                        first_column);
-            for (int done = 0; done < k; done += TILE_K, ++turn) {
-                int stage = turn % STAGES;
+            for (int done = 0; done < k; done += TILE_K, ++load) {
+                int stage = load % STAGES;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
                 T* b_tile = a_tile + TILE_M * TILE_K;
-                mbarrier_wait_cluster(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
+                mbarrier_wait_cluster(&empty[stage], load / STAGES % 2 ^ 1);  // the first time immediately
                 mbarrier_arrive_expect(&full[stage], STAGE);
                 tma_load(a_tile, a_map, &full[stage], done, first_row + rank * TILE_M);
                 int begin = rank * TILE_N / BLOCKS;  // of the half that this thread block loads
@@ -107,19 +107,19 @@ __global__ void __cluster_dims__(BLOCKS, 1, 1) __launch_bounds__(THREADS, 1)
     for (int index = cluster; index < tiles_m * tiles_n; index += clusters) {
         place_tile<BLOCKS * TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
         float sums[TILE_N / 2] = {};
-        for (int done = 0; done < k; done += TILE_K, ++turn) {
-            int stage = turn % STAGES;
+        for (int done = 0; done < k; done += TILE_K, ++load) {
+            int stage = load % STAGES;
             const T* a_tile = reinterpret_cast<const T*>(shared + stage * STAGE);
             const T* b_tile = a_tile + TILE_M * TILE_K;
-            mbarrier_wait(&full[stage], turn / STAGES % 2);
+            mbarrier_wait(&full[stage], load / STAGES % 2);
             wgmma_fence();
             multiply<T, TILE_N>(sums, a_tile + consumer * 64 * LINE, b_tile);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the tile before is complete
-            if (done > 0) release(&empty[(turn - 1) % STAGES]);
+            if (done > 0) release(&empty[(load - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        release(&empty[(turn - 1) % STAGES]);
+        release(&empty[(load - 1) % STAGES]);
         int row = first_row + rank * TILE_M + consumer * 64;
         store_by_tma(c_map, places + consumer * HALF, sums, row, first_column);
     }

@@ -11,7 +11,7 @@
 // Compiled  154 registers per thread, none spilled (ptxas 13.0)
 // Oracle    a b in float64, in tests/test_kernels.py
 // Idea      a warp group that loads never waits for products, and one that multiplies never waits
-//           for an empty place: the consumer's loop has nothing left but products, and the producer
+//           for an empty stage: the consumer's loop has nothing left but products, and the producer
 //           is always STAGES tiles ahead of it.
 #include "matmul/hopper/tiles.cuh"
 
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(THREADS)
             int stage = tile % STAGES;
             T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
             T* b_tile = a_tile + TILE_M * TILE_K;
-            // exercise 25.3 begin: load this tile once its place is empty
+            // exercise 25.3 begin: load this tile once its stage is empty
             mbarrier_wait(&empty[stage], tile / STAGES % 2 ^ 1);  // the first time immediately
             mbarrier_arrive_expect(&full[stage], STAGE);
             tma_load(a_tile, a_map, &full[stage], tile * TILE_K, first_row);

@@ -160,17 +160,17 @@ __global__ void __launch_bounds__(THREADS, 1)
     int tiles_m = ceil_div(m, Shape::ROWS), tiles_n = ceil_div(n, Shape::COLUMNS), row, column;
     Work work{tiles_m * tiles_n, shared_tiles, splits, ceil_div(k, TILE_K), (int)blockIdx.x};
     Part part;
-    int turn = 0;  // steps so far: which place of the ring, and which phase of its barriers
+    int load = 0;  // steps so far: which stage of the ring, and which phase of its barriers
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one thread is enough
         decrease_registers<40>();
         if (threadIdx.x > 0) return;
         while (work.next(part)) {
             place_tile<Shape::ROWS, Shape::COLUMNS, GROUP>(part.tile, tiles_m, tiles_n, row, column);
-            for (int step = part.first; step < part.last; ++step, ++turn) {
-                int stage = turn % STAGES, done = step * TILE_K;
+            for (int step = part.first; step < part.last; ++step, ++load) {
+                int stage = load % STAGES, done = step * TILE_K;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * Shape::STAGE);
                 T* b_tile = a_tile + Shape::A;
-                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
+                mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);  // the first time immediately
                 mbarrier_arrive_expect(&full[stage], Shape::STAGE);
                 tma_load(a_tile, a_map, &full[stage], done, row);
                 if (TURNED) tma_load(b_tile, b_map, &full[stage], done, column);
@@ -186,19 +186,19 @@ __global__ void __launch_bounds__(THREADS, 1)
     while (work.next(part)) {
         place_tile<Shape::ROWS, Shape::COLUMNS, GROUP>(part.tile, tiles_m, tiles_n, row, column);
         float sums[N / 2] = {};
-        for (int step = part.first; step < part.last; ++step, ++turn) {
-            int stage = turn % STAGES;
+        for (int step = part.first; step < part.last; ++step, ++load) {
+            int stage = load % STAGES;
             const T* a_tile = reinterpret_cast<const T*>(shared + stage * Shape::STAGE);
             const T* b_tile = a_tile + Shape::A;
-            mbarrier_wait(&full[stage], turn / STAGES % 2);
+            mbarrier_wait(&full[stage], load / STAGES % 2);
             wgmma_fence();
             multiply<T, N, !TURNED>(sums, a_tile + down * LINE, b_tile + right * TILE_K);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the step before is complete
-            if (step > part.first) mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+            if (step > part.first) mbarrier_arrive(&empty[(load - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+        mbarrier_arrive(&empty[(load - 1) % STAGES]);
         if (part.last - part.first == work.steps ||
             add_parts<N>(sums, work, part, workspace, tickets, shared_ticket))
             store_by_tma<T, N>(c_map, places + consumer * Shape::PLACE, sums, row + down,

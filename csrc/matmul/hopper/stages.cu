@@ -10,7 +10,7 @@
 //           is 1 / 64 byte per operation; straight into shared memory
 // Compiled  154 registers per thread, none spilled (ptxas 13.0)
 // Oracle    a b in float64, in tests/test_kernels.py
-// Idea      STAGES tiles of a and b have places in a ring. An mbarrier `full` for each place tells that
+// Idea      STAGES tiles of a and b lie in a ring. An mbarrier `full` for each stage tells that
 //           its tiles have arrived, an mbarrier `empty` that all threads are done with them, and
 //           the next may. Neither is a barrier for all: a thread waits only for what it needs.
 //           The product of a tile runs while the threads start that of the next.
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(WARP_GROUP)
     __syncthreads();
 
     int tiles = ceil_div(k, TILE_K);
-    auto load = [&](int tile) {  // the place's tile before has been used up
+    auto load = [&](int tile) {  // the stage's tile before has been used up
         int stage = tile % STAGES;
         T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
         T* b_tile = a_tile + TILE_M * TILE_K;

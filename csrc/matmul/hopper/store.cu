@@ -70,17 +70,17 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
 
     int tiles_m = ceil_div(m, TILE_M), tiles_n = ceil_div(n, TILE_N), first_row, first_column;
-    int turn = 0;  // tiles of a and b so far: which place of the ring, and which phase of its barriers
+    int load = 0;  // tiles of a and b so far: which stage of the ring, and which phase of its barriers
     if (threadIdx.x < WARP_GROUP) {  // the producer, of which one thread is enough
         decrease_registers<40>();
         if (threadIdx.x > 0) return;
         for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
             place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
-            for (int done = 0; done < k; done += TILE_K, ++turn) {
-                int stage = turn % STAGES;
+            for (int done = 0; done < k; done += TILE_K, ++load) {
+                int stage = load % STAGES;
                 T* a_tile = reinterpret_cast<T*>(shared + stage * STAGE);
                 T* b_tile = a_tile + TILE_M * TILE_K;
-                mbarrier_wait(&empty[stage], turn / STAGES % 2 ^ 1);  // the first time immediately
+                mbarrier_wait(&empty[stage], load / STAGES % 2 ^ 1);  // the first time immediately
                 mbarrier_arrive_expect(&full[stage], STAGE);
                 tma_load(a_tile, a_map, &full[stage], done, first_row);
                 for (int column = 0; column < TILE_N; column += LINE)
@@ -95,19 +95,19 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int index = blockIdx.x; index < tiles_m * tiles_n; index += gridDim.x) {
         place_tile<TILE_M, TILE_N, GROUP>(index, tiles_m, tiles_n, first_row, first_column);
         float sums[TILE_N / 2] = {};
-        for (int done = 0; done < k; done += TILE_K, ++turn) {
-            int stage = turn % STAGES;
+        for (int done = 0; done < k; done += TILE_K, ++load) {
+            int stage = load % STAGES;
             const T* a_tile = reinterpret_cast<const T*>(shared + stage * STAGE);
             const T* b_tile = a_tile + TILE_M * TILE_K;
-            mbarrier_wait(&full[stage], turn / STAGES % 2);
+            mbarrier_wait(&full[stage], load / STAGES % 2);
             wgmma_fence();
             multiply<T, TILE_N>(sums, a_tile + consumer * 64 * LINE, b_tile);
             wgmma_commit();
             wgmma_wait<1>();  // the product of the tile before is complete
-            if (done > 0) mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+            if (done > 0) mbarrier_arrive(&empty[(load - 1) % STAGES]);
         }
         wgmma_wait<0>();
-        mbarrier_arrive(&empty[(turn - 1) % STAGES]);
+        mbarrier_arrive(&empty[(load - 1) % STAGES]);
         store_by_tma(c_map, places + consumer * HALF, sums, first_row + consumer * 64, first_column);
     }
     if (threadIdx.x % WARP_GROUP == 0) tma_store_wait<0>();

@@ -192,7 +192,7 @@ class Span:
     """Something that lasts.
 
     Attributes:
-        lane: whose it is: "producer", "consumer", "tensor cores", "place 3".
+        lane: whose it is: "producer", "consumer", "tensor cores", "stage 3".
         kind: "copy", "product", "wait", "store" or "held" (a tile that has arrived).
         begin, end: in units of the model, or in cycles.
         name: the tile's number, if it has one.
@@ -266,8 +266,8 @@ class _Model:
             return end
         if event.what == "expect":
             self.barriers[event.number].complete.append(now + self.copy)
-            place = f"place {event.number % self.stages}"
-            self.spans.append(Span(place, "copy", now, now + self.copy, str(self.copies)))
+            stage = f"stage {event.number % self.stages}"
+            self.spans.append(Span(stage, "copy", now, now + self.copy, str(self.copies)))
             self.copies += 1
         elif event.what == "commit":
             begin = max(now, self.groups[-1] if self.groups else 0.0)
@@ -312,8 +312,8 @@ def replay(traced: Trace, copy: float = 3.0, product: float = 1.0, store: float 
                 break
         else:
             raise ValueError("each thread of the trace waits for another one")
-    places = [f"place {stage}" for stage in range(traced.stages)]
-    return Replayed((*lanes[:1], *places, *lanes[1:], "tensor cores"), tuple(model.spans))
+    stages = [f"stage {number}" for number in range(traced.stages)]
+    return Replayed((*lanes[:1], *stages, *lanes[1:], "tensor cores"), tuple(model.spans))
 
 
 def observed(traced: Trace) -> Replayed:

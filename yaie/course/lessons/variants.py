@@ -159,7 +159,7 @@ TURNS = {
 }
 SKIPPED = "int tiles = CONSUMERS == 2 ? work.tiles"
 GIVEN = "                end_turn((consumer + 1) % CONSUMERS);\n"
-V_TILE = "                const T* v_tile = wait_for(turn + 2);"
+V_TILE = "                const T* v_tile = wait_for(load + 2);"
 EXPONENTIAL = "exp2_approx(power)"
 POLYNOMIAL = """__device__ __forceinline__ float polynomial(float power) {  // 2 to this
     power = fmaxf(power, -127.0f);

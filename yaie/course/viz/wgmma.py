@@ -165,7 +165,7 @@ WORDS = {
 
 
 def draw_roles(state: Any, until: float | None = None, at: Place | None = None) -> Figure:
-    """Draw a kernel's threads, places in shared memory and tensor cores along time.
+    """Draw a kernel's threads, stages of shared memory and tensor cores along time.
 
     Args:
         state: with `lanes`, their `spans`, the `unit` of time, `end` and `busy`.

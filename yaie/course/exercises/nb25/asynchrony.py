@@ -36,7 +36,7 @@ EXPLAIN: cuda.Explain = {
     "deadlock": (
         "Compare how often each barrier is arrived at with how often it is waited for. A phase of "
         "`full` needs one arrival and the bytes of both tiles, a phase of `empty` an arrival of "
-        "each consumer's thread, at the place that has been read."
+        "each consumer's thread, at the stage that has been read."
     ),
     "uninitialized": "Shared memory holds nothing until a tile has arrived there.",
     "warp_group": "All 128 threads of a warp group call wgmma, its fence and its waits together.",

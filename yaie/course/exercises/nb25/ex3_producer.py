@@ -1,4 +1,4 @@
-"""25.3: a ring of places, a producer and a consumer, with every landing checked."""
+"""25.3: a ring of stages, a producer and a consumer, with every landing checked."""
 
 from __future__ import annotations
 
