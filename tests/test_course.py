@@ -420,6 +420,23 @@ def test_file_that_cannot_be_used() -> None:
             exercise.load(split, write(text, split))
 
 
+def test_a_rate_that_is_off_is_explained_though_no_known_mistake_fits():
+    """A gap drawn at the rate of its beginning, with quiet times skipped in steps of one gap."""
+    lines = [
+        "def varying_arrivals(rate, peak, seconds, rng):",
+        "    times, now = [], 0.0",
+        "    while now < seconds:",
+        "        now += rng.expovariate(rate(now)) if rate(now) else 1 / peak",
+        "        if now < seconds and rate(now):",
+        "            times.append(now)",
+        "    return times",
+    ]
+    write("\n".join(lines), "28.2")
+    got = judge(find("28.2"))
+    assert got.state == "fails" and not got.mistake
+    assert "propose times at `peak`, and keep each with probability" in got.message
+
+
 def test_crash_shows_the_learners_line_and_the_call() -> None:
     got = verdict("def shared_prefix_length(a, b):\n    # why\n    return helper(a)\n")
     assert (got.state, got.crashed) == ("fails", True)

@@ -29,9 +29,9 @@ app = typer.Typer(
     help="Build the engine of an LLM server, one notebook at a time.",
 )
 Model = Annotated[str, typer.Argument(help="A pulled model's name, or a folder.")]
-Exercises = Annotated[bool, Option("--exercises", help="Answer with those you have solved.")]
+Exercises = Annotated[bool, Option("--exercises", help="Use your code of all exercises that pass.")]
 OneExercise = Annotated[
-    list[str] | None, Option(metavar="ID", help="Answer with this one of them; may be repeated.")
+    list[str] | None, Option(metavar="ID", help="Use your code of this exercise; may be repeated.")
 ]
 
 
@@ -132,7 +132,7 @@ def serve(
         int,
         Option(
             min=1,
-            help="Tokens of a step. Fewer (256 on a CPU) delay others less beside a long prompt.",
+            help="Most tokens of a step. Fewer (256 on a CPU): long prompts delay others less.",
         ),
     ] = 2048,
     max_queued: Annotated[int, Option(min=0, help="Requests that may wait; others get 429.")] = 256,
@@ -143,12 +143,12 @@ def serve(
     dtype: Dtype = "auto",
     kv_cache_dtype: CacheDtype = "auto",
     num_blocks: Annotated[
-        int | None, Option(min=1, help="KV blocks.", show_default="as memory allows")
+        int | None, Option(min=1, help="Blocks of the cache.", show_default="as memory allows")
     ] = None,
     block_size: Annotated[int, Option(min=1, help="Tokens of a KV block.")] = 16,
     kv_cache_memory_bytes: Annotated[
         int | None,
-        Option(min=1, help="Memory of all of them, instead.", show_default="as is free"),
+        Option(min=1, help="Bytes of the cache, instead.", show_default="as is free"),
     ] = None,
     gpu_memory_utilization: Annotated[
         float, Option(help="Part of a GPU's memory for weights, activations and KV blocks.")
@@ -165,7 +165,7 @@ def serve(
     ] = None,
     policy: Annotated[str, Option(help="fcfs, or lpm: the longest cached prefix first.")] = "fcfs",
     tensor_parallel_size: Annotated[int, Option(min=1, help="Processes that share the model.")] = 1,
-    shutdown_timeout: Annotated[int, Option(min=0, help="Seconds to end answers in.")] = 30,
+    shutdown_timeout: Annotated[int, Option(min=0, help="Seconds for answers to end.")] = 30,
     max_connections: Annotated[
         int | None,
         Option(min=1, help="Most open connections.", show_default="as files can be open"),

@@ -7,6 +7,8 @@
 // 16 keys from v_tile with ldmatrix and adds weights × values to `out`. No weight leaves its lane.
 //
 // You have
+// - `lane`, `j`: ints: this thread's lane in its warp; the first of the two tiles of 8 keys, so that
+//   the 16 keys are j × 8 to j × 8 + 15 of the tile in shared memory
 // - `scores[i][j][e]`: this lane's `float` of 16 rows from i × 16 on and 8 keys from j × 8 on, as
 //   operand C: e 0 and 1 in row lane / 4, e 2 and 3 eight rows below, in columns lane % 4 × 2 and
 //   the one after it

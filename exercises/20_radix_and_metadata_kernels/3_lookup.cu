@@ -8,6 +8,7 @@
 // You have
 // - `prompt`, `whole`: the prompt's tokens, and how many of them are looked up, a multiple of
 //   block_size
+// - `block_size`, `p`: ints: tokens per block; the number of this thread's prompt
 // - `edges`, `starts`: the keys of all nodes, one after the other; key i is `edges[starts[i]]` to
 //   `edges[starts[i + 1] - 1]`
 // - `children`: node i's children are the nodes `children[i]` to `children[i + 1] - 1`; siblings

@@ -110,12 +110,15 @@ def bench_engine(
         bool, typer.Option("--quick", help="Small sizes: two to three minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Of each case.", show_default="as the sizes say")
+        int | None,
+        typer.Option(min=1, help="Rounds of each case.", show_default="as the sizes say"),
     ] = None,
     backend: Backend = None,
     cpu_time: Annotated[
         bool,
-        typer.Option("--cpu-time", help="Count what one thread computes: others use this CPU."),
+        typer.Option(
+            "--cpu-time", help="Count what one thread computes, if other programs use this CPU."
+        ),
     ] = False,
     course: Annotated[
         bool,
@@ -124,7 +127,7 @@ def bench_engine(
     peer: Annotated[
         str | None,
         typer.Option(
-            help="Only beside this, on a CPU: llama.cpp, or spinning, yaie's own threads."
+            help="Only beside this, on a CPU: llama.cpp, or spinning: threads that never sleep."
         ),
     ] = None,
     output: Output = None,
@@ -162,13 +165,13 @@ def bench_serve(
     context: typer.Context,
     model: ModelOption = DEFAULT_MODEL,
     url: Annotated[
-        str | None, typer.Option(help="Of a server that runs.", show_default="start one")
+        str | None, typer.Option(help="Address of a server that runs.", show_default="start one")
     ] = None,
     api_key: Annotated[
-        str | None, typer.Option(envvar="YAIE_API_KEY", help="What that server demands.")
+        str | None, typer.Option(envvar="YAIE_API_KEY", help="The key that it demands.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="WORDS", help="transformers, at_once, arrivals.")
+        str | None, typer.Option(metavar="WORDS", help="Some of transformers, at_once, arrivals.")
     ] = None,
     soak: Annotated[
         float | None,
@@ -180,11 +183,11 @@ def bench_serve(
         bool, typer.Option("--quick", help="Little load: one to two minutes on two idle cores.")
     ] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Against transformers.", show_default="3")
+        int | None, typer.Option(min=1, help="Rounds against transformers.", show_default="3")
     ] = None,
     output: Output = None,
     options: Annotated[
-        list[str] | None, typer.Argument(help="Of the server that is started, after --.")
+        list[str] | None, typer.Argument(help="Options for the server that is started, after --.")
     ] = None,
 ) -> None:
     """What the clients of a server see: throughput and latency, up to where it is saturated."""

@@ -56,7 +56,7 @@ def check(
 def hint(
     exercise_id: Id,
     tier: Annotated[
-        int | None, typer.Option(min=1, max=3, help="Show this one: 1 idea, 2 invariant, 3 shape.")
+        int | None, typer.Option(min=1, max=3, help="Only this: 1 idea, 2 invariant, 3 shape.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all three.")] = False,
 ) -> None:
@@ -143,7 +143,7 @@ def status(
 @app.command()
 def watch(
     exercise_id: Annotated[
-        str | None, typer.Argument(metavar="[NN.k]", help="Begin here; else at the next unsolved.")
+        str | None, typer.Argument(metavar="[NN.k]", help="Begin with this one.")
     ] = None,
 ) -> None:
     """Check whenever you save; after a pass, take the next exercise."""

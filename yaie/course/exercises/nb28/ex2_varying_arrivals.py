@@ -89,7 +89,11 @@ def observe_curve(
         grid = [rate((part + (n + 0.5) / 200) * width) for n in range(200)]
         want = statistics.fmean(grid) * width
         span = f"from second {part * width:g} to {(part + 1) * width:g}"
-        because = f"The rate there is {want / width:.3g} per second on average."
+        because = (
+            f"The rate there is {want / width:.3g} per second on average. A gap that is drawn at "
+            "the rate of one moment reaches into another: propose times at `peak`, and keep each "
+            "with probability rate(time) / peak."
+        )
         off = 5.5 * math.sqrt(max(want, 0.02) / RUNS)
         see.close(
             f"the mean number of requests {span}", statistics.fmean(here), want, because,
