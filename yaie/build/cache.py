@@ -151,7 +151,7 @@ def _clean(folder: Path) -> None:
     files = []
     for found in os.scandir(folder):
         with suppress(FileNotFoundError):  # another process was faster
-            if found.name.endswith((".so", ".seconds", ".warnings", ".gch")):
+            if found.name.endswith((".so", ".o", ".seconds", ".warnings", ".gch")):
                 files.append((found.stat().st_mtime, found.stat().st_size, Path(found.path)))
             elif found.name.startswith("building-") and time.time() - found.stat().st_mtime > 3600:
                 shutil.rmtree(found.path, ignore_errors=True)

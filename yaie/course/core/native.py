@@ -62,18 +62,27 @@ def build(source: str, path: Path, checked: bool) -> Path:
         f"{path.stem}{'-checked' * checked}", source, str(path), watch, str(options)
     )
 
+    # Before the lock of the target is held: both may have the same.
+    more = [str(_watch(watch))] if checked and not target.exists() else []
+
     def compile_in(folder: Path) -> Path:
         unit, built = folder / "unit.cpp", folder / "unit.so"
         unit.write_text(f'#line 1 "{path}"\n{source}', encoding="utf-8")
-        command = [*options, f"-I{CSRC}", str(unit), "-o", str(built)]
-        if checked:
-            plain = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-c"]
-            run_compiler([*plain, str(WATCH), "-o", str(folder / "watch.o")])
-            command.append(str(folder / "watch.o"))
-        run_compiler(command)
+        run_compiler([*options, f"-I{CSRC}", str(unit), *more, "-o", str(built)])
         return built
 
     return build_once(target, compile_in).path
+
+
+def _watch(text: str) -> Path:
+    """What is called before each load and store, compiled once."""
+    options = ["-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-c"]
+
+    def compile_in(folder: Path) -> Path:
+        run_compiler([*options, str(WATCH), "-o", str(folder / "watch.o")])
+        return folder / "watch.o"
+
+    return build_once(cpu.target("watch", text, *options).with_suffix(".o"), compile_in).path
 
 
 @lru_cache
