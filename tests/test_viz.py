@@ -109,13 +109,16 @@ def test_colors_are_those_of_the_course(name):
 
 @pytest.mark.parametrize("name", PICTURES)
 def test_words_can_be_read(name):
-    figure = PICTURES[name][0]()
+    figure = picture(name)
     texts = [text for ax in figure.axes for text in ax.texts if text.get_text().strip()]
     bounds = [text.get_window_extent() for text in texts]
-    for text in texts:
-        text.set_visible(False)
-    with Image.open(io.BytesIO(page.png(figure))) as drawn:
-        below = np.asarray(drawn.convert("RGB")) / 255
+    shown = [text for text in texts if text.get_visible()]
+    plt.setp(shown, visible=False)
+    try:
+        with Image.open(io.BytesIO(page.png(figure))) as drawn:
+            below = np.asarray(drawn.convert("RGB")) / 255
+    finally:
+        plt.setp(shown, visible=True)
     for text, box in zip(texts, bounds, strict=True):
         assert text.get_fontsize() >= SMALLEST, text.get_text()
         rows = slice(max(0, int(below.shape[0] - box.y1)), int(below.shape[0] - box.y0) + 1)
