@@ -28,10 +28,12 @@ pytestmark = pytest.mark.skipif(nvcc.find() is None, reason="no nvcc")
 @pytest.mark.parametrize("name", SOURCES)
 def test_compiled_for_three_generations(name, tmp_path):
     """For sm_75 and sm_90, or what it needs; no warning, and no register in memory. sm_80 gets what
-    sm_90 gets, and is left out, unless the source asks which it is compiled for."""
+    sm_90 gets, and is left out, unless the source tells them apart."""
     source = SOURCES[name].read_text()
     architectures = nvcc.able(("7.5", "8.0", "9.0"), source) or (nvcc.needs(source),)
-    if not any("__CUDA_ARCH__" in text for text in nvcc.read_all(source, SOURCES[name])):
+    every = "\n".join(nvcc.read_all(source, SOURCES[name]))
+    asked = re.findall(r"__CUDA_ARCH__\s*([<>=!]+)\s*(\d+)", every)
+    if all(one in (("<", "800"), (">=", "800")) for one in asked):
         architectures = tuple(dict.fromkeys((architectures[0], architectures[-1])))
     flags = [*TORCH_FORBIDS, "-Xcompiler=-Wall", "-Xptxas=-v", "--threads=3"]
     said = nvcc.build(source, SOURCES[name], architectures, tmp_path / "kernel.o", flags)
