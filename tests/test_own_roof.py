@@ -327,11 +327,13 @@ def test_a_line_for_each_format_and_case_beside_llama():
 def test_the_readme_has_the_kept_memory_and_fewer_bits_move_the_model_further():
     record = own_roof.kept_beside()
     memory = {form: record[form].get("memory_mb") for form in data_nb10.FORMATS}
-    told = ", ".join(
-        f"{form} {mb['yaie serve']['rss'] / mb['llama.cpp']['rss']:.2f}"
+    times = [
+        (mb["yaie serve"]["rss"] / mb["llama.cpp"]["rss"], form.replace("q", "Q"))
         for form, mb in memory.items()
         if mb is not None
-    )
+    ]
+    told = ", ".join(f"{ratio:.2f} in {form}" for ratio, form in times)
+    told = told.replace(" in", " times as much in", 1)
     assert told in " ".join((own_roof.ROOT / "README.md").read_text().split())
     moved = [record[form]["rounding"]["kl"] for form in ("float16", "bfloat16", "q8_0", "q4_1")]
     assert moved == sorted(moved) and moved[-1] < record["q4_0"]["rounding"]["kl"]
