@@ -61,8 +61,8 @@ class Module:
 
     Args:
         apart: compile each launcher alone. The first call compiles its launcher; the first call of
-            a second launcher compiles all others in parallel. A file of which only one launcher
-            is called is ready sooner, but each launcher has its own `__device__` variables.
+            a second launcher compiles it and those for its other dtypes in parallel. A file of
+            which one is called is ready sooner, but each has its own `__device__` variables.
 
     Attributes:
         report: of the last call, if the module was loaded with `checked=True`.
@@ -103,8 +103,9 @@ class Module:
     def _library(self, name: str) -> Library:
         """The library that holds a launcher, compiled if need be."""
         if name not in self._libraries:
-            others = [n for n in self._launchers if n not in self._libraries]
-            wanted = others if self._libraries else [name]
+            stem = name.rpartition("_")[0]  # without the dtype
+            others = [n for n in self._launchers if n.rpartition("_")[0] == stem]
+            wanted = [n for n in others if n not in self._libraries] if self._libraries else [name]
             with workers() as pool:
                 self._libraries.update(zip(wanted, pool.map(self._load, wanted), strict=True))
         return self._libraries[name]
